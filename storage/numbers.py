@@ -30,6 +30,7 @@ COLUMNS = {
     "row": "INTEGER",
     "col": "INTEGER",
     "identities": "STRUCT(kind VARCHAR, holds BOOLEAN, rows INTEGER[])[]",
+    "statement": "VARCHAR",
 }
 LINE = "array_to_string(row_path, ' › ')"
 

@@ -139,14 +139,13 @@ def _indexed(index: Path) -> Generator[_Source]:
 @contextmanager
 def _read(given: Given, file: Path, password_env: str | None) -> Generator[_Source]:
     from storage.numbers import write_numbers
-    from tasks.rag.numbers.cell_facts import cell_facts
-    from tasks.rag.numbers.identities import with_identities
+    from tasks.rag.numbers.document_numbers import document_numbers
 
     document = read_file(given, file, password_env)
     with file.open("rb") as opened, TemporaryDirectory(prefix="trivet-") as folder:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         path = Path(folder) / "numbers.parquet"
-        facts = with_identities(cell_facts(document.pages, document=digest))
+        facts = document_numbers(document.pages, document=digest)
         write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
         yield _Source(path, {digest: file.name}, {"file": str(file), "reader": document.reader})
 

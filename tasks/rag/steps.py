@@ -125,7 +125,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=4)
+@step(version=5)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

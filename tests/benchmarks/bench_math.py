@@ -19,7 +19,7 @@ from itertools import cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-PAIRS = Path(__file__).parents[1] / "evaluation" / "math" / "pairs.jsonl"
+PAIRS = Path(__file__).parents[1] / "grading" / "math" / "pairs.jsonl"
 LONG_CHARS = (4_000, 16_000, 40_000, 100_000)
 Case = tuple[str, str, bool]
 

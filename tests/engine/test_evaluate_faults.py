@@ -83,7 +83,8 @@ def test_what_may_pass_is_asked_again_by_the_next_run(
     run: Callable[..., Done], server: Server, reply: Reply, said: str
 ) -> None:
     server.misbehave = always(reply)
-    first = run("--model_args", "max_retries=0,timeout=0.5")
+    patience = 0.5 if "within" in said else 60  # a loaded machine may take long to answer wrongly
+    first = run("--model_args", f"max_retries=0,timeout={patience}")
     assert (first.code, first.json["results"][0]["counts"]["samples"]) == (1, 0)
     assert f"{COUNT} not finished (sum/0, sum/1, sum/2 and 1 more: " in first.stderr, "a reason is told once"
     assert said in first.stderr

@@ -1,4 +1,4 @@
-"""The graph that answers every question: analyze_query ─► retrieve ─► generate ─► rewrite.
+"""The graph that answers every question: analyze_query ─► retrieve ─► compute ─► generate ─► rewrite.
 
 Without a model the question is classified by its words, and the answer is made of the documents' own sentences.
 """
@@ -18,6 +18,7 @@ from tasks.rag.answering.answer_prompts import Context, answer_request, classify
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.wiring import Wiring
+from tasks.rag.answering.computing import checked, worked
 from tasks.rag.answers import (
     AnswerSettings,
     Citation,
@@ -71,6 +72,8 @@ class Part(NamedTuple):
     question: str
     plan: RetrievalPlan
     hits: tuple[Hit, ...] = ()
+    worked: Draft | None = None
+    """The answer worked out from numbers of tables, where the part asks for one."""
 
 
 class State(TypedDict):
@@ -150,9 +153,20 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
     return {"parts": tuple(parts), "found": Found(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
 
 
+def compute(state: State, desk: Desk) -> Added:
+    """What a part asks to be worked out from numbers of tables: exactly, each input cited."""
+    return {
+        "parts": tuple(part._replace(worked=worked(part.question, part.plan, desk.index)) for part in state["parts"])
+    }
+
+
 def generate(state: State, desk: Desk) -> Added:
-    """The draft: a model's answer over the context, else one from facts of the catalogue or from sentences."""
-    if not desk.wiring.large or not state["found"].hits:
+    """The draft: a model's answer over the context, else one from facts of the catalogue or from sentences.
+
+    What was worked out needs no model.
+    """
+    told = [part.worked for part in state["parts"]]
+    if not desk.wiring.large or not state["found"].hits or all(one and not one.abstained for one in told):
         return {"draft": _extracted(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
     try:
@@ -185,6 +199,7 @@ def rewrite(state: State, desk: Desk) -> Added:
 NODES: dict[str, Callable[[State, Desk], Added]] = {
     "analyze_query": analyze_query,
     "retrieve": retrieve_chunks,
+    "compute": compute,
     "generate": generate,
     "rewrite": rewrite,
 }
@@ -266,10 +281,14 @@ def _extracted(state: State, desk: Desk) -> Draft:
     names = {entry.document: stem_of(entry.name) for entry in catalogue}
     # a table answers all parts at once; facts of one document may answer only one of them
     of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
-    if of_several and (stated := answer_from_facts(state["question"], state["plan"], catalogue)):
+    unworked = not any(part.worked for part in state["parts"])
+    if of_several and unworked and (stated := answer_from_facts(state["question"], state["plan"], catalogue)):
         return stated
     drafts: list[Draft] = []
     for part in state["parts"]:
+        if part.worked and not part.worked.abstained:
+            drafts.append(part.worked)
+            continue
         if stated := answer_from_facts(part.question, part.plan, catalogue):
             drafts.append(stated)
             continue
@@ -282,7 +301,8 @@ def _extracted(state: State, desk: Desk) -> Draft:
             tokenizer=desk.index.manifest.tokenizer,
             groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
         )
-        drafts.append(found)
+        found = checked(part.question, found)
+        drafts.append(part.worked if part.worked and found.abstained else found)
     return joined(drafts)
 
 

@@ -23,8 +23,7 @@ from tasks.rag.facts.fact_extraction import extract_facts
 from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
-from tasks.rag.numbers.cell_facts import cell_facts
-from tasks.rag.numbers.identities import with_identities
+from tasks.rag.numbers.document_numbers import document_numbers
 
 PARSER_VERSION = 3
 """Raise it when a reader would give another document for the same bytes."""
@@ -81,7 +80,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 4
+CHUNKER_VERSION = 5
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
@@ -105,7 +104,7 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
     )
     tokens = tuple(map(tuple, tokenize_chunks(chunks, tokenizer=tokenizer)))
     kept_chunks = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
-    facts = with_identities(cell_facts(document.pages, document=digest))
+    facts = document_numbers(document.pages, document=digest)
     lengths = [len(chunk.text) for chunk in chunks]
     chunked = Chunked(
         digest=digest,

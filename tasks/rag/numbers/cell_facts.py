@@ -81,6 +81,18 @@ class CellFact(Record):
     row: int
     col: int
     identities: tuple[Identity, ...] = ()
+    statement: Literal["income", "balance", "cash_flow", "equity", "budget", "other"] = "other"
+    """What the table is, by the lines that it holds."""
+
+
+class _Table(NamedTuple):
+    """A table that may go on with the next page."""
+
+    block: Block
+    above: Sequence[str]
+    """The lines above it."""
+    page: int
+    """Its last."""
 
 
 class _Amount(NamedTuple):
@@ -93,10 +105,16 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
     """The numbers of all tables in reading order; years, dates, counters and footnote marks are none."""
     table = 0
     above: list[str] = []
+    last: _Table | None = None
     for page in pages:
         for block in page.blocks:
             if block.cells:
-                yield from _of_table(block, document, table, above[-LINES_ABOVE:], page.number)
+                goes_on = (
+                    last is not None and not above and last.page + 1 == page.number and _goes_on(block, last.block)
+                )
+                last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0)
+                yield from _of_table(block, document, table, last.above, page.number, last.block if goes_on else None)
+                last = last._replace(page=page.number or 0)
                 table += 1
                 above = []
             elif block.kind != "footer" and (block.kind != "header" or _titles_a_statement(block.text)):
@@ -109,23 +127,39 @@ def _titles_a_statement(header: str) -> bool:
     return bool((period and period.end) or list(scales(header)))
 
 
-def _of_table(block: Block, document: str, table: int, above: Sequence[str], page: int | None) -> Iterator[CellFact]:
+def _goes_on(block: Block, before: Block) -> bool:
+    """Whether a table has no header and as many columns as the one that ends the page before."""
+    wide = [max(cell.col + cell.col_span for cell in one.cells) for one in (block, before)]
+    return wide[0] == wide[1] and not any(cell.header for cell in block.cells)
+
+
+def _of_table(
+    block: Block, document: str, table: int, above: Sequence[str], page: int | None, begun: Block | None
+) -> Iterator[CellFact]:
+    """begun: the table on an earlier page that this one goes on with; its header is this one's too."""
+    heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
+    before = 1 + max((cell.row for cell in heads), default=-1)
+    cells = (
+        [*heads, *(cell.model_copy(update={"row": cell.row + before}) for cell in block.cells)]
+        if heads
+        else block.cells
+    )
     at = {
         (row, col): cell
-        for cell in block.cells
+        for cell in cells
         for row in range(cell.row, cell.row + cell.row_span)
         for col in range(cell.col, cell.col + cell.col_span)
     }
     rows: dict[int, list[Cell]] = defaultdict(list)
-    for cell in block.cells:
+    for cell in cells:
         rows[cell.row].append(cell)
-    amounts = {(cell.row, cell.col): amount for cell in block.cells if (amount := _amount_in(cell))}
+    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := _amount_in(cell))}
     for place in _no_figures(amounts, at):
         del amounts[place]
     first = min((row for row, _ in amounts), default=0)
-    titles = [cell.text for cell in block.cells if cell.header or cell.row < first]
+    titles = [cell.text for cell in cells if cell.header or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in scales(text)]
-    stubs = [cell.text for cell in block.cells if cell.header and not cell.col and cell.text.strip()]
+    stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     currencies, levels = _currencies(at, amounts), _header_levels(at)
     headers_of = {(row, col): _headers(at, levels, row, col) for row, col in amounts}
     of_all = None
@@ -148,7 +182,7 @@ def _of_table(block: Block, document: str, table: int, above: Sequence[str], pag
             page=page,
             bbox=at[row, col].bbox,
             table=table,
-            row=row,
+            row=row - before,
             col=col,
         )
 

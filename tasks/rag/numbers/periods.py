@@ -45,6 +45,11 @@ class Period(Record):
     label: str
     """`2021-12-03`, `FY2019`, `Q2 2023`, `H1 2023`, `2020`."""
 
+    @property
+    def months(self) -> int | None:
+        """Of a span; None where its days are not known."""
+        return round((self.end - self.start).days / 30.4) if self.start and self.end else None
+
 
 def period_in(text: str) -> Period | None:
     """The first period that the words of a header or label name; None where they name none.

@@ -1,0 +1,221 @@
+"""Formulas over lines of statements, as people and `concepts.toml` write them.
+
+"365 * (average accounts payable between FY2016 and FY2017) / (FY2017 COGS + change in inventory)" is read as a tree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+from tasks.rag.numbers.concepts import Concept, concepts, mentions
+
+How = Literal["average", "change", "previous", "cagr"]
+YEARS = r"(?:FY|fiscal(?:\s+years?)?|years?)?\s?['’]?(?:19|20)\d\d(?:\s?(?:회계\s?연도|년도?))?"
+RANGE = re.compile(
+    rf"(?:\b(?:between|from|over|across|for|of|in|during)\s+)?(?:the\s+)?(?P<first>{YEARS})\s*(?:and|to|through|[-–~]|및|와|과|에서|부터)\s*(?P<last>{YEARS})(?:\s?까지)?",
+    re.IGNORECASE,
+)
+ONE_YEAR = re.compile(
+    rf"(?:\b(?:in|for|of|at|at the end of|year[- ]end)\s+)*\(?(?P<year>{YEARS})\)?(?:의)?", re.IGNORECASE
+)
+DIGITS = re.compile(r"(?:19|20)\d\d")
+OVER: Mapping[How, re.Pattern[str]] = {
+    "average": re.compile(
+        r"\b(?:(?:\d|two|three|four|five)[\s-]years?\s)?(?:average|avg\.?|mean)\b(?:\s+of)?|(?:기초와?\s?기말의?\s?)?평균",
+        re.IGNORECASE,
+    ),
+    "change": re.compile(r"\b(?:change|increase|decrease)s?\s+(?:in|of)\b|증감액?|변동액?", re.IGNORECASE),
+    "previous": re.compile(r"\b(?:previous|prior)(?:[\s-]years?(?:['’]s?)?)?\b|전년도?의?|전기의?", re.IGNORECASE),
+}
+SIGNS = {
+    "plus": "+", "minus": "-", "less": "-", "times": "*", "multiplied by": "*", "divided by": "/", "over": "/",
+    "×": "*", "·": "*", "x": "*", "÷": "/", "−": "-", "–": "-", "/": "/", "*": "*", "+": "+", "-": "-",
+    "나누기": "/", "곱하기": "*", "더하기": "+", "빼기": "-",
+}  # fmt: skip
+TOKENS = re.compile(
+    r"(?P<number>(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\d년]|\s?-?(?:year|day|month)))"
+    r"|(?P<word_sign>\b(?:plus|minus|less|times|multiplied by|divided by)\b|나누기|곱하기|더하기|빼기)"
+    r"|(?P<sign>[×÷*+−]|(?<=[\s)])[-–x/·](?=[\s(\d])|(?<=\))[-/]|[-/](?=\()|(?<=[a-zA-Z가-힣])/(?=[a-zA-Z가-힣]{2}))"
+    r"|(?P<bracket>[()\[\]])",
+    re.IGNORECASE,
+)
+ASIDE = re.compile(
+    r"\((?:loss|losses|deficit|income|expense|benefit|provision|net|used in|usage|or [^)]*|[A-Z]{2,6})\)"
+)
+"""Brackets that belong to a name: "net income (loss)", "days payable outstanding (DPO)"."""
+MOST_DEPTH = 8
+BESIDE = re.compile(
+    r"\b(?:the|total|its|their|of|and|for|company|net|year|end|ending|fiscal|consolidated|reported)\b", re.IGNORECASE
+)
+"""Words beside the name of a line that leave it the same line."""
+SAYS_MORE = re.compile(r"[^\W\d_]{2,}")
+
+
+class Constant(NamedTuple):
+    value: Decimal
+    shown: str
+
+
+class Line(NamedTuple):
+    """A line of a statement, or a ratio, at a year."""
+
+    said: str
+    concept: Concept | None
+    """None: a line that is looked for by its words."""
+    year: int | None = None
+    """Fiscal year; None: the computation's."""
+
+
+class Operation(NamedTuple):
+    sign: Literal["+", "-", "*", "/"]
+    left: Expression
+    right: Expression
+
+
+class Over(NamedTuple):
+    """An expression over years: their average, the last minus the first, the first of two, the yearly rate of growth."""
+
+    how: How
+    what: Expression
+    years: tuple[int, ...] = ()
+    """Empty: the year before and the computation's."""
+
+
+Expression = Constant | Line | Operation | Over
+
+
+class NoExpression(ValueError):
+    """A text is no formula over lines."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+def parse(text: str) -> Expression:
+    """The formula that a text writes. Raises NoExpression."""
+    spelled = RANGE.sub(lambda found: f" from {found['first']} to {found['last']} ", ASIDE.sub(" ", text))
+    tokens = list(_tokens(spelled))
+    found, rest = _sum(tokens, 0)
+    if rest:
+        raise NoExpression(f"{text!r}: {rest[0].text!r} is left over")
+    return found
+
+
+def lines_of(expression: Expression) -> Iterator[Line]:
+    """The lines that a formula names, in order."""
+    match expression:
+        case Line():
+            yield expression
+        case Operation(_, left, right):
+            yield from lines_of(left)
+            yield from lines_of(right)
+        case Over(_, what, _):
+            yield from lines_of(what)
+        case Constant():
+            return
+
+
+def years_in(text: str) -> tuple[int, ...]:
+    """The years that a text names, those of a range included, in order of time."""
+    found: set[int] = set()
+    for match in RANGE.finditer(text):
+        first, last = (int(DIGITS.search(match[name])[0]) for name in ("first", "last"))  # type: ignore[index]
+        found.update(range(first, last + 1) if last - first < 30 else (first, last))
+    found.update(int(digits) for digits in DIGITS.findall(text))
+    return tuple(sorted(found))
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    done = 0
+    for match in TOKENS.finditer(text):
+        if words := text[done : match.start()].strip(" ,;:"):
+            yield _Token("words", words)
+        done = match.end()
+        kind, found = match.lastgroup or "", match.group().lower()
+        if kind == "bracket":
+            yield _Token("(" if found in "([" else ")", found)
+        elif kind == "number":
+            yield _Token("number", found)
+        else:
+            yield _Token("sign", SIGNS[found])
+    if words := text[done:].strip(" ,;:"):
+        yield _Token("words", words)
+
+
+def _sum(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    if depth > MOST_DEPTH:
+        raise NoExpression(f"brackets are nested more than {MOST_DEPTH} deep")
+    left, rest = _product(tokens, depth)
+    while rest and rest[0].kind == "sign" and rest[0].text in "+-":
+        right, after = _product(rest[1:], depth)
+        left, rest = Operation("+" if rest[0].text == "+" else "-", left, right), after
+    return left, rest
+
+
+def _product(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    left, rest = _factor(tokens, depth)
+    while rest and rest[0].kind == "sign" and rest[0].text in "*/":
+        right, after = _factor(rest[1:], depth)
+        left, rest = Operation("*" if rest[0].text == "*" else "/", left, right), after
+    return left, rest
+
+
+def _factor(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    if not tokens:
+        raise NoExpression("the formula ends where a line is expected")
+    first, rest = tokens[0], tokens[1:]
+    if first.kind == "number":
+        return Constant(Decimal(first.text.replace(",", "")), first.text), rest
+    if first.kind == "(":
+        return _bracketed(rest, depth)
+    if first.kind == "words":
+        if rest and rest[0].kind == "(":  # average(…), "the average of (…)"
+            for how, pattern in OVER.items():
+                if how == first.text.lower() or pattern.fullmatch(first.text):
+                    inside, after = _bracketed(rest[1:], depth)
+                    return Over(how, inside), after
+        return _line(first.text), rest
+    raise NoExpression(f"{first.text!r} stands where a line is expected")
+
+
+def _bracketed(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    inside, after = _sum(tokens, depth + 1)
+    if not after or after[0].kind != ")":
+        raise NoExpression("a bracket is not closed")
+    return inside, after[1:]
+
+
+def _line(text: str) -> Expression:
+    """A line with the years that its words name: "average PP&E between FY2017 and FY2018", "FY2018 COGS"."""
+    years = years_in(text)
+    left = ONE_YEAR.sub(" ", RANGE.sub(" ", text))
+    how = next((name for name, pattern in OVER.items() if pattern.search(left)), None)
+    if how:
+        left = OVER[how].sub(" ", left)
+    said = " ".join(left.split()).strip(" ,;:.’'")
+    said = said.removeprefix("the ")
+    if not any(sign.isalpha() for sign in said):
+        raise NoExpression(f"{text!r} names no line")
+    concept = named(said)
+    line = Line(concept.names[0] if concept and said == concept.key else said, concept)
+    if how:
+        return Over(how, line, years)
+    if len(years) > 1:
+        raise NoExpression(f"{text!r} names several years")
+    return line._replace(year=years[0] if years else None)
+
+
+def named(said: str) -> Concept | None:
+    """The concept that words name as a whole; a key is a name too."""
+    if said in concepts():
+        return concepts()[said]
+    found = mentions(said)
+    if len(found) != 1:
+        return None
+    outside = f"{said[: found[0].start]} {said[found[0].end :]}"
+    return None if SAYS_MORE.search(BESIDE.sub(" ", outside)) else found[0].concept

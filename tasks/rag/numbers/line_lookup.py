@@ -1,0 +1,190 @@
+"""Finds a line of a statement in the numbers of documents: the cell that its name and a fiscal year mean."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from tasks.documents.blocks import BBox
+from tasks.language.numbers import CURRENCIES
+from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Statement, concepts, fit, fits, label_of, words_of
+from tasks.rag.numbers.expressions import Line
+from tasks.rag.numbers.periods import Period
+from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted
+
+SURE = 0.6
+"""A cell that fits less is not taken for the line."""
+AS_GOOD = 0.035
+"""A cell that fits this much less may be the one meant, if its table is more of a statement."""
+SAID_SO = 0.05
+"""What a label gains that is written as the question writes it."""
+OTHER_TABLE = 0.8
+"""Share of a fit that is left where the table is not the statement that the line belongs to."""
+OTHER_DOCUMENT = 0.97
+"""Share that is left for each document that fits the question better."""
+QUALIFIED = 0.85
+"""Share that is left where the column is of a part: a segment, a country."""
+BROKEN = 0.9
+"""Share that is left where the cell breaks a sum."""
+WHOLE = frozenset(("total", "consolidated", "합계", "연결", "계"))
+"""Words of the one column that is no part."""
+NIL = frozenset("-–—")
+AMOUNTS = frozenset(CURRENCIES.values())
+
+
+class Number(NamedTuple):
+    """A row of storage.numbers."""
+
+    name: str
+    """Of the document."""
+    document: str
+    value: Decimal
+    shown: str
+    scale: Decimal
+    unit: str
+    period: Period
+    row_path: tuple[str, ...]
+    column_path: tuple[str, ...]
+    page: int | None
+    bbox: BBox | None
+    table: int
+    row: int
+    col: int
+    statement: str
+    broken: bool
+
+
+Read = Callable[[int], Iterable[Mapping[str, Any]]]
+"""Rows of storage.numbers of a fiscal year, of the documents that a question is about."""
+
+
+class Lines:
+    """The lines of some documents, found by name and year; rows are read once for each year."""
+
+    def __init__(self, documents: Sequence[str], read: Read) -> None:
+        """documents: digests, those that fit the question best first."""
+        self._rank = {document: at for at, document in enumerate(documents)}
+        self._read = read
+        self._years: dict[int, list[Number]] = {}
+        self._sizes: Counter[tuple[str, int, int]] = Counter()
+        self._named: dict[tuple[str, int], set[str]] = defaultdict(set)
+        """Tables → the concepts that they hold of the statement that they are."""
+        self._columns: Counter[tuple[str, int, int, str]] = Counter()
+
+    def find(self, line: Line, year: int, part: Part = WHOLE_YEAR) -> Number | None:
+        """The cell of that line and fiscal year, or part of it; None where none fits well enough."""
+        wanted = self._ends(year, part)
+        # a day in January belongs to the fiscal year before for some, and what its name is the day itself tells
+        years = (year, year - 1) if part.month_and_day else (year,)
+        scored = [(self._score(line, number, wanted), number) for one in years for number in self._of(one)]
+        best = max((score for score, _ in scored), default=0.0)
+        if best < SURE:
+            return None
+        near = [number for score, number in scored if score >= best - AS_GOOD]
+        return max(
+            near, key=lambda one: (self._lines_of(one), self._sizes[one.document, one.table, one.col], -one.table)
+        )
+
+    def _lines_of(self, number: Number) -> int:
+        """How many lines of its statement the table of a number has: the statement itself has most."""
+        return len(self._named[number.document, number.table])
+
+    def _of(self, year: int) -> list[Number]:
+        if year not in self._years:
+            self._years[year] = [_number(row) for row in self._read(year)]
+            self._sizes.update((one.document, one.table, one.col) for one in self._years[year])
+            self._columns.update(map(_row_of_period, self._years[year]))
+            for one in self._years[year]:
+                named = (key for key, score in fits(label_of(one.row_path)).items() if score >= NEARLY)
+                kinds = concepts()
+                self._named[one.document, one.table].update(
+                    key for key in named if kinds[key].statement == one.statement
+                )
+        return self._years[year]
+
+    def _ends(self, year: int, part: Part) -> Wanted:
+        """The columns that are of that part: a quarter is known by the longest span of its document that ends with it."""
+        spans: dict[tuple[str, date], int] = {}
+        for one in self._of(year) if part.quarter else ():
+            if one.period.end and one.period.kind == "duration":
+                key = (one.document, one.period.end)
+                spans[key] = max(spans.get(key, 0), one.period.months or 0)
+        ends = frozenset(key for key, months in spans.items() if months == 3 * (part.quarter or 0))
+        return Wanted(year, part, ends)
+
+    def _score(self, line: Line, number: Number, wanted: Wanted) -> float:
+        if not wanted.holds(number.document, number.period, balance=_is_balance(line)):
+            return 0.0
+        fits = _fit_of(line, number)
+        if fits < SURE:
+            return 0.0
+        statement: Statement | None = line.concept.statement if line.concept else None
+        if statement and number.statement != statement:
+            fits *= OTHER_TABLE
+        if self._columns[_row_of_period(number)] > 1 and not WHOLE.intersection(words_of(" ".join(number.column_path))):
+            fits *= QUALIFIED
+        if _says_more(number.column_path):
+            fits *= QUALIFIED
+        if number.shown in NIL:
+            fits *= BROKEN
+        if number.broken:
+            fits *= BROKEN
+        return fits * OTHER_DOCUMENT ** self._rank.get(number.document, 0)
+
+
+def _row_of_period(number: Number) -> tuple[str, int, int, str]:
+    return number.document, number.table, number.row, number.period.label
+
+
+def _number(row: Mapping[str, Any]) -> Number:
+    told = {"statement": "other"} | {
+        name: value for name, value in row.items() if name not in ("sign", "identities", "period", "bbox")
+    }
+    told |= {name: tuple(told[name]) for name in ("row_path", "column_path")}
+    broken = any(not identity["holds"] for identity in row["identities"])
+    box = row["bbox"]
+    return Number(**told, bbox=tuple(box) if box else None, period=Period(**row["period"]), broken=broken)
+
+
+def _is_balance(line: Line) -> bool | None:
+    """None: the line has no concept, and may be either."""
+    return line.concept.statement == "balance" if line.concept else None
+
+
+def _fit_of(line: Line, number: Number) -> float:
+    label = label_of(number.row_path)
+    concept = line.concept
+    if concept is None:
+        return _fit_of_words(line.said, number)
+    counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
+    if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
+        return 0.0
+    return fit(concept, label) + (SAID_SO if words_of(label) == words_of(line.said) else 0)
+
+
+def _fit_of_words(said: str, number: Number) -> float:
+    """How well a row's labels hold the words of a line that has no concept: all of them, and few others."""
+    wanted = frozenset(words_of(said))
+    label = frozenset(words_of(" ".join(number.row_path[-1:])))
+    beside = frozenset(words_of(" ".join((*number.row_path, *number.column_path))))
+    if not wanted or not label or not wanted <= beside:
+        return 0.0
+    return 1 - 0.1 * len(label - wanted - FREE_WORDS) - 0.1 * len(wanted - label)
+
+
+def _says_more(column_path: Sequence[str]) -> bool:
+    """Whether the headers of a column say more than its period and its unit."""
+    words = (word for header in column_path for word in words_of(header))
+    return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)
+
+
+PLAIN_HEADERS = frozenset(
+    "year ended ending fiscal december january february march april may june july august september october november "
+    "month week fy million thousand billion dollar usd us except per share data amount ending end twelve fifty two "
+    "three restated revised recast adjusted dec jan feb mar apr jun jul aug sep sept oct nov audited unaudited note "
+    "제 기 년 당기 전기 전전기 말 월 일 원 백만원 천원 억원 단위 주석 금액".split()
+)
+"""Words of headers that name no part of a company."""
