@@ -32,7 +32,8 @@ demo: export TRIVET_HOME := $(CURDIR)/build/demo/home
 demo: $(READY)
 	$(BIN)/trivet rag index $(SAMPLES) --index $(INDEX) --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
 	$(BIN)/trivet rag ask "가람시 지능형 교통신호 통합관제시스템 구축 최초 공고의 사업 예산은 얼마인가?" --index $(INDEX)
-	$(BIN)/trivet rag ask "What was Calder Ridge's operating income in fiscal 2023?" --index $(INDEX) --evidence build/demo/evidence
+	$(BIN)/trivet rag ask "What was Calder Ridge's inventory turnover in fiscal 2023?" --index $(INDEX) --evidence build/demo/evidence
+	$(BIN)/trivet rag ask "한누리소재의 제23기 매출액은 전년 대비 몇 % 늘었나?" --index $(INDEX) --evidence build/demo/evidence
 	$(BIN)/trivet rag ask "누리과학관, 새봄시립도서관, 늘푸른복지재단이 낸 사업의 예산을 각각 알려 줘." --index $(INDEX)
 	$(BIN)/trivet rag ask "What is the budget of the Port Ellery fare collection system, and what is the fee for tide gauge maintenance in 2026?" --index $(INDEX)
 	$(BIN)/trivet rag ask "가람시 교통신호 통합관제시스템 사업의 최초 공고와 재공고의 입찰 참여 마감을 비교해 줘." --index $(INDEX)

@@ -30,6 +30,7 @@ QUOTE_CHARS = 160
 STAGES = {
     "analyze_query": "reading the question",
     "retrieve": "looking it up",
+    "compute": "working out",
     "generate": "answering",
     "rewrite": "polishing",
 }

@@ -51,6 +51,20 @@ class Shared(Line):
     why: str = ""
 
 
+class Asked(Line):
+    kind: str
+    split: Literal["calibration", "report"]
+    derived: bool
+    """The answer is worked out from several numbers; `why` says how."""
+    why: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pages_only_where_there_are_some(cls, fields: dict[str, object]) -> dict[str, object]:
+        """HWP and DOCX have no pages of their own."""
+        return fields | {"pages": fields["pages"] or ([0] if fields["answerable"] else [])}
+
+
 class Exchange(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,6 +89,7 @@ def lines(path: Path) -> list[str]:
 
 SHARED = [Shared.model_validate_json(line) for line in lines(QUESTIONS)]
 ANSWERABLE = [line for line in SHARED if line.answerable]
+ANSWERS = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("answers.jsonl"))]
 UNANSWERABLE = [Line.model_validate_json(line) for line in lines(SAMPLES / "unanswerable.jsonl")]
 CONVERSATIONS = [Conversation.model_validate_json(line) for line in lines(SAMPLES / "conversations.jsonl")]
 EXCHANGES = [(f"{talk.id}.{number}", turn) for talk in CONVERSATIONS for number, turn in enumerate(talk.turns)]
@@ -110,6 +125,28 @@ def plain(text: str) -> str:
 
 def squeezed(text: str) -> str:
     return "".join(plain(text).split())
+
+
+def test_answers_are_enough_to_calibrate_and_to_report():
+    assert len(ANSWERS) == len({line.id for line in ANSWERS}) >= 300
+    for split in ("calibration", "report"):
+        half = [line for line in ANSWERS if line.split == split]
+        assert {line.lang for line in half} == {"en", "ko"}
+        assert 0.3 < sum(not line.answerable for line in half) / len(half) < 0.4
+    assert all(bool(line.why) for line in ANSWERS if line.derived), "what is worked out says how"
+    assert not {line.question for line in ANSWERS} & {line.question for line in SHARED}
+
+
+def test_answers_come_from_documents_that_there_are():
+    ours = {f"samples/{name}" for name in files(DOCUMENTS)}
+    named = {line.document for line in ANSWERS if line.document}
+    assert {name for name in named if name.startswith("samples/")} <= ours
+
+
+@pytest.mark.shared
+def test_answers_from_the_shared_documents_name_them(shared: Path):
+    named = {line.document for line in ANSWERS if line.document and not line.document.startswith("samples/")}
+    assert named <= set(files(shared / "documents"))
 
 
 @pytest.mark.parametrize(

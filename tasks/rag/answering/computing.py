@@ -13,8 +13,10 @@ from tasks.rag.numbers.computations import asks_to_work_out, defines, read_compu
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.working_out import work_out
-from tasks.rag.planning.plan import QUALIFIER_FIELDS, SURE_NAME
+from tasks.rag.planning.plan import QUALIFIER_FIELDS
 
+NAMED = 0.5
+"""Confidence from which a question names a document; a name of another one is a word that no rule knows."""
 STATED = re.compile(
     r"\d\s?(?:%|per\s?cent|퍼센트|프로|배\b|basis points|times\b|x\b|to 1)"
     r"|(?<![$€£¥₩\d.,])\d{1,2}\.\d{1,2}(?!\s?(?:million|billion|thousand|억|조|만)|[\d,.])",
@@ -34,8 +36,8 @@ def worked(question: str, plan: RetrievalPlan, index: Index) -> Draft | None:
     """
     filters = plan.filters
     names = {entry.document: entry.name for entry in index.catalogue}
-    sure = any(one.field not in QUALIFIER_FIELDS and one.confidence >= SURE_NAME for one in filters.matches)
-    if not (sure or filters.mode == "only" or len(names) == 1):
+    named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
+    if not (named or filters.mode == "only" or len(names) == 1):
         return None
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
     if TERM.search(question):

@@ -16,9 +16,9 @@ from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import same_evidence
 from tasks.rag.answering.answer_prompts import Context, answer_request, classify_request, pack_context, rewrite_request
 from tasks.rag.answering.citations import cite, cited_hits
+from tasks.rag.answering.computing import checked, worked
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.wiring import Wiring
-from tasks.rag.answering.computing import checked, worked
 from tasks.rag.answers import (
     AnswerSettings,
     Citation,

@@ -130,7 +130,7 @@ def read_computation(question: str, *, said: Sequence[str] = (), names: Sequence
 
 
 def asks_to_work_out(question: str) -> bool:
-    """Whether a question asks for a figure that takes arithmetic, unless a document states it: growth, a share, a ratio."""
+    """Whether a question asks for a figure that takes arithmetic unless a document states it: growth, a ratio."""
     asked = " ".join(question.split())
     named = mentions(asked)
     if defines(asked) or any(one.concept.statement is None for one in named):
@@ -146,7 +146,7 @@ def defines(question: str) -> bool:
 
 
 def _instructs(clause: str) -> bool:
-    """Whether a part of a question only says how it is to be answered: "relying on the details of the balance sheet"."""
+    """Whether a part of a question only says how to answer: "relying on the details of the balance sheet"."""
     return INSTRUCTS.search(clause) is not None and not years_in(clause)
 
 
@@ -170,7 +170,7 @@ def _defined(asked: str) -> Task | None:
         years = years_in(asked[: match.start()]) or years_in(rest) or years_in(body)
         year = years[-1] if years else None
         name = _title(asked[: match.start()])
-        percent = name and name.concept.unit or ("%" if PERCENT.search(rest) else "")
+        percent = (name and name.concept.unit) or ("%" if PERCENT.search(rest) else "")
         title = asked[name.start : name.end] if name else ""
         return Task(title, expression, year, f"FY{year}" if year else "", _shown(percent))
     return None
@@ -235,7 +235,7 @@ def _without_parts(named: Sequence[Mention]) -> list[Mention]:
     ratios = [one for one in named if one.concept.statement is None]
     if len(ratios) == 1:
         parts = {line.concept for line in lines_of(parse(ratios[0].concept.formula))}
-        return ratios if all(one.concept in parts for one in named if one not in ratios) else list(named)
+        return ratios if parts == {one.concept for one in named if one not in ratios} else list(named)
     return [one for one in named if one.concept.key != CASH or len(named) == 1]
 
 

@@ -7,13 +7,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tasks.rag.planning.type_words import without_particles
 
 Statement = Literal["income", "balance", "cash_flow", "equity", "budget"]
 
-SMALL_WORDS = frozenset("a an the of and for from to in on by at as or".split())
+SMALL_WORDS = frozenset(["a", "an", "the", "of", "and", "for", "from", "to", "in", "on", "by", "at", "as", "or"])
 """Words in which two spellings of one name may differ."""
 FREE_WORDS = frozenset(("total", "net", "consolidated"))
 """Words that a label may hold beside a name and still mean the same line."""
@@ -75,7 +75,9 @@ def concepts() -> Mapping[str, Concept]:
     read = tomllib.loads((files("tasks.rag.numbers") / "concepts.toml").read_text("utf-8"))
     made: dict[str, Concept] = {}
     for key, fields in read.items():
-        lists = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        lists: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
         made[key] = Concept(key, **lists)
     return made
 

@@ -98,4 +98,4 @@ def _named_for_end(fact: CellFact) -> CellFact:
         return fact
     year = period.end.year
     label = f"FY{year}" if period.label.startswith("FY") else period.label
-    return fact.model_copy(update={"period": Period(**{**dict(period), "year": year, "label": label})})
+    return fact.model_copy(update={"period": period.model_copy(update={"year": year, "label": label})})

@@ -76,7 +76,7 @@ class Operation(NamedTuple):
 
 
 class Over(NamedTuple):
-    """An expression over years: their average, the last minus the first, the first of two, the yearly rate of growth."""
+    """An expression over years: their average, the last minus the first, the first of two, the rate of growth."""
 
     how: How
     what: Expression
@@ -194,7 +194,7 @@ def _line(text: str) -> Expression:
     """A line with the years that its words name: "average PP&E between FY2017 and FY2018", "FY2018 COGS"."""
     years = years_in(text)
     left = ONE_YEAR.sub(" ", RANGE.sub(" ", text))
-    how = next((name for name, pattern in OVER.items() if pattern.search(left)), None)
+    how: How | None = next((name for name, pattern in OVER.items() if pattern.search(left)), None)
     if how:
         left = OVER[how].sub(" ", left)
     said = " ".join(left.split()).strip(" ,;:.’'")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
@@ -32,6 +34,10 @@ BROKEN = 0.9
 WHOLE = frozenset(("total", "consolidated", "합계", "연결", "계"))
 """Words of the one column that is no part."""
 NIL = frozenset("-–—")
+PLAIN_HEADERS = frozenset[str](
+    tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))["plain_headers"].split()
+)
+"""Words of headers that name no part of a company."""
 AMOUNTS = frozenset(CURRENCIES.values())
 
 
@@ -106,7 +112,7 @@ class Lines:
         return self._years[year]
 
     def _ends(self, year: int, part: Part) -> Wanted:
-        """The columns that are of that part: a quarter is known by the longest span of its document that ends with it."""
+        """The columns of that part: a quarter is known by the longest span of its document that ends with it."""
         spans: dict[tuple[str, date], int] = {}
         for one in self._of(year) if part.quarter else ():
             if one.period.end and one.period.kind == "duration":
@@ -140,13 +146,25 @@ def _row_of_period(number: Number) -> tuple[str, int, int, str]:
 
 
 def _number(row: Mapping[str, Any]) -> Number:
-    told = {"statement": "other"} | {
-        name: value for name, value in row.items() if name not in ("sign", "identities", "period", "bbox")
-    }
-    told |= {name: tuple(told[name]) for name in ("row_path", "column_path")}
-    broken = any(not identity["holds"] for identity in row["identities"])
     box = row["bbox"]
-    return Number(**told, bbox=tuple(box) if box else None, period=Period(**row["period"]), broken=broken)
+    return Number(
+        name=row["name"],
+        document=row["document"],
+        value=row["value"],
+        shown=row["shown"],
+        scale=row["scale"],
+        unit=row["unit"],
+        period=Period(**row["period"]),
+        row_path=tuple(row["row_path"]),
+        column_path=tuple(row["column_path"]),
+        page=row["page"],
+        bbox=(box[0], box[1], box[2], box[3]) if box else None,
+        table=row["table"],
+        row=row["row"],
+        col=row["col"],
+        statement=row.get("statement", "other"),
+        broken=any(not identity["holds"] for identity in row["identities"]),
+    )
 
 
 def _is_balance(line: Line) -> bool | None:
@@ -179,12 +197,3 @@ def _says_more(column_path: Sequence[str]) -> bool:
     """Whether the headers of a column say more than its period and its unit."""
     words = (word for header in column_path for word in words_of(header))
     return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)
-
-
-PLAIN_HEADERS = frozenset(
-    "year ended ending fiscal december january february march april may june july august september october november "
-    "month week fy million thousand billion dollar usd us except per share data amount ending end twelve fifty two "
-    "three restated revised recast adjusted dec jan feb mar apr jun jul aug sep sept oct nov audited unaudited note "
-    "제 기 년 당기 전기 전전기 말 월 일 원 백만원 천원 억원 단위 주석 금액".split()
-)
-"""Words of headers that name no part of a company."""

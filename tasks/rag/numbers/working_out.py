@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, DecimalException, localcontext
 from typing import NamedTuple
 
@@ -20,6 +20,10 @@ SCALES = {"thousands": Decimal(1_000), "millions": Decimal(1_000_000), "billions
 KOREAN_SCALES = {"thousands": "천", "millions": "백만", "billions": "십억"}
 MYRIADS = {Decimal(10) ** 12: "조", Decimal(10) ** 8: "억", Decimal(10) ** 4: "만"}
 KOREAN_UNITS = {"USD": "달러", "KRW": "원", "EUR": "유로", "JPY": "엔", "GBP": "파운드", "CNY": "위안", "shares": "주"}
+INPUT_SCALES: Mapping[Language, Mapping[Decimal, str]] = {
+    "en": {Decimal(10) ** 3: " thousand", Decimal(10) ** 6: " million", Decimal(10) ** 9: " billion"},
+    "ko": {Decimal(10) ** 3: "천", Decimal(10) ** 6: "백만", Decimal(10) ** 8: "억", Decimal(10) ** 9: "십억"},
+}
 ENGLISH_SCALES = {Decimal(10) ** 9: "billion", Decimal(10) ** 6: "million"}
 
 
@@ -49,6 +53,8 @@ class _Worker:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self.part = WHOLE_YEAR
+        self.scale_words: Mapping[Decimal, str] = {}
+        """Of the inputs; empty where all have one scale."""
         self.used: dict[tuple[str, int, int, int], tuple[int, Number]] = {}
         self._open: set[str] = set()
 
@@ -71,7 +77,9 @@ class _Worker:
         unit = values[0].unit
         if how == "average":
             return _Value(
-                sum(one.value for one in values) / len(values), unit, f"average({', '.join(v.text for v in values)})"
+                sum((one.value for one in values), Decimal(0)) / len(values),
+                unit,
+                f"average({', '.join(v.text for v in values)})",
             )
         first, last = values[0], values[-1]
         if how == "change":
@@ -89,10 +97,10 @@ class _Worker:
         found = None if concept and concept.statement is None else self._lines.find(line, year, self.part)
         if found:
             n, number = self._cited(found)
-            shown = number.shown.lstrip("$€£¥₩ ")
-            if concept and concept.outflow:
-                return _Value(abs(number.value), number.unit, f"{shown.strip('()-− ')} [{n}]")
-            return _Value(number.value, number.unit, f"{shown} [{n}]")
+            outflow = concept is not None and concept.outflow
+            shown = number.shown.strip("()-− $€£¥₩") if outflow else number.shown.lstrip("$€£¥₩ ")
+            scale = self.scale_words.get(number.scale, "")
+            return _Value(abs(number.value) if outflow else number.value, number.unit, f"{shown}{scale} [{n}]")
         if concept and concept.formula and concept.key not in self._open:
             self._open.add(concept.key)
             try:
@@ -121,7 +129,12 @@ def work_out(computation: Computation, lines: Lines, *, documents: Sequence[str]
         worker.part = task.part
         try:
             with localcontext(prec=DIGITS):
-                told.append(_sentence(task, worker.evaluate(task.expression, task.year), computation))
+                worker.scale_words = {}
+                found = worker.evaluate(task.expression, task.year)
+                if len({number.scale for _, number in worker.used.values()}) > 1:
+                    worker.scale_words = INPUT_SCALES[computation.language]
+                    found = worker.evaluate(task.expression, task.year)
+                told.append(_sentence(task, found, computation))
         except NotFound as error:
             missing.append(_missing(str(error), documents, computation.language))
         except NoYear as error:
@@ -193,7 +206,7 @@ def _result(value: _Value, shown: Shown, asked: Computation) -> str:
         return _rounded(100 * value.value, asked, 2) + "%"
     if shown == "days":
         return _rounded(value.value, asked, 2) + {"en": " days", "ko": "일"}[asked.language]
-    if value.unit:
+    if value.unit or shown == "amount":
         return _amount(value, asked)
     return _rounded(value.value, asked, 2)
 
@@ -209,9 +222,9 @@ def _amount(value: _Value, asked: Computation) -> str:
     text = f"{number:,.0f}" if whole else _rounded(number, asked, 2)
     if korean:
         scale = KOREAN_SCALES[asked.scale] if asked.scale else MYRIADS.get(least, "")
-        return f"{text}{scale} {KOREAN_UNITS.get(value.unit, value.unit)}"
+        return f"{text}{scale} {KOREAN_UNITS.get(value.unit, value.unit)}".rstrip()
     scale = f" {asked.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
-    return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}"
+    return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
 
 
 def _rounded(value: Decimal, asked: Computation, usual: int) -> str:

@@ -10,10 +10,21 @@ from tasks.language.number_words import ORDINALS
 from tasks.language.numbers import read_numbers
 from tasks.rag.numbers.periods import COUNTS, WEEKS, Period
 
-QUARTER = r"\bq(?P<q>[1-4])\b|\b(?P<q_after>[1-4])q|\b(?P<word>first|second|third|fourth|[1-4](?:st|nd|rd|th))[\s-]+(?:fiscal\s+)?quarter|(?P<ko>[1-4])\s?/?\s?4?\s?분기"
-SPAN = r"\b(?P<months>three|six|nine|\d)[\s-]months?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?|\b(?P<weeks>thirteen|twenty-six|thirty-nine|13|26|39)[\s-]weeks?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?|\b(?P<half>first\s+half|h1)\b|(?P<half_ko>상반기)|(?P<quarter>\bquarter\s+(?:that\s+)?end(?:ed|ing)\b)"
-DAY = r"\b(?:january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?\s+\d{1,2}(?:st|nd|rd|th)?(?=,?\s+(?:19|20)\d\d)|(?<=년)\s?\d{1,2}월\s?\d{1,2}일"
-PART_SAID = re.compile(rf"(?:{QUARTER}|{SPAN}|{DAY})(?:\s+of\b)?", re.IGNORECASE)
+QUARTER = r"""
+    \bq(?P<q>[1-4])\b | \b(?P<q_after>[1-4])q | (?P<ko>[1-4])\s?/?\s?4?\s?분기
+    | \b(?P<word>first|second|third|fourth|[1-4](?:st|nd|rd|th))[\s-]+(?:fiscal\s+)?quarter
+"""
+SPAN = r"""
+    \b(?P<months>three|six|nine|\d)[\s-]months?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?
+    | \b(?P<weeks>thirteen|twenty-six|thirty-nine|13|26|39)[\s-]weeks?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?
+    | \b(?P<half>first\s+half|h1)\b | (?P<half_ko>상반기) | (?P<quarter>\bquarter\s+(?:that\s+)?end(?:ed|ing)\b)
+"""
+DAY = r"""
+    \b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?
+    |nov(?:ember)?|dec(?:ember)?)\.?\s+\d{1,2}(?:st|nd|rd|th)?(?=,?\s+(?:19|20)\d\d)
+    | (?<=년)\s?\d{1,2}월\s?\d{1,2}일
+"""
+PART_SAID = re.compile(rf"(?:{QUARTER}|{SPAN}|{DAY})(?:\s+of\b)?", re.IGNORECASE | re.VERBOSE)
 """Words of a question that name a part of a year."""
 DAYS_APART = 8
 """Years of 52 or 53 weeks end a few days apart."""
@@ -41,12 +52,12 @@ WHOLE_YEAR = Part()
 
 def part_of_year(question: str) -> Part | None:
     """The part that a question names; None where it names several."""
-    quarters = {_quarter(match) for match in re.finditer(QUARTER, question, re.IGNORECASE)}
-    spans = {_months(match) for match in re.finditer(SPAN, question, re.IGNORECASE)}
+    quarters = {_quarter(match) for match in re.finditer(QUARTER, question, re.IGNORECASE | re.VERBOSE)}
+    spans = {_months(match) for match in re.finditer(SPAN, question, re.IGNORECASE | re.VERBOSE)}
     days = {_month_and_day(int(number.value)) for number in read_numbers(question) if number.unit == "date"}
-    if max(map(len, (quarters, spans, days))) > 1:
+    if max(len(quarters), len(spans), len(days)) > 1:
         return None
-    quarter, months, day = (next(iter(found), None) for found in (quarters, spans, days))
+    quarter, months, day = next(iter(quarters), None), next(iter(spans), None), next(iter(days), None)
     return Part(quarter, 3 if quarter and not months else months, day)
 
 
