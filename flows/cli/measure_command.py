@@ -172,6 +172,9 @@ def keep(evaluated: Sequence[Evaluated]) -> list[str]:
 
 console = Screen(highlight=False)
 ANSWER_ROWS = (
+    ("right", "right"),
+    ("wrong", "wrong, or answered though unanswerable"),
+    ("abstained", "abstained"),
     ("correct", "gold answer in the answer"),
     ("number", "  where it is a number"),
     ("contains", "  where it is words"),

@@ -73,6 +73,7 @@ def test_answers_are_checked_where_lines_have_an_answer(index: Path, tmp_path: P
     assert (told["n"], answers["n"], answers["unscored"]) == (2, 3, 0)
     assert answers["number"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 1}
     assert answers["citation"]["value"] == 1.0
+    assert [answers[name]["value"] for name in ("right", "wrong", "abstained")] == [0.5, 0.0, 0.5]
     assert answers["abstention"]["false_answer_rate"]["value"] == 0.0
 
 

@@ -10,6 +10,7 @@ from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.computations import asks_to_work_out, defines, read_computation
+from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.working_out import work_out
@@ -52,10 +53,18 @@ def worked(question: str, plan: RetrievalPlan, index: Index) -> Draft | None:
 
 def checked(question: str, draft: Draft) -> Draft:
     """A draft of sentences; it abstains where the question asks for arithmetic and no sentence states its result."""
-    if draft.abstained or not asks_to_work_out(question) or (STATED.search(draft.text) and not defines(question)):
+    if draft.abstained or not asks_to_work_out(question) or _states(draft.text, question):
         return draft
     told = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
     return draft._replace(text=told, abstained=True, reason="the question asks for arithmetic that was not understood")
+
+
+def _states(text: str, question: str) -> bool:
+    """Whether a line of an answer states a share or rate of what the question names, which needs no formula."""
+    asked = {one.concept.key for one in mentions(question)}
+    lines = (line for line in text.split("\n") if STATED.search(line))
+    said = [not asked or bool(asked & {one.concept.key for one in mentions(line)}) for line in lines]
+    return any(said) and not defines(question)
 
 
 def _read(index: Index, among: Mapping[str, str], year: int | None = None) -> list[dict[str, Any]]:
@@ -66,10 +75,14 @@ def _read(index: Index, among: Mapping[str, str], year: int | None = None) -> li
 
 def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """The question with the year in place of a company's business term: 제23기 → 2023년."""
-    years = {row["period"]["label"]: row["period"]["year"] for row in rows if row["period"]}
+    years: dict[str, int] = {}
+    for row in rows:
+        for header in (*row["column_path"], *(row["row_path"] or ())[-1:]):
+            if row["period"] and (named := TERM.search(header)):
+                years.setdefault(named[1], row["period"]["year"])
 
     def year(term: re.Match[str]) -> str:
-        known = years.get(f"제{term[1]}기")
+        known = years.get(term[1])
         return f"{known}년" if known else term[0]
 
     return TERM.sub(year, question)

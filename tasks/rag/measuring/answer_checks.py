@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from storage.records import Record
-from tasks.grading.cited_answers import has_numbers, has_words
+from tasks.grading.cited_answers import has_words
+from tasks.grading.compared_numbers import has_close_number
 from tasks.language.numbers import read_numbers
 from tasks.language.sentences import without_marks
 from tasks.rag.answers import Answered
@@ -16,6 +17,8 @@ from tasks.rag.planning.plan import history_of
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Asks
 
+Verdict = Literal["right", "wrong", "abstained"]
+
 
 class AnswerCheck(Record):
     """The checks of one answer; None where the question has no gold for a check."""
@@ -24,7 +27,7 @@ class AnswerCheck(Record):
     answerable: bool
     abstained: bool = False
     number: bool | None = None
-    """The numbers of the gold answer stand in the answer, in whatever spelling."""
+    """The numbers of the gold answer stand in the answer, in whatever spelling; a single one also in another unit."""
     contains: bool | None = None
     """The words of a gold answer without numbers stand in the answer."""
     citation: bool | None = None
@@ -44,6 +47,15 @@ class AnswerCheck(Record):
     def correct(self) -> bool | None:
         """The gold answer stands in the answer."""
         return self.contains if self.number is None else self.number
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """An answer where the documents do not tell is wrong; None: unscored, or answerable without a gold answer."""
+        if self.unscored is not None or (self.answerable and self.correct is None):
+            return None
+        if self.abstained:
+            return "abstained"
+        return "right" if self.answerable and self.correct else "wrong"
 
 
 class Share(Mean):
@@ -66,6 +78,11 @@ class AnswerFigures(Record):
 
     n: int
     """Questions that were answered or abstained from."""
+    right: Share | None
+    """Of the questions with a gold answer and the unanswerable ones, as `wrong` and `abstained`; they add to 1."""
+    wrong: Share | None
+    """Answered otherwise, or although the documents do not tell."""
+    abstained: Share | None
     correct: Share | None
     """`number` where the gold answer has numbers, else `contains`."""
     number: Share | None
@@ -119,7 +136,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     numeric = gold is not None and bool(read_numbers(gold))
     return check.model_copy(
         update={
-            "number": given and has_numbers(text, gold) if gold and numeric else None,
+            "number": given and has_close_number(text, gold) if gold and numeric else None,
             "contains": given and has_words(text, gold) if gold and not numeric else None,
             "citation": given and any(not question.pages or one.page in question.pages for one in in_gold),
             "document": given and bool(in_gold),
@@ -136,8 +153,10 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
     scored = [check for check in checks if check.unscored is None]
     asked = [check for check in scored if check.answerable]
     unanswerable = [check.abstained for check in scored if not check.answerable]
+    verdicts = [check.verdict for check in scored if check.verdict]
     return AnswerFigures(
         n=len(scored),
+        **{name: _share([verdict == name for verdict in verdicts]) for name in get_args(Verdict)},
         **{name: _share([getattr(check, name) for check in asked]) for name in OF_GOLD},
         verified=_share([check.verified for check in scored]),
         abstention=Abstention(

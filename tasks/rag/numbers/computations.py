@@ -104,6 +104,8 @@ class Computation(NamedTuple):
     """`thousands`, `millions`, `billions`: asked for."""
     defined: bool = False
     """The question gives the formula itself."""
+    in_percent: bool = False
+    """The question speaks of percent."""
 
 
 def read_computation(question: str, *, said: Sequence[str] = (), names: Sequence[str] = ()) -> Computation | None:
@@ -126,7 +128,8 @@ def read_computation(question: str, *, said: Sequence[str] = (), names: Sequence
             plain = re.sub(rf"{re.escape(name)}(?:['’]s\b)?", " ", plain, flags=re.IGNORECASE)
         tasks = _understood(plain, names)
     tasks = tuple(task._replace(part=part, label=part.labelled(task.label)) for task in tasks)
-    return Computation(tasks, language, decimals, scale, defined=bool(found)) if tasks else None
+    percent = PERCENT.search(asked) is not None
+    return Computation(tasks, language, decimals, scale, bool(found), percent) if tasks else None
 
 
 def asks_to_work_out(question: str) -> bool:
@@ -253,10 +256,11 @@ def operation(asked: str) -> str:
 
 def _share_order(asked: str, named: Sequence[Mention]) -> tuple[int, int] | None:
     """Which of two lines is the part and which the whole."""
+    before = asked[: named[0].start]
     between = asked[named[0].end : named[1].start]
     after = asked[named[1].end :]
     for pattern, order in ((_WORDS["part_first"], (0, 1)), (_WORDS["whole_first"], (1, 0))):
-        if re.search(pattern, f"¤{between}¤{after}", re.IGNORECASE):
+        if re.search(pattern, f"{before}¤{between}¤{after}", re.IGNORECASE):
             return order
     return None
 
@@ -264,7 +268,7 @@ def _share_order(asked: str, named: Sequence[Mention]) -> tuple[int, int] | None
 def _unread(left: str, names: Sequence[str]) -> list[str]:
     """Words of the question that no rule knows, and that are of no document's name."""
     known = "".join(names).lower()
-    plain = YEAR_SAID.sub(" ", PART_SAID.sub(" ", ASIDE.sub(" ", left)))
+    plain = YEAR_SAID.sub(" ", PART_SAID.sub(" ", YEARS_BACK.sub(" ", ASIDE.sub(" ", left))))
     words = re.findall(r"[a-z][a-z&/]*|[가-힣]+|\d+", plain.lower().replace("’", "'").replace("'s", " "))
     return [word for word in words if not _is_spoken(word) and not (len(word) > 2 and word in known)]
 

@@ -10,7 +10,7 @@ from datetime import date
 from tasks.documents.blocks import Page
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
 from tasks.rag.numbers.identities import with_identities
-from tasks.rag.numbers.periods import Period
+from tasks.rag.numbers.periods import Period, period_in
 from tasks.rag.numbers.statements import with_statements
 
 EARLY = r"(?:January|February)\s+\d{1,2},\s+(?P<end>20\d\d|19\d\d)"
@@ -56,8 +56,9 @@ def _with_terms(facts: Sequence[CellFact], texts: Sequence[str]) -> list[CellFac
 
 
 def _of_term(fact: CellFact, before: int, current: int) -> CellFact:
-    if fact.period:
-        return fact
+    own = period_in(" ".join((*fact.column_path, *fact.row_path[-1:])))
+    if own and own == fact.period:
+        return fact  # the line above a table may name the date of one of its terms, its header only its own
     said = " ".join((*fact.column_path, *fact.row_path[-1:]))
     if found := TERM.search(said):
         term = int(found[1])

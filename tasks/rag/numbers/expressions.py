@@ -100,6 +100,8 @@ def parse(text: str) -> Expression:
     """The formula that a text writes. Raises NoExpression."""
     spelled = RANGE.sub(lambda found: f" from {found['first']} to {found['last']} ", ASIDE.sub(" ", text))
     tokens = list(_tokens(spelled))
+    if spelled.rstrip(" .").endswith(tuple("+-−*×/÷")):
+        raise NoExpression(f"{text!r} ends with a sign")
     found, rest = _sum(tokens, 0)
     if rest:
         raise NoExpression(f"{text!r}: {rest[0].text!r} is left over")
@@ -176,7 +178,7 @@ def _factor(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[
     if first.kind == "words":
         if rest and rest[0].kind == "(":  # average(…), "the average of (…)"
             for how, pattern in OVER.items():
-                if how == first.text.lower() or pattern.fullmatch(first.text):
+                if how == first.text.lower() or pattern.fullmatch(first.text.removeprefix("the ")):
                     inside, after = _bracketed(rest[1:], depth)
                     return Over(how, inside), after
         return _line(first.text), rest

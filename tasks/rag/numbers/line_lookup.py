@@ -90,9 +90,12 @@ class Lines:
         if best < SURE:
             return None
         near = [number for score, number in scored if score >= best - AS_GOOD]
-        return max(
-            near, key=lambda one: (self._lines_of(one), self._sizes[one.document, one.table, one.col], -one.table)
-        )
+        return max(near, key=self._preference)
+
+    def _preference(self, number: Number) -> tuple[int, int, int, int]:
+        """Of cells that fit alike: the document that the question means, and in it the statement itself."""
+        size = self._sizes[number.document, number.table, number.col]
+        return -self._rank.get(number.document, 0), self._lines_of(number), size, -number.table
 
     def _lines_of(self, number: Number) -> int:
         """How many lines of its statement the table of a number has: the statement itself has most."""

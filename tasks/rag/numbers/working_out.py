@@ -156,6 +156,7 @@ MISSING = {
     "en": "{what} was not found in the tables of {where}.",
     "ko": "{what}: {where}의 표에서 찾지 못했습니다.",
 }
+POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 MOST_NAMED = 3
 
 
@@ -196,12 +197,16 @@ def _sentence(task: Task, value: _Value, asked: Computation) -> str:
     title = f"{task.title[:1].upper()}{task.title[1:]}"
     head = " ".join(filter(None, (title, task.label)))
     result = _result(value, task.shown, asked)
+    if result.endswith("%") and isinstance(task.expression, Over) and task.expression.how == "change":
+        result = f"{result[:-1]}{POINTS[asked.language]}"
     return " = ".join(filter(None, (head, value.text, result)))
 
 
 def _result(value: _Value, shown: Shown, asked: Computation) -> str:
     if value.unit == "%":
         return _rounded(value.value, asked, 2) + "%"
+    if shown == "%" and asked.defined and not asked.in_percent:  # as the question's formula gives it
+        return f"{_rounded(value.value, asked, 4)} ({_rounded(100 * value.value, asked, 2)}%)"
     if shown == "%":
         return _rounded(100 * value.value, asked, 2) + "%"
     if shown == "days":

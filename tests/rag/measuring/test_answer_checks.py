@@ -86,6 +86,28 @@ def test_what_people_look_up_is_kept() -> None:
     assert (check.answer, check.cited, check.model_away) == ("x [1]", (Place("a.pdf", 3),), True)
 
 
+def test_a_gold_number_counts_in_another_unit() -> None:
+    check = check_answer(question("$7,296 million"), answered("It was $7.3 billion [3]."), document="a.pdf")
+    assert (check.number, check.verdict) == (True, "right")
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        (AnswerCheck(id="1", answerable=True, number=True), "right"),
+        (AnswerCheck(id="1", answerable=True, contains=False), "wrong"),
+        (AnswerCheck(id="1", answerable=True, number=False, abstained=True), "abstained"),
+        (AnswerCheck(id="1", answerable=False), "wrong"),
+        (AnswerCheck(id="1", answerable=False, abstained=True), "abstained"),
+        (AnswerCheck(id="1", answerable=True, citation=True), None),
+        (AnswerCheck(id="1", answerable=True, abstained=True), None),
+        (AnswerCheck(id="1", answerable=False, unscored="too loud"), None),
+    ],
+)
+def test_a_verdict_is_right_wrong_or_abstained(check: AnswerCheck, verdict: str | None) -> None:
+    assert check.verdict == verdict
+
+
 class Echo:
     """Answers with the question before it, and refuses what is `!`."""
 
@@ -140,6 +162,9 @@ def test_the_shares_of_answers() -> None:
     figures = summarise_answers(checks)
     shares = {name: (share.value, share.n) for name, share in figures if hasattr(share, "value")}
     assert shares == {
+        "right": (pytest.approx(2 / 7), 7),
+        "wrong": (pytest.approx(2 / 7), 7),
+        "abstained": (pytest.approx(3 / 7), 7),
         "correct": (0.5, 4),
         "number": (pytest.approx(1 / 3), 3),
         "contains": (1.0, 1),

@@ -126,6 +126,7 @@ def test_every_figure_has_a_full_name_and_its_n() -> None:
     assert told["page.hit@1", ""] == (pytest.approx(1 / 3), 3)
     assert told["answers.number", ""] == (0.5, 2)
     assert told["answers.abstention.false_answer_rate", ""] == (1.0, 1)
+    assert [told[f"answers.{name}", ""] for name in ("right", "wrong", "abstained")] == [(0.5, 4), (0.5, 4), (0.0, 4)]
 
 
 def test_a_run_is_recorded_with_its_figures_and_items() -> None:

@@ -1,0 +1,123 @@
+"""Numbers of whole documents: the filer's own years, terms of Korean business years, statements, tables over pages."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tasks.documents.blocks import Block, Page
+from tasks.rag.numbers.cell_facts import CellFact
+from tasks.rag.numbers.document_numbers import document_numbers
+from tests.rag.numbers.test_cell_facts import page
+
+
+def numbers(*pages: Page) -> list[CellFact]:
+    numbered = [one.model_copy(update={"number": at}) for at, one in enumerate(pages, 1)]
+    return document_numbers(numbered, document="d" * 64)
+
+
+def years(*pages: Page) -> list[tuple[str, int] | None]:
+    return [fact.period and (fact.period.label, fact.period.year) for fact in numbers(*pages)]
+
+
+JANUARY = [("", "Year Ended January 28, 2023", "Year Ended January 29, 2022"), ("Net sales", "1,200", "1,000")]
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [
+        ("Bolts of cloth are sold by the yard.", 2022),
+        ("Fiscal 2022 ended on January 28, 2023.", 2022),
+        ("Fiscal 2023 ended on January 28, 2023.", 2023),
+        ("The year ended January 28, 2023 (“fiscal 2023”) had 52 weeks.", 2023),
+        ("In fiscal 2023 we wove more, as fiscal 2023 was mild.", 2023),
+        ("In fiscal 2022 we wove more, as fiscal 2022 was mild.", 2022),
+    ],
+)
+def test_a_year_that_ends_in_january_has_the_name_that_the_filer_gives_it(said: str, first: int) -> None:
+    assert years(page(JANUARY, above=said)) == [(f"FY{first}", first), (f"FY{first - 1}", first - 1)]
+
+
+def test_a_year_that_ends_in_december_keeps_its_name() -> None:
+    rows = [("", "Year Ended December 31, 2022"), ("Net sales", "1,200")]
+    assert years(page(rows, above="Fiscal 2023 ended on January 28, 2023.")) == [("FY2022", 2022)]
+
+
+@pytest.mark.parametrize(
+    ("said", "header", "found"),
+    [
+        ("제23기 (2023. 1. 1. ~ 2023. 12. 31.)", ("제23기", "제22기"), [("제23기", 2023), ("제22기", 2022)]),
+        ("제 23 기 2023.12.31 현재", ("당기", "전기"), [("제23기", 2023), ("제22기", 2022)]),
+        ("제23기 (2023. 12. 31.)", ("당기말", "전전기말"), [("제23기", 2023), ("제21기", 2021)]),
+        ("제23기. 사업연도 2023. 1. 1. ~ 2023. 12. 31.", ("당기", "전기"), [("제23기", 2023), ("제22기", 2022)]),
+        ("제 23 기 2023년 12월 31일 현재", ("제23기", "제22기"), [("제23기", 2023), ("제22기", 2022)]),
+        ("제23기 사업보고서", ("당기", "전기"), [None, None]),
+        ("제23기 (2023. 12. 31.)", ("2021년", "2020년"), [("2021", 2021), ("2020", 2020)]),
+    ],
+)
+def test_terms_of_korean_business_years(
+    said: str, header: tuple[str, str], found: list[tuple[str, int] | None]
+) -> None:
+    assert years(page([("구분", *header), ("매출액", "1,200", "1,000")], above=said)) == found
+
+
+HEAD = ("", "2021", "2020")
+SALES = [("Net sales", "1,200", "1,000"), ("Cost of goods sold", "730", "600"), ("Gross profit", "470", "400")]
+INCOME = [HEAD, *SALES, ("Operating income", "90", "80")]
+STOCKS = [("Inventories", "120", "80"), ("Accounts payable", "90", "60"), ("Goodwill", "5", "5")]
+BALANCE = [HEAD, *STOCKS, ("Total assets", "900", "800")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "statement"),
+    [
+        (INCOME, "income"),
+        (BALANCE, "balance"),
+        (INCOME[:4], "other"),
+        ([("", "2021"), ("Felt", "1"), ("Wool", "2"), ("Silk", "3"), ("Lace", "4")], "other"),
+        ([("", "2023년"), ("매출액", "9"), ("매출원가", "5"), ("매출총이익", "4"), ("영업이익", "2")], "income"),
+    ],
+)
+def test_a_table_is_the_statement_whose_lines_it_holds(rows: list[tuple[str, ...]], statement: str) -> None:
+    assert {fact.statement for fact in numbers(page(rows))} == {statement}
+
+
+def test_each_table_of_a_document_is_told_by_itself() -> None:
+    found = numbers(page(INCOME, above="(in millions)"), page(BALANCE, above="(in thousands)"))
+    assert [(one.page, one.table, one.statement) for one in found[7:9]] == [(1, 0, "income"), (2, 1, "balance")]
+    assert (found[0].value, found[8].value) == (Decimal(1_200_000_000), Decimal(120_000))
+
+
+BEGUN = page([("", "2021", "2020"), ("Looms", "5", "6")], above="(in millions of dollars)")
+REST = page([("Dye vats", "7", "8"), ("Mills", "9", "4")], headers=0)
+
+
+def test_a_table_that_goes_on_has_the_header_of_the_page_before() -> None:
+    found = numbers(BEGUN, REST)[2:]
+    assert [(one.page, one.row, one.col) for one in found] == [(2, row, col) for row in (0, 1) for col in (1, 2)]
+    assert [one.column_path for one in found] == [("2021",), ("2020",)] * 2
+    assert [fact.value for fact in found] == [Decimal(n) * 1_000_000 for n in (7, 8, 9, 4)]
+    assert [fact.period and fact.period.year for fact in found] == [2021, 2020, 2021, 2020]
+
+
+SAID = page([("Dye vats", "7", "8")], headers=0, above="Our vats are kept warm.")
+WIDER = page([("Dye vats", "7", "8", "9")], headers=0)
+HEADED = page([("", "Warp", "Weft"), ("Dye vats", "7", "8")])
+EMPTY = REST.model_copy(update={"blocks": ()})
+FOOTED = REST.model_copy(update={"blocks": (Block(kind="footer", text="2 of 9"), *REST.blocks)})
+
+
+@pytest.mark.parametrize(
+    ("pages", "header"),
+    [
+        pytest.param((BEGUN, SAID), (), id="text between"),
+        pytest.param((BEGUN, WIDER), (), id="more columns"),
+        pytest.param((BEGUN, HEADED), ("Weft",), id="a header"),
+        pytest.param((BEGUN, EMPTY, REST), (), id="a page between"),
+        pytest.param((BEGUN, FOOTED), ("2020",), id="a footer between"),
+        pytest.param((BEGUN, REST, REST), ("2020",), id="three pages"),
+    ],
+)
+def test_only_a_table_that_goes_on_borrows_a_header(pages: tuple[Page, ...], header: tuple[str, ...]) -> None:
+    assert numbers(*pages)[-1].column_path == header

@@ -1,0 +1,200 @@
+"""Figures of an invented mill, worked by hand from a few lines of its statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tasks.rag.answers import Draft
+from tasks.rag.numbers.computations import read_computation
+from tasks.rag.numbers.expressions import Line, named
+from tasks.rag.numbers.line_lookup import Lines, Number
+from tasks.rag.numbers.working_out import work_out
+from tasks.rag.numbers.year_parts import Part
+
+NAME = "Marlow Mills 10-K"
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+Row = dict[str, Any]
+
+
+def rows(
+    statement: str,
+    lines: Mapping[str, Sequence[int]],
+    *,
+    scale: int = 1_000_000,
+    months: int = 12,
+    header: str = "",
+    holds: bool = True,
+    **same: int | str,
+) -> list[Row]:
+    """A table of 2019, 2018 … as storage.numbers gives it: a dict for each cell."""
+    return [
+        {
+            "name": NAME,
+            "document": A,
+            "value": Decimal(amount * scale),
+            "shown": f"{amount:,}" if amount >= 0 else f"({-amount:,})",
+            "scale": Decimal(scale),
+            "unit": "USD",
+            "period": _period(2019 - at, None if statement == "balance" else months),
+            "row_path": [label],
+            "column_path": [*([header] if header else []), f"{2019 - at}"],
+            "page": 40,
+            "bbox": None,
+            "table": 0,
+            "row": row,
+            "col": at + 1,
+            "identities": [{"kind": "total", "holds": holds, "rows": [1]}],
+            "statement": statement,
+            **same,
+        }
+        for row, (label, amounts) in enumerate(lines.items())
+        for at, amount in enumerate(amounts)
+    ]
+
+
+def _period(year: int, months: int | None) -> Row:
+    if months is None:
+        return {"kind": "instant", "start": None, "end": date(year, 12, 31), "label": f"{year}-12-31", "year": year}
+    end = date(year, months, 31 if months == 12 else 30)
+    label = f"FY{year}" if months == 12 else f"{months} months to {end}"
+    return {"kind": "duration", "start": date(year, 1, 1), "end": end, "label": label, "year": year}
+
+
+INCOME = rows("income", {"Net sales": (1_200, 1_000), "Cost of goods sold": (730, 600), "Income taxes": (21, 0)})
+STOCKS = {"Inventories": (120, 80), "Accounts payable": (90, 60)}
+TOTALS = {"Total current assets": (400, 300), "Total current liabilities": (160, 0)}
+FLOWS = {"Net cash provided by operating activities": (260, 200), "Purchases of property and equipment": (-60, -50)}
+MILL = [*INCOME, *rows("balance", STOCKS | TOTALS, table=1), *rows("cash_flow", FLOWS, table=2)]
+
+
+def lines(given: Sequence[Row], documents: Sequence[str] = (A,)) -> Lines:
+    return Lines(documents, lambda year: [row for row in given if row["period"]["year"] == year])
+
+
+def answer(question: str, given: Sequence[Row] = MILL) -> Draft:
+    computation = read_computation(question)
+    assert computation
+    return work_out(computation, lines(given), documents=[NAME])
+
+
+def found(said: str, given: Sequence[Row], documents: Sequence[str] = (A,), part: Part | None = None) -> Number | None:
+    return lines(given, documents).find(Line(said, named(said)), 2019, part or Part())
+
+
+WORKED = """
+Inventory turnover in FY2019? | Inventory turnover FY2019 = 730 [1] ÷ average(80 [2], 120 [3]) = 7.30
+Days payable outstanding in FY2019? | = 365 × average(60 [1], 90 [2]) ÷ (730 [3] + (120 [5] − 80 [4])) = 35.55 days
+Gross margin in FY2019? | Gross margin FY2019 = (1,200 [1] − 730 [2]) ÷ 1,200 [1] = 39.17%
+Gross margin in FY2019, to one decimal? | ÷ 1,200 [1] = 39.2%
+Change in gross margin from FY2018 to FY2019? | = -0.83 percentage points
+Current ratio in FY2019? | Current ratio FY2019 = 400 [1] ÷ 160 [2] = 2.50
+Free cash flow in FY2019? | Free cash flow FY2019 = 260 [1] − 60 [2] = USD 200 million
+Capex in FY2018? | Capex FY2018 = 50 [1] = USD 50 million
+Revenue growth in FY2019? | Revenue FY2018 → FY2019 = 1,200 [1] ÷ 1,000 [2] − 1 = 20.00%
+Revenue in FY2019? | Revenue FY2019 = 1,200 [1] = USD 1.20 billion
+Revenue in FY2019 in thousands, to one decimal? | = USD 1,200,000.0 thousand
+Average inventory of FY2018 and FY2019? | = USD 100 million
+What was the mill ratio in FY2019, defined as inventory / COGS? | = 120 [1] ÷ 730 [2] = 0.16
+What share of revenue was COGS in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
+What was COGS as a percentage of revenue in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
+2019년 매출액은? | 매출액 FY2019 = 1,200 [1] = 12억 달러
+2019년 매출총이익률은? | 매출총이익률 FY2019 = (1,200 [1] − 730 [2]) ÷ 1,200 [1] = 39.17%
+2019년 매입채무회전일수는? | = 35.55일
+"""
+
+
+@pytest.mark.parametrize("case", WORKED.strip().split("\n"))
+def test_a_figure_with_its_formula(case: str) -> None:
+    question, text = case.split(" | ")
+    assert answer(question).text.endswith(text)
+
+
+def test_a_rate_of_growth_over_years() -> None:
+    told = answer("What was the revenue CAGR from FY2017 to FY2019?", rows("income", {"Revenue": (121, 105, 100)}))
+    assert told.text == "Revenue FY2017 → FY2019 = (121 [2] ÷ 100 [1])^(1/2) − 1 = 10.00%"
+
+
+def test_each_cell_is_cited_once_and_the_citations_are_numbered_on() -> None:
+    told = answer("What was gross margin in FY2018 and FY2019?")
+    assert "= (1,000 [1] − 600 [2]) ÷ 1,000 [1] = 40.00%\nGross margin FY2019 = (1,200 [3] − 730 [4])" in told.text
+    assert [(one.n, one.document, one.digest, one.page) for one in told.citations][2:] == [
+        (n, NAME, A, 40) for n in (3, 4)
+    ]
+    assert [one.quote for one in told.citations][1:3] == ["Cost of goods sold; 2018: 600", "Net sales; 2019: 1,200"]
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Goodwill in FY2019?", f"Goodwill FY2019 was not found in the tables of {NAME}."),
+        ("Inventory turnover in FY2018?", f"inventory FY2017 was not found in the tables of {NAME}."),
+        ("2019년 영업권은?", f"영업권 FY2019: {NAME}의 표에서 찾지 못했습니다."),
+        ("Current ratio in FY2018?", "Current ratio FY2018 cannot be worked out: it would divide by zero."),
+        ("2018년 유동비율은?", "유동비율 FY2018: 0으로 나누게 되어 계산할 수 없습니다."),
+        ("Income tax growth in FY2019?", "Income tax FY2018 → FY2019 cannot be worked out: it would divide by zero."),
+        ("What was the mill ratio, defined as inventory / COGS?", "inventory: the question names no year."),
+    ],
+)
+def test_without_an_input_it_abstains_and_says_why(question: str, text: str) -> None:
+    told = answer(question)
+    assert (told.text, told.abstained, told.citations) == (text, True, ())
+
+
+def test_what_is_found_is_told_beside_what_is_missing() -> None:
+    told = answer("What was inventory in FY2017 and FY2018?")
+    missing = f"inventory FY2017 was not found in the tables of {NAME}."
+    assert (told.text, told.abstained) == (f"Inventory FY2018 = 80 [1] = USD 80 million\n{missing}", False)
+
+
+def test_inputs_of_several_scales_are_told_with_theirs() -> None:
+    small = rows("balance", {"Inventories": (240_000,)}, table=1, scale=1_000)
+    told = answer("What was inventory divided by revenue in FY2019?", [*INCOME, *small])
+    assert told.text.endswith(" = 240,000 thousand [1] ÷ 1,200 million [2] = 20.00%")
+
+
+SEGMENT = rows("other", {"Net sales": (500,)}, table=7)
+PRIMARY = rows("income", {"Net sales": (1_200,), "Cost of goods sold": (730,)})
+
+
+@pytest.mark.parametrize(
+    ("given", "documents", "value"),
+    [
+        ([*SEGMENT, *PRIMARY], (A,), 1_200),
+        ([*rows("income", {"Net sales": (500,)}, table=7, header="Felt"), *PRIMARY], (A,), 1_200),
+        ([*rows("income", {"Net sales": (500,)}, holds=False), *rows("income", {"Net sales": (7,)}, table=7)], (A,), 7),
+        ([*rows("income", {"Net sales": (45,)}, unit="%"), *SEGMENT], (A,), 500),
+        ([*PRIMARY, *rows("income", {"Net sales": (9,)}, document=B)], (B, C, A), 9),
+        ([*rows("income", {"Net sales": (300,)}, months=6), *SEGMENT], (A,), 500),
+        (rows("income", {"Deferred revenue": (5,), "Cost of sales": (6,)}), (A,), None),
+    ],
+    ids=["statement", "part of the company", "broken sum", "share", "first document", "half a year", "other lines"],
+)
+def test_the_cell_that_a_line_means(given: Sequence[Row], documents: Sequence[str], value: int | None) -> None:
+    number = found("net sales", given, documents)
+    assert (number and number.value / number.scale) == value
+
+
+def test_a_line_of_no_concept_is_found_by_its_words() -> None:
+    given = rows("other", {"Spindles in store": (9,), "Spindles in use": (8,)}, unit="", scale=1)
+    assert [number and number.value for number in (found("spindles in use", given), found("shuttles", given))] == [
+        8,
+        None,
+    ]
+
+
+def test_part_of_a_year_is_its_own_column() -> None:
+    given = [*rows("income", {"Net sales": (550,)}, months=6, table=3), *PRIMARY]
+    number = found("net sales", given, part=Part(None, 6, (6, 30)))
+    assert (number and number.shown) == "550"
+
+
+def test_the_rows_of_a_year_are_read_once() -> None:
+    read: list[int] = []
+    book = Lines((A,), lambda year: read.append(year) or MILL)
+    assert all(book.find(Line(said, named(said)), 2019) for said in ("revenue", "inventory", "cogs"))
+    assert read == [2019]

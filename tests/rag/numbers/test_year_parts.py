@@ -1,0 +1,62 @@
+"""Parts of a fiscal year: what questions say of them, and the columns that they are."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from tasks.rag.numbers.periods import Period, period_in
+from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted, part_of_year
+
+
+@pytest.mark.parametrize(
+    ("question", "part"),
+    [
+        ("revenue in FY2022", WHOLE_YEAR),
+        ("revenue in Q2 FY2022", Part(2, 3)),
+        ("2022년 1분기 매출액", Part(1, 3)),
+        ("revenue of the nine months ended September 30, 2022", Part(None, 9, (9, 30))),
+        ("revenue of the thirteen weeks ended May 1, 2021", Part(None, 3, (5, 1))),
+        ("the first half of 2022", Part(None, 6)),
+        ("2022년 상반기 매출액", Part(None, 6)),
+        ("inventory at June 30, 2022", Part(None, None, (6, 30))),
+        ("the quarter ended June 30, 2022", Part(None, 3, (6, 30))),
+        ("Q1 2022 against Q2 2022", None),
+        ("three months and six months ended June 30, 2022", None),
+    ],
+)
+def test_the_part_that_a_question_names(question: str, part: Part | None) -> None:
+    assert part_of_year(question) == part
+
+
+def test_the_label_of_a_part() -> None:
+    parts = [WHOLE_YEAR, Part(2, 3), Part(None, 9, (9, 30)), Part(None, None, (6, 30))]
+    labels = ["FY2022", "Q2 FY2022", "9 months to 9/30 FY2022", "to 6/30 FY2022"]
+    assert [part.labelled("FY2022") for part in parts] == labels
+
+
+def period(header: str) -> Period:
+    found = period_in(header)
+    assert found
+    return found
+
+
+YEAR, MONTHS, DAY, QUARTER = WHOLE_YEAR, Part(None, 3, (6, 30)), Part(None, None, (6, 30)), Part(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("part", "balance", "held", "others"),
+    [
+        (YEAR, False, "Year ended December 31, 2022; 2022", "Three months ended June 30, 2022; December 31, 2022"),
+        (YEAR, True, "December 31, 2022", "December 31, 2021"),
+        (MONTHS, False, "Three months ended June 30, 2022; Thirteen weeks ended July 2, 2022", "Q1 2022; 2022"),
+        (DAY, True, "June 30, 2022", "December 31, 2022"),
+        (QUARTER, False, "Three months ended June 30, 2022; Q2 2022", "Six months ended June 30, 2022; Q1 2022"),
+        (QUARTER, True, "June 30, 2022", "December 31, 2022"),
+    ],
+)
+def test_the_columns_that_a_part_is(part: Part, balance: bool, held: str, others: str) -> None:
+    wanted = Wanted(2022, part, frozenset({("d", date(2022, 6, 30))}))
+    held_or_not = {text: text in held.split("; ") for text in f"{held}; {others}".split("; ")}
+    assert {text: wanted.holds("d", period(text), balance=balance) for text in held_or_not} == held_or_not
