@@ -73,6 +73,8 @@ YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)", re.IGNORECASE)
 YEARS_BACK = re.compile(r"\b(?P<count>\d|two|three|four|five)[\s-]years?\b|(?P<count_ko>\d)\s?개년", re.IGNORECASE)
 SEVERAL_PARTS = re.compile(_WORDS["several_parts"], re.IGNORECASE)
 SENTENCE_END = re.compile(r"(?<=[^\s.][.?!。])\s+(?=[A-Z가-힣\"“(])|[?!]")
+MOST_CHARS = 2_000
+"""A longer question is no question for a figure."""
 MOST_YEARS = 12
 MOST_LINE_WORDS = 9
 ONE = Decimal(1)
@@ -114,7 +116,7 @@ def read_computation(question: str, *, said: Sequence[str] = (), names: Sequence
     said: what the question calls the documents, as it writes them. names: their own names.
     """
     asked = " ".join(question.split())
-    if SEVERAL_PARTS.search(asked) or (part := part_of_year(asked)) is None:
+    if len(asked) > MOST_CHARS or SEVERAL_PARTS.search(asked) or (part := part_of_year(asked)) is None:
         return None
     decimals = next((_count(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(asked)), None)
     scale = next((f"{match['scale'].lower().rstrip('s')}s" for match in IN_UNIT.finditer(asked)), "")
@@ -134,7 +136,7 @@ def read_computation(question: str, *, said: Sequence[str] = (), names: Sequence
 
 def asks_to_work_out(question: str) -> bool:
     """Whether a question asks for a figure that takes arithmetic unless a document states it: growth, a ratio."""
-    asked = " ".join(question.split())
+    asked = " ".join(question.split())[:MOST_CHARS]
     named = mentions(asked)
     if defines(asked) or any(one.concept.statement is None for one in named):
         return True
@@ -145,7 +147,7 @@ def asks_to_work_out(question: str) -> bool:
 
 def defines(question: str) -> bool:
     """Whether a question writes the formula of what it asks for."""
-    return _defined(" ".join(question.split())) is not None
+    return _defined(" ".join(question.split())[:MOST_CHARS]) is not None
 
 
 def _instructs(clause: str) -> bool:

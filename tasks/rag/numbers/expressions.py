@@ -21,7 +21,7 @@ RANGE = re.compile(
 ONE_YEAR = re.compile(
     rf"(?:\b(?:in|for|of|at|at the end of|year[- ]end)\s+)*\(?(?P<year>{YEARS})\)?(?:의)?", re.IGNORECASE
 )
-DIGITS = re.compile(r"(?:19|20)\d\d")
+DIGITS = re.compile(r"(?<!\d)(?<!\d[,.])(?:19|20)\d\d(?!\d|[,.]\d)")
 OVER: Mapping[How, re.Pattern[str]] = {
     "average": re.compile(
         r"\b(?:(?:\d|two|three|four|five)[\s-]years?\s)?(?:average|avg\.?|mean)\b(?:\s+of)?|(?:기초와?\s?기말의?\s?)?평균",

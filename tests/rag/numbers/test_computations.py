@@ -83,6 +83,12 @@ How many times larger was revenue than goodwill?
 """
 
 
+def test_a_text_of_thousands_of_characters_asks_for_no_figure() -> None:
+    long = "% of revenue in 2019 " * 400
+    assert read_computation(long) is None
+    assert not defines(f"{'x' * 2_000} = revenue / inventory")
+
+
 def test_what_takes_arithmetic() -> None:
     plain = ["Who audits Marlow Mills?", "What was revenue in FY2019?"]
     given = "Loom ratio = revenue / inventory. What was it in FY2019?"

@@ -66,7 +66,8 @@ def test_the_lines_of_a_formula_stand_in_its_order() -> None:
 def test_the_years_of_a_text() -> None:
     assert years_in("FY2016 to FY2019, before that 2012") == (2012, 2016, 2017, 2018, 2019)
     assert years_in("2021년부터 2023년까지") == (2021, 2022, 2023)
-    assert years_in("no year") == ()
+    assert years_in("in 2016, 2017 and (2018).") == (2016, 2017, 2018)
+    assert years_in("no year, but $2,015 and 120190 and 1,2016") == ()
 
 
 def test_words_name_a_line_as_a_whole_or_none() -> None:
