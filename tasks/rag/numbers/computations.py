@@ -78,6 +78,7 @@ MOST_CHARS = 2_000
 MOST_YEARS = 12
 MOST_LINE_WORDS = 9
 ONE = Decimal(1)
+TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|배", re.IGNORECASE)
 CASH = "cash_and_cash_equivalents"
 
 
@@ -227,7 +228,7 @@ def _understood(asked: str, names: Sequence[str]) -> tuple[Task, ...]:
         part, whole = (lines[at] for at in order)
         title = f"{part.said} / {whole.said}"
         ratio: Expression = Operation("/", part, whole)
-        return tuple(_over_years(title, ratio, how, years, "%"))
+        return tuple(_over_years(title, ratio, how, years, "times" if TIMES.search(left) else "%"))
     if len(lines) != 1:
         return ()
     line = lines[0]

@@ -38,10 +38,18 @@ class NoYear(Exception):
     """A line has no year."""
 
 
+class UnitsDiffer(Exception):
+    """Amounts of two units are added, or an amount and a ratio."""
+
+
+RATIO = "ratio"
+"""Unit of an amount divided by an amount."""
+
+
 class _Value(NamedTuple):
     value: Decimal
     unit: str
-    """`USD`, `shares`, `%`; empty for a plain number."""
+    """`USD`, `shares`, `%`, RATIO; empty for a plain number, or where a table names no unit."""
     text: str
     """How it came about, with the marks of its inputs."""
     precedence: int = 3
@@ -139,8 +147,10 @@ def work_out(computation: Computation, lines: Lines, *, documents: Sequence[str]
             missing.append(_missing(str(error), documents, computation.language))
         except NoYear as error:
             missing.append(NO_YEAR[computation.language].format(said=error))
+        except UnitsDiffer:
+            missing.append(UNITS[computation.language].format(title=task.title, label=task.label).strip())
         except (ZeroDivisionError, DecimalException):
-            missing.append(BY_ZERO[computation.language].format(title=task.title, label=task.label))
+            missing.append(BY_ZERO[computation.language].format(title=task.title, label=task.label).strip())
     citations = tuple(_citation(n, number) for n, number in worker.used.values())
     if not told:
         return Draft(" ".join(dict.fromkeys(missing)), abstained=True, reason="a number of the computation is missing")
@@ -151,6 +161,10 @@ NO_YEAR = {"en": "{said}: the question names no year.", "ko": "{said}: 질문에
 BY_ZERO = {
     "en": "{title} {label} cannot be worked out: it would divide by zero.",
     "ko": "{title} {label}: 0으로 나누게 되어 계산할 수 없습니다.",
+}
+UNITS = {
+    "en": "{title} {label} cannot be worked out: the formula adds what has different units; brackets may be missing.",
+    "ko": "{title} {label}: 단위가 다른 값을 더하게 되어 계산할 수 없습니다. 괄호가 빠졌을 수 있습니다.",
 }
 MISSING = {
     "en": "{what} was not found in the tables of {where}.",
@@ -174,17 +188,24 @@ def _both_ends(year: int | None) -> tuple[int, int]:
 def _combined(sign: str, left: _Value, right: _Value) -> _Value:
     level = PRECEDENCE[sign]
     text = f"{_inside(left, level)} {SIGNS[sign]} {_inside(right, level + (sign in '-/'))}"
+    units = {left.unit, right.unit} - {""}
+    if sign in "+-" and len(units) > 1:
+        raise UnitsDiffer(text)
+    unit = next(iter(units - {RATIO}), RATIO if units else "")
     match sign:
         case "+":
-            return _Value(left.value + right.value, left.unit or right.unit, text, level)
+            return _Value(left.value + right.value, unit, text, level)
         case "-":
-            return _Value(left.value - right.value, left.unit or right.unit, text, level)
+            return _Value(left.value - right.value, unit, text, level)
         case "*":
-            return _Value(left.value * right.value, left.unit or right.unit, text, level)
+            return _Value(left.value * right.value, unit, text, level)
         case _:
             if not right.value:
                 raise ZeroDivisionError(text)
-            unit = "" if left.unit == right.unit else left.unit
+            if left.unit == right.unit:
+                unit = RATIO if left.unit else ""
+            elif right.unit != RATIO:
+                unit = left.unit
             return _Value(left.value / right.value, unit, text, level)
 
 
@@ -211,7 +232,7 @@ def _result(value: _Value, shown: Shown, asked: Computation) -> str:
         return _rounded(100 * value.value, asked, 2) + "%"
     if shown == "days":
         return _rounded(value.value, asked, 2) + {"en": " days", "ko": "일"}[asked.language]
-    if value.unit or shown == "amount":
+    if value.unit not in ("", RATIO) or shown == "amount":
         return _amount(value, asked)
     return _rounded(value.value, asked, 2)
 

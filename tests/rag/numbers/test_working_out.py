@@ -100,6 +100,7 @@ Revenue in FY2019? | Revenue FY2019 = 1,200 [1] = USD 1.20 billion
 Revenue in FY2019 in thousands, to one decimal? | = USD 1,200,000.0 thousand
 Average inventory of FY2018 and FY2019? | = USD 100 million
 What was the mill ratio in FY2019, defined as inventory / COGS? | = 120 [1] ÷ 730 [2] = 0.16
+How many times larger was revenue than COGS in FY2019? | Revenue / COGS FY2019 = 1,200 [1] ÷ 730 [2] = 1.64
 What share of revenue was COGS in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
 What was COGS as a percentage of revenue in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
 2019년 매출액은? | 매출액 FY2019 = 1,200 [1] = 12억 달러
@@ -137,6 +138,10 @@ def test_each_cell_is_cited_once_and_the_citations_are_numbered_on() -> None:
         ("Current ratio in FY2018?", "Current ratio FY2018 cannot be worked out: it would divide by zero."),
         ("2018년 유동비율은?", "유동비율 FY2018: 0으로 나누게 되어 계산할 수 없습니다."),
         ("Income tax growth in FY2019?", "Income tax FY2018 → FY2019 cannot be worked out: it would divide by zero."),
+        (
+            "What was the loom ratio in FY2019, defined as revenue - COGS / inventory?",
+            "FY2019 cannot be worked out: the formula adds what has different units; brackets may be missing.",
+        ),
         ("What was the mill ratio, defined as inventory / COGS?", "inventory: the question names no year."),
     ],
 )
