@@ -180,7 +180,7 @@ ANSWER_ROWS = (
     ("contains", "  where it is words"),
     ("citation", "citation on a gold page"),
     ("document", "citation in the gold document"),
-    ("verified", "every claim verified"),
+    ("supported", "every claim supported"),
 )
 ABSTENTION_ROWS = (
     ("answerable_answered", "answerable: answered"),

@@ -46,8 +46,8 @@ def answer(answered: Answered) -> None:
         headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
         line(f"[cyan]\\[{citation.n}][/cyan] {escape(place(citation.document, citation.page) + headings)}")
         line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
-    for sentence in answered.unverified:
-        line(f"[yellow]not verified[/yellow] {escape(sentence)}")
+    for sentence in answered.unsupported:
+        line(f"[yellow]not supported[/yellow] {escape(sentence)}")
     if answered.plan.filters.ambiguous:
         names = "; ".join(answered.plan.filters.ambiguous)
         line(f"[yellow]several documents fit[/yellow] {escape(names)}")
@@ -95,7 +95,7 @@ def batch(report: BatchReport) -> None:
     """Print the counts of a batch."""
     console.print(f"[bold]{escape(report.out)}[/bold] holds {report.questions:,} answers")
     console.print(
-        f"  answered   {report.answered:,}, {report.unverified:,} of them with a sentence that is not verified"
+        f"  answered   {report.answered:,}, {report.unsupported:,} of them with a sentence that is not supported"
     )
     console.print(f"  abstained  {report.abstained:,}: the documents do not tell")
     if report.failed:

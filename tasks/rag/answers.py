@@ -115,7 +115,7 @@ class Draft(NamedTuple):
 
     text: str
     citations: tuple[Citation, ...] = ()
-    unverified: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
     abstained: bool = False
     reason: str | None = None
     notes: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class Answered(Record):
     answer: str
     """With the numbers of its citations: `… 1,250,000,000원이다 [1].`"""
     citations: tuple[Citation, ...]
-    unverified: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
     """Sentences of the answer with a number that no cited block holds, or without any evidence."""
     abstained: bool = False
     plan: RetrievalPlan

@@ -20,7 +20,7 @@ from tasks.rag.rag_errors import QuestionsUnusable
 if TYPE_CHECKING:  # it takes a third of a second to import, and indexing needs none
     from tasks.rag.answering.assistant import Assistant
 
-ANSWER_VERSION = 2
+ANSWER_VERSION = 3
 """Increment when the same question on the same index would get another answer."""
 SHARD_QUESTIONS = 25
 
@@ -49,7 +49,7 @@ class Kept(Record):
     answer: Ref | None = None
     """tasks.rag.answers.Answered as JSON, without timings: they are the run's, not the answer's."""
     abstained: bool = False
-    unverified: int = 0
+    unsupported: int = 0
     """Sentences with a number that no cited block holds."""
     error: str | None = None
     """Why the question itself cannot be answered, now or later: empty, too long, refused by the model; with what the
@@ -64,8 +64,8 @@ class BatchReport(Record):
     questions: int
     answered: int
     abstained: int
-    unverified: int
-    """Answers with at least one sentence that is not verified."""
+    unsupported: int
+    """Answers with at least one sentence that is not supported."""
     failed: int
     """Questions that cannot be answered: empty, too long, refused by the model."""
     unfinished: int
@@ -130,7 +130,7 @@ def write_answers(kept: Sequence[Kept], artifacts: Artifacts, *, out: Path) -> B
         questions=len(kept),
         answered=sum(not item.abstained for item in answered),
         abstained=sum(item.abstained for item in answered),
-        unverified=sum(item.unverified > 0 for item in answered),
+        unsupported=sum(item.unsupported > 0 for item in answered),
         failed=sum(item.error is not None for item in kept),
         unfinished=sum(item.away is not None for item in kept),
         out=str(out),
@@ -160,7 +160,7 @@ def _answer(asked: Asked, assistant: Assistant, artifacts: Artifacts, *, key: st
         id=asked.id,
         answer=answer,
         abstained=answered.abstained,
-        unverified=len(answered.unverified),
+        unsupported=len(answered.unsupported),
         away=notes if answered.model_away else None,
         error=notes if answered.model_refused and not answered.model_away else None,
     )

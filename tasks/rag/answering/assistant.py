@@ -92,7 +92,7 @@ class Assistant:
             question=asked,
             answer=draft.text,
             citations=draft.citations,
-            unverified=draft.unverified,
+            unsupported=draft.unsupported,
             abstained=draft.abstained,
             plan=done["plan"],
             retrieved=retrieved(done),

@@ -1,6 +1,6 @@
 """Checks a model's answer against the blocks that it cites, and quotes the words that support it.
 
-A sentence is unverified if one of its numbers stands in none of the blocks that it cites, if it has no number and
+A sentence is unsupported if one of its numbers stands in none of the blocks that it cites, if it has no number and
 hardly a word of theirs, or if it claims something and cites nothing.
 """
 
@@ -30,13 +30,13 @@ def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:
     sentences = sentences_in(told)
     used = [hits[number - 1] for number in numbers]
     sources = [_source(hit) for hit in used]
-    unverified = [one.text for one in sentences if not is_borne_out(one, sources, question=question)]
+    unsupported = [one.text for one in sentences if not is_borne_out(one, sources, question=question)]
     quotes = [_quote(hit, [one.words for one in sentences if n in one.marks]) for n, hit in enumerate(used, start=1)]
     citations = [citation(n, hit, quote) for n, (hit, quote) in enumerate(zip(used, quotes, strict=True), start=1)]
     return Draft(
         told,
         tuple(citations),
-        unverified=tuple(dict.fromkeys(unverified)),
+        unsupported=tuple(dict.fromkeys(unsupported)),
         abstained=only_abstains(sentences, question=question),
         by_model=True,
     )

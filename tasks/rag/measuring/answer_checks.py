@@ -33,8 +33,8 @@ class AnswerCheck(Record):
     citation: bool | None = None
     """A citation is on a gold page; in the gold document, where that has no pages."""
     document: bool | None = None
-    verified: bool | None = None
-    """No sentence of the answer is marked as unverified; None for an abstention."""
+    supported: bool | None = None
+    """No sentence of the answer is marked as unsupported; None for an abstention."""
     answer: str = ""
     cited: tuple[Place, ...] = ()
     """Document and page of each citation."""
@@ -90,8 +90,8 @@ class AnswerFigures(Record):
     citation: Share | None
     document: Share | None
     """A citation in the gold document, on whatever page."""
-    verified: Share | None
-    """Over the answers that were given, of whatever question: none of their sentences is marked as unverified."""
+    supported: Share | None
+    """Over the answers that were given, of whatever question: none of their sentences is marked as unsupported."""
     abstention: Abstention
     unscored: int = 0
 
@@ -124,7 +124,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
         id=question.id,
         answerable=question.answerable,
         abstained=answered.abstained,
-        verified=not answered.unverified if given else None,
+        supported=not answered.unsupported if given else None,
         model_away=answered.model_away or answered.model_refused,
         answer=answered.answer,
         cited=tuple(dict.fromkeys(Place(citation.document, citation.page) for citation in answered.citations)),
@@ -158,7 +158,7 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
         n=len(scored),
         **{name: _share([verdict == name for verdict in verdicts]) for name in get_args(Verdict)},
         **{name: _share([getattr(check, name) for check in asked]) for name in OF_GOLD},
-        verified=_share([check.verified for check in scored]),
+        supported=_share([check.supported for check in scored]),
         abstention=Abstention(
             answerable_answered=_share([not check.abstained for check in asked]),
             unanswerable_abstained=_share(unanswerable),

@@ -79,7 +79,7 @@ def test_a_long_sentence_is_quoted_around_the_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "unverified"),
+    ("text", "unsupported"),
     [
         ("예산은 35,750,000원이다 [1]. 기간은 7개월이다 [1].", ["기간은 7개월이다 [1]."]),
         ("Net sales were $1,200 million [2].", []),
@@ -101,8 +101,8 @@ def test_a_long_sentence_is_quoted_around_the_claim() -> None:
         "mark of no block", "greetings", "not stated", "numbered list", "table", "number of a heading", "other words",
     ],
 )  # fmt: skip
-def test_what_nothing_bears_out_is_unverified(text: str, unverified: list[str]) -> None:
-    assert list(cited(text).unverified) == unverified
+def test_what_nothing_bears_out_is_unsupported(text: str, unsupported: list[str]) -> None:
+    assert list(cited(text).unsupported) == unsupported
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_an_answer_abstains_if_all_it_says_is_that_documents_do_not_tell(text: s
 
 
 def test_a_sentence_that_only_repeats_the_question_claims_nothing() -> None:
-    assert cite("사업 예산은 2024년에 얼마인가", HITS, question="사업 예산은 2024년에 얼마인가?").unverified == ()
+    assert cite("사업 예산은 2024년에 얼마인가", HITS, question="사업 예산은 2024년에 얼마인가?").unsupported == ()
 
 
 PIECES = [
@@ -152,7 +152,7 @@ def test_every_mark_has_its_citation_and_every_quote_stands_in_its_chunk(text: s
         (chunk,) = (other.chunk for other in HITS[:blocks] if other.chunk.id == one.chunk_id)
         assert one.quote in chunk.text or any(one.quote in row for row in chunk.sentences)
         assert len(one.quote) <= MOST_QUOTE_CHARS
-    assert all(sentence in got.text for sentence in got.unverified)
+    assert all(sentence in got.text for sentence in got.unsupported)
 
 
 @given(ANSWERS)
@@ -160,7 +160,7 @@ def test_an_answer_is_cited_again_by_its_own_numbers_without_a_change(text: str)
     first = cite(text, HITS)
     again = cite(first.text, cited_hits(first.citations, HITS))
     assert [one.chunk_id for one in again.citations] == [one.chunk_id for one in first.citations]
-    assert (again.text, again.unverified) == (first.text, first.unverified)
+    assert (again.text, again.unsupported) == (first.text, first.unsupported)
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_the_answer_cites_only_what_is_there_and_says_which_sentence_no_block_be
     [citation] = answered.citations
     assert (citation.document, citation.page, citation.bbox) == (NAMES[HARBOUR], 2, (1, 2, 3, 4))
     assert citation.quote in TEXTS[1][2]
-    assert answered.unverified == ("It grows to $9,999 [1].",)
+    assert answered.unsupported == ("It grows to $9,999 [1].",)
 
 
 def test_the_passages_are_data_between_marked_lines(index: Index, server: Server) -> None:

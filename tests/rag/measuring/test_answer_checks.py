@@ -27,14 +27,14 @@ def citation(document: str, page: int | None) -> Citation:
 
 
 def answered(
-    text: str, *citations: Citation, question: str = "?", abstained: bool = False, unverified: Sequence[str] = ()
+    text: str, *citations: Citation, question: str = "?", abstained: bool = False, unsupported: Sequence[str] = ()
 ) -> Answered:
     return Answered(
         question=question,
         answer=text,
         citations=citations,
         abstained=abstained,
-        unverified=tuple(unverified),
+        unsupported=tuple(unsupported),
         plan=PLAN,
         retrieved=(),
     )
@@ -72,7 +72,7 @@ def test_the_number_of_a_citation_is_no_number_of_the_answer() -> None:
 
 def test_an_abstention_has_neither_answer_nor_citation() -> None:
     check = check_answer(question("35원"), answered("35원?", citation("a.pdf", 3), abstained=True), document="a.pdf")
-    assert (check.number, check.citation, check.verified, check.correct) == (False, False, None, False)
+    assert (check.number, check.citation, check.supported, check.correct) == (False, False, None, False)
 
 
 def test_without_a_gold_answer_only_the_citation_is_checked() -> None:
@@ -151,13 +151,13 @@ def test_the_gold_document_is_known_by_any_of_its_names() -> None:
 
 def test_the_shares_of_answers() -> None:
     checks = [
-        AnswerCheck(id="1", answerable=True, number=True, citation=True, document=True, verified=True),
-        AnswerCheck(id="2", answerable=True, number=False, citation=True, document=True, verified=False),
-        AnswerCheck(id="3", answerable=True, contains=True, citation=False, document=True, verified=True),
+        AnswerCheck(id="1", answerable=True, number=True, citation=True, document=True, supported=True),
+        AnswerCheck(id="2", answerable=True, number=False, citation=True, document=True, supported=False),
+        AnswerCheck(id="3", answerable=True, contains=True, citation=False, document=True, supported=True),
         AnswerCheck(id="4", answerable=True, number=False, citation=False, document=False, abstained=True),
         AnswerCheck(id="5", answerable=False, abstained=True),
         AnswerCheck(id="6", answerable=False, abstained=True),
-        AnswerCheck(id="7", answerable=False, abstained=False, verified=True),
+        AnswerCheck(id="7", answerable=False, abstained=False, supported=True),
     ]
     figures = summarise_answers(checks)
     shares = {name: (share.value, share.n) for name, share in figures if hasattr(share, "value")}
@@ -170,7 +170,7 @@ def test_the_shares_of_answers() -> None:
         "contains": (1.0, 1),
         "citation": (0.5, 4),
         "document": (0.75, 4),
-        "verified": (0.75, 4),
+        "supported": (0.75, 4),
     }
     abstention = figures.abstention
     assert abstention.answerable_answered
