@@ -16,18 +16,23 @@ from typing import Literal, NamedTuple
 
 from tasks.language.tokens import FUNCTION_WORDS
 from tasks.rag.planning.names import CONNECTIVES, DocumentNames, Word, compact, core_words, name_words
+from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 from tasks.rag.planning.type_words import without_particles
 
 Kind = Literal["entity", "title", "id"]
-How = Literal["full", "lead", "initials", "guess"]
-"""How a spelling matches a name: whole, by its first words, by its initials, or approximately."""
+How = Literal["full", "lead", "initials", "sound", "guess"]
+"""How a spelling matches a name: whole, by its first words, by its initials, in Korean letters, or approximately."""
 
 SURE = 0.85
 """Confidence from which a name alone rules other documents out."""
+SOUNDED = 0.9
+"""Confidence of a name that is written by its sound."""
 COMMON_SHARE = 0.6
 """A name that more of the documents bear does not tell them apart."""
 MOST_RUN = 8
 MOST_FUZZY = 12
+MOST_SOUNDED = 4
+"""Words of a Latin name that is written in Korean letters."""
 SHORTEST_FUZZY = {"latin": 5, "hangul": 4}
 
 _PLACE = re.compile(r"[가-힣]{1,6}(?:특별시|광역시|특별자치시|특별자치도|도|시|군|구|읍|면|동|리)")
@@ -89,6 +94,10 @@ class NameLookup:
                 self._ways[spelling].append((name, how))
         self._entities = sorted(key for kind, key in self._names if kind == "entity")
         self._letters = {unicodedata.normalize("NFD", key): key for key in self._entities if len(key) >= 4}
+        self._sounds: dict[str, list[_Name]] = defaultdict(list)
+        for (kind, key), name in self._names.items():
+            if kind == "entity" and key.isascii() and (told := bones(sound(" ".join(name.words)))):
+                self._sounds[told].append(name)
         self._affixes = _affixes(self._holders)
         self._known = _known(self._holders)
 
@@ -150,6 +159,8 @@ class NameLookup:
             size, here = self._longest(words, at, lower=lower, shouted=shouted)
             found += here
             at += size
+        if not any(mention.confidence >= SURE for mention in found):
+            found += self._sounded(words)
         if not any(mention.confidence >= 0.6 for mention in found):
             found += self._misspelt(words)
         return found
@@ -207,6 +218,34 @@ class NameLookup:
         owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
         confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
         return [_mention(name, word.said, confidence, "lead") for name in begun] or _joined_initials(self._ways, word)
+
+    def _sounded(self, words: Sequence[Word]) -> list[Mention]:
+        """Latin names that the question writes in Korean letters, the longest at each place: 아메리칸 워터 웍스."""
+        if not self._sounds:
+            return []
+        found: list[Mention] = []
+        at = 0
+        while at < len(words):
+            size, here = 1, list[Mention]()
+            for size in range(min(MOST_SOUNDED, len(words) - at), 0, -1):
+                run = words[at : at + size]
+                if not any(_is_hangul(word.form) for word in run):
+                    continue
+                said = " ".join(word.said for word in run)
+                head = " ".join(word.form for word in run[:-1])
+                spellings = [f"{head} {last}" for last in _forms(run[-1].form)]
+                alike = [
+                    name
+                    for one in spellings
+                    for name in self._sounds.get(bones(sound(one)), ())
+                    if sounds_alike(one, " ".join(name.words))
+                ]
+                here = [_mention(name, said, SOUNDED, "sound") for name in dict.fromkeys(alike)]
+                if here:
+                    break
+            found += here
+            at += size
+        return found
 
     def _misspelt(self, words: Sequence[Word]) -> list[Mention]:
         found: list[Mention] = []
