@@ -1,7 +1,7 @@
 """Names of one alphabet in the letters of another: 월마트 is Walmart, by the consonants that both are spoken with.
 
-Korean writes foreign names by their sound (외래어 표기법, the rules of the National Institute of Korean Language): vowels
-stand between all consonants, and an r that no vowel follows is silent. Voiced and voiceless consonants are one here.
+Korean writes foreign names by their sound (외래어 표기법): vowels stand between all consonants, and an r that no vowel
+follows is silent. Voiced and voiceless consonants are one here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 # Jamo as NFD writes them, in the order of Unicode: initial consonants, vowels, final consonants.
 _INITIALS = "KKNTTLMPPSS-CCCKTPH"
-_VOWELS = ("a", "e", "a", "e", "o", "e", "o", "e", "o", "oa", "oe", "oe", "o", "u", "uo", "ue", "ui", "u", "u", "ui", "i")
+_VOWELS = [*"aeaeoeoeo", "oa", "oe", "oe", "o", "u", "uo", "ue", "ui", "u", "u", "ui", "i"]
 _FINALS = "KKKNNNTLLLLLLLLMPPTTNTTKTPT"
 _HANGUL = {
     **{chr(0x1100 + at): sound.replace("-", "") for at, sound in enumerate(_INITIALS)},
