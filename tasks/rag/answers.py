@@ -120,6 +120,8 @@ class Draft(NamedTuple):
     reason: str | None = None
     notes: tuple[str, ...] = ()
     by_model: bool = False
+    confidence: float | None = None
+    """How likely the answer is right, 0 … 1, by what chose it; None: nothing estimates it (a model wrote it)."""
 
 
 class ModelCall(Record):
