@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 
 from flows.cli import show_answer
 from flows.cli.commands import Flag, Given, Json, Options, nested
@@ -22,6 +23,7 @@ from flows.running.settings import settings
 from models.model_errors import ModelError, ModelUnavailable
 from storage.files import make_folder
 from storage.storage_errors import IndexUnusable, StorageError, StoreUnreachable
+from tasks.rag.answers import AnswerSettings, Calibration
 from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
@@ -53,8 +55,24 @@ def known_llm(value: str | None) -> str | None:
     return value
 
 
+def read_calibration(file: Path | None) -> Calibration | None:
+    """The calibration in a file that `rag eval --calibrate` wrote."""
+    if file is None:
+        return None
+    try:
+        return Calibration.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no calibration"
+        raise typer.BadParameter(f"{file}: {why}; name a file that `trivet rag eval --calibrate FILE` wrote") from error
+
+
 ANSWERS = "flows.running.rag_config:AnswerConfig"
-MODELS = {"llm": Flag(metavar="MODEL", callback=known_llm), "reranker": Flag("--rerank", metavar="NAME")}
+MODELS = {
+    "llm": Flag(metavar="MODEL", callback=known_llm),
+    "reranker": Flag("--rerank", metavar="NAME"),
+    "answers.max_wrong": Flag(metavar="SHARE"),
+    "answers.calibration": Flag(type=Path, metavar="FILE", callback=read_calibration),
+}
 """Options of all commands that answer."""
 HOW = "How chunks are found. Unset: depends on the kind of question."
 TOP_K = "Number of chunks. Unset: depends on the kind of question."
@@ -143,11 +161,10 @@ def opened(index: Path, chosen: Given, *, patient: bool = False) -> Generator[As
     chosen: values of `OPTIONS`. patient: retry an unavailable model as often as a batch does.
     """
     from flows.running.answer_models import open_assistant
-    from tasks.rag.answers import AnswerSettings
 
     if not (patient or state["debug"]):
         logging.getLogger("tasks.calls").setLevel(logging.ERROR)  # a note of the answer says it in one sentence
-    answers = AnswerSettings(strategy=chosen.get("answers.strategy"), top_k=chosen.get("answers.top_k"))
+    answers = AnswerSettings.model_validate(nested(chosen).get("answers", {}))
     refused = (IndexUnusable, StoreUnreachable, ModelUnavailable, ValueError)
     with (
         plain_errors(*refused, failed=(StorageError, ModelError)),
@@ -197,7 +214,9 @@ def serve(
         fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
     with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=(ModelError,)):
         auth = auth_string(settings().home, configured=settings().serve_token)
-        live = LiveIndex(index, lambda: open_assistant(index, llm=given["llm"], reranker=given["reranker"]))
+        answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
+        llm, reranker = given["llm"], given["reranker"]
+        live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
         with live.borrow():  # report a bad index or model now, not to the first client
             pass
     listening = _listen(host, port)

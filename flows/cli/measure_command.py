@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.ask_command import known_llm
+from flows.cli.ask_command import known_llm, read_calibration
 from flows.cli.ask_command import opened as assistant_over
 from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.engine import progress_bars
@@ -26,6 +26,7 @@ from storage.files import write
 from storage.storage_errors import StorageError
 from tasks import progress
 from tasks.rag import STRATEGY
+from tasks.rag.answers import MAX_WRONG, Calibration
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
@@ -61,6 +62,10 @@ class MeasureConfig(BaseModel):
     """Model that answers, as for `trivet rag ask`. Unset: TRIVET_LLM, else none."""
     answers: bool | None = None
     """Check answers too. Unset: where lines have an answer to check."""
+    max_wrong: float = Field(default=MAX_WRONG, ge=0, le=1)
+    """Share of questions that may be answered wrongly, as for `trivet rag ask`; 1: every answer is given."""
+    calibration: Calibration | None = None
+    """File of `--calibrate` that sets how sure an answer must be. Unset: that of our own questions."""
     split: str | None = None
     """Use only the lines with this value of `split`."""
 
@@ -74,6 +79,8 @@ OPTIONS = Options(
         "rerank": Flag(metavar="NAME"),
         "llm": Flag(metavar="MODEL", callback=known_llm),
         "answers": Flag("--answers/--no-answers"),
+        "max_wrong": Flag(metavar="SHARE"),
+        "calibration": Flag(type=Path, metavar="FILE", callback=read_calibration),
         "split": Flag(metavar="NAME"),
     },
 )
@@ -89,6 +96,10 @@ def evaluate(
     details: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the outcome of each question, as JSONL.")
     ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Give every answer, and write a calibration of their confidence."),
+    ] = None,
     store: StoreOption = True,
     as_json: Json = False,
 ) -> None:
@@ -96,7 +107,7 @@ def evaluate(
     from models.registry import spelled
     from storage.index import open_index
     from tasks.rag.measuring import measured_figures as figures
-    from tasks.rag.measuring.answer_checks import check_answers
+    from tasks.rag.measuring.answer_checks import calibration_of, check_answers
     from tasks.rag.measuring.ranking_metrics import rank_questions, read_questions
 
     require_file(questions, "a JSONL file of questions")
@@ -104,10 +115,12 @@ def evaluate(
     with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
         asked = figures.choose(read_questions(questions), chosen.split)
         labels = figures.labels_of(asked, by)
-        checked = any(one.answer or not one.answerable for one in asked) if chosen.answers is None else chosen.answers
+        has_gold = any(one.answer or not one.answerable for one in asked)
+        checked = calibrate is not None or (has_gold if chosen.answers is None else chosen.answers)
         rerank, llm = chosen.rerank or settings().reranker, spelled(chosen.llm or settings().llm)
         # as it will run, not as it was typed: this is what the database keeps
         chosen = chosen.model_copy(update={"rerank": rerank, "llm": llm, "answers": checked})
+        chosen = chosen.model_copy(update={"max_wrong": 1.0}) if calibrate else chosen
         gold = figures.gold_in(opened, asked)
         with progress_bars(as_json):
             places = figures.places_in(
@@ -121,10 +134,13 @@ def evaluate(
         checks: tuple[AnswerCheck, ...] = ()
         if checked:
             how = {"llm": llm, "reranker": rerank, "answers.strategy": chosen.strategy}
+            how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
             with assistant_over(index, how, patient=True) as assistant, progress_bars(as_json):
                 checks = check_answers(counted(asked, "answer"), assistant, name_of=gold.name_of)
         measured = figures.measure(asked, ranked, checks if checked else None, by=labels)
         measurement = figures.Measurement(measured, ranked, checks)
+        if calibrate:
+            write(calibrate, f"{calibration_of(checks).model_dump_json(indent=1)}\n".encode())
         if details:
             samples = figures.samples_of(asked, measurement)
             write(details, "".join(f"{one.model_dump_json(exclude={'repeat'})}\n" for one in samples).encode())
@@ -142,7 +158,7 @@ def evaluate(
     notes = [*gold.notes, *_away(checks), *unkept]
     run = rows.run.id if store and not unkept else None
     told = measured.model_dump(mode="json") | {"run": run, "notes": notes}
-    emit(told, as_json, lambda: _show(measured, notes))
+    emit(told, as_json, lambda: _show(measured, notes, promised=None if llm != "none" else chosen.max_wrong))
 
 
 def _away(checks: Sequence[AnswerCheck]) -> list[str]:
@@ -171,9 +187,10 @@ def keep(evaluated: Sequence[Evaluated]) -> list[str]:
 
 
 console = Screen(highlight=False)
+WRONG = "wrong, or answered though unanswerable"
 ANSWER_ROWS = (
     ("right", "right"),
-    ("wrong", "wrong, or answered though unanswerable"),
+    ("wrong", WRONG),
     ("abstained", "abstained"),
     ("correct", "gold answer in the answer"),
     ("number", "  where it is a number"),
@@ -189,7 +206,7 @@ ABSTENTION_ROWS = (
 )
 
 
-def _show(measured: Measured, notes: Sequence[str]) -> None:
+def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -> None:
     if measured.n:
         table = Table("", "page", "95 %", "document", "95 %", box=None, header_style="bold")
         for name in measured.document:
@@ -197,15 +214,17 @@ def _show(measured: Measured, notes: Sequence[str]) -> None:
         console.print(table)
     console.print(f"[dim]{measured.n} questions, {measured.paged} of them with gold pages[/dim]")
     if measured.answers:
-        _show_answers(measured.answers)
+        _show_answers(measured.answers, promised)
     for label, groups in measured.groups.items():
         _show_groups(label, groups)
     console.print_notes(notes)
 
 
-def _show_answers(figures: AnswerFigures) -> None:
+def _show_answers(figures: AnswerFigures, promised: float | None) -> None:
     table = Table("answers", "share", "95 %", "n", box=None, header_style="bold")
     shares = [(said, getattr(figures, name)) for name, said in ANSWER_ROWS]
+    if promised is not None and promised < 1:
+        shares = [(f"{said}; promised ≤ {promised:g}" if said == WRONG else said, share) for said, share in shares]
     shares += [(said, getattr(figures.abstention, name)) for name, said in ABSTENTION_ROWS]
     for said, share in shares:
         if share is not None:

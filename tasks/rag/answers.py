@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from storage.records import Record
+from storage.records import FiniteRecord, Record
 from tasks.documents.blocks import BBox, Place
 from tasks.rag.retrieval.strategies import StrategyName
 
@@ -50,6 +50,19 @@ class Filters(Record):
     """Names of the documents that fit equally well where the question means one; the answer names them."""
 
 
+MAX_WRONG = 0.05
+"""Share of questions that may be answered wrongly without a model, where nobody says otherwise."""
+
+
+class Calibration(FiniteRecord):
+    """Confidences of the answers to labelled questions; they set how sure an answer must be."""
+
+    n: int = Field(ge=1)
+    """Questions, those that were not answered among them."""
+    right: tuple[float, ...]
+    wrong: tuple[float, ...]
+
+
 class AnswerSettings(Record):
     """How answers are made, whichever model gives them."""
 
@@ -61,6 +74,11 @@ class AnswerSettings(Record):
     """Most sentences of an answer made of the documents' own sentences."""
     most_context_tokens: int = 6_000
     """Most tokens of the passages that a model is shown."""
+    max_wrong: float = Field(default=MAX_WRONG, ge=0, le=1)
+    """Share of questions like those of the calibration that may be answered wrongly; surer answers are given, others
+    withheld. 1: every answer is given. Answers that a model writes are not withheld."""
+    calibration: Calibration | None = None
+    """Sets how sure an answer must be for `max_wrong`. None: that of our own questions."""
 
 
 class RetrievalPlan(Record):
@@ -149,6 +167,8 @@ class Answered(Record):
     retrieved: tuple[Retrieved, ...]
     reason: str | None = None
     """Without a model: why the documents are taken to answer the question or not."""
+    confidence: float | None = None
+    """Without a model: how likely the answer is right, 0 … 1, whether it was given or withheld."""
     notes: tuple[str, ...] = ()
     """Deviations: an unavailable model, a filter that found nothing, a rewrite that was dropped."""
     calls: tuple[ModelCall, ...] = ()

@@ -14,6 +14,7 @@ from models.protocols import Embedder, Reranker
 from storage.index import Index, open_index
 from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
+from tasks.rag.answering.promise import threshold
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn
 from tasks.rag.planning.plan import MOST_TURNS
@@ -57,11 +58,13 @@ class Assistant:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.index = index
+        settings = settings or AnswerSettings()
         self._desk = Desk(
             index=index,
             router=Router(index.catalogue),
             wiring=wiring,
-            settings=settings or AnswerSettings(),
+            settings=settings,
+            least_confidence=threshold(settings),
             embedder=embedder,
             reranker=reranker,
             clock=clock,
@@ -97,6 +100,7 @@ class Assistant:
             plan=done["plan"],
             retrieved=retrieved(done),
             reason=draft.reason,
+            confidence=draft.confidence,
             notes=tuple(dict.fromkeys((*done.get("notes", ()), *draft.notes))),
             calls=done.get("calls", ()),
             model_away=done.get("model_away", False),

@@ -18,6 +18,7 @@ from tasks.rag.answering.answer_prompts import Context, answer_request, classify
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.computing import checked, worked
 from tasks.rag.answering.extractive import Group, extract_answer
+from tasks.rag.answering.promise import kept
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
     AnswerSettings,
@@ -60,6 +61,8 @@ class Desk:
     router: Router
     wiring: Wiring
     settings: AnswerSettings
+    least_confidence: float
+    """Of an answer without a model that is given."""
     embedder: Callable[[], Embedder]
     reranker: Reranker | None
     clock: Callable[[], float]
@@ -276,34 +279,37 @@ def _written(state: State, desk: Desk) -> Added:
 
 
 def _extracted(state: State, desk: Desk) -> Draft:
-    """An answer without a model: from facts of the catalogue, else from sentences, part by part."""
-    catalogue = desk.index.catalogue
-    names = {entry.document: stem_of(entry.name) for entry in catalogue}
+    """An answer without a model; a part that is not sure enough is withheld."""
     # a table answers all parts at once; facts of one document may answer only one of them
     of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
     unworked = not any(part.worked for part in state["parts"])
-    if of_several and unworked and (stated := answer_from_facts(state["question"], state["plan"], catalogue)):
+    if of_several and unworked:
+        stated = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
+        if stated:
+            return kept(state["question"], stated, least=desk.least_confidence)
+    drafts = [(part.question, _answered(part, desk)) for part in state["parts"]]
+    return joined([kept(question, draft, least=desk.least_confidence) for question, draft in drafts])
+
+
+def _answered(part: Part, desk: Desk) -> Draft:
+    """The answer to a part: a figure that was worked out, facts of the catalogue, or sentences."""
+    if part.worked and not part.worked.abstained:
+        return part.worked
+    catalogue = desk.index.catalogue
+    if stated := answer_from_facts(part.question, part.plan, catalogue):
         return stated
-    drafts: list[Draft] = []
-    for part in state["parts"]:
-        if part.worked and not part.worked.abstained:
-            drafts.append(part.worked)
-            continue
-        if stated := answer_from_facts(part.question, part.plan, catalogue):
-            drafts.append(stated)
-            continue
-        sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
-        found = extract_answer(
-            part.question,
-            part.hits,
-            query_type=part.plan.query_type,
-            most_sentences=desk.settings.most_sentences,
-            tokenizer=desk.index.manifest.tokenizer,
-            groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
-        )
-        found = checked(part.question, found)
-        drafts.append(part.worked if part.worked and found.abstained else found)
-    return joined(drafts)
+    names = {entry.document: stem_of(entry.name) for entry in catalogue}
+    sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
+    found = extract_answer(
+        part.question,
+        part.hits,
+        query_type=part.plan.query_type,
+        most_sentences=desk.settings.most_sentences,
+        tokenizer=desk.index.manifest.tokenizer,
+        groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
+    )
+    found = checked(part.question, found)
+    return part.worked if part.worked and found.abstained else found
 
 
 def joined(drafts: Sequence[Draft]) -> Draft:
@@ -320,7 +326,13 @@ def joined(drafts: Sequence[Draft]) -> Draft:
         abstained=all(draft.abstained for draft in drafts),
         reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
         notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
+        confidence=min((one.confidence for one in given(drafts) if one.confidence is not None), default=None),
     )
+
+
+def given(drafts: Sequence[Draft]) -> Sequence[Draft]:
+    """The drafts that answer; all, where none does."""
+    return [draft for draft in drafts if not draft.abstained] or drafts
 
 
 def _drafting(desk: Desk) -> Callable[[str], None]:

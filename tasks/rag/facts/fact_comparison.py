@@ -19,6 +19,8 @@ MOST_DOCUMENTS = 6
 MOST_FACTS = 12
 
 STATED = "the catalogue holds such facts of the documents that are meant"
+SURE = 0.9
+"""Confidence of an answer from facts, whose label and value were read by rules."""
 
 
 def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
@@ -36,7 +38,7 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
         # a line per fact, as the document labels and writes it
         lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(shown, start=1)]
         citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(shown, start=1))
-        return Draft("\n".join(lines), citations, reason=STATED) if shown else None
+        return Draft("\n".join(lines), citations, reason=STATED, confidence=SURE) if shown else None
     return None
 
 
@@ -169,7 +171,7 @@ def table_markdown(table: FactTable, lang: Language) -> Draft:
         for line in lines
     ]
     drawn.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
-    return Draft("\n".join([*drawn, *_remarks(table, lang)]), tuple(citations), reason=STATED)
+    return Draft("\n".join([*drawn, *_remarks(table, lang)]), tuple(citations), reason=STATED, confidence=SURE)
 
 
 def _meant(facts: Sequence[Fact], question: str) -> Fact:

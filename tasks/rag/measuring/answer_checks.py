@@ -10,7 +10,8 @@ from tasks.grading.cited_answers import has_words
 from tasks.grading.compared_numbers import has_close_number
 from tasks.language.numbers import read_numbers
 from tasks.language.sentences import without_marks
-from tasks.rag.answers import Answered
+from tasks.measure.conformal import clopper_pearson
+from tasks.rag.answers import Answered, Calibration
 from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, mean_of
 from tasks.rag.planning.plan import history_of
 
@@ -38,6 +39,8 @@ class AnswerCheck(Record):
     answer: str = ""
     cited: tuple[Place, ...] = ()
     """Document and page of each citation."""
+    confidence: float | None = None
+    """How likely the answer is right, by what gave it; None where a model wrote it."""
     model_away: bool = False
     """True: the model failed, and the answer was extracted from the documents."""
     unscored: str | None = None
@@ -79,7 +82,8 @@ class AnswerFigures(Record):
     n: int
     """Questions that were answered or abstained from."""
     right: Share | None
-    """Of the questions with a gold answer and the unanswerable ones, as `wrong` and `abstained`; they add to 1."""
+    """Of the questions with a gold answer and the unanswerable ones, as `wrong` and `abstained`; they add to 1. Their
+    intervals are Clopper and Pearson's."""
     wrong: Share | None
     """Answered otherwise, or although the documents do not tell."""
     abstained: Share | None
@@ -127,6 +131,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
         supported=not answered.unsupported if given else None,
         model_away=answered.model_away or answered.model_refused,
         answer=answered.answer,
+        confidence=answered.confidence,
         cited=tuple(dict.fromkeys(Place(citation.document, citation.page) for citation in answered.citations)),
     )
     if not question.answerable or document is None:
@@ -144,6 +149,25 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     )
 
 
+def calibration_of(checks: Sequence[AnswerCheck]) -> Calibration:
+    """What the checks of answers that were all given, however unsure, say of confidence.
+
+    Raises ValueError without a verdict, or where a model wrote an answer, whose confidence nobody knows.
+    """
+    judged = [check for check in checks if check.verdict]
+    if not judged:
+        raise ValueError(
+            "no question has a gold answer, or is marked as unanswerable: there is nothing to calibrate on"
+        )
+    if any(check.confidence is None for check in judged if not check.abstained):
+        raise ValueError("answers that a model writes have no confidence; calibrate without a model (--llm none)")
+
+    def of(verdict: Verdict) -> tuple[float, ...]:
+        return tuple(sorted(round(check.confidence or 0.0, 6) for check in judged if check.verdict == verdict))
+
+    return Calibration(n=len(judged), right=of("right"), wrong=of("wrong"))
+
+
 OF_GOLD = ("correct", "number", "contains", "citation", "document")
 """Checks of answerable questions."""
 
@@ -156,7 +180,7 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
     verdicts = [check.verdict for check in scored if check.verdict]
     return AnswerFigures(
         n=len(scored),
-        **{name: _share([verdict == name for verdict in verdicts]) for name in get_args(Verdict)},
+        **{name: _exact([verdict == name for verdict in verdicts]) for name in get_args(Verdict)},
         **{name: _share([getattr(check, name) for check in asked]) for name in OF_GOLD},
         supported=_share([check.supported for check in scored]),
         abstention=Abstention(
@@ -171,3 +195,10 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
 def _share(values: Sequence[bool | None]) -> Share | None:
     known = [float(value) for value in values if value is not None]
     return Share(**mean_of(known).model_dump(), n=len(known)) if known else None
+
+
+def _exact(values: Sequence[bool]) -> Share | None:
+    if not values:
+        return None
+    k, n = sum(values), len(values)
+    return Share(value=k / n, **clopper_pearson(k, n)._asdict(), n=n)
