@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tasks.rag.indexing.figures import FigurePlan
     from tasks.rag.indexing.index_report import IndexReport
 
-console = Screen(highlight=False)
+console = Screen()
 CHANGES = ("ok", "unchanged", "renamed", "failed", "removed")
 FIGURE = "Setting of how figures are chosen and described, such as qwen3_vl_min_variance=20; may be repeated."
 OPTIONS = Options(

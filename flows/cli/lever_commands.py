@@ -264,7 +264,7 @@ def predict(
 
 
 def _show_prediction(told: dict[str, dict[str, Any]], notes: Sequence[str]) -> None:
-    screen = Screen(highlight=False)
+    screen = Screen()
     for note in notes:
         screen.print(f"[dim]{harmless(note)}[/]", markup=True)
     for query, one in told.items():
@@ -296,7 +296,7 @@ def vqa_score(
 
 
 def _show_scores(scores: VqaScores) -> None:
-    screen = Screen(highlight=False, soft_wrap=True)
+    screen = Screen(soft_wrap=True)
     screen.print(f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions", markup=False)
     for name, accuracy in scores.per_answer_type.items():
         screen.print(f"{accuracy:.4f}  {name}", markup=False)
@@ -304,7 +304,7 @@ def _show_scores(scores: VqaScores) -> None:
 
 def show(found: LeverReport) -> None:
     """Print accuracies with their intervals, gains, and the files."""
-    screen = Screen(highlight=False)
+    screen = Screen()
     if found.summary:
         screen.print(_title(found.summary), style="bold", markup=False)
         screen.print(_accuracies(found.summary))

@@ -186,7 +186,7 @@ def keep(evaluated: Sequence[Evaluated]) -> list[str]:
     return []
 
 
-console = Screen(highlight=False)
+console = Screen()
 WRONG = "wrong, or answered though unanswerable"
 ANSWER_ROWS = (
     ("right", "right"),

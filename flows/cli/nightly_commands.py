@@ -84,7 +84,7 @@ def report(
 def _show(found: NightReport) -> None:
     from tasks.nightly import night_report
 
-    screen = Screen(highlight=False, soft_wrap=True)
+    screen = Screen(soft_wrap=True)
     ended = {"Completed": "green", "CompletedWithFailures": "yellow"}.get(found.state, "red")
     screen.print(
         Text(f"{found.night.suite}: {found.state}", style=f"bold {ended}"), Text(f"– {night_report.WORDS[found.state]}")

@@ -29,7 +29,7 @@ from storage.storage_errors import StorageError
 if TYPE_CHECKING:
     from storage.numbers import Numbers
 
-console = Screen(highlight=False)
+console = Screen()
 PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d\d)?")
 
 

@@ -32,7 +32,10 @@ _STEERING = dict.fromkeys(
 
 
 class Screen(Console):
-    """A console that removes escape sequences: documents, file names and models may contain some."""
+    """A console that shows the text of documents and models as it is: no escape sequences, no emoji for `:x:`."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(highlight=False, emoji=False, **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tasks.rag.indexing.index_report import DocumentStatus, IndexStatus
     from tasks.rag.retrieval.search import Found
 
-console = Screen(highlight=False)
+console = Screen()
 EXCERPT_CHARS = 240
 PAGES_SHOWN, NOTES_SHOWN, DOCUMENTS_SHOWN = 10, 3, 3
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tasks.rag.answers import Answered
     from tasks.rag.batching import BatchReport
 
-console = Screen(highlight=False)
+console = Screen()
 QUOTE_CHARS = 160
 STAGES = {
     "analyze_query": "reading the question",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
+from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
 from flows.cli.output import Screen, harmless
@@ -27,6 +29,15 @@ def test_text_loses_the_signs_that_steer_a_terminal_and_no_other(text: str, show
 @pytest.mark.parametrize("shown", [Text(HOSTILE), HOSTILE.replace("[", "\\[")], ids=["text", "markup"])
 def test_a_screen_draws_its_own_colours_alone(shown: object) -> None:
     file = StringIO()
-    screen = Screen(file=file, force_terminal=True, color_system="standard", width=80, highlight=False)
+    screen = Screen(file=file, force_terminal=True, color_system="standard", width=80)
     screen.print("[green]ok[/green]", shown)
     assert file.getvalue() == "\x1b[32mok\x1b[0m a [31mred[0m ]0;title 2J word\n"
+
+
+@pytest.mark.parametrize("text", ["root:x:0:0", "4:cat:7", "[red]5[/red]"], ids=["accounts", "ratio", "markup"])
+@pytest.mark.parametrize("in_table", [False, True], ids=["line", "table"])
+def test_text_of_documents_is_no_markup(text: str, in_table: bool) -> None:
+    file = StringIO()
+    table = Table(escape(text), box=None)
+    Screen(file=file, width=80).print(table if in_table else escape(text))
+    assert file.getvalue().strip() == text

@@ -91,7 +91,7 @@ ANSWER_CHARS = 40
 def _show(
     before: RunFacts, after: RunFacts, compared: Sequence[TaskComparison], notes: Sequence[str], *, flips: int
 ) -> None:
-    console = Screen(highlight=False)
+    console = Screen()
     for letter, run in (("A", before), ("B", after)):
         ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
         console.print(f"[bold]{letter}[/bold]  {escape(run.model.name)}  [dim]{ended}, run {escape(run.id[:8])}[/dim]")

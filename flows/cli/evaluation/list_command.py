@@ -130,7 +130,7 @@ def _show(rows: Sequence[dict[str, Any]], data_dir: Path | None) -> None:
     for row in rows:
         shown = row | {"items": "" if row["items"] is None else f"{row['items']:,}"}
         table.add_row(*(escape(str(shown[column])) for column in COLUMNS))
-    screen = Screen(highlight=False)
+    screen = Screen()
     screen.print(table)
     if data_dir is None:
         screen.print("no --data-dir (TRIVET_DATA_DIR): data comes from the hub", markup=False)
@@ -138,7 +138,7 @@ def _show(rows: Sequence[dict[str, Any]], data_dir: Path | None) -> None:
 
 
 def _show_check(benchmark: BaseBenchmark, items: Sequence[Item], problems: Sequence[str]) -> None:
-    screen = Screen(highlight=False, soft_wrap=True)
+    screen = Screen(soft_wrap=True)
     if items:
         first = items[0]
         screen.print(f"item {first.id}, as it is asked:", markup=False)

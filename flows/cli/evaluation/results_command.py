@@ -119,7 +119,7 @@ def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
 def _show_boards(boards: Sequence[Board]) -> None:
     from tasks.evaluation.results.ranking import models_of
 
-    console = Screen(highlight=False)
+    console = Screen()
     if not boards:
         console.print("no results yet; evaluate a model with `trivet eval run`, or name a folder with --path")
         return

@@ -204,7 +204,7 @@ def _without_idle_flags(args: list[str]) -> list[str]:
 
 def show_report(found: EvalReport, *, kept: bool = True) -> None:
     """Print scores with their intervals, and notes. kept: the run is in the database."""
-    screen = Screen(highlight=False)
+    screen = Screen()
     if found.results:
         screen.print(_scores(found))
     for result in found.results:
@@ -260,7 +260,7 @@ def _interval(estimate: Estimate) -> str:
 
 def show_estimate(found: RunEstimate) -> None:
     """Print the estimate of --dry-run."""
-    screen = Screen(highlight=False)
+    screen = Screen()
     table = _table("nothing was asked", "task")
     for name in ("items", "repeats", "calls", "stored", "prompt tokens", "answer tokens, at most", "cost, at most"):
         table.add_column(name, justify="right")
@@ -278,7 +278,7 @@ def show_estimate(found: RunEstimate) -> None:
 
 def show_rescored(found: Rescored) -> None:
     """Print old figures beside new ones, and the items that changed."""
-    screen = Screen(highlight=False)
+    screen = Screen()
     table = _table(f"run {found.run[:8]}, graded again", "task", "metric")
     for name in ("then", "now", "items changed"):
         table.add_column(name, justify="right")

@@ -88,7 +88,7 @@ def _samples(found: FoundRun, task: str, item: str, repeat: int | None) -> list[
     return chosen
 
 
-console = Screen(highlight=False)
+console = Screen()
 
 MOST_CHARS = 20_000
 """Characters shown of one text; --json has all of it."""
