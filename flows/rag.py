@@ -23,6 +23,7 @@ from flows.running.rag_config import IndexConfig as IndexConfig
 from flows.running.settings import settings
 from flows.running.shown import few, flow_version, say, watched
 from flows.running.task_runners import task_runner
+from flows.running.watching import changes
 from models.chats import is_in_process, revision_of
 from models.embedders import fingerprint_of
 from models.weight_files import fingerprint
@@ -127,6 +128,14 @@ def _described(
         distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
     )
     return described._replace(unfinished=pictured.unfinished | described.unfinished)
+
+
+@flow(name="rag-watch", flow_run_name="watch {config.documents.name}", version=flow_version(), persist_result=False)
+def watch_folder(config: IndexConfig) -> None:
+    """Index a folder, and again whenever files in it have changed and are still; until the run is cancelled."""
+    for changed in changes(config.documents, apart_from=config.index):
+        say(f"{changed:,} files changed" if changed else "the first look at the folder")
+        build_index(config, return_state=True)  # a failure is shown as that run's; the next change tries again
 
 
 @flow(

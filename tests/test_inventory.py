@@ -32,9 +32,10 @@ ASKED: tuple[Callable[[], Iterable[str]], ...] = (
 
 UNLISTED = {
     "rag serve",
+    "rag watch",
     *(f"lever {stage}" for stage in ("embed", "pools", "sft", "rl-data", "rce", "grpo", "evaluate")),
 }
-"""A server, which ends by a signal; and stages, which print what `lever run` does."""
+"""What ends by a signal (`rag watch` prints what `rag index` does); and stages, which print what `lever run` does."""
 
 
 @pytest.mark.parametrize("listed", ASKED, ids=lambda one: one.__name__)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +16,26 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from flows.cli.commands import Flag, Given, Json, Options, nested
-from flows.cli.engine import Outcome, expected_errors, prefect_for_a_command, progress_bars, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, plain_errors, sentences
+from flows.cli.engine import (
+    TERMINATED,
+    Outcome,
+    expected_errors,
+    handling,
+    prefect_for_a_command,
+    progress_bars,
+    run_flow,
+)
+from flows.cli.output import (
+    DONE_WITH_FAILURES,
+    FAILED,
+    INTERRUPTED,
+    REFUSED,
+    Screen,
+    emit,
+    fail,
+    plain_errors,
+    sentences,
+)
 from flows.cli.shared_options import (
     ClusterOption,
     IndexFolder,
@@ -21,6 +44,7 @@ from flows.cli.shared_options import (
     prices_of,
     refuse_unusable,
 )
+from flows.running.settings import settings
 from flows.running.task_runners import placed
 from models.model_errors import ModelUnavailable
 from tasks.rag.rag_errors import Unfinished
@@ -68,26 +92,84 @@ def index(
     as_json: Json = False,
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
+    chosen = _chosen(given, documents, index)
+    if dry_run:
+        with _valid():
+            plan = plan_figures(chosen, quiet=as_json)
+        emit(plan, as_json, lambda: _show_plan(plan))
+        return
+    _build(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
+
+
+def watch(
+    given: Given,
+    documents: Annotated[Path, typer.Argument(help="Folder of documents to watch.")],
+    index: IndexFolder,
+    as_json: Json = False,
+) -> None:
+    """Keep an index up to date: index a folder, and again whenever files in it have changed and are still."""
+    from flows.running.command_server import prefect_api
+    from flows.running.watching import changes
+
+    chosen, stop = _chosen(given, documents, index), Event()
+    # one API for all builds: Prefect keeps the address of the first
+    with handling(signal.SIGTERM, lambda *_: stop.set()), expected_errors(), prefect_api(settings().home):
+        try:
+            for changed in changes(documents, apart_from=index, stop=stop):
+                if changed and not as_json:
+                    console.print(f"[dim]{datetime.now(UTC).astimezone():%H:%M:%S}[/dim] {changed:,} files changed")
+                _build_once_more(chosen, index, first=not changed, as_json=as_json)
+        except KeyboardInterrupt:
+            pass
+    typer.echo(f"no longer watching {documents}", err=True)
+    raise typer.Exit(TERMINATED if stop.is_set() else INTERRUPTED)
+
+
+def _build_once_more(chosen: dict[str, Any], index: Path, *, first: bool, as_json: bool) -> None:
+    """Build; a failure is printed, and the next change tries again. A refusal of the first build ends the command."""
+    try:
+        _build(chosen, index, as_json=as_json)
+    except typer.Exit as ended:
+        if ended.exit_code in (INTERRUPTED, TERMINATED) or (first and ended.exit_code == REFUSED):
+            raise
+
+
+def _chosen(given: Given, documents: Path, index: Path) -> dict[str, Any]:
+    """The options as `IndexConfig` takes them."""
     require_variable(given["password_env"])
     metadata = given["metadata"] and given["metadata"].absolute()
     folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
     with plain_errors(ValueError, option=f"--vlm-price {given['spending.prices']}"):
         prices = prices_of(given["spending.prices"])
     texts = {"figures": _settings(given["figures"] or []), "spending.prices": prices}
-    chosen = nested({**given, **folders, **texts})
-    try:
-        if dry_run:
-            plan = plan_figures(chosen, quiet=as_json)
-            emit(plan, as_json, lambda: _show_plan(plan))
-            return
+    return nested({**given, **folders, **texts})
+
+
+def _build(
+    chosen: dict[str, Any],
+    index: Path,
+    *,
+    task_runner: TaskRunnerName | None = None,
+    cluster: str | None = None,
+    as_json: bool,
+) -> None:
+    """Build and show the report; exits where something failed."""
+    with _valid():
         outcome = run_build(chosen, quiet=as_json, task_runner=task_runner, cluster=cluster)
-    except ValidationError as error:
-        fail(sentences(error, _flag), REFUSED)
     emit(outcome.report, as_json, lambda: _show_report(outcome.report, index))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
     if outcome.report.documents.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
+
+
+@contextmanager
+def _valid() -> Generator[None]:
+    """Invalid options end the command, a sentence each."""
+    try:
+        yield
+    except ValidationError as error:
+        fail(sentences(error, _flag), REFUSED)
 
 
 def run_build(

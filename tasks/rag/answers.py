@@ -60,7 +60,9 @@ class Calibration(FiniteRecord):
     n: int = Field(ge=1)
     """Questions, those that were not answered among them."""
     right: tuple[float, ...]
+    """Confidences of the right answers."""
     wrong: tuple[float, ...]
+    """Confidences of the wrong answers, those to unanswerable questions among them."""
 
 
 class AnswerSettings(Record):

@@ -24,7 +24,15 @@ from tests.command import run_here
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
 DEPLOYMENTS = {
-    *("rag/index", "rag-answer/answer", "evaluation/evaluate", "lever/train", "nightly/nightly", "gpu-step/gpu"),
+    *(
+        "rag/index",
+        "rag-watch/watch",
+        "rag-answer/answer",
+        "evaluation/evaluate",
+        "lever/train",
+        "nightly/nightly",
+        "gpu-step/gpu",
+    ),
 }
 
 
