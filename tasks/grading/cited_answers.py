@@ -40,6 +40,8 @@ _GREETS = re.compile(
     r"here (?:is|are)|i hope|let me know|in summary|the following|as follows|yes[.!]?$|no[.!]?$)",
     re.IGNORECASE,
 )
+BETWEEN_ITEMS = re.compile(r"[,;、·]\s*(?:and|or|및)?\s*|\s(?:and|or|및)\s|(?<=[가-힣])[와과]\s")
+"""What stands between the items of a list."""
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 _SPACE_AT_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
 """Korean spacing varies, and Chinese has none."""
@@ -127,7 +129,15 @@ def has_numbers(answer: str, gold: str) -> bool:
 
 
 def has_words(answer: str, gold: str) -> bool:
-    """Whether `gold` is in `answer`, but for case, punctuation and the spaces between Korean words."""
+    """Whether `gold` is in `answer`, but for case, punctuation and the spaces between Korean words.
+
+    Of a gold that lists things ("Oslo, Bergen and Bodø") each must be there, whatever stands between them.
+    """
+    items = [item for item in BETWEEN_ITEMS.split(gold) if item.strip(" .")]
+    return _holds(answer, gold) or (len(items) > 1 and all(_holds(answer, item) for item in items))
+
+
+def _holds(answer: str, gold: str) -> bool:
     wanted, said = _plain_words(gold), _plain_words(answer)
     if not wanted:
         return gold.strip() in answer

@@ -124,3 +124,17 @@ ANSWERS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 @given(ANSWERS)
 def test_a_text_has_the_same_evidence_as_itself(text: str) -> None:
     assert same_evidence(text, text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "held"),
+    [
+        ("Two depots, at Elm Falls and at Port Rowe, receive the goods.", "Elm Falls and Port Rowe", True),
+        ("Two depots, at Elm Falls and at Port Dale, receive the goods.", "Elm Falls and Port Rowe", False),
+        ("종속회사는 새솔필름과 HNR Europe GmbH 2개사이다", "새솔필름, HNR Europe GmbH", True),
+        ("종속회사는 새솔필름이다", "새솔필름, HNR Europe GmbH", False),
+    ],
+    ids=["apart", "one lacks", "Korean", "Korean, one lacks"],
+)
+def test_every_item_of_a_list_must_be_there(answer, gold, held):
+    assert has_words(answer, gold) is held
