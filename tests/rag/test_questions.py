@@ -53,7 +53,7 @@ class Shared(Line):
 
 class Asked(Line):
     kind: str
-    split: Literal["calibration", "report"]
+    split: Literal["calibration", "report", "promise"]
     derived: bool
     """The answer is worked out from several numbers; `why` says how."""
     why: str
@@ -90,6 +90,7 @@ def lines(path: Path) -> list[str]:
 SHARED = [Shared.model_validate_json(line) for line in lines(QUESTIONS)]
 ANSWERABLE = [line for line in SHARED if line.answerable]
 ANSWERS = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("answers.jsonl"))]
+PROMISE = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("promise-en.jsonl"))]
 UNANSWERABLE = [Line.model_validate_json(line) for line in lines(SAMPLES / "unanswerable.jsonl")]
 CONVERSATIONS = [Conversation.model_validate_json(line) for line in lines(SAMPLES / "conversations.jsonl")]
 EXCHANGES = [(f"{talk.id}.{number}", turn) for talk in CONVERSATIONS for number, turn in enumerate(talk.turns)]
@@ -137,16 +138,38 @@ def test_answers_are_enough_to_calibrate_and_to_report():
     assert not {line.question for line in ANSWERS} & {line.question for line in SHARED}
 
 
-def test_answers_come_from_documents_that_there_are():
+def test_promises_are_for_the_threshold_only():
+    assert len(PROMISE) == len({line.id for line in PROMISE}) >= 130
+    assert {(line.lang, line.split) for line in PROMISE} == {("en", "promise")}
+    assert 0.3 < sum(not line.answerable for line in PROMISE) / len(PROMISE) < 0.4
+    assert all(bool(line.why) for line in PROMISE if line.derived), "what is worked out says how"
+
+
+def test_no_promise_asks_what_another_question_asks():
+    asked = Counter(squeezed(line.question) for line in (*PROMISE, *ANSWERS, *SHARED))
+    assert [line.id for line in PROMISE if asked[squeezed(line.question)] > 1] == []
+
+
+@pytest.mark.parametrize("asked", [ANSWERS, PROMISE], ids=["answers", "promise"])
+def test_answers_come_from_documents_that_there_are(asked: list[Asked]):
     ours = {f"samples/{name}" for name in files(DOCUMENTS)}
-    named = {line.document for line in ANSWERS if line.document}
+    named = {line.document for line in asked if line.document}
     assert {name for name in named if name.startswith("samples/")} <= ours
 
 
 @pytest.mark.shared
-def test_answers_from_the_shared_documents_name_them(shared: Path):
-    named = {line.document for line in ANSWERS if line.document and not line.document.startswith("samples/")}
+@pytest.mark.parametrize("asked", [ANSWERS, PROMISE], ids=["answers", "promise"])
+def test_answers_from_the_shared_documents_name_them(asked: list[Asked], shared: Path):
+    named = {line.document for line in asked if line.document and not line.document.startswith("samples/")}
     assert named <= set(files(shared / "documents"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("line", [line for line in PROMISE if line.kind == "value"], ids=lambda line: line.id)
+def test_each_gold_page_of_a_promise_holds_the_value(line: Asked, shared: Path):
+    known = files(shared / "documents") | {f"samples/{name}": path for name, path in files(DOCUMENTS).items()}
+    text = pages(known[line.document or ""])
+    assert [number for number in line.pages if not holds(text[number - 1], line.answer or "")] == []
 
 
 @pytest.mark.parametrize(
