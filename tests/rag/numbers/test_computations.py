@@ -29,6 +29,7 @@ Inventory of Marlow Mills in Q2 FY2022? | inventory | Q2 FY2022 | amount
 말로우밀스의 2021년 영업이익률은 얼마인가? | operating_margin | FY2021 | %
 2021년 매출액은 2020년 대비 몇 % 증가했나? | ((revenue@2021 / revenue@2020) - 1) | FY2020 → FY2021 | %
 말로우밀스의 2021년 유동부채 대비 재고자산 비율은? | (inventory / current_liabilities) | FY2021 | %
+What share of revenue was wool in FY2019? | («wool» / revenue) | FY2019 | %
 """
 
 
@@ -44,20 +45,18 @@ def test_a_value_is_asked_for_each_year() -> None:
 
 
 UNREAD = """
-What was domestic revenue in FY2019?
-What was revenue excluding felt in FY2019?
-What was revenue last year?
 What was revenue?
 Why did revenue grow in FY2019?
-What were revenue and goodwill in FY2019?
-What was revenue in Q1 2019 and Q2 2019?
-말로우밀스의 2021년 해외 매출액은?
-What was the woolness in FY2019, defined as warp / weft?
+How is revenue recognized in FY2019?
+Which policies apply to inventory in FY2019?
+Who audited net income in FY2019?
+2019년 매출액이 늘어난 이유는?
+What was the weight of the loom shed doors near the mill pond when revenue fell in FY2019?
 """
 
 
 @pytest.mark.parametrize("question", UNREAD.strip().split("\n"))
-def test_a_question_with_anything_that_no_rule_knows_is_not_computed(question: str) -> None:
+def test_a_question_that_asks_for_another_thing_is_not_computed(question: str) -> None:
     assert read(question) == []
 
 
