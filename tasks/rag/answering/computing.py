@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.computations import Computation, asks_to_work_out, defines, read_computation
-from tasks.rag.numbers.concepts import mentions, words_of
+from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.periods import Period
@@ -26,6 +26,8 @@ SEVERAL_ENTITIES = 0.8
 """What is left of the confidence where the documents are of several entities."""
 MOST_RESTATING = 6
 """Documents of one entity that are compared with each other."""
+NEARLY_ALL = 0.85
+"""A table with this share of the lines of the fullest one may be the statement; schedules that follow have more."""
 LEAST_OF_USUAL = 0.3
 """A period is of a document if it has this share of the numbers that its commonest one has."""
 STATED = re.compile(
@@ -106,7 +108,23 @@ class Book:
 
     def statements(self) -> Lines:
         """The lines of the primary statements alone."""
-        return Lines(tuple(self.among), lambda year: filter(_in_statement, _read(self._index, self.among, year)))
+        primary = self._primary()
+        read = lambda year: [row for row in _read(self._index, self.among, year) if _table(row) in primary]  # noqa: E731
+        return Lines(tuple(self.among), read)
+
+    def _primary(self) -> frozenset[tuple[str, int]]:
+        """For each document and kind of statement the first table that has nearly as many of its lines as any."""
+        named: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
+        kinds = concepts()
+        for row in filter(_in_statement, self.rows()):
+            keys = {key for key, score in fits(label_of(row["row_path"])).items() if score >= NEARLY}
+            own = {key for key in keys if kinds[key].statement == row["statement"]}
+            named[row["document"], row["statement"]][_table(row)] |= own
+        primary: set[tuple[str, int]] = set()
+        for tables in named.values():
+            most = max(map(len, tables.values()))
+            primary.add(min(one for one, keys in tables.items() if len(keys) >= NEARLY_ALL * most))
+        return frozenset(primary)
 
     @cache  # noqa: B019 (a book lives for one question)
     def rows(self) -> Sequence[dict[str, Any]]:
@@ -155,6 +173,10 @@ def opened(plan: RetrievalPlan, index: Index) -> Book | None:
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
     entities = {one.value for one in filters.matches if one.field == "issuer" and one.confidence >= NAMED}
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
+
+
+def _table(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["document"], row["table"]
 
 
 def _in_statement(row: Mapping[str, Any]) -> bool:

@@ -29,6 +29,7 @@ SMALL, JOINED, TOGETHER, MARGIN, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST,
     )
 )
 PER_SHARE = re.compile(rf"{LINE}\s+per\s+(?:diluted\s+)?share\b", re.IGNORECASE)
+PER = re.compile(rf"{LINE}\s+per\s+{LINE}", re.IGNORECASE)
 UNITS: dict[str, Shown] = {"currency": "amount", "%": "%", "times": "times", "days": "days", "per share": "per share"}
 
 
@@ -131,6 +132,8 @@ def _of_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combi
         if pattern.search(plain):
             title = f"{terms[part].title} / {terms[whole].title}"
             ratio = Operation("/", terms[part].expression, terms[whole].expression)
+            if PER.search(plain) and not percent:
+                return (Combined(title, ratio, "amount"),)
             return (Combined(title, ratio, "times" if TIMES.search(plain) and not percent else "%"),)
     return ()
 

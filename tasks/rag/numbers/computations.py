@@ -252,7 +252,7 @@ def _understood(
     if not whens or len(whens) > MOST_YEARS:
         return None
     for shape in _shapes(plain, how, said=said, names=names, labels=labels):
-        tasks = tuple(_tasks(shape, whens, how))
+        tasks = tuple(_tasks(shape, whens, how, plain))
         if tasks and _is_read(shape, plain):
             return how._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
     return None
@@ -388,14 +388,19 @@ def operation(asked: str) -> str:
     return next((how for how, pattern in OPERATIONS.items() if pattern.search(asked)), "")
 
 
-def _tasks(shape: Shape, whens: Sequence[When], how: Computation) -> Iterator[Task]:
+def _extreme(plain: str) -> str:
+    """Whether the highest or the lowest of several years is asked for: the skeleton has no years."""
+    return next((how for how in ("highest", "lowest") if OPERATIONS[how].search(plain)), "")
+
+
+def _tasks(shape: Shape, whens: Sequence[When], how: Computation, plain: str) -> Iterator[Task]:
     figures = combine(shape.skeleton, shape.lines, percent=how.in_percent)
     only = figures[0].expression if len(figures) == 1 else None
     if isinstance(only, Line) and not _is_ratio(only) and ASKS_SHARE.search(shape.skeleton):
         return  # of two lines, of which one is not known
     for figure in figures:
         two = isinstance(figure.expression, Operation) and len(shape.lines) > 1
-        done = operation(shape.skeleton)
+        done = _extreme(plain) or operation(shape.skeleton)
         if two and len(whens) == 1 and done in ("growth", "difference", "total"):
             done = ""  # of the two lines, and not of two years
         yield from over_periods(figure, done, whens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, DecimalException, localcontext
 from typing import NamedTuple
@@ -9,9 +10,9 @@ from typing import NamedTuple
 from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
 from tasks.rag.numbers.computations import Computation, Shown, Task
-from tasks.rag.numbers.concepts import HANGUL, fit, label_of, words_of
+from tasks.rag.numbers.concepts import HANGUL, NEARLY, fit, label_of, words_of
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
-from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, WHOLE, Lines, Number
+from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, SURE, WHOLE, Lines, Number
 from tasks.rag.numbers.year_parts import When
 
 DIGITS = 28
@@ -28,10 +29,10 @@ INPUT_SCALES: Mapping[Language, Mapping[Decimal, str]] = {
 ENGLISH_SCALES = {Decimal(10) ** 9: "billion", Decimal(10) ** 6: "million"}
 
 
-UNREAD, ASSUMED, QUALIFIED, OF_A_PART, BREAKS, RESTATED = 0.9, 0.85, 0.85, 0.8, 0.75, 0.8
+UNREAD, ASSUMED, QUALIFIED, OF_A_PART, ELSEWHERE, BREAKS, RESTATED = 0.9, 0.85, 0.85, 0.8, 0.85, 0.75, 0.8
 """What is left of the confidence in an answer for a word that nothing explains; a period that the question does not
-name; a line that is found by its words; a column of a part of the company; a cell whose sum does not hold; another
-value in another document."""
+name; a line that is found by its words; a column of a part of the company; a table that is not the statement of the
+line; a cell whose sum does not hold; another value in another document."""
 MOST_NAMES = 10
 """Names of a concept that a qualified line is looked for by."""
 
@@ -150,9 +151,14 @@ class _Worker:
         raise NotFound(line.said, when)
 
     def _find(self, line: Line, when: When) -> Number | None:
-        """The cell of a line; of one that its words alone tell, that of a statement before that of a note."""
-        first = self._statements.find(line, when.year, when.part) if self._statements and not line.concept else None
-        return first or self._lines.find(line, when.year, when.part)
+        """The cell of a line: in the statement itself, where it is surely there, before any other table."""
+        found = self._statements.find(line, when.year, when.part) if self._statements else None
+        if found and (line.concept is None or fit(line.concept, label_of(found.row_path)) >= NEARLY):
+            return found
+        found = self._lines.find(line, when.year, when.part)
+        if found and line.concept is None and not _names(line.said, found):
+            return None
+        return found
 
     def _qualified(self, line: Line, when: When) -> Number | None:
         """The line of a part of the company, by the words of both: as it was said, or by another name of the line."""
@@ -160,7 +166,8 @@ class _Worker:
         korean = HANGUL.search(line.of) is not None
         names = [name for name in line.concept.names if (HANGUL.search(name) is not None) == korean]
         for said in (line.said, *(f"{line.of} {name}" for name in names[:MOST_NAMES])):
-            if found := self._find(Line(said, None), when):
+            found = self._find(Line(said, None), when)
+            if found and _of_concept(line, found):
                 return found
         return None
 
@@ -169,6 +176,18 @@ class _Worker:
         n, kept = self.used.setdefault(key, (len(self.used) + 1, number))
         self.lines.setdefault(n, (line, when))
         return n, kept
+
+
+def _of_concept(line: Line, number: Number) -> bool:
+    """Whether a label of a cell names the concept beside its qualifier: "Cost of revenue" is no revenue."""
+    of = re.compile("|".join(map(re.escape, line.of.split())), re.IGNORECASE)
+    labels = (of.sub(" ", label) for label in (*number.row_path, *number.column_path))
+    return line.concept is not None and any(fit(line.concept, " ".join(label.split())) >= SURE for label in labels)
+
+
+def _names(said: str, number: Number) -> bool:
+    """Whether the label of a row itself has a word of the line, and not only its headings."""
+    return not set(words_of(said)).isdisjoint(words_of(" ".join(number.row_path[-1:])))
 
 
 def _own(line: Line, when: When | None) -> When | None:
@@ -263,6 +282,8 @@ def _doubts(worker: _Worker, language: Language) -> list[tuple[float, str]]:
         found.append((fit(line.concept, label_of(number.row_path)) if plain and line.concept else QUALIFIED, ""))
         if plain and _of_a_part(number):
             found.append((OF_A_PART, ""))
+        if plain and line.concept and line.concept.statement not in (None, number.statement):
+            found.append((ELSEWHERE, ""))
         if number.broken:
             found.append((BREAKS, BROKEN[language].format(n=n)))
     return [(min(1.0, factor), said) for factor, said in found]
@@ -383,7 +404,8 @@ def _sentence(task: Task, value: _Value, asked: Computation) -> str:
 def _result(value: _Value, shown: Shown, asked: Computation) -> str:
     if value.unit == "%":
         return _rounded(value.value, asked, 2) + "%"
-    if shown == "%" and asked.defined and not asked.in_percent:  # as the question's formula gives it
+    share = shown == "" and value.unit == RATIO and abs(value.value) < 1
+    if (shown == "%" or share) and asked.defined and not asked.in_percent:  # as the question's formula gives it
         return f"{_rounded(value.value, asked, 4)} ({_rounded(100 * value.value, asked, 2)}%)"
     if shown == "%":
         return _rounded(100 * value.value, asked, 2) + "%"
