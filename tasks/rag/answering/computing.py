@@ -79,6 +79,7 @@ def computed(computation: Computation, book: Book) -> Draft:
         book.lines(),
         documents=tuple(book.among.values()),
         statements=book.statements(),
+        rows=book.rows,
         years=book.years,
         others=[book.lines(document) for document in book.of_one_entity],
     )

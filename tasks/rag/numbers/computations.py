@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language, language_of
 from tasks.rag.numbers.combining import UNITS, Combined, Shown, combine
@@ -27,7 +27,8 @@ from tasks.rag.numbers.expressions import (
     parse,
     years_in,
 )
-from tasks.rag.numbers.question_shape import WORDS, Shape, shape_of, without_instructions
+from tasks.rag.numbers.question_shape import NAME, OWNER, WORDS, Shape, shape_of, with_marks, without_instructions
+from tasks.rag.numbers.ranking import LEAST, MEMBERS
 from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, When, parts_in, spelled_out
 from tasks.rag.retrieval.expansion import expand
 
@@ -77,6 +78,7 @@ MOST_FREE_WORDS = 3
 MOST_UNREAD = 3
 """Words that nothing explains; a question with more is not understood."""
 ONE = Decimal(1)
+MARKED = re.compile(rf"[{NAME}{OWNER}](?:\s+의(?=\s))?\s*")
 CASH = "cash_and_cash_equivalents"
 PAID = {"income_tax": "income_taxes_paid", "interest_expense": "interest_paid", "dividends_declared": "dividends_paid"}
 """Costs of a year, and what is paid for them."""
@@ -94,6 +96,8 @@ class Task(NamedTuple):
     shown: Shown = ""
     part: Part = WHOLE_YEAR
     """Of the year."""
+    rank: Literal["", "most", "least"] = ""
+    """Of the parts of a company the one that has most of the line, or least."""
 
     @property
     def when(self) -> When | None:
@@ -144,7 +148,7 @@ def read_computation(
     decimals = next((_count(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(asked)), None)
     scale = next((f"{match['scale'].lower().rstrip('s')}s" for match in IN_UNIT.finditer(asked)), "")
     how = Computation((), language_of(asked), decimals, scale, in_percent=PERCENT.search(asked) is not None)
-    if found := _defined(asked, latest):
+    if found := _defined(MARKED.sub(" ", with_marks(asked, said)), latest):
         return how._replace(tasks=(found,), defined=True, assumed=not (years_in(asked) or parts_in(asked)))
     if ASKS_TEXT.search(asked):
         return None
@@ -251,11 +255,24 @@ def _understood(
     whens, assumed = _whens(plain, latest)
     if not whens or len(whens) > MOST_YEARS:
         return None
+    if found := MEMBERS.search(plain):
+        return _ranking(found[0], shape_of(plain, said=said, names=names), whens[-1], how._replace(assumed=assumed))
     for shape in _shapes(plain, how, said=said, names=names, labels=labels):
         tasks = tuple(_tasks(shape, whens, how, plain))
         if tasks and _is_read(shape, plain):
             return how._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
     return None
+
+
+def _ranking(asked: str, shape: Shape, when: When, how: Computation) -> Computation | None:
+    """Which part of the company has most of a line; without a line it is revenue that makes a segment large."""
+    lines = [line for line in shape.lines if line.concept and line.concept.statement]
+    if len(shape.lines) > 1 or len(lines) != len(shape.lines) or any(line.of for line in lines):
+        return None
+    line = lines[0] if lines else Line("revenue", concepts()["revenue"])
+    rank = "least" if LEAST.search(asked) else "most"
+    task = Task(line.said, line, when.year, when.label, "amount", when.part, rank)
+    return how._replace(tasks=(task,), unread=shape.unread)
 
 
 def _shapes(

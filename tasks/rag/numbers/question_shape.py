@@ -94,11 +94,7 @@ def shape_of(asked: str, *, said: Sequence[str], names: Sequence[str], free: boo
 
     said: what it calls the documents. names: their own names. free: whether words of no concept name lines too.
     """
-    text = ASIDE.sub(" ", asked)
-    for name in sorted(said, key=len, reverse=True):
-        words = r"[\s-]+".join(map(re.escape, re.sub(r"['’]s?$", "", name).replace("-", " ").split()))
-        found = rf"(?<!\w){words}(?P<of>['’]s\b|['’](?=\s))?(?![a-z])"
-        text = re.sub(found, lambda match: f" {OWNER if match['of'] else NAME} ", text, flags=re.IGNORECASE)
+    text = with_marks(ASIDE.sub(" ", asked), said)
     text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))
     text = " ".join(BETWEEN_PERIODS.sub(" ", text).replace(PERIOD, " ").split())
     known = "".join(names).lower()
@@ -118,6 +114,15 @@ def shape_of(asked: str, *, said: Sequence[str], names: Sequence[str], free: boo
     skeleton = " ".join((skeleton + text[done:]).split())
     inside = {at for first, last in spans for at in range(first, last)}
     return Shape(skeleton, tuple(lines), *_left(atoms, inside))
+
+
+def with_marks(text: str, said: Sequence[str]) -> str:
+    """The text with a mark for each name of a document."""
+    for name in sorted(said, key=len, reverse=True):
+        words = r"[\s-]+".join(map(re.escape, re.sub(r"['’]s?$", "", name).replace("-", " ").split()))
+        found = rf"(?<!\w){words}(?P<of>['’]s\b|['’](?=\s))?(?![a-z])"
+        text = re.sub(found, lambda match: f" {OWNER if match['of'] else NAME} ", text, flags=re.IGNORECASE)
+    return text
 
 
 def _atoms(text: str, known: str) -> Iterator[Atom]:

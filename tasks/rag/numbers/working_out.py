@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, DecimalException, localcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
@@ -13,6 +13,7 @@ from tasks.rag.numbers.computations import Computation, Shown, Task
 from tasks.rag.numbers.concepts import HANGUL, NEARLY, fit, label_of, words_of
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, SURE, WHOLE, Lines, Number
+from tasks.rag.numbers.ranking import ranked
 from tasks.rag.numbers.year_parts import When
 
 DIGITS = 28
@@ -73,10 +74,11 @@ class _Value(NamedTuple):
 class _Worker:
     """Evaluates one question's expressions; counts the numbers that it uses."""
 
-    def __init__(self, lines: Lines, statements: Lines | None = None) -> None:
-        """statements: the lines of the primary statements alone."""
+    def __init__(self, lines: Lines, statements: Lines | None, rows: Rows) -> None:
+        """statements: the lines of the primary statements alone. rows: all numbers."""
         self._lines = lines
         self._statements = statements
+        self._rows = rows
         self.scale_words: Mapping[Decimal, str] = {}
         """Of the inputs; empty where all have one scale."""
         self.used: dict[tuple[str, int, int, int], tuple[int, Number]] = {}
@@ -95,6 +97,18 @@ class _Worker:
                 return _combined(sign, self.evaluate(left, when), self.evaluate(right, when))
             case Over(how, what, years):
                 return self._over(how, what, _whens(years, when))
+
+    def rank(self, line: Line, when: When) -> Sequence[tuple[str, _Value]]:
+        """The parts of the company by how much of a line they have, the largest first. Raises NotFound."""
+        total = self._find(line, when)
+        parts = ranked(line.concept, when, total, self._rows()) if total and line.concept else ()
+        if not parts:
+            raise NotFound(line.said, when)
+        told: list[tuple[str, _Value]] = []
+        for name, number in parts:
+            n, kept = self._cited(number, Line(f"{name} {line.said}", line.concept, of=name), when)
+            told.append((name, _Value(kept.value, kept.unit, f"{kept.shown.lstrip('$€£¥₩ ')} [{n}]")))
+        return told
 
     def _over(self, how: str, what: Expression, whens: Sequence[When]) -> _Value:
         if how == "previous":
@@ -211,6 +225,8 @@ def _with_qualifier(expression: Expression, of: str) -> Expression:
             return expression
 
 
+Rows = Callable[[], Iterable[Mapping[str, Any]]]
+"""The numbers of the documents, as rows of storage.numbers."""
 Years = Callable[[], Sequence[int]]
 """The fiscal years of the statements of the documents."""
 
@@ -221,6 +237,7 @@ def work_out(
     *,
     documents: Sequence[str],
     statements: Lines | None = None,
+    rows: Rows = tuple,
     years: Years = tuple,
     others: Sequence[Lines] = (),
 ) -> Draft:
@@ -229,16 +246,20 @@ def work_out(
     documents: names of those that were looked in. statements: their primary statements alone.
     others: those of one entity, apart, which may restate a figure.
     """
-    worker = _Worker(lines, statements)
+    worker = _Worker(lines, statements, rows)
     told: list[str] = []
     missing: list[str] = []
     language = computation.language
     for task in computation.tasks:
         named = {"title": task.title, "label": task.label}
         try:
-            told.append(_sentence(task, _worked(worker, task, language), computation))
+            if task.rank:
+                told.append(_ranking(task, worker, computation))
+            else:
+                told.append(_sentence(task, _worked(worker, task, language), computation))
         except NotFound as error:
-            missing.append(_missing(error, documents, language, years))
+            unknown = NO_PARTS[language].format(**named) if task.rank else _missing(error, documents, language, years)
+            missing.append(unknown)
         except NoYear as error:
             missing.append(NO_YEAR[language].format(said=error))
         except UnitsDiffer:
@@ -335,6 +356,10 @@ MISSING = {
     "ko": "{what}: {where}의 표에서 찾지 못했습니다.",
 }
 ONLY_YEARS = {"en": "Their tables are of {span}.", "ko": "표에 있는 연도는 {span}입니다."}
+NO_PARTS = {
+    "en": "No table shows parts that add up to {title} {label}.",
+    "ko": "{title} {label}: 합계와 맞는 부문별 표를 찾지 못했습니다.",
+}
 POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 MOST_NAMED = 3
 
@@ -399,6 +424,18 @@ def _sentence(task: Task, value: _Value, asked: Computation) -> str:
     if value.when:
         result = f"{result} ({value.when.label})"
     return " = ".join(filter(None, (head, value.text, result)))
+
+
+def _ranking(task: Task, worker: _Worker, asked: Computation) -> str:
+    """`Net sales FY2018: North America 141,366 [1], International 65,866 [2], AWS 25,655 [3]`, as asked first."""
+    assert isinstance(task.expression, Line)
+    assert task.when
+    parts = worker.rank(task.expression, task.when)
+    ordered = list(reversed(parts)) if task.rank == "least" else parts
+    first, value = ordered[0]
+    others = ", ".join(f"{name} {one.text}" for name, one in ordered[1:])
+    title = f"{task.title[:1].upper()}{task.title[1:]} {task.label}"
+    return f"{first}: {title} = {value.text} = {_result(value, task.shown, asked)} ({others})"
 
 
 def _result(value: _Value, shown: Shown, asked: Computation) -> str:
