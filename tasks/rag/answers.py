@@ -61,6 +61,8 @@ class AnswerSettings(Record):
     """Most sentences of an answer made of the documents' own sentences."""
     most_context_tokens: int = 6_000
     """Most tokens of the passages that a model is shown."""
+    concepts: str = ""
+    """The text of a file of lines and ratios beside our own, in the form of `numbers/concepts.toml`."""
 
 
 class RetrievalPlan(Record):

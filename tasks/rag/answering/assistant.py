@@ -16,6 +16,7 @@ from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn
+from tasks.rag.numbers.concepts import use_own
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router
 
@@ -57,6 +58,7 @@ class Assistant:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.index = index
+        use_own(settings.concepts if settings else "")
         self._desk = Desk(
             index=index,
             router=Router(index.catalogue),

@@ -348,13 +348,13 @@ def _is_ratio(line: Line) -> bool:
     return line.concept is not None and line.concept.statement is None
 
 
-def _inputs(ratio: Concept) -> Iterator[Concept]:
-    """The lines that a ratio is made of, through other ratios."""
+def _inputs(ratio: Concept, above: tuple[str, ...] = ()) -> Iterator[Concept]:
+    """The lines that a ratio is made of, through other ratios; above: those that lead to it."""
     for line in lines_of(parse(ratio.formula)):
-        if line.concept and line.concept.statement is None:
-            yield from _inputs(line.concept)
-        elif line.concept:
+        if line.concept and line.concept.statement:
             yield line.concept
+        elif line.concept and line.concept.key not in (*above, ratio.key):
+            yield from _inputs(line.concept, (*above, ratio.key))
 
 
 def _whens(asked: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
