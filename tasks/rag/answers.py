@@ -129,7 +129,7 @@ class Draft(NamedTuple):
 class ModelCall(Record):
     """A call of a model, by which its stored answer is found again."""
 
-    role: Literal["classify", "answer", "rewrite"]
+    role: Literal["classify", "compute", "answer", "rewrite"]
     model: str
     key: str
     cached: bool

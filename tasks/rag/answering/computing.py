@@ -11,11 +11,12 @@ from typing import Any
 from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.computations import Computation, asks_to_work_out, defines, read_computation
+from tasks.rag.numbers.computations import Computation, asks_to_work_out, defines, read_computation, shown_as
 from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.periods import Period
+from tasks.rag.numbers.told_computations import computation_told
 from tasks.rag.numbers.working_out import work_out
 from tasks.rag.numbers.year_parts import Part, When
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
@@ -64,6 +65,14 @@ def worked(question: str, plan: RetrievalPlan, index: Index) -> Draft | None:
         question, said=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
     )
     return computed(computation, book) if computation else None
+
+
+def worked_as_told(question: str, told: str, plan: RetrievalPlan, index: Index) -> Draft | None:
+    """The figures that a model's computation gives; None where it tells none or one that cannot be worked out."""
+    book = opened(plan, index)
+    computation = computation_told(told, shown_as(question), book.latest) if book else None
+    draft = computed(computation, book) if computation and book else None
+    return draft if draft and not draft.abstained else None
 
 
 def _without_term(term: str, question: str, book: Book) -> Draft:

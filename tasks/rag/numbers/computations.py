@@ -145,15 +145,21 @@ def read_computation(
     asked = spelled_out(" ".join(question.split()))
     if len(asked) > MOST_CHARS:
         return None
-    decimals = next((_count(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(asked)), None)
-    scale = next((f"{match['scale'].lower().rstrip('s')}s" for match in IN_UNIT.finditer(asked)), "")
-    how = Computation((), language_of(asked), decimals, scale, in_percent=PERCENT.search(asked) is not None)
+    how = shown_as(asked)
     if found := _defined(MARKED.sub(" ", with_marks(asked, said)), latest):
         return how._replace(tasks=(found,), defined=True, assumed=not (years_in(asked) or parts_in(asked)))
     if ASKS_TEXT.search(asked):
         return None
     plain = without_instructions(DECIMALS.sub(" ", expand(asked).asked))
     return _understood(plain, how, said=said, names=names, latest=latest, labels=labels)
+
+
+def shown_as(question: str) -> Computation:
+    """How the answer is to be shown, without what is worked out: language, decimals, scale."""
+    decimals = next((_count(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(question)), None)
+    scale = next((f"{match['scale'].lower().rstrip('s')}s" for match in IN_UNIT.finditer(question)), "")
+    percent = PERCENT.search(question) is not None
+    return Computation((), language_of(question), decimals, scale, in_percent=percent)
 
 
 def asks_to_work_out(question: str) -> bool:

@@ -32,6 +32,7 @@ TOKEN = re.compile(r"[a-z]+|[가-힣]+|\d+")
 HANGUL = re.compile("[가-힣]")
 FIELDS = {"names": list, "statement": str, "never": list, "formula": str, "outflow": bool, "unit": str, "source": str}
 """Of a concept in a file, with their types."""
+KINDS = {"list": "a list of texts", "bool": "true or false", "str": "a text"}
 
 
 class ConceptsUnusable(ValueError):
@@ -116,7 +117,7 @@ def _wrong_with(fields: Any) -> str:
         return f"there is no field `{unknown[0]}`; use {', '.join(FIELDS)}"
     for name, value in given.items():
         if not isinstance(value, FIELDS[name]):
-            kind = {list: "a list of texts", bool: "true or false"}.get(FIELDS[name], "a text")
+            kind = KINDS[FIELDS[name].__name__]
             return f"`{name}` is {value!r}; expected {kind}"
         if isinstance(value, list) and not all(isinstance(one, str) for one in cast("list[Any]", value)):
             return f"`{name}` is {value!r}; expected a list of texts"
