@@ -17,7 +17,7 @@ from prefect import State, flow
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.running.answer_models import models_of
+from flows.running.answer_models import models_of, with_concepts
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
 from flows.running.settings import settings
@@ -158,7 +158,7 @@ def answer_batch(config: AnswerConfig) -> BatchReport:
         models=models,
         reranker=reranker,
         reranker_weights=fingerprint_of(reranker) if reranker else "",
-        settings=config.answers,
+        settings=with_concepts(config.answers),
     )
     report = steps.write_answers(as_is(flat(answered.results)), out=config.out)
     if answered.unfinished:

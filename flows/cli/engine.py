@@ -53,9 +53,16 @@ def expected_errors() -> Generator[None]:
     """Expected errors of the flows, as one sentence: a request that is refused, or work that failed."""
     from flows.running.command_server import ServerDidNotStart
     from tasks.grading.grading_records import GradingError, TemplateUnusable
+    from tasks.rag.numbers.concepts import ConceptsUnusable
     from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxError, UnsafeCodeRefused
 
-    documents = (of_rag.FolderUnusable, of_rag.MetadataUnusable, of_rag.QuestionsUnusable, ReaderUnusable)
+    documents = (
+        of_rag.FolderUnusable,
+        of_rag.MetadataUnusable,
+        of_rag.QuestionsUnusable,
+        ReaderUnusable,
+        ConceptsUnusable,
+    )
     options = (of_evaluation.OptionUnusable, of_evaluation.UnknownTask, of_lever.OptionUnusable)
     data = (of_evaluation.DataMissing, of_evaluation.DataUnusable, of_lever.DatasetUnusable, of_lever.FileUnusable)
     benchmarks = (of_evaluation.BenchmarkUnusable, of_evaluation.PreflightFailed, of_evaluation.NeedsLogLikelihood)

@@ -81,6 +81,8 @@ class AnswerSettings(Record):
     withheld. 1: every answer is given. Answers that a model writes are not withheld."""
     calibration: Calibration | None = None
     """Sets how sure an answer must be for `max_wrong`. None: that of our own questions."""
+    concepts: str = ""
+    """The text of a file of lines and ratios beside our own, in the form of `numbers/concepts.toml`."""
 
 
 class RetrievalPlan(Record):
@@ -147,7 +149,7 @@ class Draft(NamedTuple):
 class ModelCall(Record):
     """A call of a model, by which its stored answer is found again."""
 
-    role: Literal["classify", "answer", "rewrite"]
+    role: Literal["classify", "compute", "answer", "rewrite"]
     model: str
     key: str
     cached: bool

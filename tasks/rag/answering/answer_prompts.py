@@ -177,6 +177,11 @@ def answer_request(question: str, context: Context, history: Sequence[Turn], pla
     return _request("answer.txt", f"{_fenced(parts)}\n\n{ending}", max_tokens=ANSWER_TOKENS)
 
 
+def compute_request(question: str) -> ChatRequest:
+    """Asks for the computation of a figure as JSON."""
+    return _request("compute.txt", _fenced([("question", question)]), max_tokens=ANSWER_TOKENS)
+
+
 def rewrite_request(question: str, draft: str) -> ChatRequest:
     """Asks for the same answer in better words."""
     most = max(FEWEST_REWRITE_TOKENS, min(ANSWER_TOKENS, 2 * estimated_tokens(draft)))

@@ -17,6 +17,7 @@ from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieve
 from tasks.rag.answering.promise import threshold
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn
+from tasks.rag.numbers.concepts import use_own
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router
 
@@ -59,6 +60,7 @@ class Assistant:
     ) -> None:
         self.index = index
         settings = settings or AnswerSettings()
+        use_own(settings.concepts)
         self._desk = Desk(
             index=index,
             router=Router(index.catalogue),

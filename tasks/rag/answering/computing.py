@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.computations import asks_to_work_out, defines, read_computation
-from tasks.rag.numbers.concepts import mentions
+from tasks.rag.numbers.computations import Computation, asks_to_work_out, defines, read_computation, shown_as
+from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.line_lookup import Lines
+from tasks.rag.numbers.periods import Period
+from tasks.rag.numbers.told_computations import computation_told
 from tasks.rag.numbers.working_out import work_out
+from tasks.rag.numbers.year_parts import Part, When
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 
 NAMED = 0.5
 """Confidence from which a question names a document; a name of another one is a word that no rule knows."""
+SEVERAL_ENTITIES = 0.8
+"""What is left of the confidence where the documents are of several entities."""
+MOST_RESTATING = 6
+"""Documents of one entity that are compared with each other."""
+NEARLY_ALL = 0.85
+"""A table with this share of the lines of the fullest one may be the statement; schedules that follow have more."""
+LEAST_OF_USUAL = 0.3
+"""A period is of a document if it has this share of the numbers that its commonest one has."""
 STATED = re.compile(
     r"\d\s?(?:%|per\s?cent|퍼센트|프로|배\b|basis points|times\b|x\b|to 1)"
     r"|(?<![$€£¥₩\d.,])\d{1,2}\.\d{1,2}(?!\s?(?:million|billion|thousand|억|조|만)|[\d,.])",
@@ -29,26 +42,155 @@ NOT_WORKED = {
     "ko": "계산이 필요한 질문이지만 계산식을 이해하지 못했습니다. 관련된 곳:",
 }
 
+NO_TERM = {
+    "en": "{term} is no business year of the tables of {where}.",
+    "ko": "{term}: {where}의 표에 없는 사업연도입니다.",
+}
+
 
 def worked(question: str, plan: RetrievalPlan, index: Index) -> Draft | None:
     """The figures that the question asks for; None where it asks for something else, or names no document.
 
     It abstains where an input is missing; a sentence may state the figure then.
     """
+    book = opened(plan, index)
+    if book is None:
+        return None
+    if TERM.search(question):
+        question = _with_years(question, book.rows())
+        if term := TERM.search(question):
+            return _without_term(term[0], question, book)
+    said = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
+    computation = read_computation(
+        question, said=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
+    )
+    return computed(computation, book) if computation else None
+
+
+def worked_as_told(question: str, told: str, plan: RetrievalPlan, index: Index) -> Draft | None:
+    """The figures that a model's computation gives; None where it tells none or one that cannot be worked out."""
+    book = opened(plan, index)
+    computation = computation_told(told, shown_as(question), book.latest) if book else None
+    draft = computed(computation, book) if computation and book else None
+    return draft if draft and not draft.abstained else None
+
+
+def _without_term(term: str, question: str, book: Book) -> Draft:
+    """A business term that no table names."""
+    text = NO_TERM[language_of(question)].format(term=term, where=", ".join(book.among.values()))
+    return Draft(text, abstained=True, reason="the documents do not have the period of the question")
+
+
+def computed(computation: Computation, book: Book) -> Draft:
+    """The answer that a computation gives over some documents."""
+    draft = work_out(
+        computation,
+        book.lines(),
+        documents=tuple(book.among.values()),
+        statements=book.statements(),
+        rows=book.rows,
+        years=book.years,
+        others=[book.lines(document) for document in book.of_one_entity],
+    )
+    if draft.confidence is None or book.one_entity:
+        return draft
+    return draft._replace(confidence=round(draft.confidence * SEVERAL_ENTITIES, 4))
+
+
+class Book:
+    """The numbers of the documents that a question names, read as they are needed."""
+
+    def __init__(self, index: Index, among: Mapping[str, str], *, one_entity: bool) -> None:
+        """among: name of each document by digest, those that fit best first."""
+        self.among = among
+        self.one_entity = one_entity
+        self._index = index
+
+    @property
+    def of_one_entity(self) -> Sequence[str]:
+        """The documents, where all are of one entity and few."""
+        return tuple(self.among) if self.one_entity and len(self.among) <= MOST_RESTATING else ()
+
+    def lines(self, *documents: str) -> Lines:
+        """The lines of all documents or of these."""
+        among = {one: self.among[one] for one in documents or self.among}
+        return Lines(tuple(among), lambda year: _read(self._index, among, year))
+
+    def statements(self) -> Lines:
+        """The lines of the primary statements alone."""
+        primary = self._primary()
+        read = lambda year: [row for row in _read(self._index, self.among, year) if _table(row) in primary]  # noqa: E731
+        return Lines(tuple(self.among), read)
+
+    def _primary(self) -> frozenset[tuple[str, int]]:
+        """For each document and kind of statement the first table that has nearly as many of its lines as any."""
+        named: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
+        kinds = concepts()
+        for row in filter(_in_statement, self.rows()):
+            keys = {key for key, score in fits(label_of(row["row_path"])).items() if score >= NEARLY}
+            own = {key for key in keys if kinds[key].statement == row["statement"]}
+            named[row["document"], row["statement"]][_table(row)] |= own
+        primary: set[tuple[str, int]] = set()
+        for tables in named.values():
+            most = max(map(len, tables.values()))
+            primary.add(min(one for one, keys in tables.items() if len(keys) >= NEARLY_ALL * most))
+        return frozenset(primary)
+
+    @cache  # noqa: B019 (a book lives for one question)
+    def rows(self) -> Sequence[dict[str, Any]]:
+        """All numbers."""
+        return _read(self._index, self.among)
+
+    @cache  # noqa: B019
+    def labels(self) -> frozenset[str]:
+        """Words of the labels of rows and columns."""
+        labels = {label for row in self.rows() for label in (*row["row_path"], *row["column_path"])}
+        return frozenset(word for label in labels for word in words_of(label))
+
+    @cache  # noqa: B019
+    def years(self) -> tuple[int, ...]:
+        """The fiscal years of the statements."""
+        return tuple(sorted({row["period"]["year"] for row in self.rows() if _in_statement(row)}))
+
+    def latest(self) -> When | None:
+        """The period that the first document is of: its last year, or its last quarter."""
+        first = next(iter(self.among), None)
+        rows = [row for row in self.rows() if row["document"] == first and _in_statement(row)]
+        spans = Counter(
+            (row["period"]["end"], Period(**row["period"]).months)
+            for row in rows
+            if row["period"]["kind"] == "duration" and row["period"]["end"]
+        )
+        usual = max(spans.values(), default=0)
+        known = [span for span, count in spans.items() if count >= usual * LEAST_OF_USUAL]
+        if known:
+            end = max(end for end, _ in known)
+            spanned = [months for day, months in known if day == end and months]
+            year = next(row["period"]["year"] for row in rows if row["period"]["end"] == end)
+            if max(spanned, default=12) > 9:
+                return When(year)
+            return When(end.year, Part(months=min(spanned), month_and_day=(end.month, end.day)))
+        return When(max(row["period"]["year"] for row in rows)) if rows else None
+
+
+def opened(plan: RetrievalPlan, index: Index) -> Book | None:
+    """The numbers of the documents that a question names; None where it names none."""
     filters = plan.filters
     names = {entry.document: entry.name for entry in index.catalogue}
     named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
     if not (named or filters.mode == "only" or len(names) == 1):
         return None
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
-    if TERM.search(question):
-        question = _with_years(question, _read(index, among))
-    said = [match.said for match in filters.matches if match.field not in QUALIFIER_FIELDS]
-    computation = read_computation(question, said=said, names=tuple(among.values()))
-    if computation is None:
-        return None
-    lines = Lines(tuple(among), lambda year: _read(index, among, year))
-    return work_out(computation, lines, documents=tuple(among.values()))
+    entities = {one.value for one in filters.matches if one.field == "issuer" and one.confidence >= NAMED}
+    return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
+
+
+def _table(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["document"], row["table"]
+
+
+def _in_statement(row: Mapping[str, Any]) -> bool:
+    return bool(row["period"]) and row.get("statement", "other") in ("income", "balance", "cash_flow")
 
 
 def checked(question: str, draft: Draft) -> Draft:

@@ -64,7 +64,8 @@ def extract_answer(
     if not ranked:
         return Draft(NO_ANSWER[asked.language], abstained=True, reason="nothing was found", notes=notes)
     several = query_type in ("multi", "compare")
-    if abstained := confidence_of(ranked[0], several=several) < FEWEST_CONFIDENCE:
+    confidence = confidence_of(ranked[0], several=several)
+    if abstained := confidence < FEWEST_CONFIDENCE:
         text, citations = _closest(asked, ranked[0], hits)
     else:
         lines = _sides(ranked, hits, groups) if several else []
@@ -73,7 +74,7 @@ def extract_answer(
             apart = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
             lines = [(name_of(hits[one.passage.hit]) if apart else "", one) for one in chosen]
         text, citations = _written(asked, lines, hits)
-    return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes)
+    return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes, confidence=confidence)
 
 
 def confidence_of(best: Scored, *, several: bool = False) -> float:

@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import same_evidence
-from tasks.rag.answering.answer_prompts import Context, answer_request, classify_request, pack_context, rewrite_request
+from tasks.rag.answering.answer_prompts import (
+    Context,
+    answer_request,
+    classify_request,
+    compute_request,
+    pack_context,
+    rewrite_request,
+)
 from tasks.rag.answering.citations import cite, cited_hits
-from tasks.rag.answering.computing import checked, worked
+from tasks.rag.answering.computing import checked, worked, worked_as_told
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.promise import kept
 from tasks.rag.answering.wiring import Wiring
@@ -32,6 +39,7 @@ from tasks.rag.answers import (
     Turn,
 )
 from tasks.rag.facts.fact_comparison import answer_from_facts
+from tasks.rag.numbers.computations import asks_to_work_out
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
@@ -157,10 +165,28 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
 
 
 def compute(state: State, desk: Desk) -> Added:
-    """What a part asks to be worked out from numbers of tables: exactly, each input cited."""
-    return {
-        "parts": tuple(part._replace(worked=worked(part.question, part.plan, desk.index)) for part in state["parts"])
-    }
+    """What a part asks to be worked out from numbers of tables: exactly, each input cited.
+
+    Where the rules do not read a question for arithmetic, a model says what is to be worked out.
+    """
+    parts: list[Part] = []
+    calls: tuple[ModelCall, ...] = ()
+    for part in state["parts"]:
+        found = worked(part.question, part.plan, desk.index)
+        if found is None and desk.wiring.large and asks_to_work_out(part.question):
+            found, call = _told_to_compute(part, desk)
+            calls += call
+        parts.append(part._replace(worked=found))
+    return {"parts": tuple(parts), "calls": calls}
+
+
+def _told_to_compute(part: Part, desk: Desk) -> tuple[Draft | None, tuple[ModelCall, ...]]:
+    """What a model's computation gives, and the call; a model that is away is told of where the answer is written."""
+    try:
+        told = desk.wiring.ask("compute", compute_request(part.question))
+    except ModelError:
+        return None, ()
+    return worked_as_told(part.question, told.text, part.plan, desk.index), (told.call,)
 
 
 def generate(state: State, desk: Desk) -> Added:

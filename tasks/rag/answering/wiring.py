@@ -13,7 +13,7 @@ from tasks.calls import Limits, ResponseStore, ask
 from tasks.rag.answers import ModelCall
 
 WiringName = Literal["none", "local", "openai"]
-Role = Literal["classify", "answer", "rewrite"]
+Role = Literal["classify", "compute", "answer", "rewrite"]
 
 
 class Models(Record):
@@ -51,7 +51,7 @@ class Wiring(NamedTuple):
 
     def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> Told:
         """The answer of the model of that role. Raises models.model_errors.ModelError."""
-        model = self.large if role == "answer" else self.small
+        model = self.large if role in ("answer", "compute") else self.small
         assert model is not None, role
         assert self.responses is not None, role
         answer = ask(model.chat, request, responses=self.responses, limits=model.limits, on_text=on_text)

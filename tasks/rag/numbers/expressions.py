@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from tasks.rag.numbers.concepts import Concept, concepts, mentions
+from tasks.rag.numbers.concepts import Concept, ConceptsUnusable, concepts, mentions, read_concepts
+from tasks.rag.numbers.year_parts import Part, When
 
-How = Literal["average", "change", "previous", "cagr"]
+How = Literal["average", "change", "previous", "cagr", "sum", "highest", "lowest"]
 YEARS = r"(?:FY|fiscal(?:\s+years?)?|years?)?\s?['’]?(?:19|20)\d\d(?:\s?(?:회계\s?연도|년도?))?"
 RANGE = re.compile(
     rf"(?:\b(?:between|from|over|across|for|of|in|during)\s+)?(?:the\s+)?(?P<first>{YEARS})\s*(?:and|to|through|[-–~]|및|와|과|에서|부터)\s*(?P<last>{YEARS})(?:\s?까지)?",
@@ -67,6 +68,10 @@ class Line(NamedTuple):
     """None: a line that is looked for by its words."""
     year: int | None = None
     """Fiscal year; None: the computation's."""
+    of: str = ""
+    """Words that qualify the concept: a segment, a country, a kind."""
+    part: Part | None = None
+    """Of the year; None: the computation's."""
 
 
 class Operation(NamedTuple):
@@ -80,8 +85,8 @@ class Over(NamedTuple):
 
     how: How
     what: Expression
-    years: tuple[int, ...] = ()
-    """Empty: the year before and the computation's."""
+    years: tuple[int | When, ...] = ()
+    """Empty: the year before and the computation's. Years are of the computation's part of a year."""
 
 
 Expression = Constant | Line | Operation | Over
@@ -106,6 +111,18 @@ def parse(text: str) -> Expression:
     if rest:
         raise NoExpression(f"{text!r}: {rest[0].text!r} is left over")
     return found
+
+
+def checked_concepts(text: str) -> None:
+    """Check a file of concepts with its formulas. Raises ConceptsUnusable."""
+    own = read_concepts(text)
+    for key, concept in own.items():
+        try:
+            lines = list(lines_of(parse(concept.formula))) if concept.formula else []
+        except NoExpression as error:
+            raise ConceptsUnusable(f"concept [{key}]: {error}") from error
+        if unknown := [line.said for line in lines if line.concept is None and line.said not in own]:
+            raise ConceptsUnusable(f"concept [{key}]: its formula names {unknown[0]!r}, which is no key of a concept")
 
 
 def lines_of(expression: Expression) -> Iterator[Line]:

@@ -39,6 +39,8 @@ PLAIN_HEADERS = frozenset[str](
 )
 """Words of headers that name no part of a company."""
 AMOUNTS = frozenset(CURRENCIES.values())
+UNDATED = Period(kind="none", year=0, label="")
+"""The period of a cell that nothing dates."""
 
 
 class Number(NamedTuple):
@@ -103,7 +105,7 @@ class Lines:
 
     def _of(self, year: int) -> list[Number]:
         if year not in self._years:
-            self._years[year] = [_number(row) for row in self._read(year)]
+            self._years[year] = [number_of(row) for row in self._read(year)]
             self._sizes.update((one.document, one.table, one.col) for one in self._years[year])
             self._columns.update(map(_row_of_period, self._years[year]))
             for one in self._years[year]:
@@ -148,7 +150,8 @@ def _row_of_period(number: Number) -> tuple[str, int, int, str]:
     return number.document, number.table, number.row, number.period.label
 
 
-def _number(row: Mapping[str, Any]) -> Number:
+def number_of(row: Mapping[str, Any]) -> Number:
+    """A row of storage.numbers."""
     box = row["bbox"]
     return Number(
         name=row["name"],
@@ -157,7 +160,7 @@ def _number(row: Mapping[str, Any]) -> Number:
         shown=row["shown"],
         scale=row["scale"],
         unit=row["unit"],
-        period=Period(**row["period"]),
+        period=Period(**row["period"]) if row["period"] else UNDATED,
         row_path=tuple(row["row_path"]),
         column_path=tuple(row["column_path"]),
         page=row["page"],

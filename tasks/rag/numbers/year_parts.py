@@ -1,13 +1,13 @@
-"""Parts of a fiscal year: what a question says of them, and which columns of tables they are."""
+"""Fiscal years and parts of them: what a question says of them, and which columns of tables they are."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
 
 from tasks.language.number_words import ORDINALS
-from tasks.language.numbers import read_numbers
 from tasks.rag.numbers.periods import COUNTS, WEEKS, Period
 
 QUARTER = r"""
@@ -20,10 +20,20 @@ SPAN = r"""
     | \b(?P<half>first\s+half|h1)\b | (?P<half_ko>상반기) | (?P<quarter>\bquarter\s+(?:that\s+)?end(?:ed|ing)\b)
 """
 DAY = r"""
-    \b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?
-    |nov(?:ember)?|dec(?:ember)?)\.?\s+\d{1,2}(?:st|nd|rd|th)?(?=,?\s+(?:19|20)\d\d)
-    | (?<=년)\s?\d{1,2}월\s?\d{1,2}일
+    \b(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?
+    |nov(?:ember)?|dec(?:ember)?)\b\.?(?:\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d,]\d)|(?=,?\s+(?:of\s+)?(?:19|20)\d\d))
+    | (?:(?<=년)\s?)?(?P<month_ko>\d{1,2})월\s?(?:(?P<day_ko>\d{1,2})일|(?=말))
 """
+SHORT = re.compile(
+    r"\b(?P<q>[1-4])Q\s?['’]?(?P<y1>\d\d)\b|\bQ(?P<q2>[1-4])\s?['’](?P<y2>\d\d)\b"
+    r"|\bFY\s?['’]?(?P<y3>\d\d)\b(?![\d/])|(?<![\d.,])(?P<from>(?:19|20)\d\d)\s?[-–/]\s?(?P<to>\d\d)(?!\d|%|[.,]\d|\s?-)"
+    r"|(?<![\w])['’](?P<y4>[012]\d)(?=\s?(?:년|and\b|to\b|vs|[-–?]))",
+    re.IGNORECASE,
+)
+"""Years of two digits: 3Q23, FY19, 2018-19."""
+YEAR = re.compile(r"(?<!\d)(?<!\d[,.])(?P<year>(?:19|20)\d\d)(?!\d|[,.]\d)")
+LAST_DAYS = {1: 31, 3: 31, 5: 31, 7: 31, 8: 31, 10: 31, 12: 31, 2: 28}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 PART_SAID = re.compile(rf"(?:{QUARTER}|{SPAN}|{DAY})(?:\s+of\b)?", re.IGNORECASE | re.VERBOSE)
 """Words of a question that name a part of a year."""
 DAYS_APART = 8
@@ -50,15 +60,94 @@ class Part(NamedTuple):
 WHOLE_YEAR = Part()
 
 
+class When(NamedTuple):
+    """A fiscal year or a part of it."""
+
+    year: int
+    part: Part = WHOLE_YEAR
+
+    @property
+    def label(self) -> str:
+        """`FY2022`, `Q2 FY2022`."""
+        return self.part.labelled(f"FY{self.year}")
+
+    def before(self, *, quarters: bool = False) -> When:
+        """The same part of the year before, or the quarter before."""
+        quarter = self.part.quarter
+        if not quarters or not quarter:
+            return self._replace(year=self.year - 1)
+        return When(self.year - (quarter == 1), self.part._replace(quarter=(quarter - 2) % 4 + 1))
+
+
+def spelled_out(question: str) -> str:
+    """The question with years of four digits: `3Q23` → `Q3 2023`, `FY19` → `FY2019`, `2018-19` → `2018-2019`."""
+
+    def longer(found: re.Match[str]) -> str:
+        if found["from"]:
+            later = int(found["to"]) > int(found["from"][2:])
+            return f"{found['from']}-{found['from'][:2]}{found['to']}" if later else found[0]
+        quarter, year = found["q"] or found["q2"], found["y1"] or found["y2"] or found["y3"] or found["y4"]
+        return f"Q{quarter} 20{year}" if quarter else f"{'FY' if found['y3'] else ''}20{year}"
+
+    return SHORT.sub(longer, question)
+
+
 def part_of_year(question: str) -> Part | None:
     """The part that a question names; None where it names several."""
-    quarters = {_quarter(match) for match in re.finditer(QUARTER, question, re.IGNORECASE | re.VERBOSE)}
-    spans = {_months(match) for match in re.finditer(SPAN, question, re.IGNORECASE | re.VERBOSE)}
-    days = {_month_and_day(int(number.value)) for number in read_numbers(question) if number.unit == "date"}
-    if max(len(quarters), len(spans), len(days)) > 1:
+    spans = {value for kind, value in _atoms(question) if kind == "months"}
+    parts = {when.part for when in parts_in(question)}
+    if len(parts) > 1 or len(spans) > 1:
         return None
-    quarter, months, day = next(iter(quarters), None), next(iter(spans), None), next(iter(days), None)
-    return Part(quarter, 3 if quarter and not months else months, day)
+    return next(iter(parts), WHOLE_YEAR)
+
+
+def parts_in(question: str) -> tuple[When, ...]:
+    """The parts of years that a question names, in its order; empty where it names no part.
+
+    "Q2 2023 and 2022" names two, "three months ended June 30, 2023 and 2022" too.
+    """
+    parts: list[Part] = []
+    years: list[int] = []
+    months: int | None = None
+    for atom in _atoms(question):
+        match atom:
+            case ("months", int() as count):
+                months = count
+                parts = [part._replace(months=months) if part.months is None else part for part in parts]
+            case ("part", Part() as part):
+                parts.append(part if part.quarter else part._replace(months=months))
+            case ("year", int() as year):
+                years.append(year)
+            case _:
+                pass
+    if not parts and months:
+        parts = [Part(months=months)]
+    parts = list(dict.fromkeys(parts)) if len(set(years)) != len(parts) else parts
+    years = list(dict.fromkeys(years)) if len(years) != len(parts) else years
+    if not parts or not years:
+        return tuple(When(0, part) for part in parts)
+    if len(parts) == len(years):
+        return tuple(dict.fromkeys(When(year, part) for part, year in zip(parts, years, strict=True)))
+    return tuple(When(year, part) for year in years for part in parts)
+
+
+_ATOMS = re.compile(f"(?P<atom_quarter>{QUARTER})|(?P<atom_span>{SPAN})|(?P<atom_day>{DAY})", re.I | re.X)
+
+
+def _atoms(question: str) -> Iterator[tuple[str, Part | int]]:
+    """Parts, spans of months and years in the order of the question."""
+    found: list[tuple[int, str, Part | int]] = [
+        (match.start(), "year", int(match["year"])) for match in YEAR.finditer(question)
+    ]
+    for match in _ATOMS.finditer(question):
+        if match["atom_quarter"]:
+            found.append((match.start(), "part", Part(_quarter(match), 3)))
+        elif match["atom_span"]:
+            found.append((match.start(), "months", _months(match)))
+        else:
+            found.append((match.start(), "part", Part(month_and_day=_month_and_day(match))))
+    for _, kind, value in sorted(found, key=lambda one: one[0]):
+        yield kind, value
 
 
 def _quarter(match: re.Match[str]) -> int:
@@ -74,8 +163,9 @@ def _months(match: re.Match[str]) -> int:
     return 3 if match["quarter"] else 6
 
 
-def _month_and_day(digits: int) -> tuple[int, int]:
-    return digits // 100 % 100, digits % 100
+def _month_and_day(match: re.Match[str]) -> tuple[int, int]:
+    month = MONTHS.index(match["month"].lower()[:3]) + 1 if match["month"] else int(match["month_ko"])
+    return month, int(match["day"] or match["day_ko"] or LAST_DAYS.get(month, 30))
 
 
 class Wanted(NamedTuple):

@@ -124,7 +124,7 @@ def server() -> Iterator[Server]:
 
 def role_of(body: dict[str, Any]) -> str:
     """Which part of the graph asked: by the first words of its prompt."""
-    roles = {"You sort": "classify", "You answer": "answer", "You improve": "rewrite"}
+    roles = {"You sort": "classify", "You turn": "compute", "You answer": "answer", "You improve": "rewrite"}
     return next(role for opening, role in roles.items() if system_of(body).startswith(opening))
 
 
@@ -159,6 +159,36 @@ def asked_by(server: Server) -> list[tuple[str, str, str]]:
         (request["path"].removeprefix("/v1/"), request["body"]["model"], role_of(request["body"]))
         for request in server.requests
     ]
+
+
+TOLD = '{"formula": "net income / revenue", "operation": "value", "years": [2023], "unit": "%"}'
+ARITHMETIC = "Of every dollar that Harbour Ferries took at the ticket desks in 2023, what fraction of it was retained?"
+
+
+@pytest.mark.parametrize("name", ["local", "openai"])
+def test_what_the_rules_do_not_read_the_model_says_and_the_tables_give(
+    index: Index, server: Server, name: WiringName
+) -> None:
+    server.answer = lambda body: TOLD if role_of(body) == "compute" else by_role(body)
+    kept = Kept()
+    answered = assistant(index, wired(server, name, store=kept)).ask(ARITHMETIC)
+    assert answered.answer == "Net income / revenue FY2023 = 150 [1] ÷ 1,500 [2] = 10.00%"
+    assert [call.role for call in answered.calls] == ["classify", "compute"]
+    again = assistant(index, wired(server, name, store=kept)).ask(ARITHMETIC)
+    assert all(call.cached for call in again.calls)
+
+
+@pytest.mark.parametrize(
+    "told",
+    ['{"formula": null}', "no JSON", '{"formula": "goodwill / revenue", "years": [2023]}', '{"formula": "revenue /"}'],
+)
+def test_a_computation_that_cannot_be_worked_out_leaves_the_usual_answer(
+    index: Index, server: Server, told: str
+) -> None:
+    server.answer = lambda body: told if role_of(body) == "compute" else by_role(body)
+    answered = assistant(index, wired(server, "local")).ask(ARITHMETIC)
+    assert answered.answer == REWRITTEN
+    assert [call.role for call in answered.calls] == ["classify", "compute", "answer", "rewrite"]
 
 
 def test_without_a_model_the_answer_is_a_sentence_with_its_place(index: Index) -> None:

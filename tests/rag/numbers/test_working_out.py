@@ -99,7 +99,7 @@ Revenue growth in FY2019? | Revenue FY2018 → FY2019 = 1,200 [1] ÷ 1,000 [2] �
 Revenue in FY2019? | Revenue FY2019 = 1,200 [1] = USD 1.20 billion
 Revenue in FY2019 in thousands, to one decimal? | = USD 1,200,000.0 thousand
 Average inventory of FY2018 and FY2019? | = USD 100 million
-What was the mill ratio in FY2019, defined as inventory / COGS? | = 120 [1] ÷ 730 [2] = 0.16
+What was the mill ratio in FY2019, defined as inventory / COGS? | = 120 [1] ÷ 730 [2] = 0.1644 (16.44%)
 How many times larger was revenue than COGS in FY2019? | Revenue / COGS FY2019 = 1,200 [1] ÷ 730 [2] = 1.64
 What share of revenue was COGS in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
 What was COGS as a percentage of revenue in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
@@ -113,6 +113,92 @@ What was COGS as a percentage of revenue in FY2019? | COGS / revenue FY2019 = 73
 def test_a_figure_with_its_formula(case: str) -> None:
     question, text = case.split(" | ")
     assert answer(question).text.endswith(text)
+
+
+SEGMENTS = rows("other", {"Felt": (700, 400), "Rugs": (500, 600)}, table=9)
+for row in SEGMENTS:
+    row["row_path"] = ["Net sales", "Felt" if row["row"] == 0 else "Rugs"]
+
+
+def with_rows(question: str, given: Sequence[Row]) -> Draft:
+    computation = read_computation(question, labels=lambda: {"felt", "rug"})
+    assert computation
+    return work_out(computation, lines(given), documents=[NAME], rows=lambda: given)
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        (
+            "Which segment had the largest net sales in FY2019?",
+            "Felt: Net sales FY2019 = 700 [1] = USD 700 million (Rugs 500 [2])",
+        ),
+        (
+            "Which segment had the smallest net sales in FY2018?",
+            "Felt: Net sales FY2018 = 400 [2] = USD 400 million (Rugs 600 [1])",
+        ),
+        ("Which segment had the largest capex in FY2019?", "No table shows parts that add up to capex FY2019."),
+        ("Felt revenue in FY2019?", "Felt revenue FY2019 = 700 [1] = USD 700 million"),
+        ("What share of net sales came from Rugs in FY2018?", "Rugs / net sales FY2018 = 600 [1] ÷ 1,000 [2] = 60.00%"),
+        ("Weft segment revenue in FY2019?", f"Weft segment revenue FY2019 was not found in the tables of {NAME}."),
+    ],
+)
+def test_the_parts_of_a_company(question: str, text: str) -> None:
+    assert with_rows(question, [*MILL, *SEGMENTS]).text == text
+
+
+@pytest.mark.parametrize(
+    ("question", "end"),
+    [
+        (
+            "In which year was revenue highest, FY2018 or FY2019?",
+            "max(1,000 [1], 1,200 [2]) = USD 1.20 billion (FY2019)",
+        ),
+        ("Total revenue of FY2018 and FY2019 in total?", "= 1,000 [1] + 1,200 [2] = USD 2.20 billion"),
+        ("How much did revenue change from FY2018 to FY2019?", "= 1,200 [2] − 1,000 [1] = USD 200 million (20.00%)"),
+        ("How much more was revenue than COGS in FY2019?", "= 1,200 [1] − 730 [2] = USD 470 million"),
+        ("2019년 매출액과 매출원가의 차이는?", "= 1,200 [1] − 730 [2] = 4.70억 달러"),
+    ],
+)
+def test_operations_over_lines_and_years(question: str, end: str) -> None:
+    assert answer(question).text.endswith(end)
+
+
+def test_years_that_the_documents_do_not_have_are_said() -> None:
+    computation = read_computation("Revenue in FY2012?")
+    assert computation
+    told = work_out(computation, lines(MILL), documents=[NAME], years=lambda: (2017, 2018, 2019))
+    assert told.text.endswith("Their tables are of FY2017 … FY2019.")
+
+
+def test_another_value_in_another_document_is_said_and_makes_less_sure() -> None:
+    other = rows("income", {"Net sales": (1_250,)}, document=B, name="Marlow Mills 10-K/A")
+    books = [lines(MILL), lines(other, (B,))]
+    computation = read_computation("Revenue in FY2019?")
+    assert computation
+    told = work_out(computation, lines(MILL), documents=[NAME], others=books)
+    assert told.text.endswith("Revenue FY2019 [1] is 1,250 in Marlow Mills 10-K/A: it may have been restated.")
+    sure = answer("Revenue in FY2019?").confidence
+    assert told.confidence
+    assert sure
+    assert told.confidence < sure
+
+
+@pytest.mark.parametrize(
+    ("question", "given"),
+    [
+        ("What glimmering did revenue make in FY2019?", MILL),
+        ("Revenue in FY2019?", rows("income", {"Net sales": (1_200,)}, holds=False)),
+        ("Revenue in FY2019?", rows("other", {"Net sales": (1_200,)})),
+        ("Revenue in FY2019?", rows("income", {"Net sales": (1_200,)}, header="Felt")),
+    ],
+    ids=["unknown word", "broken sum", "other table", "part of the company"],
+)
+def test_doubts_lower_the_confidence(question: str, given: Sequence[Row]) -> None:
+    sure, doubtful = answer("Revenue in FY2019?").confidence, answer(question, given).confidence
+    assert sure
+    assert doubtful
+    assert doubtful < sure
 
 
 def test_a_rate_of_growth_over_years() -> None:

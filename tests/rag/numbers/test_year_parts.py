@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from tasks.rag.numbers.periods import Period, period_in
-from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted, part_of_year
+from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted, When, part_of_year, parts_in, spelled_out
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,30 @@ from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted, part_of_year
 )
 def test_the_part_that_a_question_names(question: str, part: Part | None) -> None:
     assert part_of_year(question) == part
+
+
+@pytest.mark.parametrize(
+    ("question", "labels"),
+    [
+        ("Q2 2023 vs Q2 2022", ["Q2 FY2023", "Q2 FY2022"]),
+        ("3Q23 versus 2Q23", ["Q3 FY2023", "Q2 FY2023"]),
+        ("Q4 2022 and Q1 2023", ["Q4 FY2022", "Q1 FY2023"]),
+        ("three months ended June 30, 2023 and 2022", ["3 months to 6/30 FY2023", "3 months to 6/30 FY2022"]),
+        ("2023년 2분기와 1분기", ["Q2 FY2023", "Q1 FY2023"]),
+        ("2017년 6월 말", ["to 6/30 FY2017"]),
+        ("FY19 and 2018-19", []),
+    ],
+)
+def test_the_parts_that_a_question_names(question: str, labels: list[str]) -> None:
+    assert [when.label for when in parts_in(spelled_out(question))] == labels
+
+
+def test_years_of_two_digits_are_spelled_out() -> None:
+    assert spelled_out("FY19 to FY'21, 2018-19, Q3'22") == "FY2019 to FY2021, 2018-2019, Q3 2022"
+
+
+def test_the_quarter_before_the_first_is_of_the_year_before() -> None:
+    assert When(2022, Part(1, 3)).before(quarters=True) == When(2021, Part(4, 3))
 
 
 def test_the_label_of_a_part() -> None:

@@ -1,0 +1,214 @@
+"""The grammar of a question for a figure: which lines it names, and what is left of it without them.
+
+"By how much did domestic sales of Marlow Mills grow from 2018 to 2019?" names one line, "domestic sales", and its
+skeleton is "By how much did ¤ grow". A word before a line, or after it with a preposition, is part of its name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import NamedTuple
+
+from tasks.rag.numbers.concepts import Mention, mentions
+from tasks.rag.numbers.expressions import ASIDE, YEARS, Line
+from tasks.rag.numbers.year_parts import PART_SAID
+from tasks.rag.planning.type_words import without_particles
+
+WORDS = tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))
+LINE, NAME, OWNER = "¤", "‡", "†"
+"""What stands in a skeleton for a line, for the name of a document, and for that with an apostrophe."""
+SPOKEN = frozenset(WORDS["spoken"].split())
+"""Words that ask and change nothing."""
+CLASSES = {word: sign for sign, words in WORDS["classes"].items() for word in words.split()}
+"""Words that join a line and its qualifiers: o of, a and, p prepositions, t articles, s segments, E exceptions."""
+KOREAN_VERB = re.compile(WORDS["korean_verb"])
+SENTENCE = re.compile(r"(?<=[.?!:;。])\s+(?=[^\s\d(])")
+CLAUSE = re.compile(r"(?<=[,;])\s+")
+INSTRUCTS = re.compile(WORDS["instructs"], re.IGNORECASE)
+INSTRUCTION = re.compile("|".join(WORDS["instruction"]), re.IGNORECASE)
+YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)(?:\s?[-–]?\s?year\b)?", re.IGNORECASE)
+SPAN_OF_YEARS = re.compile(WORDS["span_of_years"], re.IGNORECASE)
+PERIOD = "¶"
+BETWEEN_PERIODS = re.compile(WORDS["between_periods"].replace("PERIOD", PERIOD), re.IGNORECASE)
+TOKEN = re.compile(rf"[{NAME}{OWNER}]|[A-Za-z][A-Za-z0-9&/'’]*(?:[-.][A-Za-z0-9&]+)*|[가-힣]+|\d[\d,.]*%?|[^\w\s]")
+AUXILIARY = frozenset(("did", "does", "do", "has", "have", "had", "will", "would", "could", "can"))
+PHRASE = re.compile(r"(?:U[Us]*(?:aU+s?)*t?)?L(?:[op]t?U[Us]*|Et?[Us]*)?")
+FREE = re.compile(r"(?:U[Us]*(?:[oa]t?U+)*)?(?<![LUVs])V|U[Us]*V|U[Us]*(?:[oa]t?U+)*")
+CLOSING = re.compile("(?:은|는|이|가|을|를|으로|로|보다)$")
+"""A Korean particle that ends the name of a line."""
+LOCATIVE = re.compile("(?:에서|에는|에서는|에)$")
+
+
+class Atom(NamedTuple):
+    """A word, a mention of a concept or a mark."""
+
+    sign: str
+    """Its class: L line, U unknown, n name, x mark, f any other; or one of CLASSES."""
+    text: str
+    start: int
+    end: int
+    mention: Mention | None = None
+
+
+class Shape(NamedTuple):
+    """A question without the names of its lines."""
+
+    skeleton: str
+    lines: tuple[Line, ...]
+    """For each ¤ of the skeleton."""
+    unread: tuple[str, ...]
+    """Words that nothing explains."""
+    loose: tuple[str, ...] = ()
+    """Words that name a part of the company, away from the line: "of the Felt segment"."""
+
+
+def without_instructions(question: str) -> str:
+    """The question without the sentences and clauses that only say how to answer."""
+    plain = INSTRUCTION.sub(" ", question)
+    sentences = SENTENCE.split(plain)
+    asking = [one for one in sentences if _asks(one)] or sentences
+    told: list[str] = []
+    for sentence in asking:
+        clauses = CLAUSE.split(sentence)
+        kept = [clause for clause in clauses if not (_instructs(clause) and len(clauses) + len(asking) > 2)]
+        told.append(" ".join(kept))
+    return " ".join(told)
+
+
+def _asks(sentence: str) -> bool:
+    """Whether a sentence names a line, a year, or asks."""
+    spoken = YEAR_SAID.search(sentence) or PART_SAID.search(sentence) or sentence.rstrip().endswith("?")
+    return bool(spoken) or (bool(mentions(sentence)) and not _instructs(sentence))
+
+
+def _instructs(clause: str) -> bool:
+    """Whether a part of a question only says how to answer: "relying on the details of the balance sheet"."""
+    return INSTRUCTS.search(clause) is not None and not YEAR_SAID.search(clause)
+
+
+def shape_of(asked: str, *, said: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
+    """The shape of a question that holds no instructions.
+
+    said: what it calls the documents. names: their own names. free: whether words of no concept name lines too.
+    """
+    text = with_marks(ASIDE.sub(" ", asked), said)
+    text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))
+    text = " ".join(BETWEEN_PERIODS.sub(" ", text).replace(PERIOD, " ").split())
+    known = "".join(names).lower()
+    atoms = _verbs_read(list(_atoms(text, known)))
+    signs = "".join(atom.sign for atom in atoms)
+    spans = [match.span() for match in PHRASE.finditer(signs)]
+    if free:
+        taken = {at for first, last in spans for at in range(first, last)}
+        spans += [match.span() for match in FREE.finditer(signs) if not taken & set(range(*match.span()))]
+        spans.sort()
+    lines: list[Line] = []
+    skeleton, done = "", 0
+    for first, last in spans:
+        lines.append(_line(atoms[first:last], text))
+        skeleton += f"{text[done : atoms[first].start]} {LINE} "
+        done = atoms[last - 1].end
+    skeleton = " ".join((skeleton + text[done:]).split())
+    inside = {at for first, last in spans for at in range(first, last)}
+    return Shape(skeleton, tuple(lines), *_left(atoms, inside))
+
+
+def with_marks(text: str, said: Sequence[str]) -> str:
+    """The text with a mark for each name of a document."""
+    for name in sorted(said, key=len, reverse=True):
+        words = r"[\s-]+".join(map(re.escape, re.sub(r"['’]s?$", "", name).replace("-", " ").split()))
+        found = rf"(?<!\w){words}(?P<of>['’]s\b|['’](?=\s))?(?![a-z])"
+        text = re.sub(found, lambda match: f" {OWNER if match['of'] else NAME} ", text, flags=re.IGNORECASE)
+    return text
+
+
+def _atoms(text: str, known: str) -> Iterator[Atom]:
+    named = mentions(text)
+    starts = {one.start: one for one in named}
+    at = 0
+    for token in TOKEN.finditer(text):
+        if token.start() < at:
+            continue
+        one = next((starts[start] for start in starts if token.start() <= start < token.end()), None)
+        if one and one.start == token.start():
+            yield Atom("L", text[one.start : one.end], one.start, one.end, one)
+            at = one.end
+            continue
+        at = token.end()
+        sign = _sign(token.group(), known)
+        yield (
+            _closed(Atom(sign, token.group(), token.start(), at))
+            if sign == "U"
+            else Atom(sign, token.group(), token.start(), at)
+        )
+
+
+def _closed(atom: Atom) -> Atom:
+    """A Korean word without the particle that ends the name of a line (V), or tells a place (W)."""
+    for sign, pattern in (("W", LOCATIVE), ("V", CLOSING)):
+        end = pattern.search(atom.text)
+        if end and end.start() > 0 and not atom.text.isascii():
+            return atom._replace(sign=sign, text=atom.text[: end.start()], end=atom.start + end.start())
+    return atom
+
+
+def _sign(word: str, known: str) -> str:
+    plain = re.sub(r"['’]s?$", "", word.lower())
+    if word in (NAME, OWNER):
+        return "n"
+    if not any(sign.isalnum() for sign in word):
+        return "a" if word in "&·" else "x"
+    if plain in CLASSES:
+        return CLASSES[plain]
+    if plain in SPOKEN or (len(plain) > 2 and plain in known) or word[0].isdigit():
+        return "f"
+    if not word.isascii():
+        forms = without_particles(plain)
+        if word in CLASSES or any(form in CLASSES for form in forms):
+            return CLASSES[next(form for form in forms if form in CLASSES)]
+        if any(form in SPOKEN or (len(form) > 1 and form in known) for form in forms) or KOREAN_VERB.search(word):
+            return "f"
+    return "U"
+
+
+def _verbs_read(atoms: list[Atom]) -> list[Atom]:
+    """After "did Marlow Mills" stands a verb, which asks and changes nothing."""
+    read = list(atoms)
+    for at, atom in enumerate(atoms):
+        before = [one.text.lower() for one in atoms[max(0, at - 3) : at]]
+        after_name = at > 0 and atoms[at - 1].text == NAME and any(word in AUXILIARY for word in before)
+        if atom.sign == "U" and after_name:
+            read[at] = atom._replace(sign="f")
+    return read
+
+
+def _line(atoms: Sequence[Atom], text: str) -> Line:
+    """A phrase as a line: its concept where it says nothing else, and else the words that qualify it."""
+    said = text[atoms[0].start : atoms[-1].end]
+    mention = next((atom.mention for atom in atoms if atom.mention), None)
+    of = " ".join(_bare(atom.text) for atom in atoms if atom.sign in "UVE")
+    if mention and not of:
+        return Line(text[mention.start : mention.end], mention.concept)
+    if mention is None:
+        return Line(" ".join(_bare(atom.text) for atom in atoms if atom.sign not in "st"), None)
+    return Line(said, mention.concept, of=of)
+
+
+def _bare(word: str) -> str:
+    return word if word.isascii() else without_particles(word)[-1]
+
+
+def _left(atoms: Sequence[Atom], inside: set[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Words of no line: those that nothing explains, and those that name a part of the company."""
+    unread: list[str] = []
+    loose: list[str] = []
+    signs = "".join("_" if at in inside else atom.sign for at, atom in enumerate(atoms))
+    for match in re.finditer(r"(?P<p>pt?)?(?P<words>[UVW]+)(?P<s>s)?", signs):
+        words = [_bare(atoms[at].text) for at in range(*match.span("words"))]
+        capital = atoms[match.start("words")].text[0].isupper() and match.start("words") > 0
+        part = match["s"] or (capital and words[0].isascii())
+        (loose if part else unread).append(" ".join(words))
+    return tuple(unread), tuple(loose)
