@@ -228,6 +228,38 @@ def test_leader_dots_are_neither_text_nor_contents(sheet: Sheet) -> None:
     assert table.text == "\n".join(" | ".join(row) for row in ROWS * 3)
 
 
+def test_years_that_span_two_columns_hide_no_column(sheet: Sheet) -> None:
+    boxed(sheet, 4)
+    sheet.write(200, 130, "2020")
+    sheet.write(330, 130, "2019")
+    for n in range(1, 4):
+        sheet.write(LEFT + 4, 130 + HIGH * n, f"Contracts {n}")
+        sheet.amounts(130 + HIGH * n, "12", "4", "26", "30", ends=(205.0, 260.0, 335.0, 410.0))
+    (table,) = sheet.tables()
+    assert table.text.splitlines()[1:] == [f"Contracts {n} | 12 | 4 | 26 | 30" for n in range(1, 4)]
+
+
+def test_an_amount_that_reaches_over_a_line_is_not_cut(sheet: Sheet) -> None:
+    for n, (label, *amounts) in enumerate((("Cash", "83,039", "71,538"), ("Debt", "22,122", "19,607"))):
+        sheet.write(LEFT + 4, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts, ends=(250.0, 330.0))
+    boxed(sheet, 2)
+    for x in (195.0, 248.0, 290.0, 327.0):
+        sheet.rule(x, 120, x, 120 + HIGH * 2)
+    (table,) = sheet.tables()
+    assert table.text == "Cash | 83,039 | 71,538\nDebt | 22,122 | 19,607"
+
+
+def test_coloured_words_of_sentences_are_no_table(sheet: Sheet) -> None:
+    sentence = "the weeks that ended in June cost us 129 million more than those of the year before"
+    for n in range(4):
+        sheet.write(LEFT + 1, 130 + HIGH * n, sentence)
+    boxed(sheet, 4)
+    for x in (100.0, 190.0, 300.0):
+        sheet.rule(x, 120, x, 120 + HIGH * 2)
+    assert sheet.tables() == []
+
+
 def test_a_page_of_contents_is_no_table(sheet: Sheet) -> None:
     for n in range(6):
         sheet.write(LEFT, 130 + HIGH * n, f"Chapter {n} {'.' * 60}")
@@ -266,9 +298,10 @@ def words(*placed: tuple[float, str]) -> list[Word]:
             words((0, "2024."), (28, "5."), (41, "7."), (54, "17:00"), (82, "~"), (90, "5."), (103, "9."), (140, "3")),
             ["2024. 5. 7. 17:00", "~ 5. 9.", "3"],
         ),
+        (words((0, "May"), (18, "31,"), (36, "2022"), (70, "9")), ["May 31, 2022", "9"]),
         (words((0, "-"), (30, "2023"), (54, "2022"), (90, "-"), (97, "4")), ["-", "2023", "2022", "- 4"]),
     ],
-    ids=["currency", "signs", "share", "groups", "dots", "dates", "years"],
+    ids=["currency", "signs", "share", "groups", "dots", "dates", "day and year", "years"],
 )
 def test_phrases_by_hand(line: list[Word], phrases: list[str]) -> None:
     assert [phrase.text for phrase in phrases_of(line)] == phrases

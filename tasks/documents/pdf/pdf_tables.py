@@ -13,7 +13,15 @@ from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import completed, without_sign_columns
 from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edges, Grid, GridCell, find_grids, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_text import Fragment, Word
-from tasks.documents.pdf.pdf_words import is_number, is_word, is_year, lines_of, outline, words_in
+from tasks.documents.pdf.pdf_words import (
+    is_number,
+    is_single_amount,
+    is_word,
+    is_year,
+    lines_of,
+    outline,
+    words_in,
+)
 
 STRIPE_ROWS = 2
 """A shaded stripe has at most so many rows; a single row may also lead to or end a grid of many."""
@@ -60,6 +68,8 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
     for number, grid in enumerate(whole):
         others = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
         full = completed(grid, [word for word in words if word not in others])
+        if _over_prose(grid, words_in(grid.bbox, words)):
+            continue
         placed, taken = _place(full, words, chars)
         if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
             tables.append(_table(*without_sign_columns(full, placed), taken))
@@ -216,7 +226,7 @@ def _place(
         if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
             continue
         cell = places.get(grid.place(x, y))
-        if cell and word.x0 >= grid.xs[cell.col] - SPILL and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL:
+        if cell and (_fits(grid, cell, word) or is_single_amount(word.text)):
             placed[cell].append(word)
             taken.append(word)
         elif pieces := _cut(grid, places, word, chars()):
@@ -224,6 +234,11 @@ def _place(
             for inside, piece in pieces:
                 placed[inside].append(piece)
     return placed, taken
+
+
+def _fits(grid: Grid, cell: GridCell, word: Word) -> bool:
+    """Whether a word stands between the lines to the left and right of a cell."""
+    return word.x0 >= grid.xs[cell.col] - SPILL and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL
 
 
 def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
@@ -238,6 +253,20 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
             running = close and before.line == word.line and is_word(before.text) and is_word(word.text)
             rows[cell_of[before]] = rows.get(cell_of[before], False) or running
     return bool(rows) and sum(rows.values()) > len(rows) / 2
+
+
+def _over_prose(grid: Grid, inside: Iterable[Word]) -> bool:
+    """Whether most lines of text in a grid are parts of sentences that cross its columns without a gap."""
+    lines = lines_of(inside)
+    width = grid.xs[-1] - grid.xs[0]
+    running = sum(
+        sum(is_word(word.text) for word in line) >= SENTENCE_WORDS
+        and _gaps(line) == 0
+        and line[-1].x1 - line[0].x0 > PROSE_SHARE * width
+        and any(line[0].x0 < x < line[-1].x1 for x in grid.xs[1:-1])
+        for line in lines
+    )
+    return running > len(lines) / 2
 
 
 def _is_prose(placed: dict[GridCell, list[Word]]) -> bool:
