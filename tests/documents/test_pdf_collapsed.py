@@ -40,11 +40,15 @@ class Sheet:
         """A line."""
         self._page.draw_line((x0, y0), (x1, y1))
 
-    def tables(self) -> list[Block]:
-        """The tables that are read from it."""
+    def blocks(self) -> list[Block]:
+        """What is read from it."""
         self._page.parent.save(self._file)
         (page,) = open_pdf(self._file, password=None, options=ReadOptions(ocr="off")).pages()
-        return [block for block in page.blocks if block.kind == "table"]
+        return list(page.blocks)
+
+    def tables(self) -> list[Block]:
+        """The tables that are read from it."""
+        return [block for block in self.blocks() if block.kind == "table"]
 
 
 @pytest.fixture
@@ -265,6 +269,52 @@ def test_a_page_of_contents_is_no_table(sheet: Sheet) -> None:
         sheet.write(LEFT, 130 + HIGH * n, f"Chapter {n} {'.' * 60}")
         sheet.amounts(130 + HIGH * n, f"{n}7", ends=(410,))
     assert sheet.tables() == []
+
+
+def test_an_index_of_exhibits_is_a_list_with_whole_titles(sheet: Sheet) -> None:
+    for n, (number, date) in enumerate((("3.1", "4/26/11"), ("3.2", "10/9/18"), ("10.1A*", "1/26/15"))):
+        y = 130 + 2 * HIGH * n
+        for x, text in ((LEFT, number), (120, "Amended terms of the notes"), (300, "8-K"), (360, date)):
+            sheet.write(x, y, text)
+        sheet.write(120, y + HIGH - 3, "that are due")
+    assert [block.text for block in sheet.blocks() if block.kind == "list"] == [
+        "3.1 Amended terms of the notes that are due 8-K 4/26/11",
+        "3.2 Amended terms of the notes that are due 8-K 10/9/18",
+        "10.1A* Amended terms of the notes 8-K 1/26/15",
+    ]
+
+
+def test_numbered_rows_with_sums_are_a_table(sheet: Sheet) -> None:
+    for n, number in enumerate(("3.1", "3.2", "3.3", "3.4")):
+        for x, text in ((LEFT, number), (120, "Cost of the first works"), (300, "1,200"), (360, "4/26/11")):
+            sheet.write(x, 130 + HIGH * n, text)
+    assert len(sheet.tables()) == 1
+
+
+def test_contents_without_leader_dots_are_a_list(sheet: Sheet) -> None:
+    sheet.write(390, 130, "Page")
+    for n, (title, page) in enumerate((("Balance sheets", "45"), ("Cash flows", "47"), ("Notes", "51")), start=1):
+        sheet.write(LEFT, 130 + HIGH * n, title)
+        sheet.amounts(130 + HIGH * n, page, ends=(410,))
+    assert sheet.tables() == []
+    assert [block.text for block in sheet.blocks() if block.kind == "list"][1:] == [
+        "Balance sheets 45",
+        "Cash flows 47",
+        "Notes 51",
+    ]
+
+
+def test_a_note_below_a_table_is_prose(sheet: Sheet) -> None:
+    boxed(sheet, 6)
+    for n, (label, *amounts) in enumerate(ROWS * 2):
+        sheet.write(LEFT + 4, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts)
+    sheet.write(
+        LEFT + 4, 130 + HIGH * 4, "(1) In these years we recorded tax benefits of 68.8 million, 72.4 million and"
+    )
+    sheet.write(LEFT + 4, 130 + HIGH * 5, "70.7 million.")
+    (table,) = sheet.tables()
+    assert table.text == "\n".join(" | ".join(row) for row in ROWS * 2)
 
 
 def test_sentences_in_a_box_are_no_table(sheet: Sheet) -> None:

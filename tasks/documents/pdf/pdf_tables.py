@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import completed, without_sign_columns
 from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edges, Grid, GridCell, find_grids, grid_of, text_row_boxes
+from tasks.documents.pdf.pdf_lists import is_list, without_notes
 from tasks.documents.pdf.pdf_text import Fragment, Word
 from tasks.documents.pdf.pdf_words import (
     is_number,
@@ -53,6 +54,8 @@ class Table(NamedTuple):
     cells: tuple[Cell, ...]
     words: tuple[Word, ...]
     """What went into it."""
+    listed: bool = False
+    """Its rows are items of a list, not rows of a table."""
 
 
 def drawn_tables(edges: Edges, words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
@@ -71,6 +74,9 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
         if _over_prose(grid, words_in(grid.bbox, words)):
             continue
         placed, taken = _place(full, words, chars)
+        if (body := without_notes(full, placed)) is not full:
+            full = body
+            placed, taken = _place(full, words, chars)
         if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
             tables.append(_table(*without_sign_columns(full, placed), taken))
     return tables
@@ -357,6 +363,8 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]
         if cell.row in row_rank and cell.col in col_rank
     ]
     cells.sort(key=lambda cell: (cell.row, cell.col))
+    if is_list(cells):
+        return Table(grid.bbox, tuple(cells), tuple(taken), listed=True)
     named = header_rows(cells)
     return Table(
         grid.bbox,
