@@ -18,6 +18,7 @@ from tasks.documents.pdf.pdf_layout import (
     BULLET,
     COUNTED,
     DIVISION,
+    SMALL_WORD,
     Paragraph,
     arrange,
     join_rows,
@@ -140,7 +141,7 @@ CAPTION = re.compile(
     r"[<\[【〈(]?\s*(?:그림|표|사진|도표|별표|Figure|Fig\.|Table|Chart|Exhibit)\s*[\dⅠ-ⅩA-Z][\d.\-–]*\s*[>\]】〉)]?[\s.:]"
     r"|[(\[]\s*단위\s*[:：]"
 )
-SENTENCE_END = re.compile(r"[.;,。]\s*$|(?:다|요|음|함|임)\.\s*$")
+SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s*$")
 
 
 def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
@@ -178,6 +179,8 @@ def _could_head(paragraph: Paragraph, text: str) -> bool:
         and len(text) <= MAX_HEADING_CHARS
         and any(char.isalpha() for char in text)
         and not SENTENCE_END.search(text)
+        and not SMALL_WORD.match(text)
+        and text.count("”") <= text.count("“")
         and (DIVISION.match(text) or not any(row.tabular for row in paragraph.rows))
     )
 
