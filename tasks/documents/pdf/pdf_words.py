@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox
@@ -156,3 +156,8 @@ def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> l
                 found.append((left + deepest[0], left + deepest[-1] + 1))
             start = None
     return found
+
+
+def gaps_of(line: Sequence[Word]) -> int:
+    """How often the words of a line stand further apart than words of a sentence do."""
+    return sum(word.x0 - before.x1 > 0.8 * (word.y1 - word.y0) for before, word in pairwise(line))
