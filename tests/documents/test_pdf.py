@@ -291,3 +291,40 @@ def test_a_page_whose_content_cannot_be_unpacked_is_an_error_and_not_blank(tmp_p
     damaged = next(page for page in pages if page.status is PageStatus.ERROR)
     assert damaged.reason is not None
     assert damaged.reason.startswith("damaged: ")
+
+
+def test_a_bullet_far_from_its_text_begins_an_item_of_several_rows(tmp_path: Path) -> None:
+    draw = both(
+        line("-", x=72, y=100),
+        line("Sales in our six largest markets came to more than eight billion, two fifths of all", x=96, y=100),
+        line("sales of the system", x=96, y=114),
+    )
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    assert [(block.kind, block.text) for block in page.blocks] == [
+        (
+            "list",
+            "- Sales in our six largest markets came to more than eight billion, two fifths of all sales of the system",
+        )
+    ]
+
+
+@pytest.mark.parametrize("white", [14, 24], ids=["single spaced", "double spaced"])
+def test_large_rows_of_one_sentence_are_one_paragraph(tmp_path: Path, white: int) -> None:
+    rows = (
+        "That she, a director of the company named above, appoints all of the persons",
+        "who are named below as her attorneys, together or alone, for the purpose of",
+        "signing on her behalf the report of the year.",
+    )
+    draw = both(
+        *(line(text, y=100 + white * n, size=13) for n, text in enumerate(rows)), column(PROSE, (72, 400, 523, 700))
+    )
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    assert page.blocks[0].text == " ".join(rows)
+    assert page.blocks[0].kind == "paragraph"
+
+
+@pytest.mark.parametrize("text", ["and the end of what was said.”", "of the year before", "a word quoted”"])
+def test_the_end_of_a_sentence_is_no_heading(tmp_path: Path, text: str) -> None:
+    draw = both(line(text, size=16, font="korea"), column(PROSE * 3, (72, 120, 523, 700)))
+    (page,) = read(write(tmp_path / "a.pdf", draw))
+    assert page.blocks[0].kind == "paragraph"

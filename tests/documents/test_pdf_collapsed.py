@@ -40,11 +40,15 @@ class Sheet:
         """A line."""
         self._page.draw_line((x0, y0), (x1, y1))
 
-    def tables(self) -> list[Block]:
-        """The tables that are read from it."""
+    def blocks(self) -> list[Block]:
+        """What is read from it."""
         self._page.parent.save(self._file)
         (page,) = open_pdf(self._file, password=None, options=ReadOptions(ocr="off")).pages()
-        return [block for block in page.blocks if block.kind == "table"]
+        return list(page.blocks)
+
+    def tables(self) -> list[Block]:
+        """The tables that are read from it."""
+        return [block for block in self.blocks() if block.kind == "table"]
 
 
 @pytest.fixture
@@ -228,11 +232,89 @@ def test_leader_dots_are_neither_text_nor_contents(sheet: Sheet) -> None:
     assert table.text == "\n".join(" | ".join(row) for row in ROWS * 3)
 
 
+def test_years_that_span_two_columns_hide_no_column(sheet: Sheet) -> None:
+    boxed(sheet, 4)
+    sheet.write(200, 130, "2020")
+    sheet.write(330, 130, "2019")
+    for n in range(1, 4):
+        sheet.write(LEFT + 4, 130 + HIGH * n, f"Contracts {n}")
+        sheet.amounts(130 + HIGH * n, "12", "4", "26", "30", ends=(205.0, 260.0, 335.0, 410.0))
+    (table,) = sheet.tables()
+    assert table.text.splitlines()[1:] == [f"Contracts {n} | 12 | 4 | 26 | 30" for n in range(1, 4)]
+
+
+def test_an_amount_that_reaches_over_a_line_is_not_cut(sheet: Sheet) -> None:
+    for n, (label, *amounts) in enumerate((("Cash", "83,039", "71,538"), ("Debt", "22,122", "19,607"))):
+        sheet.write(LEFT + 4, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts, ends=(250.0, 330.0))
+    boxed(sheet, 2)
+    for x in (195.0, 248.0, 290.0, 327.0):
+        sheet.rule(x, 120, x, 120 + HIGH * 2)
+    (table,) = sheet.tables()
+    assert table.text == "Cash | 83,039 | 71,538\nDebt | 22,122 | 19,607"
+
+
+def test_coloured_words_of_sentences_are_no_table(sheet: Sheet) -> None:
+    sentence = "the weeks that ended in June cost us 129 million more than those of the year before"
+    for n in range(4):
+        sheet.write(LEFT + 1, 130 + HIGH * n, sentence)
+    boxed(sheet, 4)
+    for x in (100.0, 190.0, 300.0):
+        sheet.rule(x, 120, x, 120 + HIGH * 2)
+    assert sheet.tables() == []
+
+
 def test_a_page_of_contents_is_no_table(sheet: Sheet) -> None:
     for n in range(6):
         sheet.write(LEFT, 130 + HIGH * n, f"Chapter {n} {'.' * 60}")
         sheet.amounts(130 + HIGH * n, f"{n}7", ends=(410,))
     assert sheet.tables() == []
+
+
+def test_an_index_of_exhibits_is_a_list_with_whole_titles(sheet: Sheet) -> None:
+    for n, (number, date) in enumerate((("3.1", "4/26/11"), ("3.2", "10/9/18"), ("10.1A*", "1/26/15"))):
+        y = 130 + 2 * HIGH * n
+        for x, text in ((LEFT, number), (120, "Amended terms of the notes"), (300, "8-K"), (360, date)):
+            sheet.write(x, y, text)
+        sheet.write(120, y + HIGH - 3, "that are due")
+    assert [block.text for block in sheet.blocks() if block.kind == "list"] == [
+        "3.1 Amended terms of the notes that are due 8-K 4/26/11",
+        "3.2 Amended terms of the notes that are due 8-K 10/9/18",
+        "10.1A* Amended terms of the notes 8-K 1/26/15",
+    ]
+
+
+def test_numbered_rows_with_sums_are_a_table(sheet: Sheet) -> None:
+    for n, number in enumerate(("3.1", "3.2", "3.3", "3.4")):
+        for x, text in ((LEFT, number), (120, "Cost of the first works"), (300, "1,200"), (360, "4/26/11")):
+            sheet.write(x, 130 + HIGH * n, text)
+    assert len(sheet.tables()) == 1
+
+
+def test_contents_without_leader_dots_are_a_list(sheet: Sheet) -> None:
+    sheet.write(390, 130, "Page")
+    for n, (title, page) in enumerate((("Balance sheets", "45"), ("Cash flows", "47"), ("Notes", "51")), start=1):
+        sheet.write(LEFT, 130 + HIGH * n, title)
+        sheet.amounts(130 + HIGH * n, page, ends=(410,))
+    assert sheet.tables() == []
+    assert [block.text for block in sheet.blocks() if block.kind == "list"][1:] == [
+        "Balance sheets 45",
+        "Cash flows 47",
+        "Notes 51",
+    ]
+
+
+def test_a_note_below_a_table_is_prose(sheet: Sheet) -> None:
+    boxed(sheet, 6)
+    for n, (label, *amounts) in enumerate(ROWS * 2):
+        sheet.write(LEFT + 4, 130 + HIGH * n, label)
+        sheet.amounts(130 + HIGH * n, *amounts)
+    sheet.write(
+        LEFT + 4, 130 + HIGH * 4, "(1) In these years we recorded tax benefits of 68.8 million, 72.4 million and"
+    )
+    sheet.write(LEFT + 4, 130 + HIGH * 5, "70.7 million.")
+    (table,) = sheet.tables()
+    assert table.text == "\n".join(" | ".join(row) for row in ROWS * 2)
 
 
 def test_sentences_in_a_box_are_no_table(sheet: Sheet) -> None:
@@ -266,9 +348,10 @@ def words(*placed: tuple[float, str]) -> list[Word]:
             words((0, "2024."), (28, "5."), (41, "7."), (54, "17:00"), (82, "~"), (90, "5."), (103, "9."), (140, "3")),
             ["2024. 5. 7. 17:00", "~ 5. 9.", "3"],
         ),
+        (words((0, "May"), (18, "31,"), (36, "2022"), (70, "9")), ["May 31, 2022", "9"]),
         (words((0, "-"), (30, "2023"), (54, "2022"), (90, "-"), (97, "4")), ["-", "2023", "2022", "- 4"]),
     ],
-    ids=["currency", "signs", "share", "groups", "dots", "dates", "years"],
+    ids=["currency", "signs", "share", "groups", "dots", "dates", "day and year", "years"],
 )
 def test_phrases_by_hand(line: list[Word], phrases: list[str]) -> None:
     assert [phrase.text for phrase in phrases_of(line)] == phrases

@@ -18,11 +18,13 @@ from tasks.documents.pdf.pdf_layout import (
     BULLET,
     COUNTED,
     DIVISION,
+    SMALL_WORD,
     Paragraph,
     arrange,
     join_rows,
     rows_of,
 )
+from tasks.documents.pdf.pdf_lists import items_of
 from tasks.documents.pdf.pdf_tables import Table, table_text
 from tasks.documents.pdf.pdf_text import Fragment, PageText
 from tasks.documents.pdf.pdf_words import outline
@@ -70,7 +72,7 @@ def page_blocks(
     """
     own = [fragment for fragment in fragments if fragment.line not in running.header | running.footer]
     drafts = _edge_drafts(fragments, running.header, "header")
-    drafts += _with_list_levels([_draft(item, body) for item in arrange(own, tables)])
+    drafts += _with_list_levels([draft for item in arrange(own, tables) for draft in _drafts(item, body)])
     drafts += [_Draft("note", text, bbox) for text, bbox in comments]
     drafts += _edge_drafts(fragments, running.footer, "footer")
     headings = Headings()
@@ -105,12 +107,14 @@ def _row_text(row: Sequence[Fragment]) -> str:
     return " ".join(" ".join(fragment.text for fragment in row).split())
 
 
-def _draft(item: Paragraph | Table, body: BodyStyle) -> _Draft:
+def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[_Draft]:
+    if isinstance(item, Table) and item.listed:
+        return [_Draft("list", row.text, row.bbox, left=item.bbox[0]) for row in items_of(item.cells)]
     if isinstance(item, Table):
-        return _Draft("table", table_text(item.cells), item.bbox, cells=item.cells)
+        return [_Draft("table", table_text(item.cells), item.bbox, cells=item.cells)]
     text = join_rows(item.rows)
     kind, level = classify(item, text, body)
-    return _Draft(kind, text, outline([row[:4] for row in item.rows]), level, left=item.rows[0].x0)
+    return [_Draft(kind, text, outline([row[:4] for row in item.rows]), level, left=item.rows[0].x0)]
 
 
 def _with_list_levels(drafts: Sequence[_Draft]) -> list[_Draft]:
@@ -137,7 +141,7 @@ CAPTION = re.compile(
     r"[<\[【〈(]?\s*(?:그림|표|사진|도표|별표|Figure|Fig\.|Table|Chart|Exhibit)\s*[\dⅠ-ⅩA-Z][\d.\-–]*\s*[>\]】〉)]?[\s.:]"
     r"|[(\[]\s*단위\s*[:：]"
 )
-SENTENCE_END = re.compile(r"[.;,。]\s*$|(?:다|요|음|함|임)\.\s*$")
+SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s*$")
 
 
 def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
@@ -175,6 +179,8 @@ def _could_head(paragraph: Paragraph, text: str) -> bool:
         and len(text) <= MAX_HEADING_CHARS
         and any(char.isalpha() for char in text)
         and not SENTENCE_END.search(text)
+        and not SMALL_WORD.match(text)
+        and text.count("”") <= text.count("“")
         and (DIVISION.match(text) or not any(row.tabular for row in paragraph.rows))
     )
 

@@ -6,11 +6,12 @@ white between the amounts. Lines are added from what the words show, before the 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tasks.documents.pdf.pdf_grids import SNAP, Grid, GridCell, grid_of, text_row_boxes
+from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Grid, GridCell, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_text import Word
 from tasks.documents.pdf.pdf_words import (
     CLOSING,
@@ -87,8 +88,10 @@ def _may_cut(lines: Sequence[Sequence[Phrase]], x: float) -> bool:
 
 def _missing_lines(rows: Iterable[Sequence[Phrase]], known: Sequence[float], words: Sequence[Word]) -> Iterator[float]:
     """Where columns part that no line parts yet, in points."""
-    several = [[(phrase.x0, phrase.x1) for phrase in line] for line in rows if _holds_columns(line)]
-    for start, end in gutters(several, least=MIN_GUTTER):
+    several = [line for line in rows if _holds_columns(line)]
+    below = [line for line in several if not all(is_year(phrase.text) for phrase in line)]  # years may span columns
+    extents = [[(phrase.x0, phrase.x1) for phrase in line] for line in below or several]
+    for start, end in gutters(extents, least=MIN_GUTTER):
         if not any(start - SNAP < x < end + SNAP for x in known):
             yield _least_crossed(start, end, words)
 
@@ -199,7 +202,7 @@ def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> t
     Neighbouring columns are one if no row fills both, but for such a sign, and some row shows that they are.
     """
     texts = {(cell.row, cell.col): " ".join(word.text for word in words) for cell, words in placed.items()}
-    wide = [c for c in placed if c.col_span > 1 and is_number(texts[c.row, c.col])]
+    wide = [_columns_of(grid, cell, words) for cell, words in placed.items() if is_number(texts[cell.row, cell.col])]
     groups: list[list[int]] = []
     for col in sorted({cell.col for cell in placed}):
         if groups and _are_one(groups[-1], col, texts, wide):
@@ -220,8 +223,17 @@ def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> t
     return grid._replace(cells=tuple(moved.values())), dict(words)
 
 
-def _are_one(group: Sequence[int], col: int, texts: Mapping[tuple[int, int], str], wide: Iterable[GridCell]) -> bool:
-    shown = any(cell.col in group and cell.col + cell.col_span > col for cell in wide)
+def _columns_of(grid: Grid, cell: GridCell, words: Iterable[Word]) -> range:
+    """The columns of a cell, and those into which its words reach."""
+    first, end = cell.col, cell.col + cell.col_span
+    for word in words:
+        first = min(first, bisect_right(grid.xs, word.x0 + SPILL) - 1)
+        end = max(end, bisect_left(grid.xs, word.x1 - SPILL))
+    return range(first, end)
+
+
+def _are_one(group: Sequence[int], col: int, texts: Mapping[tuple[int, int], str], wide: Iterable[range]) -> bool:
+    shown = any(col in columns and group[-1] in columns for columns in wide)
     for (row, at), text in texts.items():
         for own in (texts.get((row, before), "") for before in group) if at == col else ():
             if own and own not in CURRENCY and text not in CLOSING:

@@ -20,6 +20,9 @@ MAX_SPANNING_SHARE = 0.3  # share of runs that may cross a gutter: titles, wide 
 WORD_GAP_EMS = 0.12  # from this gap on, two runs are separate words
 TAB_GAP_EMS = 1.5  # from this gap on, two runs are separate columns of a row
 MAX_LEADING_EMS = 0.75  # largest white space between two rows of one paragraph
+DOUBLE_SPACED_EMS = 1.5  # largest white space between two rows of one sentence
+HANGING_EMS = 4.0  # rows of an item hang at most so far from the first
+MAX_MARK_CHARS = 6  # of the bullet or number of a list item
 INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
 
 ROMAN = r"[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ]"
@@ -34,6 +37,11 @@ BULLET = re.compile(r"[•‣▪▫●◦○◎ㅇ❍❖◇▶▷►➢➔✓✔
 COUNTED = re.compile(
     r"(?:\d{1,3}[.)]|\(\d{1,2}\)|[(（][가-하a-zA-Zivx]{1,4}[)）]|[가나다라마바사아자차카타파하][.)]|[a-zA-Z][.)]|[ivx]{1,4}[.)])[\s\xa0]+\S"
 )
+
+
+SMALL_WORD = re.compile(r"[a-z]{2,}(?=[\s,;.’']|$)")
+"""A word in small letters, with which neither a title nor a sentence begins."""
+SENTENCE_STOP = re.compile(r"[.:;!?。][”’\"')\]]*\s*$")
 
 
 class Row(NamedTuple):
@@ -216,8 +224,7 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     for piece in pieces:
         if rows and (
             isinstance(piece, Table)
-            or piece.y0 - rows[-1].y1 > white + 0.25 * piece.size
-            or not _goes_on(rows, piece, right)
+            or not (_in_sentence(rows, piece, right) or (_near(rows, piece, white) and _goes_on(rows, piece, right)))
         ):
             arranged.append(Paragraph(tuple(rows), left, right))
             rows = []
@@ -228,6 +235,11 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     if rows:
         arranged.append(Paragraph(tuple(rows), left, right))
     return arranged
+
+
+def _near(rows: Sequence[Row], row: Row, white: float) -> bool:
+    """Whether no more white stands above a row than between the rows of most paragraphs."""
+    return row.y0 - rows[-1].y1 <= white + 0.25 * row.size
 
 
 def _usual_white(rows: Sequence[Row]) -> float:
@@ -247,10 +259,32 @@ def _row(pieces: Sequence[Fragment]) -> Row:
     tabular = False
     for before, piece in pairwise(pieces):
         gap = piece.x0 - before.x1
-        tabular = tabular or gap > TAB_GAP_EMS * lead.size
+        tabular = tabular or (gap > TAB_GAP_EMS * lead.size and not _is_mark(before, pieces[0]))
         spaced = text[-1:].isspace() or piece.text[:1].isspace()
         text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else f" {piece.text}"
     return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular)
+
+
+def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
+    """Whether a sentence certainly runs on: it is not ended, and a small word or the same white as before follows."""
+    before = rows[-1]
+    alike = abs(row.size - before.size) < 0.5 and row.bold == before.bold and not (row.tabular or before.tabular)
+    if not alike or SENTENCE_STOP.search(before.text) or starts_item(row.text):
+        return False
+    white = row.y0 - before.y1
+    full = right - before.x1 < 0.2 * (right - before.x0)
+    if not (full or (row.bold and white <= MAX_LEADING_EMS * row.size)) or row.x0 >= before.x1 or row.x1 <= before.x0:
+        return False
+    if abs(row.x0 - before.x0) > INDENT_EMS * row.size and abs(row.x0 - rows[0].x0) > HANGING_EMS * row.size:
+        return False
+    even = len(rows) > 1 and abs(white - (before.y0 - rows[-2].y1)) < 1
+    close = -row.size / 2 <= white < DOUBLE_SPACED_EMS * row.size
+    return close and (even or bool(SMALL_WORD.match(row.text.lstrip())))
+
+
+def _is_mark(piece: Fragment, first: Fragment) -> bool:
+    """Whether a run is only the bullet or the number at the beginning of its row."""
+    return piece is first and len(piece.text.strip()) <= MAX_MARK_CHARS and starts_item(f"{piece.text.strip()} x")
 
 
 def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:

@@ -11,12 +11,21 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import completed, without_sign_columns
-from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edges, Grid, GridCell, find_grids, grid_of, text_row_boxes
+from tasks.documents.pdf.pdf_grids import SPILL, Edges, Grid, GridCell, find_grids
+from tasks.documents.pdf.pdf_lists import is_list, without_notes
+from tasks.documents.pdf.pdf_stripes import join_stripes
 from tasks.documents.pdf.pdf_text import Fragment, Word
-from tasks.documents.pdf.pdf_words import is_number, is_word, is_year, lines_of, outline, words_in
+from tasks.documents.pdf.pdf_words import (
+    gaps_of,
+    is_number,
+    is_single_amount,
+    is_word,
+    is_year,
+    lines_of,
+    outline,
+    words_in,
+)
 
-STRIPE_ROWS = 2
-"""A shaded stripe has at most so many rows; a single row may also lead to or end a grid of many."""
 HOLE_SHARE = 0.34
 """Share of places without a cell up to which they are cells whose lines were forgotten."""
 PROSE_SHARE = 0.6
@@ -27,12 +36,8 @@ SENTENCE_WORDS = 8
 """Words from which the text of a cell is a sentence."""
 AXIS_MARKS = 5
 """Numbers in equal steps from which they are the marks of an axis."""
-HEADER_LINES = 6
-"""Lines above a striped table that may name its columns."""
 MOST_HEADER_ROWS = 8
 """A first amount further down means that the table is one of words."""
-STRIPE_GAP = 2.2
-"""Heights of a stripe that may lie between two stripes of one table."""
 
 LEADERS = re.compile(r"^[.·]{2,}\s*(?=[$€£¥₩(\d-])|\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
 """Dots that lead the eye from a label to its amount."""
@@ -45,11 +50,13 @@ class Table(NamedTuple):
     cells: tuple[Cell, ...]
     words: tuple[Word, ...]
     """What went into it."""
+    listed: bool = False
+    """Its rows are items of a list, not rows of a table."""
 
 
 def drawn_tables(edges: Edges, words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
     """Tables whose cells are drawn, or shaded row by row, from top to bottom."""
-    return fill_grids(_join_stripes(find_grids(edges), words), words, chars)
+    return fill_grids(join_stripes(find_grids(edges), words), words, chars)
 
 
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
@@ -60,7 +67,12 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
     for number, grid in enumerate(whole):
         others = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
         full = completed(grid, [word for word in words if word not in others])
+        if _over_prose(grid, words_in(grid.bbox, words)):
+            continue
         placed, taken = _place(full, words, chars)
+        if (body := without_notes(full, placed)) is not full:
+            full = body
+            placed, taken = _place(full, words, chars)
         if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
             tables.append(_table(*without_sign_columns(full, placed), taken))
     return tables
@@ -110,84 +122,6 @@ def header_rows(cells: Sequence[Cell]) -> int:
     return min(max(names, default=0), first_amount, rows - 1)
 
 
-def _join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
-    """Grids of equal width, one below the other, whose gap holds a few rows of text, as one grid.
-
-    Tables with every other row shaded are drawn so.
-    """
-    runs: list[list[Grid]] = []
-    for grid in grids:
-        for run in runs:
-            if _continues(run[-1], grid) and not _prose_between(run[-1], grid, words):
-                run.append(grid)
-                break
-        else:
-            runs.append([grid])
-    return sorted(
-        (_stack(run, words) if len(run) > 1 else run[0] for run in runs), key=lambda grid: (grid.ys[0], grid.xs[0])
-    )
-
-
-def _continues(above: Grid, below: Grid) -> bool:
-    gap = below.ys[0] - above.ys[-1]
-    stripe = min(above.ys[-1] - above.ys[-2], below.ys[1] - below.ys[0])
-    rows = sorted((len(above.ys) - 1, len(below.ys) - 1))
-    striped = rows[1] <= STRIPE_ROWS or (rows[0] == 1 and gap <= 1.5 * stripe)
-    return (
-        abs(above.xs[0] - below.xs[0]) <= SNAP
-        and abs(above.xs[-1] - below.xs[-1]) <= SNAP
-        and 0 <= gap <= STRIPE_GAP * stripe
-        and len(above.xs) > 2
-        and len(below.xs) > 2
-        and striped
-    )
-
-
-def _prose_between(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
-    """Whether a line of text in the gap runs on over most of the columns."""
-    width = above.xs[-1] - above.xs[0]
-    lines = lines_of(words_in((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words))
-    return any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and _gaps(line) < 2 for line in lines)
-
-
-def _gaps(line: Sequence[Word]) -> int:
-    """How often the words of a line stand further apart than words of a sentence do."""
-    return sum(word.x0 - before.x1 > 0.8 * (word.y1 - word.y0) for before, word in pairwise(line))
-
-
-def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
-    """One grid over all columns of the run; rows between its members follow the lines of text there."""
-    xs = _columns(run)
-    top = run[0].ys[0]
-    boxes = text_row_boxes(xs, _header_top(run[0], words), top, words)
-    for grid, following in zip(run, [*run[1:], None], strict=True):
-        boxes += [grid.box(cell) for cell in grid.cells]
-        if following:
-            boxes += text_row_boxes(xs, grid.ys[-1], following.ys[0], words)
-    return grid_of(xs, boxes)
-
-
-def _header_top(grid: Grid, words: Sequence[Word]) -> float:
-    """Where the lines begin that name the columns of a striped table: above it, right of its first column."""
-    top = grid.ys[0]
-    x0, x1 = grid.xs[:2]
-    height = grid.ys[1] - grid.ys[0]
-    above = lines_of(words_in((x0, top - HEADER_LINES * height, grid.xs[-1], top), words))
-    for line in reversed(above[-HEADER_LINES:]):
-        if top - max(w.y1 for w in line) > height or (line[0].x0 < x1 - SPILL and _gaps(line) < 2):
-            break
-        top = min(w.y0 for w in line)
-    return top
-
-
-def _columns(run: list[Grid]) -> tuple[float, ...]:
-    xs: list[float] = []
-    for x in sorted(x for grid in run for x in grid.xs):
-        if not xs or x > xs[-1] + SNAP:
-            xs.append(x)
-    return tuple(xs)
-
-
 def _without_holes(grid: Grid) -> Grid:
     """The grid with cells in its empty places, if there are few."""
     covered = grid.places()
@@ -216,7 +150,7 @@ def _place(
         if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
             continue
         cell = places.get(grid.place(x, y))
-        if cell and word.x0 >= grid.xs[cell.col] - SPILL and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL:
+        if cell and (_fits(grid, cell, word) or is_single_amount(word.text)):
             placed[cell].append(word)
             taken.append(word)
         elif pieces := _cut(grid, places, word, chars()):
@@ -224,6 +158,11 @@ def _place(
             for inside, piece in pieces:
                 placed[inside].append(piece)
     return placed, taken
+
+
+def _fits(grid: Grid, cell: GridCell, word: Word) -> bool:
+    """Whether a word stands between the lines to the left and right of a cell."""
+    return word.x0 >= grid.xs[cell.col] - SPILL and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL
 
 
 def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
@@ -238,6 +177,20 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
             running = close and before.line == word.line and is_word(before.text) and is_word(word.text)
             rows[cell_of[before]] = rows.get(cell_of[before], False) or running
     return bool(rows) and sum(rows.values()) > len(rows) / 2
+
+
+def _over_prose(grid: Grid, inside: Iterable[Word]) -> bool:
+    """Whether most lines of text in a grid are parts of sentences that cross its columns without a gap."""
+    lines = lines_of(inside)
+    width = grid.xs[-1] - grid.xs[0]
+    running = sum(
+        sum(is_word(word.text) for word in line) >= SENTENCE_WORDS
+        and gaps_of(line) == 0
+        and line[-1].x1 - line[0].x0 > PROSE_SHARE * width
+        and any(line[0].x0 < x < line[-1].x1 for x in grid.xs[1:-1])
+        for line in lines
+    )
+    return running > len(lines) / 2
 
 
 def _is_prose(placed: dict[GridCell, list[Word]]) -> bool:
@@ -328,6 +281,8 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]
         if cell.row in row_rank and cell.col in col_rank
     ]
     cells.sort(key=lambda cell: (cell.row, cell.col))
+    if is_list(cells):
+        return Table(grid.bbox, tuple(cells), tuple(taken), listed=True)
     named = header_rows(cells)
     return Table(
         grid.bbox,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox
@@ -23,14 +23,15 @@ WIDEST = 20_000
 CURRENCY = frozenset("$€£¥₩")
 SIGNS = frozenset("(-–")
 CLOSING = frozenset((")", "%", ")%", "%)"))
-UNFINISHED = frozenset(".:~∼～/")
-"""What a part of a date ends with: `2024. 5. 7. ~ 5. 20.` is one phrase."""
+UNFINISHED = frozenset(".,:~∼～/")
+"""What a part of a date ends with: `2024. 5. 7. ~ 5. 20.` is one phrase, and so is `May 31, 2022`."""
 LEADERS = 5
 """Dots at the end of a label from which they lead to its amount."""
 NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
 YEARS = re.compile(r"(?:19|20)\d\d(?:\s?[-–/]\s?(?:19|20)\d\d)?\s?(?:[*†‡]+|\([a-z\d]{1,2}\))?")
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
 SHARE = re.compile(r"\(\d+(\.\d+)?%\)")
+SINGLE = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+|\d{1,4})(?:\.\d+)?[%)]*")
 
 
 class Phrase(NamedTuple):
@@ -49,6 +50,11 @@ def is_number(text: str) -> bool:
 def is_amount(text: str) -> bool:
     """Whether a text is a number with a digit, or the dash that stands for none."""
     return is_number(text) and (any(map(str.isdigit, text)) or text in ("-", "–", "—"))
+
+
+def is_single_amount(text: str) -> bool:
+    """Whether a word without spaces is one amount for certain, not two that stand close: `71,538`, `(4.5)%`."""
+    return bool(SINGLE.fullmatch(text))
 
 
 def is_year(text: str) -> bool:
@@ -150,3 +156,8 @@ def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> l
                 found.append((left + deepest[0], left + deepest[-1] + 1))
             start = None
     return found
+
+
+def gaps_of(line: Sequence[Word]) -> int:
+    """How often the words of a line stand further apart than words of a sentence do."""
+    return sum(word.x0 - before.x1 > 0.8 * (word.y1 - word.y0) for before, word in pairwise(line))
