@@ -39,6 +39,8 @@ PLAIN_HEADERS = frozenset[str](
 )
 """Words of headers that name no part of a company."""
 AMOUNTS = frozenset(CURRENCIES.values())
+UNDATED = Period(kind="none", year=0, label="")
+"""The period of a cell that nothing dates."""
 
 
 class Number(NamedTuple):
@@ -103,7 +105,7 @@ class Lines:
 
     def _of(self, year: int) -> list[Number]:
         if year not in self._years:
-            self._years[year] = [_number(row) for row in self._read(year)]
+            self._years[year] = [number_of(row) for row in self._read(year)]
             self._sizes.update((one.document, one.table, one.col) for one in self._years[year])
             self._columns.update(map(_row_of_period, self._years[year]))
             for one in self._years[year]:
@@ -115,14 +117,8 @@ class Lines:
         return self._years[year]
 
     def _ends(self, year: int, part: Part) -> Wanted:
-        """The columns of that part: a quarter is known by the longest span of its document that ends with it."""
-        spans: dict[tuple[str, date], int] = {}
-        for one in self._of(year) if part.quarter else ():
-            if one.period.end and one.period.kind == "duration":
-                key = (one.document, one.period.end)
-                spans[key] = max(spans.get(key, 0), one.period.months or 0)
-        ends = frozenset(key for key, months in spans.items() if months == 3 * (part.quarter or 0))
-        return Wanted(year, part, ends)
+        """The columns of that part."""
+        return Wanted(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
 
     def _score(self, line: Line, number: Number, wanted: Wanted) -> float:
         if not wanted.holds(number.document, number.period, balance=_is_balance(line)):
@@ -144,11 +140,22 @@ class Lines:
         return fits * OTHER_DOCUMENT ** self._rank.get(number.document, 0)
 
 
+def quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[str, date]]:
+    """Documents and the days in them that a quarter ends with: the longest span that ends then tells which it is."""
+    spans: dict[tuple[str, date], int] = {}
+    for one in numbers if part.quarter else ():
+        if one.period.end and one.period.kind == "duration":
+            key = (one.document, one.period.end)
+            spans[key] = max(spans.get(key, 0), one.period.months or 0)
+    return frozenset(key for key, months in spans.items() if months == 3 * (part.quarter or 0))
+
+
 def _row_of_period(number: Number) -> tuple[str, int, int, str]:
     return number.document, number.table, number.row, number.period.label
 
 
-def _number(row: Mapping[str, Any]) -> Number:
+def number_of(row: Mapping[str, Any]) -> Number:
+    """A row of storage.numbers."""
     box = row["bbox"]
     return Number(
         name=row["name"],
@@ -157,7 +164,7 @@ def _number(row: Mapping[str, Any]) -> Number:
         shown=row["shown"],
         scale=row["scale"],
         unit=row["unit"],
-        period=Period(**row["period"]),
+        period=Period(**row["period"]) if row["period"] else UNDATED,
         row_path=tuple(row["row_path"]),
         column_path=tuple(row["column_path"]),
         page=row["page"],

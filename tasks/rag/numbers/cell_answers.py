@@ -1,0 +1,2 @@
+from typing import Any
+def answer_of(found: Any): return None
