@@ -215,7 +215,9 @@ def _kept(session: Session) -> str:
 def _sources(answered: Answered) -> None:
     line = show_answer.line
     for citation in answered.citations:
-        line(f"[cyan]\\[{citation.n}][/cyan] {escape(show_answer.place(citation.document, citation.page))}")
+        line(
+            f"[cyan]\\[{citation.n}][/cyan] {escape(show_answer.place(citation.document, citation.page, citation.place.cells))}"
+        )
         if citation.place.heading_path:
             line(f"    {escape(' › '.join(citation.place.heading_path))}")
         if citation.bbox:
