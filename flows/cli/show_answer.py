@@ -44,7 +44,8 @@ def answer(answered: Answered) -> None:
         console.print()
     for citation in answered.citations:
         headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
-        line(f"[cyan]\\[{citation.n}][/cyan] {escape(place(citation.document, citation.page) + headings)}")
+        where = place(citation.document, citation.page, citation.place.cells)
+        line(f"[cyan]\\[{citation.n}][/cyan] {escape(where + headings)}")
         line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
     for sentence in answered.unsupported:
         line(f"[yellow]not supported[/yellow] {escape(sentence)}")
@@ -127,9 +128,10 @@ def _with_marks(text: str) -> Text:
     return shown
 
 
-def place(document: str, page: int | None) -> str:
-    """`bids/offer.pdf, page 3`."""
-    return f"{document}, page {page}" if page else document
+def place(document: str, page: int | None, cells: str | None = None) -> str:
+    """`bids/offer.pdf, page 3`; `costs.xlsx, Sheet 'May', B3:D9`."""
+    parts = (document, f"page {page}" if page else "", cells or "")
+    return ", ".join(part for part in parts if part)
 
 
 def line(markup: str) -> None:
