@@ -284,6 +284,20 @@ def test_an_index_of_exhibits_is_a_list_with_whole_titles(sheet: Sheet) -> None:
     ]
 
 
+def test_an_index_that_says_in_columns_where_each_exhibit_is_filed_is_a_table(sheet: Sheet) -> None:
+    for n, (number, date) in enumerate((("3.1", "4/26/11"), ("3.2", "10/9/18"), ("4.1", "1/26/15"), ("4.2", "2/3/16"))):
+        for x, text in ((LEFT, number), (110, "Amended terms of notes"), (260, "8-K"), (310, "4.1"), (360, date)):
+            sheet.write(x, 130 + HIGH * n, text)
+    (table,) = sheet.tables()
+    assert [cell.text for cell in table.cells if cell.row == 1] == [
+        "3.2",
+        "Amended terms of notes",
+        "8-K",
+        "4.1",
+        "10/9/18",
+    ]
+
+
 def test_numbered_rows_with_sums_are_a_table(sheet: Sheet) -> None:
     for n, number in enumerate(("3.1", "3.2", "3.3", "3.4")):
         for x, text in ((LEFT, number), (120, "Cost of the first works"), (300, "1,200"), (360, "4/26/11")):

@@ -20,6 +20,8 @@ NUMBERED_SHARE = 0.6
 """Share of the texts in the first column that are numbers of items."""
 REFERENCE_SHARE = 0.25
 """Share of the texts behind the titles that say where a document is found, by date or file number."""
+MOST_BEHIND = 2
+"""Most columns behind the titles of a list; an index with more is a table."""
 TITLE_WORDS = 3
 """Median of the words in a title."""
 RUNNING_CHARS = 60
@@ -106,6 +108,8 @@ def _numbers_documents(columns: Sequence[Sequence[str]]) -> bool:
     joined = [text for text in numbers if BEGUN.match(text)]
     if len(joined) >= MIN_ITEMS:  # number and title stand in one column
         numbers, titles, rest = [text.split()[0] for text in joined], joined, [titles, *rest]
+    if len(rest) > MOST_BEHIND:
+        return False  # form, number and date in columns of their own are a table that says which is which
     items = [text for text in numbers if ITEM.fullmatch(text) and not text.isdigit()]
     if len(items) < MIN_ITEMS or len(items) < NUMBERED_SHARE * len(numbers):
         return False
