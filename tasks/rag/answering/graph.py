@@ -22,6 +22,7 @@ from tasks.rag.answering.answer_prompts import (
     pack_context,
     rewrite_request,
 )
+from tasks.rag.answering.cell_lookup import looked_up
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.computing import checked, worked, worked_as_told
 from tasks.rag.answering.extractive import Group, extract_answer
@@ -85,6 +86,8 @@ class Part(NamedTuple):
     hits: tuple[Hit, ...] = ()
     worked: Draft | None = None
     """The answer worked out from numbers of tables, where the part asks for one."""
+    cell: Draft | None = None
+    """The cell of a table that the part asks for, where nothing was worked out."""
 
 
 class State(TypedDict):
@@ -167,7 +170,8 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
 def compute(state: State, desk: Desk) -> Added:
     """What a part asks to be worked out from numbers of tables: exactly, each input cited.
 
-    Where the rules do not read a question for arithmetic, a model says what is to be worked out.
+    Where the rules do not read a question for arithmetic, a model says what is to be worked out; where a question asks
+    for one figure, its cell is looked up.
     """
     parts: list[Part] = []
     calls: tuple[ModelCall, ...] = ()
@@ -176,7 +180,8 @@ def compute(state: State, desk: Desk) -> Added:
         if found is None and desk.wiring.large and asks_to_work_out(part.question):
             found, call = _told_to_compute(part, desk)
             calls += call
-        parts.append(part._replace(worked=found))
+        cell = None if found else looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder)
+        parts.append(part._replace(worked=found, cell=cell))
     return {"parts": tuple(parts), "calls": calls}
 
 
@@ -194,7 +199,7 @@ def generate(state: State, desk: Desk) -> Added:
 
     What was worked out needs no model.
     """
-    told = [part.worked for part in state["parts"]]
+    told = [part.worked or part.cell for part in state["parts"]]
     if not desk.wiring.large or not state["found"].hits or all(one and not one.abstained for one in told):
         return {"draft": _extracted(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
@@ -324,6 +329,8 @@ def _answered(part: Part, desk: Desk) -> Draft:
     catalogue = desk.index.catalogue
     if stated := answer_from_facts(part.question, part.plan, catalogue):
         return stated
+    if part.cell:
+        return part.cell
     names = {entry.document: stem_of(entry.name) for entry in catalogue}
     sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
     found = extract_answer(

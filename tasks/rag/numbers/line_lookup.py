@@ -117,14 +117,8 @@ class Lines:
         return self._years[year]
 
     def _ends(self, year: int, part: Part) -> Wanted:
-        """The columns of that part: a quarter is known by the longest span of its document that ends with it."""
-        spans: dict[tuple[str, date], int] = {}
-        for one in self._of(year) if part.quarter else ():
-            if one.period.end and one.period.kind == "duration":
-                key = (one.document, one.period.end)
-                spans[key] = max(spans.get(key, 0), one.period.months or 0)
-        ends = frozenset(key for key, months in spans.items() if months == 3 * (part.quarter or 0))
-        return Wanted(year, part, ends)
+        """The columns of that part."""
+        return Wanted(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
 
     def _score(self, line: Line, number: Number, wanted: Wanted) -> float:
         if not wanted.holds(number.document, number.period, balance=_is_balance(line)):
@@ -144,6 +138,16 @@ class Lines:
         if number.broken:
             fits *= BROKEN
         return fits * OTHER_DOCUMENT ** self._rank.get(number.document, 0)
+
+
+def quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[str, date]]:
+    """Documents and the days in them that a quarter ends with: the longest span that ends then tells which it is."""
+    spans: dict[tuple[str, date], int] = {}
+    for one in numbers if part.quarter else ():
+        if one.period.end and one.period.kind == "duration":
+            key = (one.document, one.period.end)
+            spans[key] = max(spans.get(key, 0), one.period.months or 0)
+    return frozenset(key for key, months in spans.items() if months == 3 * (part.quarter or 0))
 
 
 def _row_of_period(number: Number) -> tuple[str, int, int, str]:

@@ -266,7 +266,7 @@ def work_out(
             missing.append(UNITS[language].format(**named).strip())
         except (ZeroDivisionError, DecimalException):
             missing.append(BY_ZERO[language].format(**named).strip())
-    citations = tuple(_citation(n, number) for n, number in worker.used.values())
+    citations = tuple(cited_number(n, number) for n, number in worker.used.values())
     if not told:
         return Draft(" ".join(dict.fromkeys(missing)), abstained=True, reason="a number of the computation is missing")
     doubts = [*_doubts(worker, language), *_restated(worker, others, language)]
@@ -474,7 +474,8 @@ def _rounded(value: Decimal, asked: Computation, usual: int) -> str:
     return f"{value.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):,f}"
 
 
-def _citation(n: int, number: Number) -> Citation:
+def cited_number(n: int, number: Number) -> Citation:
+    """The cell as mark n of an answer."""
     header = " ".join(number.column_path) or number.period.label
     return Citation(
         n=n,

@@ -90,6 +90,12 @@ def expand(question: str) -> Expansion:
     return Expansion(asked, tuple(added), statements)
 
 
+def terms_in(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    """What a text says of the vocabulary, and what documents may write for it."""
+    found = ((_spoken(term.said).search(text), term.written) for term in _TERMS)
+    return [(match[0], tuple(written)) for match, written in found if match]
+
+
 def is_statement(title: str, statements: tuple[str, ...]) -> bool:
     """Whether a heading is the title of one of `statements`."""
     return any(_spoken(STATEMENTS[name].titled).search(title) for name in statements)

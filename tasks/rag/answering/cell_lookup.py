@@ -1,0 +1,124 @@
+"""The answer to a question for one figure that a table shows, in whatever words it is asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from models.embedders import reads
+from models.protocols import Embedder
+from storage.index import Index
+from tasks.language.sentences import language_of
+from tasks.language.tokens import BIGRAM
+from tasks.rag.answering.cell_questions import read_cell_question
+from tasks.rag.answers import Draft, Filters, RetrievalPlan
+from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.numbers.cell_answers import answer_of
+from tasks.rag.numbers.cell_search import CellQuestion, Context, Found, search_cells
+from tasks.rag.numbers.line_lookup import Number, number_of
+from tasks.rag.planning.plan import QUALIFIER_FIELDS
+from tasks.rag.retrieval.search import Hit, read_chunk
+
+NAMED = 0.5
+"""Confidence from which a question names a document."""
+MOST_DOCUMENTS = 6
+MOST_LEAD_LINES = 3
+"""Lines of a table's passage that may lead to it."""
+
+
+class Lookup(NamedTuple):
+    """A cell that was found, and what tells how sure it is."""
+
+    found: Found
+    named: bool
+    """The question names the document."""
+    asked: CellQuestion
+
+
+def looked_up(
+    question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
+) -> Draft | None:
+    """The figure that the question asks for; None where it asks for something else, or no cell is sure enough.
+
+    Raises WrongTokenizer.
+    """
+    lookup = find_cell(question, plan, hits, index, embedder=embedder)
+    if lookup is None:
+        return None
+    return answer_of(lookup.found, lookup.asked, named=lookup.named, language=language_of(question))
+
+
+def find_cell(
+    question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
+) -> Lookup | None:
+    """The cell that fits the question best, in the documents that it names, else on the pages that were found."""
+    said = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
+    tokenizer = index.manifest.tokenizer or BIGRAM
+    asked = read_cell_question(question, tokenizer=tokenizer, said=said)
+    if asked is None:
+        return None
+    names = {entry.document: entry.name for entry in index.catalogue}
+    documents, named = _documents(plan.filters, hits, names)
+    numbers = _read(index, {document: names[document] for document in documents})
+    if not named:
+        pages = {(hit.chunk.document, hit.chunk.page) for hit in hits}
+        numbers = [one for one in numbers if (one.document, one.page) in pages]
+    found = search_cells(
+        asked,
+        numbers,
+        tokenizer=tokenizer,
+        documents=documents if named else (),
+        context=_Around(index, documents, hits).of,
+        embed=(lambda texts: embedder().embed(texts)) if reads(index.manifest.embedder, question) else None,
+    )
+    return Lookup(found, named, asked) if found else None
+
+
+def _documents(filters: Filters, hits: Sequence[Hit], names: Mapping[str, str]) -> tuple[list[str], bool]:
+    """Digests of those that the question names, else of those of the passages; and whether it names them."""
+    named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
+    if (named or filters.mode == "only") and filters.documents:
+        ordered = dict.fromkeys((*filters.favoured, *filters.documents))
+        return [one for one in ordered if one in names][:MOST_DOCUMENTS], True
+    return list(dict.fromkeys(hit.chunk.document for hit in hits if hit.chunk.document in names)), False
+
+
+def _read(index: Index, among: Mapping[str, str]) -> list[Number]:
+    from storage.numbers import select_numbers
+
+    return [number_of(row) for row in select_numbers(index.numbers, among).records()]
+
+
+class _Around:
+    """What documents say around their cells: headings and lead lines of the passage that shows the table."""
+
+    def __init__(self, index: Index, documents: Sequence[str], hits: Sequence[Hit]) -> None:
+        self._rank: dict[tuple[str, int | None], int] = {}
+        for at, hit in enumerate(hits):
+            self._rank.setdefault((hit.chunk.document, hit.chunk.page), at)
+        self._tables: dict[tuple[str, int | None], list[Chunk]] = defaultdict(list)
+        for row in index.rows_of(documents).nonzero()[0] if documents else ():
+            chunk = read_chunk(index, int(row))
+            if chunk.kind == "table":
+                self._tables[chunk.document, chunk.page].append(chunk)
+
+    def of(self, number: Number) -> Context:
+        key = (number.document, number.page)
+        rank = self._rank.get(key) if number.page is not None else None
+        for chunk in self._tables[key]:
+            if _shows(chunk, number):
+                return Context(_lead(chunk), rank)
+        return Context("", rank)
+
+
+def _shows(chunk: Chunk, number: Number) -> bool:
+    if chunk.bbox and number.bbox:
+        x, y = (number.bbox[0] + number.bbox[2]) / 2, (number.bbox[1] + number.bbox[3]) / 2
+        return chunk.bbox[0] <= x <= chunk.bbox[2] and chunk.bbox[1] <= y <= chunk.bbox[3]
+    return number.shown in chunk.text and all(label in chunk.text for label in number.row_path[-1:])
+
+
+def _lead(chunk: Chunk) -> str:
+    lines = [line for line in chunk.text.splitlines()[:MOST_LEAD_LINES] if "|" not in line]
+    return " ".join((*chunk.heading_path[-2:], *lines))

@@ -1,0 +1,267 @@
+"""Cells of an invented company's tables, found by questions in words of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks.language.sentences import language_of
+from tasks.language.tokens import BIGRAM
+from tasks.rag.answering.cell_questions import read_cell_question
+from tasks.rag.answers import Draft
+from tasks.rag.numbers.cell_answers import answer_of, confidence_of
+from tasks.rag.numbers.cell_search import CellQuestion, Context, Found, search_cells
+from tasks.rag.numbers.line_lookup import UNDATED, Number
+from tasks.rag.numbers.periods import Period
+
+DOCUMENT = "a" * 64
+
+
+def year(of: int) -> Period:
+    return Period(kind="duration", start=date(of, 1, 1), end=date(of, 12, 31), year=of, label=f"FY{of}")
+
+
+def cell(
+    row: Sequence[str],
+    column: Sequence[str],
+    shown: str,
+    *,
+    period: Period = UNDATED,
+    unit: str = "USD",
+    table: int = 0,
+    broken: bool = False,
+) -> Number:
+    return Number(
+        name="marlow.pdf",
+        document=DOCUMENT,
+        value=Decimal(shown.strip("()").replace(",", "")) * 1_000_000,
+        shown=shown,
+        scale=Decimal(1_000_000) if unit in ("USD", "KRW") else Decimal(1),
+        unit=unit,
+        period=period,
+        row_path=tuple(row),
+        column_path=tuple(column),
+        page=7,
+        bbox=(10.0, 20.0, 30.0, 40.0),
+        table=table,
+        row=0,
+        col=1,
+        statement="other",
+        broken=broken,
+    )
+
+
+def yearly(row: Sequence[str], *, table: int = 0, **amounts: str) -> list[Number]:
+    """A row of several years: y2019="5" …"""
+    return [
+        cell(row, ["Years Ended December 31,", of[1:]], shown, period=year(int(of[1:])), table=table)
+        for of, shown in amounts.items()
+    ]
+
+
+def read(question: str) -> CellQuestion:
+    asked = read_cell_question(question, tokenizer=BIGRAM, said=["Marlow"])
+    assert asked is not None
+    return asked
+
+
+def find(question: str, numbers: Sequence[Number], *, around: str = "") -> Found:
+    asked = read(question)
+    found = search_cells(asked, numbers, tokenizer=BIGRAM, context=lambda _: Context(around))
+    assert found is not None
+    return found
+
+
+def answer(question: str, numbers: Sequence[Number]) -> Draft | None:
+    return answer_of(find(question, numbers), read(question), named=True, language=language_of(question))
+
+
+SEGMENTS = [
+    *yearly(["Operating income", "Milling"], y2018="40", y2019="44"),
+    *yearly(["Operating income", "Weaving"], y2018="10", y2019="12"),
+    *yearly(["Net sales", "Weaving"], y2018="90", y2019="95"),
+    *yearly(["Operating income", "Total"], y2018="50", y2019="56"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("How much operating income did Weaving earn for Marlow in 2019?", "12"),
+        ("What net sales did the Weaving segment of Marlow bring in for 2018?", "90"),
+        ("What was Marlow's total operating income in 2018?", "50"),
+    ],
+)
+def test_the_segment_the_line_and_the_year_are_all_held_by_the_cell(question: str, shown: str) -> None:
+    assert find(question, SEGMENTS).best.number.shown == shown
+
+
+def test_without_a_year_the_last_one_of_the_line_is_meant() -> None:
+    assert find("What is the operating income of Marlow's Milling?", SEGMENTS).best.number.shown == "44"
+
+
+def test_a_year_that_no_table_has_gives_no_cell() -> None:
+    asked = read("What were Marlow's net sales of Weaving in 2011?")
+    assert search_cells(asked, SEGMENTS, tokenizer=BIGRAM) is None
+
+
+COUNTRIES = [
+    cell(["Japan"], ["Leased"], "8", unit=""),
+    cell(["Japan"], ["Total"], "26", unit=""),
+    cell(["Korea"], ["Leased"], "5", unit=""),
+    cell(["Korea"], ["Total"], "15", unit=""),
+]
+
+
+def test_the_column_of_the_whole_is_meant_where_no_part_is_named() -> None:
+    found = find("How many warehouses does Marlow run in Japan?", COUNTRIES, around="Warehouses")
+    assert found.best.number.shown == "26"
+
+
+def test_a_part_that_is_named_is_meant() -> None:
+    found = find("How many leased warehouses does Marlow run in Japan?", COUNTRIES, around="Warehouses")
+    assert found.best.number.shown == "8"
+
+
+def test_a_count_is_no_amount_of_money() -> None:
+    numbers = [cell(["Stores"], ["2019"], "310"), cell(["Stores"], ["Number"], "42", unit="")]
+    assert find("How many stores does Marlow have?", numbers).best.number.shown == "42"
+
+
+def test_the_beginning_of_a_year_is_not_its_end() -> None:
+    numbers = [
+        *yearly(["Unrecognized tax benefits, beginning of year"], y2019="7"),
+        *yearly(["Unrecognized tax benefits, end of year"], y2019="9"),
+    ]
+    assert (
+        find("What unrecognized tax benefits did Marlow have at the beginning of 2019?", numbers).best.number.shown
+        == "7"
+    )
+    assert find("What unrecognized tax benefits did Marlow have in 2019?", numbers).best.number.shown == "9"
+
+
+def test_operations_abroad_are_not_those_at_home() -> None:
+    numbers = [
+        *yearly(["Long-lived assets", "U.S. operations"], y2019="80"),
+        *yearly(["Long-lived assets", "Non-U.S. operations"], y2019="30"),
+    ]
+    asked = "What long-lived assets do operations outside the United States have in 2019?"
+    assert find(asked, numbers).best.number.shown == "30"
+
+
+def test_a_change_is_no_figure() -> None:
+    numbers = [
+        cell(["Paid memberships"], ["Change", "2019 vs. 2018"], "14", period=year(2019), unit=""),
+        cell(["Paid memberships"], ["2019"], "41", period=year(2019), unit=""),
+    ]
+    assert find("How many paid memberships did Marlow count in 2019?", numbers).best.number.shown == "41"
+
+
+def test_of_the_same_digits_the_cell_that_knows_its_scale_is_taken() -> None:
+    bare = cell(["Total general taxes"], ["2019"], "277", period=year(2019), unit="")
+    scaled = cell(["Operating expenses", "General taxes"], ["2019"], "277", period=year(2019), table=1)
+    assert find("What general taxes did Marlow have in 2019?", [bare, scaled]).best.number == scaled
+
+
+def test_another_word_for_the_same_thing_is_held() -> None:
+    found = find("Marlow headcount?", [cell(["Employees"], ["2019"], "121", unit=""), *SEGMENTS])
+    assert found.best.number.shown == "121"
+
+
+def test_closeness_of_meaning_finds_a_paraphrase() -> None:
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        alike = ("vessel upkeep", "Ship maintenance")
+        return np.array([[1.0, 0.0] if text.startswith(alike) else [0.0, 1.0] for text in texts], np.float32)
+
+    numbers = [*yearly(["Ship maintenance expenses"], y2019="5"), *yearly(["Vessel leases expenses"], y2019="6")]
+    asked = read("What was vessel upkeep expense in 2019?")._replace(core="vessel upkeep")
+    found = search_cells(asked, numbers, tokenizer=BIGRAM, embed=embed)
+    assert found is not None
+    assert found.best.number.shown == "5"
+
+
+def test_a_name_that_nothing_holds_takes_confidence() -> None:
+    held = find("What net sales did Marlow's Weaving segment make in 2019?", SEGMENTS)
+    unheld = find("What net sales did Marlow make in Brazil in 2019?", SEGMENTS)
+    assert confidence_of(unheld, named=True) < 0.5 < confidence_of(held, named=True)
+
+
+def test_a_cell_of_a_broken_sum_and_an_unnamed_document_are_less_sure() -> None:
+    whole, broken = ([cell(["Goodwill"], ["Total"], "5", broken=of)] for of in (False, True))
+    sure = confidence_of(find("What is the goodwill?", whole), named=True)
+    assert confidence_of(find("What is the goodwill?", broken), named=True) < sure
+    assert confidence_of(find("What is the goodwill?", whole), named=False) < sure
+
+
+def test_the_answer_shows_line_period_figure_and_the_box_of_the_cell() -> None:
+    draft = answer("How much operating income did Weaving earn in 2019?", SEGMENTS)
+    assert draft is not None
+    assert draft.text == "Operating income › Weaving FY2019 = $12 million [1]"
+    assert draft.citations[0].bbox == (10.0, 20.0, 30.0, 40.0)
+    assert draft.citations[0].quote == "Operating income › Weaving; Years Ended December 31, 2019: 12"
+
+
+def test_an_unsure_cell_is_no_answer() -> None:
+    assert answer("How many parking lots for ships did Marlow's Weaving have in 2019?", SEGMENTS) is None
+
+
+KOREAN = [
+    cell(["교통신호", "유지보수비"], ["금액"], "320", unit="KRW"),
+    cell(["교통신호", "설치비"], ["금액"], "1,450", unit="KRW"),
+    cell(["총 사업비"], ["국비"], "700", unit="KRW"),
+    cell(["총 사업비"], ["도비"], "300", unit="KRW"),
+    cell(["총 사업비"], ["합계"], "1,000", unit="KRW"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("교통신호 유지보수비는 얼마인가?", "320"),
+        ("총 사업비 중 국비는 얼마인가?", "700"),
+        ("총사업비는 얼마인가?", "1,000"),
+    ],
+)
+def test_korean_words_are_found_with_particles_and_spaces(question: str, shown: str) -> None:
+    found = find(question, KOREAN)
+    assert found.best.number.shown == shown
+
+
+def test_a_korean_answer_shows_scale_and_currency() -> None:
+    draft = answer("교통신호 유지보수비는 얼마인가?", KOREAN)
+    assert draft is not None
+    assert draft.text == "교통신호 › 유지보수비 = 320백만원 [1]"
+
+
+def test_a_business_term_is_the_period_of_that_name() -> None:
+    terms = [
+        cell(
+            ["재고자산"],
+            [f"제{term}기"],
+            shown,
+            unit="KRW",
+            period=Period(kind="none", year=2000 + term, label=f"제{term}기"),
+        )
+        for term, shown in ((22, "60"), (23, "63"))
+    ]
+    assert find("제22기 재고자산은 얼마인가?", terms).best.number.shown == "60"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "When was the plant opened?",
+        "Who is Marlow's chief executive?",
+        "Did Marlow close stores in 2019?",
+        "What was the growth of sales from 2018 to 2019?",
+        "What was Marlow's gross margin, defined as gross profit divided by net sales?",
+        "사업 기간은 언제까지인가?",
+    ],
+)
+def test_a_question_for_something_else_is_not_looked_up(question: str) -> None:
+    assert read_cell_question(question, tokenizer=BIGRAM) is None
