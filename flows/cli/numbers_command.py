@@ -8,37 +8,31 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.commands import Given, Json
-from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
+from flows.cli.output import REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
 from flows.cli.show_answer import place
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
-    from storage.numbers import Numbers
+    from storage.numbers import Filters, Numbers
 
 console = Screen()
 PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d\d)?")
-
-
-class Filters(TypedDict):
-    """Arguments of `select_numbers` that choose rows."""
-
-    entity: list[str]
-    line: list[str]
-    years: tuple[int, int] | None
 
 
 class _Source(NamedTuple):
@@ -72,7 +66,7 @@ def numbers(
     as_json: Json = False,
 ) -> None:
     """Show the numbers of tables in whole units, with their period and the labels of row and column."""
-    from storage.numbers import check_numbers, query_numbers, select_numbers
+    from storage.numbers import check_numbers, query_numbers
 
     years = _years(period)
     if (file is None) == (index is None):
@@ -94,22 +88,12 @@ def numbers(
             told = {**source.shown, "identities": counts.records(), "broken": broken.records()}
             emit(told, as_json or shape == "json", lambda: _show_check(counts, broken))
             return
-        if shape == "parquet":
-            _write_parquet(source, filters)
-            return
-        query = (source.path, source.names)
-        found = select_numbers(*query, **filters) if sql is None else query_numbers(*query, sql)
-    if shape == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(found.columns)
-        writer.writerows([_cell(value) for value in row] for row in found.rows)
-        return
-    listed = [{name: _plain(value) for name, value in row.items()} for row in found.records()]
-    emit(
-        {**source.shown, "numbers": listed},
-        as_json or shape == "json",
-        lambda: _show_numbers(listed) if sql is None else _show_rows(found),
-    )
+        if sql is not None:
+            _show_query(query_numbers(source.path, source.names, sql), source, "json" if as_json else shape)
+        elif as_json or shape != "table":
+            _copy(source, filters, "json" if as_json or shape == "table" else shape)
+        else:
+            _show_numbers(source, filters)
 
 
 def _require_a_name(names: dict[str, str], entity: str) -> None:
@@ -117,14 +101,23 @@ def _require_a_name(names: dict[str, str], entity: str) -> None:
         fail(f"--entity {entity}: no document is called so; there are {', '.join([*names.values()][:5])} …", REFUSED)
 
 
-def _write_parquet(source: _Source, filters: Filters) -> None:
-    from storage.numbers import select_numbers
+def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parquet"]) -> None:
+    """Write the numbers to stdout."""
+    from storage.numbers import copy_numbers
 
     with TemporaryDirectory(prefix="trivet-") as folder:
-        out = Path(folder) / "numbers.parquet"
-        select_numbers(source.path, source.names, **filters, out=out)
-        with out.open("rb") as written:
-            shutil.copyfileobj(written, sys.stdout.buffer)
+        out = Path(folder) / "numbers"
+        copy_numbers(source.path, source.names, out, shape, **filters)
+        if shape == "parquet":
+            with out.open("rb") as written:
+                shutil.copyfileobj(written, sys.stdout.buffer)
+        else:
+            told = out.read_text("utf-8")
+            if shape == "json":
+                whole = json.dumps({**source.shown, "numbers": []}, ensure_ascii=False)
+                rows = ", ".join(told.strip("\n").split("\n"))  # other line ends may stand in a string
+                told = f"{whole.removesuffix(']}')}{rows}]}}\n"
+            sys.stdout.write(told)
 
 
 @contextmanager
@@ -199,15 +192,30 @@ def _show_check(counts: Numbers, broken: Numbers) -> None:
     console.print(f"{held:,} of {tried:,} identities hold{share}")
 
 
-def _show_numbers(listed: Sequence[dict[str, Any]]) -> None:
-    name = None
-    for one in listed:
-        if one["name"] != name:
-            name = one["name"]
-            console.print_line(f"[bold]{escape(name)}[/bold]")
-        where = f"page {one['page']}" if one["page"] else f"table {one['table'] + 1}"
-        period = one["period"]["label"] if one["period"] else "no period"
-        said = f"{escape(' › '.join(one['row_path']))}  [dim]{escape(' / '.join(one['column_path']))}[/dim]"
-        value = f"{Decimal(one['value']):>20,f} {one['unit']:<7}"
-        console.print_line(f"[dim]{where:>8}[/dim]  {value} [cyan]{period:<22}[/cyan] {said}")
-    console.print(f"[dim]{len(listed):,} numbers[/dim]")
+def _show_query(found: Numbers, source: _Source, shape: str) -> None:
+    if shape == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(found.columns)
+        writer.writerows([_cell(value) for value in row] for row in found.rows)
+        return
+    listed = [{name: _plain(value) for name, value in row.items()} for row in found.records()]
+    emit({**source.shown, "numbers": listed}, shape == "json", lambda: _show_rows(found))
+
+
+def _show_numbers(source: _Source, filters: Filters) -> None:
+    """Each document with its numbers; rich would take twenty seconds for a hundred thousand lines."""
+    from storage.numbers import list_numbers
+
+    dim, blue, plain = ("\x1b[2m", "\x1b[36m", "\x1b[0m") if console.color_system else ("", "", "")
+    found = list_numbers(source.path, source.names, **filters)
+    for name, of_document in groupby(found, key=itemgetter(0)):
+        console.print_line(f"[bold]{escape(name)}[/bold]")
+        write = console.file.write
+        for _, where, value, unit, period, labels, headers in of_document:
+            if not f"{unit}{labels}{headers}".isprintable():
+                unit, labels, headers = map(harmless, (unit, labels, headers))
+            write(
+                f"{dim}{where:>8}{plain}  {value:>20} {unit:<7} {blue}{period:<22}{plain} {labels}  "
+                f"{dim}{headers}{plain}\n"
+            )
+    console.print(f"[dim]{len(found):,} numbers[/dim]")

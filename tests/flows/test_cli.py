@@ -253,6 +253,11 @@ def test_numbers_of_tables_are_shown_with_their_units_and_periods(tmp_path: Path
     assert "2 numbers" in shown
 
 
+def test_a_label_that_steers_a_terminal_does_not(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("| | 2023 |\n|---|---|\n| Net \x1b[31msales\u202e | 7 |\n")
+    assert "Net [31msales  2023\n" in run_here("rag", "numbers", tmp_path / "a.md").stdout
+
+
 def budget(folder: Path) -> Path:
     """A document whose first total adds up and whose second does not."""
     rows = ("| | 2023 | 2022 |", "|---|---|---|", "| Rent | $ 300 | $ 200 |", "| Wages | 400 | 100 |")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from datetime import date
@@ -12,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from storage.numbers import Numbers, query_numbers, select_numbers, write_numbers
+from storage.numbers import Numbers, copy_numbers, list_numbers, query_numbers, select_numbers, write_numbers
 from storage.storage_errors import QueryUnusable
 
 NAMES = {"d1": "acme_2023.pdf", "d2": "bolt_2022.pdf"}
@@ -78,9 +79,58 @@ def test_no_rows_are_a_file_too(tmp_path: Path) -> None:
 
 
 def test_what_is_selected_can_be_written_again(file: Path, tmp_path: Path) -> None:
-    select_numbers(file, NAMES, line=["cost"], out=tmp_path / "it's some.parquet")
+    copy_numbers(file, NAMES, tmp_path / "it's some.parquet", "parquet", line=["cost"])
     found = duckdb.sql(f"""SELECT name, value FROM '{str(tmp_path / "it's some.parquet").replace("'", "''")}'""")
     assert found.fetchall() == [("acme_2023.pdf", Decimal(-3))]
+
+
+def test_csv_and_json_hold_exact_values_and_whole_lists(file: Path, tmp_path: Path) -> None:
+    copy_numbers(file, NAMES, tmp_path / "some.csv", "csv")
+    copy_numbers(file, NAMES, tmp_path / "some.json", "json", years=(2023, 2023))
+    told = json.loads((tmp_path / "some.json").read_text())
+    rows = list(csv.DictReader((tmp_path / "some.csv").read_text().splitlines()))
+    assert [row["value"] for row in rows] == ["12345678901234567890.123456789012", "-3", "0.5"]
+    assert [json.loads(rows[1][name]) for name in ("row_path", "bbox")] == [["Income", "Cost of sales"], [1.5, 2, 3, 4]]
+    assert (rows[0]["value"], rows[0]["shown"], json.loads(rows[0]["period"])) == (
+        told["value"],
+        told["shown"],
+        told["period"],
+    )
+    assert (rows[2]["period"], rows[2]["page"], told["row_path"], told["period"]["end"]) == (
+        "",
+        "",
+        ["Income", "Net sales"],
+        "2023-12-31",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("1234567", "1,234,567"),
+        ("-1234567.5", "-1,234,567.5"),
+        ("-0.25", "-0.25"),
+        ("0", "0"),
+        ("10.10", "10.1"),
+        ("-1", "-1"),
+        ("12345678901234567890", "12345678901234567890"),
+    ],
+)
+def test_a_line_shows_the_value_in_groups_of_digits(tmp_path: Path, value: str, shown: str) -> None:
+    write_numbers(tmp_path / "one.parquet", [row("d1", value, "A")])
+    told = list_numbers(tmp_path / "one.parquet", NAMES)
+    assert told == [("acme_2023.pdf", "page 3", shown, "USD", "FY2023", "Income › A", "2023")]
+
+
+def test_a_number_without_page_and_period_is_listed_with_its_table(tmp_path: Path) -> None:
+    write_numbers(tmp_path / "one.parquet", [row("d1", "7", "A", page=None, year=None)])
+    [told] = list_numbers(tmp_path / "one.parquet", NAMES)
+    assert (told.place, told.period) == ("table 1", "no period")
+
+
+def test_boxes_are_kept_to_a_hundredth_of_a_point(tmp_path: Path) -> None:
+    write_numbers(tmp_path / "one.parquet", [row("d1", "7", "A", bbox=[473.3428649902344, 1, 2, 3])])
+    assert select_numbers(tmp_path / "one.parquet", NAMES).records()[0]["bbox"] == [473.34, 1, 2, 3]
 
 
 def test_a_query_sees_numbers_with_the_names_of_documents(file: Path) -> None:
