@@ -29,7 +29,7 @@ from tasks.sandbox.engines import Engine, engines, none_holds, refuse_unsafe
 from tasks.sandbox.languages import find, unavailable
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 from tasks.sandbox.sandbox_layout import Interpreter, interpreter
-from tasks.sandbox.sandbox_records import Execution, Program, broken, outcome, too_long
+from tasks.sandbox.sandbox_records import NOT_STARTED, Execution, Program, broken, outcome, too_long
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2
@@ -94,7 +94,9 @@ class Sandbox:
         return interpreter(self._named)
 
     def run(self, program: Program) -> Execution:
-        """Execute a program, again in a new zygote if the sandbox broke; the status is `broken` after that.
+        """Execute a program, once more if it was not its own fault that it ended; the status is `broken` after that.
+
+        A zygote that broke is replaced; one on a machine that was full or too busy goes on.
 
         Raises SandboxUnavailable, LanguageUnavailable.
         """
@@ -122,14 +124,14 @@ class Sandbox:
                     killed_for_memory=killed,
                     machine_was_full=_killed_for_memory() > full + killed,
                 )
+                if execution.status == "broken" and execution.reason.startswith(NOT_STARTED):
+                    worker = self._ended(worker)
             except WorkerLost as error:
-                execution = broken(f"the sandbox broke: {error}")
+                worker, execution = self._ended(worker), broken(f"the sandbox broke: {error}")
             except BaseException:
                 worker = self._ended(worker)
                 raise
             finally:
-                if execution.status == "broken":
-                    worker = self._ended(worker)
                 self._free.put(worker)
             if execution.status != "broken":
                 return execution

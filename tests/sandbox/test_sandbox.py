@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.sandbox import Execution, Limits, Program, Sandbox, shared_sandbox, walls
+from tasks.sandbox import Execution, Limits, Program, Sandbox, sandbox_pool, shared_sandbox, walls
 from tasks.sandbox.engines import Engine, engines
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 from tasks.sandbox.sandbox_records import MIB
@@ -404,6 +404,23 @@ def test_what_breaks_once_is_tried_again_and_what_breaks_twice_is_broken(monkeyp
         assert done.reason == "the sandbox broke: on purpose"
         assert len(asked) == 4
         assert sandbox.run(Program("x = 1", tests="assert x == 2")).status == "failed"
+
+
+def test_a_kill_on_a_full_machine_is_tried_again_in_the_same_zygote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    vmstat = tmp_path / "vmstat"
+    vmstat.write_text("oom_kill 1\n")
+    monkeypatch.setattr(sandbox_pool, "VMSTAT", str(vmstat))
+    with Sandbox(workers=1) as sandbox:
+        assert sandbox.run(Program("x = 1")).passed
+        first = sandbox.pids()
+        elsewhere = threading.Timer(0.3, vmstat.write_text, ["oom_kill 2\n"])
+        elsewhere.start()
+        began = time.monotonic()
+        done = sandbox.run(Program("import os, time\ntime.sleep(1)\nos.kill(os.getpid(), 9)"))
+        elsewhere.join()
+        assert (done.status, done.reason) == ("failed", "it died of SIGKILL")
+        assert time.monotonic() - began > 2, "it was not tried again"
+        assert sandbox.pids() == first
 
 
 @pytest.mark.parametrize("files", [{"a": b"", "a/b": b""}, {"main.py/x": b""}])
