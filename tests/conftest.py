@@ -28,6 +28,7 @@ os.environ |= {
 HOME = Path(tempfile.mkdtemp(prefix="trivet-tests-"))
 HOME.chmod(0o755)  # as root the embedded PostgreSQL runs as another account, which has to reach its folder
 os.environ["TRIVET_HOME"] = str(HOME)
+os.environ.pop("PREFECT_HOME", None)  # set by a conftest before its workers start, it would be one database for all
 # threads of tiny networks wait for each other, and beside a second worker for a processor too: minutes for seconds
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

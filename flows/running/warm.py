@@ -24,8 +24,10 @@ from prefect.flow_engine import run_flow
 from prefect.runtime import flow_run
 from prefect.states import AwaitingRetry, Cancelled, Crashed, Pending
 
-LINGER_S = 5.0
+LINGER_S = 30.0
 """How long a process waits for the next step of its run."""
+YIELD_S = 5.0
+"""How long it waits while steps of other runs need its place."""
 LOOK_S = 0.5
 TAKEN = "taken by the process of "
 """Beginning of the message of the state, which names the host before the label is set."""
@@ -55,24 +57,25 @@ def do_the_next(flow: Flow[..., Any]) -> None:
 
 
 def _next_of(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> FlowRun | None:
-    until = time.monotonic() + LINGER_S
-    while time.monotonic() < until:
-        waiting = _waiting(client, mine, parent)
+    began, is_wanted = time.monotonic(), False
+    while time.monotonic() < began + (YIELD_S if is_wanted else LINGER_S):
+        waiting = _waiting(client, mine, parent_flow_run_id={"any_": [parent]})
         kind = [run for run in waiting if run.parameters["entry"] == mine.parameters["entry"]]
         for run in kind:
             if _taken(client, run, host=mine.id):
                 return run
         if not kind and (waiting or ((state := client.read_flow_run(parent).state) and state.is_final())):
             return None
+        is_wanted = bool(_waiting(client, mine))
         time.sleep(LOOK_S)
     return None
 
 
-def _waiting(client: SyncPrefectClient, mine: FlowRun, parent: UUID) -> list[FlowRun]:
+def _waiting(client: SyncPrefectClient, mine: FlowRun, **wanted: Any) -> list[FlowRun]:
+    """The runs of this deployment that no worker has taken."""
     assert mine.deployment_id
-    wanted = {"parent_flow_run_id": {"any_": [parent]}, "state": {"type": {"any_": [StateType.SCHEDULED]}}}
     return client.read_flow_runs(
-        flow_run_filter=FlowRunFilter.model_validate(wanted),
+        flow_run_filter=FlowRunFilter.model_validate({"state": {"type": {"any_": [StateType.SCHEDULED]}}, **wanted}),
         deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [mine.deployment_id]}}),
         sort=FlowRunSort.EXPECTED_START_TIME_ASC,
     )
