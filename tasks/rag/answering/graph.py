@@ -180,7 +180,8 @@ def compute(state: State, desk: Desk) -> Added:
         if found is None and desk.wiring.large and asks_to_work_out(part.question):
             found, call = _told_to_compute(part, desk)
             calls += call
-        cell = None if found else looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder)
+        missing = found is None or found.abstained
+        cell = looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None
         parts.append(part._replace(worked=found, cell=cell))
     return {"parts": tuple(parts), "calls": calls}
 
@@ -328,7 +329,7 @@ def _answered(part: Part, desk: Desk) -> Draft:
         return part.worked
     catalogue = desk.index.catalogue
     if stated := answer_from_facts(part.question, part.plan, catalogue):
-        return stated
+        return checked(part.question, stated)
     if part.cell:
         return part.cell
     names = {entry.document: stem_of(entry.name) for entry in catalogue}

@@ -46,8 +46,17 @@ FIGURE, OF_TWO, IN_UNIT, DECIMALS, POINTS, ASKS_TEXT, ASKS_SHARE, SUBTRACTION = 
     re.compile(WORDS[name], re.IGNORECASE)
     for name in ("figure", "of_two", "in_unit", "decimals", "points", "asks_text", "asks_share", "subtraction")
 )
-PREVIOUS_YEAR, PREVIOUS_QUARTER, CURRENT, LAST_YEARS = (
-    re.compile(WORDS[name], re.IGNORECASE) for name in ("previous_year", "previous_quarter", "current", "last_years")
+PREVIOUS_YEAR, PREVIOUS_QUARTER, CURRENT, LAST_YEARS, BOTH_ENDS, YEAR_END, FORMULA_END = (
+    re.compile(WORDS[name], re.IGNORECASE)
+    for name in (
+        "previous_year",
+        "previous_quarter",
+        "current",
+        "last_years",
+        "both_ends",
+        "year_end",
+        "formula_end",
+    )
 )
 COUNTS = {
     "zero": 0,
@@ -77,7 +86,7 @@ MOST_FREE_WORDS = 3
 """Of a line of a formula of which no line is known."""
 MOST_UNREAD = 3
 """Words that nothing explains; a question with more is not understood."""
-ONE = Decimal(1)
+ONE, HUNDRED = Decimal(1), Decimal(100)
 MARKED = re.compile(rf"[{NAME}{OWNER}](?:\s+의(?=\s))?\s*")
 CASH = "cash_and_cash_equivalents"
 PAID = {"income_tax": "income_taxes_paid", "interest_expense": "interest_paid", "dividends_declared": "dividends_paid"}
@@ -150,8 +159,11 @@ def read_computation(
         return how._replace(tasks=(found,), defined=True, assumed=not (years_in(asked) or parts_in(asked)))
     if ASKS_TEXT.search(asked):
         return None
-    plain = without_instructions(DECIMALS.sub(" ", expand(asked).asked))
-    return _understood(plain, how, said=said, names=names, latest=latest, labels=labels)
+    plain = without_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", expand(asked).asked)))
+    found = _understood(plain, how, said=said, names=names, latest=latest, labels=labels)
+    if found and YEAR_END.search(asked) and not BOTH_ENDS.search(asked):
+        return found._replace(tasks=tuple(_at_year_end(task) for task in found.tasks))
+    return found
 
 
 def shown_as(question: str) -> Computation:
@@ -199,10 +211,25 @@ def _defined(asked: str, latest: Latest = lambda: None) -> Task | None:
         name = _title(asked[: match.start()])
         percent = (name and name.concept.unit) or ("%" if PERCENT.search(rest) else "")
         title = asked[name.start : name.end] if name else ""
+        if in_percent := _without_hundred(expression):
+            expression, percent = in_percent, "%"
+        how, asked_of = operation(rest), _named_in(rest)
+        if how and len(asked_of) > 1 and not any(line.year for line in lines_of(expression)):
+            (only,) = over_periods(Combined(title, expression, _shown(percent)), how, asked_of)
+            return only
         if when is None:
             return Task(title, expression, None, "", _shown(percent))
         return Task(title, expression, when.year, when.label, _shown(percent), when.part)
     return None
+
+
+def _without_hundred(expression: Expression) -> Expression | None:
+    """What is multiplied by 100 to be shown in percent; None for other formulas."""
+    match expression:
+        case Operation("*", inner, Constant(value)) | Operation("*", Constant(value), inner) if value == HUNDRED:
+            return inner
+        case _:
+            return None
 
 
 def _formula(asked: str, match: re.Match[str]) -> tuple[int, int]:
@@ -210,8 +237,8 @@ def _formula(asked: str, match: re.Match[str]) -> tuple[int, int]:
     if "whole" in match.groupdict():
         return match.span("whole")
     start = match.start("body")
-    ends = [len(asked), *(start + end.start() for end in SENTENCE_END.finditer(asked[start:]))]
-    return start, min(ends)
+    ends = (end.start() for pattern in (SENTENCE_END, FORMULA_END) for end in pattern.finditer(asked, start))
+    return start, min(ends, default=len(asked))
 
 
 def _named_in(text: str) -> tuple[When, ...]:
@@ -268,6 +295,24 @@ def _understood(
         if tasks and _is_read(shape, plain):
             return how._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
     return None
+
+
+def _at_year_end(task: Task) -> Task:
+    """A ratio whose balances are of the end of the year, and not the mean of both ends."""
+    ratio = task.expression
+    if isinstance(ratio, Line) and ratio.concept and _is_ratio(ratio) and not ratio.of:
+        return task._replace(expression=_without_means(parse(ratio.concept.formula)))
+    return task
+
+
+def _without_means(expression: Expression) -> Expression:
+    match expression:
+        case Operation(sign, left, right):
+            return Operation(sign, _without_means(left), _without_means(right))
+        case Over("average", what, ()):
+            return what
+        case _:
+            return expression
 
 
 def _ranking(asked: str, shape: Shape, when: When, how: Computation) -> Computation | None:

@@ -25,7 +25,9 @@ ONE_YEAR = re.compile(
 DIGITS = re.compile(r"(?<!\d)(?<!\d[,.])(?:19|20)\d\d(?!\d|[,.]\d)")
 OVER: Mapping[How, re.Pattern[str]] = {
     "average": re.compile(
-        r"\b(?:(?:\d|two|three|four|five)[\s-]years?\s)?(?:average|avg\.?|mean)\b(?:\s+of)?|(?:기초와?\s?기말의?\s?)?평균",
+        r"\b(?:(?:\d|two|three|four|five)[\s-]years?\s)?(?:average|avg\.?|mean)\b(?:\s+of)?"
+        r"(?:\s+(?:the\s+)?(?:opening|beginning|starting)\s+and\s+(?:closing|ending|year-end)\b)?"
+        r"|(?:기초와?\s?기말의?\s?)?평균",
         re.IGNORECASE,
     ),
     "change": re.compile(r"\b(?:change|increase|decrease)s?\s+(?:in|of)\b|증감액?|변동액?", re.IGNORECASE),

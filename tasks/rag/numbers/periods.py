@@ -75,10 +75,19 @@ def period_in(text: str) -> Period | None:
     return Period(kind="none", year=year, label=str(year))
 
 
+def year_to(end: date) -> Period:
+    """The fiscal year that ends on a day."""
+    return _span(end, 12)
+
+
 def _ending(text: str, end: date) -> Period:
     months = _months(text)
     if months is None:
         return Period(kind="instant", end=end, year=_fiscal_year(end), label=end.isoformat())
+    return _span(end, months)
+
+
+def _span(end: date, months: int) -> Period:
     year = _fiscal_year(end)
     label = f"FY{year}" if months == 12 else f"{months} months to {end.isoformat()}"
     return Period(kind="duration", start=_first_day(end, months), end=end, year=year, label=label)

@@ -34,6 +34,8 @@ UNREAD, ASSUMED, QUALIFIED, OF_A_PART, ELSEWHERE, BREAKS, RESTATED = 0.9, 0.85, 
 """What is left of the confidence in an answer for a word that nothing explains; a period that the question does not
 name; a line that is found by its words; a column of a part of the company; a table that is not the statement of the
 line; a cell whose sum does not hold; another value in another document."""
+NO_UNIT = 0.4
+"""The same for an amount without a unit beside one with a currency."""
 MOST_NAMES = 10
 """Names of a concept that a qualified line is looked for by."""
 
@@ -307,6 +309,9 @@ def _doubts(worker: _Worker, language: Language) -> list[tuple[float, str]]:
             found.append((ELSEWHERE, ""))
         if number.broken:
             found.append((BREAKS, BROKEN[language].format(n=n)))
+    units = {number.unit for _, number in worker.used.values()}
+    if "" in units and units & AMOUNTS:
+        found.append((NO_UNIT, ""))
     return [(min(1.0, factor), said) for factor, said in found]
 
 

@@ -54,6 +54,12 @@ How many points did gross margin change, FY2018 to FY2019? | change[gross_margin
 2021년 순이익이 매출액에서 차지하는 비중은? | (net_income / revenue) | FY2021 | %
 2020년부터 2021년까지 매출액이 가장 높았던 해는? | highest[revenue 2020 2021] | FY2020 … FY2021 | amount
 재무상태표를 기준으로 2021년 말 유동자산을 백만원 단위로 답해 줘 | current_assets | FY2021 | amount
+FY2019 turns as COGS / average of opening and closing inventory? | (cost_of_sales / average[inventory]) | FY2019 |
+FY2019 inventory turnover, average of opening and closing inventory? | inventory_turnover | FY2019 | times
+FY2019 inventory turnover, with year-end inventory? | (cost_of_sales / inventory) | FY2019 | times
+FY2019 gap = sales less COGS. How much more than 2018? | change[(revenue - cost_of_sales) 2018 2019] | FY2018 → FY2019 |
+Add up the goodwill (not of wool) of FY2018 and FY2019. | sum[goodwill 2018 2019] | FY2018 … FY2019 | amount
+유동비율 = 유동자산 ÷ 유동부채 × 100 으로 정의하면 2021년 값은? | (current_assets / current_liabilities) | FY2021 | %
 2021년 2분기 매출액은 전년 동기 대비 몇 % 증가했나? | ((revenue@2021 / revenue@2020) - 1) | Q2 FY2020 → Q2 FY2021 | %
 """
 

@@ -44,6 +44,45 @@ def test_a_year_that_ends_in_december_keeps_its_name() -> None:
     assert years(page(rows, above="Fiscal 2023 ended on January 28, 2023.")) == [("FY2022", 2022)]
 
 
+FLOWS = [
+    ("", "December 28, 2019", "December 29, 2018"),
+    ("Net cash provided by operating activities", "900", "800"),
+    ("Capital expenditures", "(300)", "(200)"),
+    ("Net cash used for investing activities", "(310)", "(210)"),
+    ("Net cash used for financing activities", "(90)", "(80)"),
+    ("Cash and cash equivalents at end of period", "1,500", "1,000"),
+]
+STOCK = [("", "December 28, 2019"), ("Inventories", "70")]
+
+
+def test_flows_below_the_last_day_of_a_year_are_of_that_year() -> None:
+    found = numbers(page(FLOWS), page(STOCK))
+    assert [fact.period and fact.period.label for fact in found] == [
+        *["FY2019", "FY2018"] * 4,
+        "2019-12-28",
+        "2018-12-29",
+        "2019-12-28",
+    ]
+    assert found[0].period
+    assert found[0].period.months == 12
+
+
+def test_flows_of_a_day_that_ends_no_year_stay_of_that_day() -> None:
+    year = [("", "Year Ended June 30, 2019"), ("Net sales", "1,200")]
+    assert {one.period and one.period.kind for one in numbers(page(FLOWS), page(year))[:10]} == {"instant"}
+
+
+def test_beside_quarters_only_cash_flows_are_of_the_year() -> None:
+    quarter = [("", "Three Months Ended December 28, 2019", "Three Months Ended December 29, 2018")]
+    quarters = page([*quarter, ("Net sales", "1,200", "1,000")], above="Fourth quarter")
+    year = page([("", "Year Ended December 28, 2019"), ("Net sales", "4,800")])
+    sales = page([("", "December 28, 2019", "December 29, 2018"), ("Net sales", "1,200", "1,000")])
+    found = numbers(page(FLOWS), quarters, year, sales)
+    assert found[0].period
+    assert found[0].period.label == "FY2019"
+    assert [one.period and one.period.kind for one in found[-2:]] == ["instant", "instant"]
+
+
 @pytest.mark.parametrize(
     ("said", "header", "found"),
     [
