@@ -29,7 +29,7 @@ COLUMNS = {
     "table": "INTEGER",
     "row": "INTEGER",
     "col": "INTEGER",
-    "identities": "STRUCT(kind VARCHAR, holds BOOLEAN, rows INTEGER[])[]",
+    "identities": 'STRUCT(kind VARCHAR, holds BOOLEAN, rows INTEGER[], "table" INTEGER, expected DECIMAL(38, 12))[]',
     "statement": "VARCHAR",
 }
 NESTED = ("period", "row_path", "column_path", "bbox", "identities")

@@ -19,6 +19,10 @@ LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""
 ENDS_WITH_DAY = re.compile(r"\b[A-Z][a-z]+\.? \d{1,2},?$")
 """A day without its year, which stands over each column."""
+ALIGNED = 6.0
+"""Points that the right edges of a column may differ between the parts of a table."""
+INTRODUCES = re.compile(r"\b(?:following|below|tables?)\b|다음|아래", re.IGNORECASE)
+"""In a line above a table: it begins anew."""
 TITLE_CHARS = 100
 """A longer block above a table is a paragraph."""
 MOST_HEADS = 4
@@ -26,14 +30,21 @@ MOST_HEADS = 4
 TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
 
 
+IdentityKind = Literal["total", "balance sheet", "cash"]
+
+
 class Identity(Record):
     """What a number must be the sum or difference of, and whether it is."""
 
-    kind: Literal["total", "balance sheet", "cash"]
+    kind: IdentityKind
     holds: bool
     """Within the rounding of what is shown."""
     rows: tuple[int, ...]
-    """Of the same table."""
+    """Of the numbers that give it."""
+    table: int | None = None
+    """Of these rows, where it is another than the number's."""
+    expected: Decimal | None = None
+    """What these numbers give, in whole units, where the number is another."""
 
 
 class CellFact(Record):
@@ -75,6 +86,8 @@ class _Table(NamedTuple):
     """The lines above it."""
     page: int
     """Its last."""
+    part: Block
+    """What of it stands there."""
 
 
 def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
@@ -85,12 +98,12 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
     for page in pages:
         for block in page.blocks:
             if block.cells:
-                goes_on = (
-                    last is not None and not above and last.page + 1 == page.number and _goes_on(block, last.block)
-                )
-                last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0)
-                yield from _of_table(block, document, table, last.above, page.number, last.block if goes_on else None)
-                last = last._replace(page=page.number or 0)
+                goes_on = last is not None and _goes_on(block, above, page.number or 0, last)
+                heads = [line for line in above if len(line) < TITLE_CHARS] if goes_on else []
+                last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0, block)
+                begun = last.block if goes_on else None
+                yield from _of_table(block, document, table, last.above, page.number, begun, heads)
+                last = last._replace(page=page.number or 0, part=block)
                 table += 1
                 above = []
             elif block.kind != "footer" and (block.kind != "header" or _titles_a_statement(block.text)):
@@ -103,16 +116,44 @@ def _titles_a_statement(header: str) -> bool:
     return bool((period and period.end) or list(scales(header)))
 
 
-def _goes_on(block: Block, before: Block) -> bool:
-    """Whether a table has no header and as many columns as the one that ends the page before."""
-    wide = [max(cell.col + cell.col_span for cell in one.cells) for one in (block, before)]
-    return wide[0] == wide[1] and not any(cell.header for cell in block.cells)
+def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> bool:
+    """Whether a table without a header is more of the one before: at the top of the next page, or below headings.
+
+    It has as many columns, and below a heading they end where those of the table above do.
+    """
+    if any(cell.header for cell in block.cells) or _width(block) != _width(last.part):
+        return False
+    if not between:
+        return last.page + 1 == page
+    edges = [_right_edges(part) for part in (block, last.part)]
+    aligned = all(edges) and all(abs(one - other) <= ALIGNED for one, other in zip(*edges, strict=True))
+    return aligned and last.page == page and len(between) <= LINES_ABOVE and not any(map(INTRODUCES.search, between))
+
+
+def _width(block: Block) -> int:
+    return max(cell.col + cell.col_span for cell in block.cells)
+
+
+def _right_edges(block: Block) -> list[float]:
+    """Of the columns behind the first, in points; none where a column has no box."""
+    edges: dict[int, float] = {}
+    for cell in block.cells:
+        if cell.bbox and cell.col and cell.text.strip():
+            last = cell.col + cell.col_span - 1
+            edges[last] = max(edges.get(last, 0), cell.bbox[2])
+    return [edges[col] for col in sorted(edges)] if len(edges) == _width(block) - 1 else []
 
 
 def _of_table(
-    block: Block, document: str, table: int, above: Sequence[str], page: int | None, begun: Block | None
+    block: Block,
+    document: str,
+    table: int,
+    above: Sequence[str],
+    page: int | None,
+    begun: Block | None,
+    headings: Sequence[str],
 ) -> Iterator[CellFact]:
-    """begun: the table on an earlier page that this one goes on with; its header is this one's too."""
+    """begun: the table that this one goes on with; its header is this one's too. headings: the lines between them."""
     heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
     before = 1 + max((cell.row for cell in heads), default=-1)
     cells = (
@@ -144,7 +185,7 @@ def _of_table(
     of_all = None
     if not any(period_in(" ".join(headers)) for headers in over.values()):
         of_all = next(filter(None, map(_one_period, (*stubs, *_introduction(above)))), None)
-    for (row, col), path in _row_paths(rows, amounts):
+    for (row, col), path in _row_paths(rows, amounts, headings):
         amount = amounts[row, col]
         headers = over[row, col]
         scale = scale_of(path, headers, amount, stated)
@@ -201,11 +242,11 @@ class _Row(NamedTuple):
 
 
 def _row_paths(
-    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Amount]
+    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Amount], headings: Sequence[str]
 ) -> Iterator[tuple[tuple[int, int], tuple[str, ...]]]:
     """The place of each amount, and its row's path: a row without amounts heads those below, up to its total."""
-    heads: list[str] = []
-    fresh = False
+    heads = list(headings)
+    fresh = bool(heads)
     for row in _whole_labels([_row(number, rows[number], amounts) for number in sorted(rows)]):
         if not row.places:
             if row.heads:

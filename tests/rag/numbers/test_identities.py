@@ -39,8 +39,9 @@ def found(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> dict[t
     return {(fact.row, fact.col): fact.identities for fact in facts if fact.identities}
 
 
-def total(*rows: int, holds: bool = True) -> tuple[Identity, ...]:
-    return (Identity(kind="total", holds=holds, rows=rows),)
+def total(*rows: int, instead: int | None = None) -> tuple[Identity, ...]:
+    """instead: what the rows give, where the total is another."""
+    return (Identity(kind="total", holds=instead is None, rows=rows, expected=instead and Decimal(instead)),)
 
 
 def test_a_total_is_the_sum_of_the_rows_above_and_then_stands_for_them() -> None:
@@ -56,7 +57,7 @@ def test_a_total_is_the_sum_of_the_rows_above_and_then_stands_for_them() -> None
 
 def test_a_column_that_breaks_what_others_show_is_told() -> None:
     rows = (("Product", "300", "310"), ("Service", "200", "220"), ("Total revenue", "500", "350"))
-    assert found(*rows) == {(2, 1): total(0, 1), (2, 2): total(0, 1, holds=False)}
+    assert found(*rows) == {(2, 1): total(0, 1), (2, 2): total(0, 1, instead=530)}
 
 
 def test_figures_that_add_up_in_no_column_are_no_total_of_the_rows_above() -> None:
@@ -85,7 +86,7 @@ def test_both_sides_of_a_balance_sheet_are_equal() -> None:
     held = found(*rows)[3, 1]
     assert Identity(kind="balance sheet", holds=True, rows=(0,)) in held
     broken = found(*rows[:3], ("Total liabilities and equity", "800"))[3, 1]
-    assert broken == (Identity(kind="balance sheet", holds=False, rows=(0,)),)
+    assert broken == (Identity(kind="balance sheet", holds=False, rows=(0,), expected=Decimal(900)),)
 
 
 def test_cash_at_the_end_is_that_at_the_beginning_and_the_change() -> None:
@@ -105,3 +106,54 @@ def test_a_korean_total() -> None:
 
 def test_shares_and_percentages_do_not_add_up() -> None:
     assert found(("A", "60"), ("B", "40"), ("Total", "100"), unit="%") == {}
+
+
+def test_a_broken_gross_profit_is_worked_out_as_a_difference() -> None:
+    rows = (("Revenue", "700", "900"), ("Cost of sales", "450", "500"), ("Gross profit", "250", "410"))
+    assert found(*rows) == {(2, 1): total(0, 1), (2, 2): total(0, 1, instead=400)}
+
+
+def test_totals_without_a_label_are_checked_and_are_both_sides_of_a_balance_sheet() -> None:
+    facts = table(
+        ("Cash", "300"), ("Plant", "600"), ("", "900"), ("Debt", "400"), ("Equity", "500"), ("", "900"), scale="1000"
+    )
+    heads = [("Assets",), ("Assets",), (), ("Liabilities and equity",), ("Liabilities and equity",), ()]
+    paths = [(*head, *filter(None, fact.row_path)) for head, fact in zip(heads, facts, strict=True)]
+    told = with_identities(fact.model_copy(update={"row_path": path}) for fact, path in zip(facts, paths, strict=True))
+    assert told[2].identities == total(0, 1)
+    assert told[5].identities == (*total(3, 4), Identity(kind="balance sheet", holds=True, rows=(2,)))
+
+
+def test_a_balance_sheet_without_the_total_of_its_other_side() -> None:
+    rows = (
+        ("Total assets", "1,000"),
+        ("Total liabilities", "400"),
+        ("Redeemable noncontrolling interests", "50"),
+        ("Total stockholders’ equity", "550"),
+    )
+    assert found(*rows)[0, 1] == (Identity(kind="balance sheet", holds=True, rows=(1, 2, 3)),)
+    broken = found(*rows[:2], ("Total equity", "550"))[0, 1]
+    assert broken == (Identity(kind="balance sheet", holds=False, rows=(1, 2), expected=Decimal(950)),)
+
+
+def test_a_balance_sheet_over_two_tables() -> None:
+    assets = table(("Cash", "300"), ("Total assets", "900"))
+    other = [
+        fact.model_copy(update={"table": 1, "page": 2})
+        for fact in table(("Equity", "500"), ("Total capitalization and liabilities", "900"))
+    ]
+    held = Identity(kind="balance sheet", holds=True, rows=(1,), table=0)
+    assert with_identities([*assets, *other])[-1].identities == (held,)
+    far = [fact.model_copy(update={"page": 9}) for fact in other]
+    assert with_identities([*assets, *far])[-1].identities == ()
+
+
+def test_cash_said_in_a_heading_alone() -> None:
+    facts = table(
+        ("Changes in inventories", "9"), ("Net decrease", "-70"), ("Balance, beginning", "400"), ("end", "330")
+    )
+    heads = ("Cash flows from operations", *["Cash and equivalents"] * 3)
+    told = with_identities(
+        fact.model_copy(update={"row_path": (head, *fact.row_path)}) for fact, head in zip(facts, heads, strict=True)
+    )
+    assert told[3].identities == (Identity(kind="cash", holds=True, rows=(2, 1)),)
