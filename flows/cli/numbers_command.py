@@ -185,7 +185,9 @@ def _show_rows(found: Numbers) -> None:
 def _show_check(counts: Numbers, broken: Numbers) -> None:
     for one in broken.records():
         said = f"{escape(one['line'])}  [cyan]{one['period'] or 'no period'}[/cyan]  {escape(one['shown'])}"
-        console.print_line(f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}")
+        console.print_line(
+            f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}; {one['doubt']}"
+        )
     _show_rows(counts)
     tried, held = (sum(one[name] for one in counts.records()) for name in ("tried", "held"))
     share = f", {held / tried:.1%}" if tried else ""
@@ -206,16 +208,18 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
     """Each document with its numbers; rich would take twenty seconds for a hundred thousand lines."""
     from storage.numbers import list_numbers
 
-    dim, blue, plain = ("\x1b[2m", "\x1b[36m", "\x1b[0m") if console.color_system else ("", "", "")
+    coloured = console.color_system
+    dim, blue, red, plain = ("\x1b[2m", "\x1b[36m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "", "")
     found = list_numbers(source.path, source.names, **filters)
     for name, of_document in groupby(found, key=itemgetter(0)):
         console.print_line(f"[bold]{escape(name)}[/bold]")
         write = console.file.write
-        for _, where, value, unit, period, labels, headers in of_document:
+        for _, where, value, unit, period, labels, headers, doubt in of_document:
             if not f"{unit}{labels}{headers}".isprintable():
                 unit, labels, headers = map(harmless, (unit, labels, headers))
+            doubted = f"  {red}does not add up: {doubt}{plain}" if doubt else ""
             write(
                 f"{dim}{where:>8}{plain}  {value:>20} {unit:<7} {blue}{period:<22}{plain} {labels}  "
-                f"{dim}{headers}{plain}\n"
+                f"{dim}{headers}{plain}{doubted}\n"
             )
     console.print(f"[dim]{len(found):,} numbers[/dim]")

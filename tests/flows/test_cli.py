@@ -302,9 +302,19 @@ def test_numbers_are_filtered_queried_and_written(tmp_path: Path) -> None:
 def test_totals_that_do_not_add_up_are_named(tmp_path: Path) -> None:
     told = run_here("rag", "numbers", budget(tmp_path), "--check", "--json").json
     assert told["identities"] == [{"name": "a.md", "kind": "total", "tried": 2, "held": 1}]
-    assert [(one["line"], one["period"], one["shown"]) for one in told["broken"]] == [("Total costs", "2022", "999")]
+    (broken,) = told["broken"]
+    assert (broken["line"], broken["period"], broken["shown"]) == ("Total costs", "2022", "999")
     shown = run_here("rag", "numbers", budget(tmp_path), "--check").stdout
+    assert f"999; {broken['doubt']}" in shown
     assert "1 of 2 identities hold, 50.0%" in shown
+
+
+def test_a_number_that_does_not_add_up_says_so_in_its_row(tmp_path: Path) -> None:
+    rows = run_here("rag", "numbers", budget(tmp_path), "--line", "total", "--json").json["numbers"]
+    doubts = {one["shown"]: one["doubt"] for one in rows}
+    assert {shown for shown, doubt in doubts.items() if doubt} == {"999"}
+    listed = run_here("rag", "numbers", budget(tmp_path), "--line", "total").stdout
+    assert f"does not add up: {doubts['999']}\n" in listed
 
 
 def test_text_gives_pages_and_blocks(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_csv_and_json_hold_exact_values_and_whole_lists(file: Path, tmp_path: Pa
 def test_a_line_shows_the_value_in_groups_of_digits(tmp_path: Path, value: str, shown: str) -> None:
     write_numbers(tmp_path / "one.parquet", [row("d1", value, "A")])
     told = list_numbers(tmp_path / "one.parquet", NAMES)
-    assert told == [("acme_2023.pdf", "page 3", shown, "USD", "FY2023", "Income › A", "2023")]
+    assert told == [("acme_2023.pdf", "page 3", shown, "USD", "FY2023", "Income › A", "2023", "")]
 
 
 def test_a_number_without_page_and_period_is_listed_with_its_table(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ class CellFact(Record):
     row: int
     col: int
     identities: tuple[Identity, ...] = ()
+    doubt: str = ""
+    """How the first identity that it breaks contradicts it: `the rows above give 530`."""
     statement: Literal["income", "balance", "cash_flow", "equity", "budget", "other"] = "other"
     """What the table is, by the lines that it holds."""
 

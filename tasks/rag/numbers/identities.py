@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from tasks.rag.numbers.adding_up import agrees, identity_of, is_unlabelled, label_in, step_of
 from tasks.rag.numbers.cell_facts import TOTAL, CellFact, Identity
+from tasks.rag.numbers.doubts import Broken, doubt_of
 from tasks.rag.numbers.statement_identities import balances, balances_over_tables, cash
 
 NET_CASH = re.compile(r"net cash\b.*\b(?:operating|investing|financing)", re.IGNORECASE)
@@ -36,8 +37,13 @@ def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
             found += [(places[at], identity) for at, identity in (*totals, *balances(column), *cash(column))]
     for place, identity in (*found, *balances_over_tables(facts)):
         fact = facts[place]
-        facts[place] = fact.model_copy(update={"identities": (*fact.identities, identity)})
+        doubt = fact.doubt or _doubt(fact, identity)
+        facts[place] = fact.model_copy(update={"identities": (*fact.identities, identity), "doubt": doubt})
     return facts
+
+
+def _doubt(fact: CellFact, identity: Identity) -> str:
+    return "" if identity.expected is None else doubt_of(Broken(identity.kind, identity.expected), fact.scale)
 
 
 def _totals_of(columns: Sequence[Sequence[CellFact]]) -> Iterator[Iterator[tuple[int, Identity]]]:

@@ -11,6 +11,7 @@ from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
 from tasks.rag.numbers.computations import Computation, Shown, Task
 from tasks.rag.numbers.concepts import HANGUL, NEARLY, fit, label_of, words_of
+from tasks.rag.numbers.doubts import OTHERWISE, said_in_answer
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, SURE, WHOLE, Lines, Number
 from tasks.rag.numbers.ranking import ranked
@@ -306,7 +307,7 @@ def _doubts(worker: _Worker, language: Language) -> list[tuple[float, str]]:
         if plain and line.concept and line.concept.statement not in (None, number.statement):
             found.append((ELSEWHERE, ""))
         if number.broken:
-            found.append((BREAKS, BROKEN[language].format(n=n)))
+            found.append((BREAKS, said_in_answer(n, number.broken, number.scale, language)))
     return [(min(1.0, factor), said) for factor, said in found]
 
 
@@ -334,14 +335,6 @@ def _agree(one: Number, other: Number) -> bool:
     return abs(abs(one.value) - abs(other.value)) <= max(one.scale, other.scale)
 
 
-BROKEN = {
-    "en": "[{n}] stands in a table whose sum does not hold.",
-    "ko": "[{n}]은(는) 합계가 맞지 않는 표에 있습니다.",
-}
-OTHERWISE = {
-    "en": "{said} [{n}] is {shown} in {document}: it may have been restated.",
-    "ko": "{said} [{n}]은(는) {document}에 {shown}(으)로 다르게 적혀 있습니다.",
-}
 NO_YEAR = {"en": "{said}: the question names no year.", "ko": "{said}: 질문에 연도가 없습니다."}
 BY_ZERO = {
     "en": "{title} {label} cannot be worked out: it would divide by zero.",
