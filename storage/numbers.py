@@ -82,6 +82,8 @@ class Filters(TypedDict, total=False):
     line: Sequence[str]
     years: tuple[int, int] | None
     """First and last year of the period."""
+    statements: Sequence[str]
+    """Kinds of statement: `income`, `balance` …"""
 
 
 def select_numbers(path: Path, names: Mapping[str, str], **filters: Unpack[Filters]) -> Numbers:
@@ -146,6 +148,9 @@ def _query(
     if years := filters.get("years"):
         conditions.append("period.year BETWEEN ? AND ?")
         values += years
+    if statements := filters.get("statements"):
+        conditions.append("contains(?, statement)")
+        values.append(list(statements))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     source = f"read_parquet('{_quoted(path)}') n JOIN documents USING (document){where}"
     return f"SELECT {columns} FROM {source} ORDER BY file_row_number", values

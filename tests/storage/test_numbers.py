@@ -60,6 +60,14 @@ def test_filters_hold_together(file: Path) -> None:
     assert values(select_numbers(file, NAMES, line=["%"])) == []  # a word, and no pattern
 
 
+def test_a_filter_by_statement(tmp_path: Path) -> None:
+    kinds = ("income", "balance", "other")
+    write_numbers(
+        tmp_path / "three.parquet", [row("d1", str(at), kind, statement=kind) for at, kind in enumerate(kinds)]
+    )
+    assert values(select_numbers(tmp_path / "three.parquet", NAMES, statements=kinds[:2])) == [Decimal(0), Decimal(1)]
+
+
 def test_a_document_that_left_the_index_is_not_shown(file: Path) -> None:
     assert values(select_numbers(file, {"d2": "bolt_2022.pdf"})) == [Decimal("0.5")]
 

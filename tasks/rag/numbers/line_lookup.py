@@ -133,7 +133,7 @@ class Lines:
             fits *= OTHER_TABLE
         if self._columns[_row_of_period(number)] > 1 and not WHOLE.intersection(words_of(" ".join(number.column_path))):
             fits *= QUALIFIED
-        if _says_more(number.column_path):
+        if says_more(number.column_path):
             fits *= QUALIFIED
         if number.shown in NIL:
             fits *= BROKEN
@@ -209,7 +209,7 @@ def _fit_of_words(said: str, number: Number) -> float:
     return 1 - 0.1 * len(label - wanted - FREE_WORDS) - 0.1 * len(wanted - label)
 
 
-def _says_more(column_path: Sequence[str]) -> bool:
+def says_more(column_path: Sequence[str]) -> bool:
     """Whether the headers of a column say more than its period and its unit."""
     words = (word for header in column_path for word in words_of(header))
     return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)

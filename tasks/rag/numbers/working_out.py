@@ -15,6 +15,7 @@ from tasks.rag.numbers.doubts import OTHERWISE, said_in_answer
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, SURE, WHOLE, Lines, Number
 from tasks.rag.numbers.ranking import ranked
+from tasks.rag.numbers.restatements import agree
 from tasks.rag.numbers.year_parts import When
 
 DIGITS = 28
@@ -323,16 +324,11 @@ def _restated(worker: _Worker, others: Sequence[Lines], language: Language) -> l
         line, when = worker.lines[n]
         for book in others:
             rival = book.find(line, when.year, when.part) if not line.of else None
-            if rival and rival.document != number.document and not _agree(number, rival):
+            if rival and rival.document != number.document and not agree(number, rival):
                 said = f"{line.said} {when.label}"
                 text = OTHERWISE[language].format(said=said, n=n, shown=rival.shown, document=rival.name)
                 found.append((RESTATED, text))
     return found
-
-
-def _agree(one: Number, other: Number) -> bool:
-    """Whether two cells show one amount, within the rounding of the coarser."""
-    return abs(abs(one.value) - abs(other.value)) <= max(one.scale, other.scale)
 
 
 NO_YEAR = {"en": "{said}: the question names no year.", "ko": "{said}: 질문에 연도가 없습니다."}
