@@ -29,7 +29,10 @@ COLUMNS = {
     "table": "INTEGER",
     "row": "INTEGER",
     "col": "INTEGER",
-    "identities": 'STRUCT(kind VARCHAR, holds BOOLEAN, rows INTEGER[], "table" INTEGER, expected DECIMAL(38, 12))[]',
+    "identities": (
+        "STRUCT(kind VARCHAR, holds BOOLEAN, rows INTEGER[], cols INTEGER[], "
+        '"table" INTEGER, expected DECIMAL(38, 12))[]'
+    ),
     "statement": "VARCHAR",
     "doubt": "VARCHAR",
 }

@@ -25,8 +25,9 @@ def identity_of(
 ) -> Identity:
     """That a number is what its terms give, or what they give instead. table: theirs, if another."""
     holds = agrees(expected, fact, len(terms))
-    rows = tuple(term.row for term in terms)
-    return Identity(kind=kind, holds=holds, rows=rows, table=table, expected=None if holds else expected)
+    rows = (fact.row,) if kind == "columns" else tuple(term.row for term in terms)
+    cols = tuple(term.col for term in terms) if kind == "columns" else ()
+    return Identity(kind=kind, holds=holds, rows=rows, cols=cols, table=table, expected=None if holds else expected)
 
 
 def label_in(fact: CellFact) -> str:

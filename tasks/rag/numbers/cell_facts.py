@@ -30,7 +30,7 @@ MOST_HEADS = 4
 TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
 
 
-IdentityKind = Literal["total", "balance sheet", "cash"]
+IdentityKind = Literal["total", "balance sheet", "cash", "columns"]
 
 
 class Identity(Record):
@@ -41,6 +41,8 @@ class Identity(Record):
     """Within the rounding of what is shown."""
     rows: tuple[int, ...]
     """Of the numbers that give it."""
+    cols: tuple[int, ...] = ()
+    """Of these, where they stand in the number's row."""
     table: int | None = None
     """Of these rows, where it is another than the number's."""
     expected: Decimal | None = None

@@ -13,11 +13,13 @@ GIVE: Mapping[Language, Mapping[IdentityKind, str]] = {
     "en": {
         "total": "the rows above give {expected}",
         "balance sheet": "the other side of the balance sheet is {expected}",
+        "columns": "the columns before it give {expected}",
         "cash": "cash at the beginning and its change give {expected}",
     },
     "ko": {
         "total": "위 행들을 더하면 {expected}입니다",
         "balance sheet": "대차대조표의 다른 쪽은 {expected}입니다",
+        "columns": "앞의 열들을 더하면 {expected}입니다",
         "cash": "기초 현금에 증감을 더하면 {expected}입니다",
     },
 }

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from tasks.rag.numbers.adding_up import agrees, identity_of, is_unlabelled, label_in, step_of
 from tasks.rag.numbers.cell_facts import TOTAL, CellFact, Identity
+from tasks.rag.numbers.column_sums import sums_over_columns
 from tasks.rag.numbers.doubts import Broken, doubt_of
 from tasks.rag.numbers.statement_identities import balances, balances_over_tables, cash
 
@@ -35,6 +36,8 @@ def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
         told = [[facts[place] for place in places] for places in columns.values()]
         for places, column, totals in zip(columns.values(), told, _totals_of(told), strict=True):
             found += [(places[at], identity) for at, identity in (*totals, *balances(column), *cash(column))]
+        places = sorted(place for column in columns.values() for place in column)
+        found += [(places[at], identity) for at, identity in sums_over_columns([facts[place] for place in places])]
     for place, identity in (*found, *balances_over_tables(facts)):
         fact = facts[place]
         doubt = fact.doubt or _doubt(fact, identity)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
 
 from tasks.rag.numbers.cell_facts import CellFact, Identity
 from tasks.rag.numbers.identities import with_identities
+from tasks.rag.numbers.periods import period_in
 
 
 def table(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> list[CellFact]:
@@ -15,7 +17,7 @@ def table(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> list[C
     return [
         CellFact(
             document="d" * 64,
-            value=Decimal(shown.replace(",", "")) * Decimal(scale),
+            value=Decimal(shown.replace(",", "").replace("—", "0")) * Decimal(scale),
             shown=shown,
             scale=Decimal(scale),
             unit=unit,
@@ -157,3 +159,53 @@ def test_cash_said_in_a_heading_alone() -> None:
         fact.model_copy(update={"row_path": (head, *fact.row_path)}) for fact, head in zip(facts, heads, strict=True)
     )
     assert told[3].identities == (Identity(kind="cash", holds=True, rows=(2, 1)),)
+
+
+SEGMENTS = (("Milling", "2021"), ("Weaving", "2021"), ("Eliminations", "2021"), ("Total", "2021"))
+
+
+def segments(*rows: tuple[str, ...], headers: Sequence[tuple[str, ...]] = SEGMENTS) -> list[CellFact]:
+    """A table whose columns have these headers."""
+    return [fact.model_copy(update={"column_path": headers[fact.col - 1]}) for fact in table(*rows)]
+
+
+def over_columns(facts: Sequence[CellFact]) -> dict[int, Identity]:
+    """Identity over columns of each row that has one."""
+    told = with_identities(facts)
+    return {fact.row: one for fact in told for one in fact.identities if one.kind == "columns"}
+
+
+def test_segments_and_eliminations_give_the_total_column() -> None:
+    found = over_columns(
+        segments(
+            ("Net sales", "500", "300", "-50", "750"),
+            ("Operating income", "90", "-20", "—", "70"),
+            ("Depreciation", "30", "10", "5", "41"),
+        )
+    )
+    held = Identity(kind="columns", holds=True, rows=(0,), cols=(1, 2, 3))
+    assert found[0] == held
+    assert found[1] == held.model_copy(update={"rows": (1,)})
+    assert found[2] == Identity(kind="columns", holds=False, rows=(2,), cols=(1, 2, 3), expected=Decimal(45))
+
+
+def test_the_parts_are_the_columns_that_add_up_in_most_rows() -> None:
+    # in the last row those without the first add up, too
+    rows = (("A", "5", "7", "2", "14"), ("B", "1", "8", "3", "12"), ("C", "0", "4", "2", "6"))
+    assert {one.cols for one in over_columns(segments(*rows)).values()} == {(1, 2, 3)}
+
+
+def test_one_row_that_adds_up_does_so_by_chance() -> None:
+    rows = (("A", "5", "7", "2", "14"), ("B", "1", "8", "3", "40"), ("C", "9", "4", "2", "60"))
+    assert over_columns(segments(*rows)) == {}
+
+
+def test_columns_of_another_year_are_no_parts() -> None:
+    facts = segments(("A", "9", "5", "7", "12"), ("B", "9", "1", "8", "9"))
+    dated = [fact.model_copy(update={"period": period_in("2020" if fact.col == 1 else "2021")}) for fact in facts]
+    assert {one.cols for one in over_columns(dated).values()} == {(2, 3)}
+
+
+def test_a_dash_in_the_total_column_is_no_total() -> None:
+    rows = (("A", "5", "7", "2", "14"), ("B", "1", "8", "3", "12"), ("Members", "4", "4", "2", "—"))
+    assert sorted(over_columns(segments(*rows))) == [0, 1]
