@@ -31,6 +31,8 @@ BASIC = re.compile(r"(?:basic|diluted)\b|기본|희석", re.IGNORECASE)
 CENTS = -2
 """Exponent of an amount that is shown with two decimals."""
 SHARE_OF = re.compile(r"%|\bpercent|비율|률$", re.IGNORECASE)
+OF_TWO_UNITS = re.compile(r"[$€£¥₩]\s*%")
+"""A header over two columns, "$ %"."""
 LARGEST_SHARE = 1_000
 """What is larger stands in a column of amounts, whatever a header near it says of percent."""
 COUNTS = re.compile(r"\b(?:number of|employees|stores|customers|units|people|days)\b|인원|건수|\(명\)", re.IGNORECASE)
@@ -80,7 +82,8 @@ def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated
         return Scale(nearest.factor, "shares")
     if PER_SHARE.search(A_RATE.sub("", label)) or _is_under_per_share(path, headers, amount):
         return Scale(Decimal(1), amount.unit or next((scale.unit for scale in stated if scale.unit), ""))
-    if SHARE_OF.search(" | ".join((label, *headers))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
+    of_one_unit = (header for header in headers if not OF_TWO_UNITS.search(header))
+    if SHARE_OF.search(" | ".join((label, *of_one_unit))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
         return Scale(Decimal(1), "%")
     return Scale(nearest.factor, amount.unit or nearest.unit)
 

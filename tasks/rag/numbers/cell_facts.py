@@ -14,6 +14,7 @@ from tasks.language.numbers import CURRENCIES, scales
 from tasks.rag.numbers.cell_amounts import A_NOTE, COUNTS, NIL, Amount, amount_in, scale_of
 from tasks.rag.numbers.column_headers import A_UNIT, header_levels, headers_of, with_header_rows
 from tasks.rag.numbers.periods import YEAR, Period, period_in
+from tasks.rag.numbers.roll_forwards import periods_between
 
 LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""
@@ -189,7 +190,9 @@ def _of_table(
     of_all = None
     if not any(period_in(" ".join(headers)) for headers in over.values()):
         of_all = next(filter(None, map(_one_period, (*stubs, *_introduction(above)))), None)
-    for (row, col), path in _row_paths(rows, amounts, headings):
+    paths = list(_row_paths(rows, amounts, headings))
+    between = periods_between({row: path for (row, _), path in paths})
+    for (row, col), path in paths:
         amount = amounts[row, col]
         headers = over[row, col]
         scale = scale_of(path, headers, amount, stated)
@@ -200,7 +203,7 @@ def _of_table(
             scale=scale.factor,
             unit=scale.unit or ("" if COUNTS.search(path[-1] if path else "") else currencies.get(col, "")),
             sign=amount.sign,
-            period=_period(headers, (*stubs, *days), path) or of_all,
+            period=_period(headers, (*stubs, *days), path) or between.get(row) or of_all,
             row_path=path,
             column_path=headers,
             page=page,
@@ -261,7 +264,7 @@ def _row_paths(
         path = (*(head.rstrip(":") for head in heads), *filter(None, [row.label]))
         yield from ((place, path) for place in row.places)
         if TOTAL.match(row.label):
-            heads = []
+            heads = [head for head in heads if period_in(head)]
 
 
 def _row(number: int, row: Sequence[Cell], amounts: Mapping[tuple[int, int], Amount]) -> _Row:
@@ -304,7 +307,13 @@ def _period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -
         spans = (f"{span} {found.year}" for span in headers if ENDS_WITH_DAY.search(span))
         whole = map(period_in, (*spans, *(f"{' '.join(stub.split())} {said}" for stub in stubs)))
         return next((period for period in whole if period and period.end), found)
-    return found or next(filter(None, map(period_in, reversed(path))), None)
+    if found:
+        return found
+    of_row = next(filter(None, map(period_in, reversed(path))), None)
+    if of_row and of_row.kind == "none":
+        whole = period_in(f"{said} {of_row.year}")
+        return whole if whole and whole.kind == "duration" else of_row
+    return of_row
 
 
 def _introduction(above: Sequence[str]) -> Iterator[str]:

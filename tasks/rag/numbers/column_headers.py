@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tasks.documents.blocks import Cell
-from tasks.language.numbers import CURRENCIES
+from tasks.language.numbers import CURRENCIES, scales
 from tasks.rag.numbers.cell_amounts import amount_in
 from tasks.rag.numbers.periods import period_in
 
@@ -50,7 +50,7 @@ def _may_head(row: Sequence[Cell]) -> bool:
     return (
         not any(cell.header or amount_in(cell) for cell in row)
         and any(texts)
-        and all(not label or A_UNIT.fullmatch(label) or SPAN.fullmatch(label) for label in labels)
+        and all(not label or scales(label) or A_UNIT.fullmatch(label) or SPAN.fullmatch(label) for label in labels)
     )
 
 

@@ -78,8 +78,8 @@ def period_in(text: str) -> Period | None:
 def _ending(text: str, end: date) -> Period:
     months = _months(text)
     if months is None:
-        return Period(kind="instant", end=end, year=_fiscal_year(end), label=end.isoformat())
-    year = _fiscal_year(end)
+        return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
+    year = fiscal_year(end)
     label = f"FY{year}" if months == 12 else f"{months} months to {end.isoformat()}"
     return Period(kind="duration", start=_first_day(end, months), end=end, year=year, label=label)
 
@@ -104,7 +104,7 @@ def _first_day(end: date, months: int) -> date:
     return date.fromordinal(before.toordinal() + 1)
 
 
-def _fiscal_year(end: date) -> int:
+def fiscal_year(end: date) -> int:
     """Retailers' years that end in January or February are named for the year in which most of them lies."""
     return end.year - 1 if end.month < 3 else end.year
 

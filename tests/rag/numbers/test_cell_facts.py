@@ -273,3 +273,47 @@ def test_a_day_between_its_month_and_its_year_is_no_amount() -> None:
         ("5", "3 months to 2023-01-28"),
         ("6", "3 months to 2022-01-29"),
     ]
+
+
+def labels(found: list[CellFact]) -> list[str | None]:
+    return [fact.period and fact.period.label for fact in found]
+
+
+def test_what_stands_between_two_balances_is_of_the_time_between_them() -> None:
+    found = facts(
+        [
+            ("", "Common Stock", "Total"),
+            ("Balance at December 31, 2020", "5", "9"),
+            ("Net income", "1", "2"),
+            ("Balance at December 31, 2021", "6", "11"),
+            ("Dividends", "—", "(1)"),
+            ("Balances as of March 31, 2022", "6", "10"),
+            ("Later", "7", "7"),
+        ]
+    )
+    assert labels(found[::2]) == ["2020-12-31", "FY2021", "2021-12-31", "3 months to 2022-03-31", "2022-03-31", None]
+    assert found[2].period
+    assert (str(found[2].period.start), str(found[2].period.end)) == ("2021-01-01", "2021-12-31")
+
+
+def test_a_total_does_not_end_the_year_that_heads_its_rows() -> None:
+    rows = [
+        ("", "First Quarter", "Second Quarter"),
+        ("2018:", "", ""),
+        ("Total revenues", "5", "6"),
+        ("Income", "1", "2"),
+    ]
+    assert labels(facts(rows)) == ["Q1 2018", "Q2 2018"] * 2
+    whole = [("", "Mill", "Loom"), ("Fiscal 2018", "", ""), ("Total revenues", "5", "6"), ("Income", "1", "2")]
+    assert labels(facts(whole)) == ["FY2018"] * 4
+
+
+def test_years_beside_a_unit_in_place_of_a_label_are_a_header() -> None:
+    rows = [("", "Change", "Change", ""), ("In millions", "2018", "2017", "$ %"), ("Revenues", "$ 5", "$ 6", "7")]
+    found = facts(rows)
+    assert labels(found) == ["2018", "2017", None]
+    assert [(fact.value, fact.unit) for fact in found] == [
+        (Decimal(5_000_000), "USD"),
+        (Decimal(6_000_000), "USD"),
+        (Decimal(7_000_000), ""),
+    ]
