@@ -30,8 +30,11 @@ from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from storage.numbers import Filters, Numbers
+    from tasks.rag.numbers.line_lookup import Number
+    from tasks.rag.numbers.restatements import Compared
 
 console = Screen()
+STATEMENTS = ("income", "balance", "cash_flow")
 PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d\d)?")
 
 
@@ -41,6 +44,8 @@ class _Source(NamedTuple):
     path: Path
     names: dict[str, str]
     """Digest of a document → its name."""
+    entities: dict[str, str]
+    """Digest of a document → its organisation, where one is known."""
     shown: dict[str, Any]
     """First keys of the JSON output: the index and its generation, or the file and its reader."""
 
@@ -66,7 +71,7 @@ def numbers(
     as_json: Json = False,
 ) -> None:
     """Show the numbers of tables in whole units, with their period and the labels of row and column."""
-    from storage.numbers import check_numbers, query_numbers
+    from storage.numbers import query_numbers
 
     years = _years(period)
     if (file is None) == (index is None):
@@ -84,9 +89,7 @@ def numbers(
         if entity:
             _require_a_name(source.names, entity)
         if check:
-            counts, broken = check_numbers(source.path, source.names)
-            told = {**source.shown, "identities": counts.records(), "broken": broken.records()}
-            emit(told, as_json or shape == "json", lambda: _show_check(counts, broken))
+            _check(source, as_json=as_json or shape == "json")
             return
         if sql is not None:
             _show_query(query_numbers(source.path, source.names, sql), source, "json" if as_json else shape)
@@ -123,10 +126,12 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
 @contextmanager
 def _indexed(index: Path) -> Generator[_Source]:
     from storage.index import open_index
+    from tasks.rag.planning.names import entity_of
 
     with open_index(index) as opened:
         names = {entry.document: entry.name for entry in opened.catalogue}
-        yield _Source(opened.numbers, names, {"index": str(index), "generation": opened.generation})
+        entities = {entry.document: entity for entry in opened.catalogue if (entity := entity_of(entry))}
+        yield _Source(opened.numbers, names, entities, {"index": str(index), "generation": opened.generation})
 
 
 @contextmanager
@@ -140,7 +145,7 @@ def _read(given: Given, file: Path, password_env: str | None) -> Generator[_Sour
         path = Path(folder) / "numbers.parquet"
         facts = document_numbers(document.pages, document=digest)
         write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
-        yield _Source(path, {digest: file.name}, {"file": str(file), "reader": document.reader})
+        yield _Source(path, {digest: file.name}, {}, {"file": str(file), "reader": document.reader})
 
 
 def _years(period: str) -> tuple[int, int] | None:
@@ -182,14 +187,47 @@ def _show_rows(found: Numbers) -> None:
     console.print(table)
 
 
-def _show_check(counts: Numbers, broken: Numbers) -> None:
+def _check(source: _Source, *, as_json: bool) -> None:
+    from storage.numbers import check_numbers, select_numbers
+    from tasks.rag.numbers.restatements import compare
+
+    counts, broken = check_numbers(source.path, source.names)
+    several = {document for document, one in source.entities.items() if [*source.entities.values()].count(one) > 1}
+    among = {document: source.names[document] for document in several}
+    rows = select_numbers(source.path, among, statements=STATEMENTS).records() if among else []
+    compared = compare(rows, source.entities)
+    told = {
+        **source.shown,
+        "identities": counts.records(),
+        "broken": broken.records(),
+        "compared": compared.count,
+        "restated": [{"one": _shown(pair.one), "other": _shown(pair.other)} for pair in compared.restated],
+    }
+    emit(told, as_json, lambda: _show_check(counts, broken, compared))
+
+
+def _shown(number: Number) -> dict[str, Any]:
+    line, period = " › ".join(number.row_path), number.period.label
+    return {"name": number.name, "page": number.page, "line": line, "period": period, "shown": number.shown}
+
+
+def _show_check(counts: Numbers, broken: Numbers, compared: Compared) -> None:
     for one in broken.records():
         said = f"{escape(one['line'])}  [cyan]{one['period'] or 'no period'}[/cyan]  {escape(one['shown'])}"
-        console.print_line(f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}")
+        console.print_line(
+            f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}; {one['doubt']}"
+        )
     _show_rows(counts)
     tried, held = (sum(one[name] for one in counts.records()) for name in ("tried", "held"))
     share = f", {held / tried:.1%}" if tried else ""
     console.print(f"{held:,} of {tried:,} identities hold{share}")
+    for one, other in compared.restated:
+        said = f"{escape(' › '.join(one.row_path))}  [cyan]{one.period.label}[/cyan]  {escape(one.shown)}"
+        where = escape(place(other.name, other.page))
+        console.print_line(f"{escape(place(one.name, one.page))}: {said}, and {escape(other.shown)} in {where}")
+    if compared.count:
+        differ = len(compared.restated)
+        console.print(f"{differ:,} of {compared.count:,} lines differ between documents of one organisation")
 
 
 def _show_query(found: Numbers, source: _Source, shape: str) -> None:
@@ -206,16 +244,18 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
     """Each document with its numbers; rich would take twenty seconds for a hundred thousand lines."""
     from storage.numbers import list_numbers
 
-    dim, blue, plain = ("\x1b[2m", "\x1b[36m", "\x1b[0m") if console.color_system else ("", "", "")
+    coloured = console.color_system
+    dim, blue, red, plain = ("\x1b[2m", "\x1b[36m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "", "")
     found = list_numbers(source.path, source.names, **filters)
     for name, of_document in groupby(found, key=itemgetter(0)):
         console.print_line(f"[bold]{escape(name)}[/bold]")
         write = console.file.write
-        for _, where, value, unit, period, labels, headers in of_document:
+        for _, where, value, unit, period, labels, headers, doubt in of_document:
             if not f"{unit}{labels}{headers}".isprintable():
                 unit, labels, headers = map(harmless, (unit, labels, headers))
+            doubted = f"  {red}does not add up: {doubt}{plain}" if doubt else ""
             write(
                 f"{dim}{where:>8}{plain}  {value:>20} {unit:<7} {blue}{period:<22}{plain} {labels}  "
-                f"{dim}{headers}{plain}\n"
+                f"{dim}{headers}{plain}{doubted}\n"
             )
     console.print(f"[dim]{len(found):,} numbers[/dim]")

@@ -302,9 +302,55 @@ def test_numbers_are_filtered_queried_and_written(tmp_path: Path) -> None:
 def test_totals_that_do_not_add_up_are_named(tmp_path: Path) -> None:
     told = run_here("rag", "numbers", budget(tmp_path), "--check", "--json").json
     assert told["identities"] == [{"name": "a.md", "kind": "total", "tried": 2, "held": 1}]
-    assert [(one["line"], one["period"], one["shown"]) for one in told["broken"]] == [("Total costs", "2022", "999")]
+    (broken,) = told["broken"]
+    assert (broken["line"], broken["period"], broken["shown"]) == ("Total costs", "2022", "999")
     shown = run_here("rag", "numbers", budget(tmp_path), "--check").stdout
+    assert f"999; {broken['doubt']}" in shown
     assert "1 of 2 identities hold, 50.0%" in shown
+
+
+def filings(folder: Path) -> Path:
+    """An index of two filings, the second of which restates the sales of 2021."""
+    stated = {"ACME_2021_10K.pdf": "300", "ACME_2022_10K.pdf": "280"}
+    period = {"kind": "duration", "start": None, "end": None, "label": "FY2021", "year": 2021}
+    numbers = [
+        {"document": name, "value": sales, "shown": sales, "scale": "1", "unit": "USD", "period": period, "page": 4}
+        | {"row_path": ["Net sales"], "column_path": ["2021"], "statement": "income", "identities": []}
+        for name, sales in stated.items()
+    ]
+    publish(
+        folder,
+        chunks=[],
+        vectors=np.empty((0, 4), np.float16),
+        tokens=[],
+        catalogue=[CatalogueEntry(document=name, name=name) for name in stated],
+        embedder="nobody@1",
+        tokenizer=BIGRAM,
+        settings={},
+        numbers=[json.dumps(one).encode() + b"\n" for one in numbers],
+    )
+    return folder
+
+
+def test_a_restated_line_is_shown_with_both_sources(tmp_path: Path) -> None:
+    told = run_here("rag", "numbers", "--index", filings(tmp_path), "--check", "--json").json
+    (pair,) = told["restated"]
+    assert told["compared"] == 1
+    assert [(one["name"], one["page"], one["shown"]) for one in (pair["one"], pair["other"])] == [
+        ("ACME_2021_10K.pdf", 4, "300"),
+        ("ACME_2022_10K.pdf", 4, "280"),
+    ]
+    shown = run_here("rag", "numbers", "--index", tmp_path, "--check").stdout
+    assert "ACME_2021_10K.pdf, page 4: Net sales  FY2021  300, and 280 in ACME_2022_10K.pdf, page 4" in shown
+    assert "1 of 1 lines differ" in shown
+
+
+def test_a_number_that_does_not_add_up_says_so_in_its_row(tmp_path: Path) -> None:
+    rows = run_here("rag", "numbers", budget(tmp_path), "--line", "total", "--json").json["numbers"]
+    doubts = {one["shown"]: one["doubt"] for one in rows}
+    assert {shown for shown, doubt in doubts.items() if doubt} == {"999"}
+    listed = run_here("rag", "numbers", budget(tmp_path), "--line", "total").stdout
+    assert f"does not add up: {doubts['999']}\n" in listed
 
 
 def test_text_gives_pages_and_blocks(tmp_path: Path) -> None:

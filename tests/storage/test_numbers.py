@@ -60,6 +60,14 @@ def test_filters_hold_together(file: Path) -> None:
     assert values(select_numbers(file, NAMES, line=["%"])) == []  # a word, and no pattern
 
 
+def test_a_filter_by_statement(tmp_path: Path) -> None:
+    kinds = ("income", "balance", "other")
+    write_numbers(
+        tmp_path / "three.parquet", [row("d1", str(at), kind, statement=kind) for at, kind in enumerate(kinds)]
+    )
+    assert values(select_numbers(tmp_path / "three.parquet", NAMES, statements=kinds[:2])) == [Decimal(0), Decimal(1)]
+
+
 def test_a_document_that_left_the_index_is_not_shown(file: Path) -> None:
     assert values(select_numbers(file, {"d2": "bolt_2022.pdf"})) == [Decimal("0.5")]
 
@@ -119,7 +127,7 @@ def test_csv_and_json_hold_exact_values_and_whole_lists(file: Path, tmp_path: Pa
 def test_a_line_shows_the_value_in_groups_of_digits(tmp_path: Path, value: str, shown: str) -> None:
     write_numbers(tmp_path / "one.parquet", [row("d1", value, "A")])
     told = list_numbers(tmp_path / "one.parquet", NAMES)
-    assert told == [("acme_2023.pdf", "page 3", shown, "USD", "FY2023", "Income › A", "2023")]
+    assert told == [("acme_2023.pdf", "page 3", shown, "USD", "FY2023", "Income › A", "2023", "")]
 
 
 def test_a_number_without_page_and_period_is_listed_with_its_table(tmp_path: Path) -> None:

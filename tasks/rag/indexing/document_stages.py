@@ -80,7 +80,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 5
+CHUNKER_VERSION = 6
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 

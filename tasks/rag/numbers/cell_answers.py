@@ -11,6 +11,7 @@ from tasks.language.sentences import Language
 from tasks.rag.answers import Draft
 from tasks.rag.numbers.cell_search import FREE, CellQuestion, Found, Match, telling
 from tasks.rag.numbers.concepts import words_of
+from tasks.rag.numbers.doubts import said_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, Number
 from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cited_number
 
@@ -32,8 +33,9 @@ def answer_of(found: Found, question: CellQuestion, *, named: bool, language: La
         return None
     number = found.best.number
     head = " ".join(filter(None, (_title(number, question), number.period.label)))
+    doubt = f"\n{said_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
     return Draft(
-        f"{head} = {shown(number, language)} [1]",
+        f"{head} = {shown(number, language)} [1]{doubt}",
         (cited_number(1, number),),
         reason=_why(found.best),
         confidence=round(confidence, 4),

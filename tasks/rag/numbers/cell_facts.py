@@ -10,48 +10,44 @@ from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
-from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, scales
+from tasks.language.numbers import CURRENCIES, scales
+from tasks.rag.numbers.cell_amounts import A_NOTE, COUNTS, NIL, Amount, amount_in, scale_of
+from tasks.rag.numbers.column_headers import A_UNIT, header_levels, headers_of, with_header_rows
 from tasks.rag.numbers.periods import YEAR, Period, period_in
+from tasks.rag.numbers.roll_forwards import periods_between
 
 LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""
+ENDS_WITH_DAY = re.compile(r"\b[A-Z][a-z]+\.? \d{1,2},?$")
+"""A day without its year, which stands over each column."""
+ALIGNED = 6.0
+"""Points that the right edges of a column may differ between the parts of a table."""
+INTRODUCES = re.compile(r"\b(?:following|below|tables?)\b|다음|아래", re.IGNORECASE)
+"""In a line above a table: it begins anew."""
 TITLE_CHARS = 100
 """A longer block above a table is a paragraph."""
 MOST_HEADS = 4
-"""Headings that a row, and header rows that a column, belongs to at most."""
-NIL = frozenset("-–—")
-"""What stands for no amount."""
-BRACKETED = re.compile(r"[$€£¥₩]?\s?\(\s?[$€£¥₩]?\s?[\d,.]+\s?%?\s?\)?\s?%?")
-"""A negative amount; its closing bracket may stand in a column of its own."""
-NOTES = re.compile(r"(?<=[\d%)])\s?(?:\(\d{1,2}\)|\([a-z]\)|[*†‡])+$")
-"""Footnote marks behind an amount."""
-A_NOTE = re.compile(r"\((\d{1,2})\)")
-A_UNIT = re.compile(r"\(.*\)")
-"""A line in brackets in place of a label: "(in millions)"; it heads no rows."""
-PER_SHARE = re.compile(r"\bper\b[^|]{0,40}\bshare|\bper unit\b|주당", re.IGNORECASE)
-SHARES = re.compile(
-    r"(?:weighted[\s-]average|number of|average|diluted|basic|common)?\s*shares\b|.*주식\s?수", re.IGNORECASE
-)
-SHARE_OF = re.compile(r"%|\bpercent|비율|률$", re.IGNORECASE)
-LARGEST_SHARE = 1_000
-"""What is larger stands in a column of amounts, whatever a header near it says of percent."""
-COUNTS = re.compile(r"\b(?:number of|employees|stores|customers|units|people|days)\b|인원|건수|\(명\)", re.IGNORECASE)
-"""Labels of what is counted and not paid."""
+"""Headings that a row belongs to at most."""
 TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
 
 
-LARGEST = 10**24
-"""A longer number is an identifier; storage keeps 26 digits before the point."""
+IdentityKind = Literal["total", "balance sheet", "cash", "columns"]
 
 
 class Identity(Record):
     """What a number must be the sum or difference of, and whether it is."""
 
-    kind: Literal["total", "balance sheet", "cash"]
+    kind: IdentityKind
     holds: bool
     """Within the rounding of what is shown."""
     rows: tuple[int, ...]
-    """Of the same table."""
+    """Of the numbers that give it."""
+    cols: tuple[int, ...] = ()
+    """Of these, where they stand in the number's row."""
+    table: int | None = None
+    """Of these rows, where it is another than the number's."""
+    expected: Decimal | None = None
+    """What these numbers give, in whole units, where the number is another."""
 
 
 class CellFact(Record):
@@ -81,6 +77,8 @@ class CellFact(Record):
     row: int
     col: int
     identities: tuple[Identity, ...] = ()
+    doubt: str = ""
+    """How the first identity that it breaks contradicts it: `the rows above give 530`."""
     statement: Literal["income", "balance", "cash_flow", "equity", "budget", "other"] = "other"
     """What the table is, by the lines that it holds."""
 
@@ -93,12 +91,8 @@ class _Table(NamedTuple):
     """The lines above it."""
     page: int
     """Its last."""
-
-
-class _Amount(NamedTuple):
-    value: Decimal
-    unit: str
-    sign: Literal["parentheses", "minus", "none"]
+    part: Block
+    """What of it stands there."""
 
 
 def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
@@ -109,12 +103,12 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
     for page in pages:
         for block in page.blocks:
             if block.cells:
-                goes_on = (
-                    last is not None and not above and last.page + 1 == page.number and _goes_on(block, last.block)
-                )
-                last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0)
-                yield from _of_table(block, document, table, last.above, page.number, last.block if goes_on else None)
-                last = last._replace(page=page.number or 0)
+                goes_on = last is not None and _goes_on(block, above, page.number or 0, last)
+                heads = [line for line in above if len(line) < TITLE_CHARS] if goes_on else []
+                last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0, block)
+                begun = last.block if goes_on else None
+                yield from _of_table(block, document, table, last.above, page.number, begun, heads)
+                last = last._replace(page=page.number or 0, part=block)
                 table += 1
                 above = []
             elif block.kind != "footer" and (block.kind != "header" or _titles_a_statement(block.text)):
@@ -127,16 +121,44 @@ def _titles_a_statement(header: str) -> bool:
     return bool((period and period.end) or list(scales(header)))
 
 
-def _goes_on(block: Block, before: Block) -> bool:
-    """Whether a table has no header and as many columns as the one that ends the page before."""
-    wide = [max(cell.col + cell.col_span for cell in one.cells) for one in (block, before)]
-    return wide[0] == wide[1] and not any(cell.header for cell in block.cells)
+def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> bool:
+    """Whether a table without a header is more of the one before: at the top of the next page, or below headings.
+
+    It has as many columns, and below a heading they end where those of the table above do.
+    """
+    if any(cell.header for cell in block.cells) or _width(block) != _width(last.part):
+        return False
+    if not between:
+        return last.page + 1 == page
+    edges = [_right_edges(part) for part in (block, last.part)]
+    aligned = all(edges) and all(abs(one - other) <= ALIGNED for one, other in zip(*edges, strict=True))
+    return aligned and last.page == page and len(between) <= LINES_ABOVE and not any(map(INTRODUCES.search, between))
+
+
+def _width(block: Block) -> int:
+    return max(cell.col + cell.col_span for cell in block.cells)
+
+
+def _right_edges(block: Block) -> list[float]:
+    """Of the columns behind the first, in points; none where a column has no box."""
+    edges: dict[int, float] = {}
+    for cell in block.cells:
+        if cell.bbox and cell.col and cell.text.strip():
+            last = cell.col + cell.col_span - 1
+            edges[last] = max(edges.get(last, 0), cell.bbox[2])
+    return [edges[col] for col in sorted(edges)] if len(edges) == _width(block) - 1 else []
 
 
 def _of_table(
-    block: Block, document: str, table: int, above: Sequence[str], page: int | None, begun: Block | None
+    block: Block,
+    document: str,
+    table: int,
+    above: Sequence[str],
+    page: int | None,
+    begun: Block | None,
+    headings: Sequence[str],
 ) -> Iterator[CellFact]:
-    """begun: the table on an earlier page that this one goes on with; its header is this one's too."""
+    """begun: the table that this one goes on with; its header is this one's too. headings: the lines between them."""
     heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
     before = 1 + max((cell.row for cell in heads), default=-1)
     cells = (
@@ -144,6 +166,7 @@ def _of_table(
         if heads
         else block.cells
     )
+    cells = with_header_rows(cells)
     at = {
         (row, col): cell
         for cell in cells
@@ -153,22 +176,26 @@ def _of_table(
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := _amount_in(cell))}
+    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := amount_in(cell))}
     for place in _no_figures(amounts, at):
         del amounts[place]
     first = min((row for row, _ in amounts), default=0)
     titles = [cell.text for cell in cells if cell.header or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in scales(text)]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
-    currencies, levels = _currencies(at, amounts), _header_levels(at)
-    headers_of = {(row, col): _headers(at, levels, row, col) for row, col in amounts}
+    days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]
+    currencies, levels = _currencies(at, amounts), header_levels(at)
+    filled = {row for row, _ in amounts}
+    over = {(row, col): headers_of(at, levels, filled, row, col) for row, col in amounts}
     of_all = None
-    if not any(period_in(" ".join(headers)) for headers in headers_of.values()):
+    if not any(period_in(" ".join(headers)) for headers in over.values()):
         of_all = next(filter(None, map(_one_period, (*stubs, *_introduction(above)))), None)
-    for (row, col), path in _row_paths(rows, amounts):
+    paths = list(_row_paths(rows, amounts, headings))
+    between = periods_between({row: path for (row, _), path in paths})
+    for (row, col), path in paths:
         amount = amounts[row, col]
-        headers = headers_of[row, col]
-        scale = _scale_of(path, headers, amount, stated)
+        headers = over[row, col]
+        scale = scale_of(path, headers, amount, stated)
         yield CellFact(
             document=document,
             value=amount.value * scale.factor,
@@ -176,7 +203,7 @@ def _of_table(
             scale=scale.factor,
             unit=scale.unit or ("" if COUNTS.search(path[-1] if path else "") else currencies.get(col, "")),
             sign=amount.sign,
-            period=_period(headers, stubs, path) or of_all,
+            period=_period(headers, (*stubs, *days), path) or between.get(row) or of_all,
             row_path=path,
             column_path=headers,
             page=page,
@@ -187,33 +214,7 @@ def _of_table(
         )
 
 
-def _amount_in(cell: Cell) -> _Amount | None:
-    """The one number that a cell behind the first column is; None for words, years and dates."""
-    text = NOTES.sub("", " ".join(cell.text.split()))
-    if cell.header or not cell.col or YEAR.fullmatch(text):
-        return None
-    if text.lstrip("$€£¥₩ ") in NIL:
-        return _Amount(Decimal(0), CURRENCIES.get(text[0], ""), "none")
-    if BRACKETED.fullmatch(text):
-        found = _single(text.translate({ord("("): None, ord(")"): None}))
-        return found and _Amount(-abs(found.value), found.unit, "parentheses")
-    found = _single(text)
-    return found and _Amount(found.value, found.unit, "minus" if found.value < 0 else "none")
-
-
-def _single(text: str) -> Number | None:
-    """The number that is all of a text; digits in groups ("13 951") are one."""
-    joined = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", ",", text)
-    numbers = read_numbers(joined)
-    if len(numbers) != 1 or numbers[0].unit in (*CALENDAR, "year") or abs(numbers[0].value) >= LARGEST:
-        return None
-    rest = joined[: numbers[0].start] + joined[numbers[0].end :]
-    return None if any(char.isalnum() for char in rest) else numbers[0]
-
-
-def _no_figures(
-    amounts: Mapping[tuple[int, int], _Amount], at: Mapping[tuple[int, int], Cell]
-) -> list[tuple[int, int]]:
+def _no_figures(amounts: Mapping[tuple[int, int], Amount], at: Mapping[tuple[int, int], Cell]) -> list[tuple[int, int]]:
     """Places in columns that hold nothing but footnote marks such as (3), or dashes."""
     columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place in amounts:
@@ -227,7 +228,7 @@ def _no_figures(
     ]
 
 
-def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], _Amount]) -> dict[int, str]:
+def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:
     """The currency of each column: its first sign holds for the amounts below; a sign may have a column of its own."""
     found: dict[int, str] = {}
     for (row, col), amount in sorted(amounts.items()):
@@ -238,74 +239,81 @@ def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, 
     return found
 
 
+class _Row(NamedTuple):
+    number: int
+    label: str
+    places: tuple[tuple[int, int], ...]
+    """Of its amounts."""
+    heads: bool
+    """Without amounts it is a heading."""
+
+
 def _row_paths(
-    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], _Amount]
+    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Amount], headings: Sequence[str]
 ) -> Iterator[tuple[tuple[int, int], tuple[str, ...]]]:
     """The place of each amount, and its row's path: a row without amounts heads those below, up to its total."""
-    heads: list[str] = []
-    fresh = False
-    for row in sorted(rows):
-        cells = sorted(rows[row], key=lambda cell: cell.col)
-        label = next((" ".join(c.text.split()) for c in cells if c.text.strip() and (row, c.col) not in amounts), "")
-        places = [(row, cell.col) for cell in cells if (row, cell.col) in amounts]
-        if not places:
-            if label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label):
-                heads = [*heads[-MOST_HEADS + 1 :], label] if fresh else [label]
+    heads = list(headings)
+    fresh = bool(heads)
+    for row in _whole_labels([_row(number, rows[number], amounts) for number in sorted(rows)]):
+        if not row.places:
+            if row.heads:
+                heads = [*heads[-MOST_HEADS + 1 :], row.label] if fresh else [row.label]
                 fresh = True
             continue
         fresh = False
-        path = (*(head.rstrip(":") for head in heads), *filter(None, [label]))
-        yield from ((place, path) for place in places)
-        if TOTAL.match(label):
-            heads = []
+        path = (*(head.rstrip(":") for head in heads), *filter(None, [row.label]))
+        yield from ((place, path) for place in row.places)
+        if TOTAL.match(row.label):
+            heads = [head for head in heads if period_in(head)]
 
 
-def _header_levels(at: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str]]:
-    """Texts of header cells by row and column, behind the first column."""
-    levels: dict[int, dict[int, str]] = defaultdict(dict)
-    for (row, col), cell in sorted(at.items()):
-        if cell.header and col and (text := " ".join(cell.text.split())):
-            levels[row][col] = text
-    return levels
+def _row(number: int, row: Sequence[Cell], amounts: Mapping[tuple[int, int], Amount]) -> _Row:
+    cells = sorted(row, key=lambda cell: cell.col)
+    label = next((" ".join(c.text.split()) for c in cells if c.text.strip() and (number, c.col) not in amounts), "")
+    heads = bool(label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label))
+    return _Row(number, label, tuple((number, c.col) for c in cells if (number, c.col) in amounts), heads)
 
 
-def _headers(
-    at: Mapping[tuple[int, int], Cell], levels: Mapping[int, Mapping[int, str]], row: int, col: int
-) -> tuple[str, ...]:
-    """Texts of the header above a place; a sign's own column lends its headers to the amounts behind it.
+def _whole_labels(rows: Sequence[_Row]) -> Iterator[_Row]:
+    """Rows, those of one label as one: it goes on with a small letter in the row below, where its amounts may stand.
 
-    A header row has one text over several columns where it is not the last: an empty place takes the nearest.
+    Two rows with small letters are items of a heading.
     """
-    beside = at.get((row, col - 1))
-    first = col - 1 if beside and beside.text.strip() in CURRENCIES else col
-    columns = range(first, col + at[row, col].col_span)
-    above = [level for level in levels if level < row][-MOST_HEADS:]
-    last = max(levels[above[-1]], default=col) if above else col
-    found: list[str] = []
-    for level in above:
-        texts = levels[level]
-        own = [texts[c] for c in columns if c in texts]
-        if not own and level != above[-1]:
-            nearest = min(texts, key=lambda c: abs(c - col))
-            own = [texts[nearest]] if len(texts) > 1 or _reaches(nearest, col, last) else []
-        found += own
-    return tuple(dict.fromkeys(found))
+    whole: list[_Row] = []
+    for at, row in enumerate(rows):
+        last = whole[-1] if whole else None
+        goes_on = last and row.label[:1].islower() and not last.label.endswith(":")
+        if goes_on and last and not row.places and last.places:
+            whole[-1] = last._replace(label=f"{last.label} {row.label}")
+        elif goes_on and last and row.places and last.heads and not last.places and not _is_item(rows[at + 1 :]):
+            whole[-1] = row._replace(label=f"{last.label} {row.label}")
+        else:
+            whole.append(row)
+    yield from whole
 
 
-def _reaches(middle: int, col: int, last: int) -> bool:
-    """Whether the one text of a header row stands over a column: it is centred over those that it is for."""
-    centred = abs(middle - (1 + last) / 2) <= max(1, last / 5)
-    return centred or abs(col - middle) <= min(middle - 1, last - middle)
+def _is_item(below: Sequence[_Row]) -> bool:
+    return bool(below and below[0].places and below[0].label[:1].islower())
 
 
 def _period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -> Period | None:
-    """Of the column's header; "Year Ended December 31," may stand left of the years, and a year in the row's labels."""
+    """Of the column's header, or a year in the row's labels.
+
+    "Year Ended December 31," may stand over the years, left of them, or above the table.
+    """
     said = " ".join(headers)
     found = period_in(said)
     if found and not found.end:
-        whole = (period_in(f"{' '.join(stub.split())} {said}") for stub in stubs)
+        spans = (f"{span} {found.year}" for span in headers if ENDS_WITH_DAY.search(span))
+        whole = map(period_in, (*spans, *(f"{' '.join(stub.split())} {said}" for stub in stubs)))
         return next((period for period in whole if period and period.end), found)
-    return found or next(filter(None, map(period_in, reversed(path))), None)
+    if found:
+        return found
+    of_row = next(filter(None, map(period_in, reversed(path))), None)
+    if of_row and of_row.kind == "none":
+        whole = period_in(f"{said} {of_row.year}")
+        return whole if whole and whole.kind == "duration" else of_row
+    return of_row
 
 
 def _introduction(above: Sequence[str]) -> Iterator[str]:
@@ -320,19 +328,3 @@ def _one_period(text: str) -> Period | None:
     """The period that a text speaks of, if it speaks of one year."""
     years = {match["year"] for match in YEAR.finditer(text)}
     return period_in(text) if len(years) == 1 else None
-
-
-def _scale_of(path: Sequence[str], headers: Sequence[str], amount: _Amount, stated: Sequence[Scale]) -> Scale:
-    """The factor and the unit of an amount, from what stands nearest: itself, its row, its column, above the table."""
-    if amount.unit and amount.unit not in CURRENCIES.values():
-        return Scale(Decimal(1), amount.unit)
-    label = path[-1] if path else ""
-    own = [scale for text in (" | ".join(path), " | ".join(headers)) for scale in scales(text)]
-    nearest = next(iter((*own, *stated)), Scale(Decimal(1), ""))
-    if SHARES.match(label) and not amount.unit:
-        return Scale(nearest.factor, "shares")
-    if PER_SHARE.search(label):
-        return Scale(Decimal(1), amount.unit or next((scale.unit for scale in stated if scale.unit), ""))
-    if SHARE_OF.search(" | ".join((label, *headers))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
-        return Scale(Decimal(1), "%")
-    return Scale(nearest.factor, amount.unit or nearest.unit)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tasks.documents.blocks import BBox
 from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Statement, concepts, fit, fits, label_of, words_of
+from tasks.rag.numbers.doubts import Broken
 from tasks.rag.numbers.expressions import Line
 from tasks.rag.numbers.periods import Period
 from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted
@@ -62,7 +63,8 @@ class Number(NamedTuple):
     row: int
     col: int
     statement: str
-    broken: bool
+    broken: Broken | None
+    """The identity that it breaks."""
 
 
 Read = Callable[[int], Iterable[Mapping[str, Any]]]
@@ -131,7 +133,7 @@ class Lines:
             fits *= OTHER_TABLE
         if self._columns[_row_of_period(number)] > 1 and not WHOLE.intersection(words_of(" ".join(number.column_path))):
             fits *= QUALIFIED
-        if _says_more(number.column_path):
+        if says_more(number.column_path):
             fits *= QUALIFIED
         if number.shown in NIL:
             fits *= BROKEN
@@ -173,8 +175,12 @@ def number_of(row: Mapping[str, Any]) -> Number:
         row=row["row"],
         col=row["col"],
         statement=row.get("statement", "other"),
-        broken=any(not identity["holds"] for identity in row["identities"]),
+        broken=next((_broken(one) for one in row["identities"] if not one["holds"]), None),
     )
+
+
+def _broken(identity: Mapping[str, Any]) -> Broken:
+    return Broken(identity["kind"], identity["expected"])
 
 
 def _is_balance(line: Line) -> bool | None:
@@ -203,7 +209,7 @@ def _fit_of_words(said: str, number: Number) -> float:
     return 1 - 0.1 * len(label - wanted - FREE_WORDS) - 0.1 * len(wanted - label)
 
 
-def _says_more(column_path: Sequence[str]) -> bool:
+def says_more(column_path: Sequence[str]) -> bool:
     """Whether the headers of a column say more than its period and its unit."""
     words = (word for header in column_path for word in words_of(header))
     return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)

@@ -83,12 +83,12 @@ def year_to(end: date) -> Period:
 def _ending(text: str, end: date) -> Period:
     months = _months(text)
     if months is None:
-        return Period(kind="instant", end=end, year=_fiscal_year(end), label=end.isoformat())
+        return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
     return _span(end, months)
 
 
 def _span(end: date, months: int) -> Period:
-    year = _fiscal_year(end)
+    year = fiscal_year(end)
     label = f"FY{year}" if months == 12 else f"{months} months to {end.isoformat()}"
     return Period(kind="duration", start=_first_day(end, months), end=end, year=year, label=label)
 
@@ -113,7 +113,7 @@ def _first_day(end: date, months: int) -> date:
     return date.fromordinal(before.toordinal() + 1)
 
 
-def _fiscal_year(end: date) -> int:
+def fiscal_year(end: date) -> int:
     """Retailers' years that end in January or February are named for the year in which most of them lies."""
     return end.year - 1 if end.month < 3 else end.year
 

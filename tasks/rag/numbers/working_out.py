@@ -11,9 +11,11 @@ from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
 from tasks.rag.numbers.computations import Computation, Shown, Task
 from tasks.rag.numbers.concepts import HANGUL, NEARLY, fit, label_of, words_of
+from tasks.rag.numbers.doubts import OTHERWISE, said_in_answer
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, SURE, WHOLE, Lines, Number
 from tasks.rag.numbers.ranking import ranked
+from tasks.rag.numbers.restatements import agree
 from tasks.rag.numbers.year_parts import When
 
 DIGITS = 28
@@ -308,7 +310,7 @@ def _doubts(worker: _Worker, language: Language) -> list[tuple[float, str]]:
         if plain and line.concept and line.concept.statement not in (None, number.statement):
             found.append((ELSEWHERE, ""))
         if number.broken:
-            found.append((BREAKS, BROKEN[language].format(n=n)))
+            found.append((BREAKS, said_in_answer(n, number.broken, number.scale, language)))
     units = {number.unit for _, number in worker.used.values()}
     if "" in units and units & AMOUNTS:
         found.append((NO_UNIT, ""))
@@ -327,26 +329,13 @@ def _restated(worker: _Worker, others: Sequence[Lines], language: Language) -> l
         line, when = worker.lines[n]
         for book in others:
             rival = book.find(line, when.year, when.part) if not line.of else None
-            if rival and rival.document != number.document and not _agree(number, rival):
+            if rival and rival.document != number.document and not agree(number, rival):
                 said = f"{line.said} {when.label}"
                 text = OTHERWISE[language].format(said=said, n=n, shown=rival.shown, document=rival.name)
                 found.append((RESTATED, text))
     return found
 
 
-def _agree(one: Number, other: Number) -> bool:
-    """Whether two cells show one amount, within the rounding of the coarser."""
-    return abs(abs(one.value) - abs(other.value)) <= max(one.scale, other.scale)
-
-
-BROKEN = {
-    "en": "[{n}] stands in a table whose sum does not hold.",
-    "ko": "[{n}]은(는) 합계가 맞지 않는 표에 있습니다.",
-}
-OTHERWISE = {
-    "en": "{said} [{n}] is {shown} in {document}: it may have been restated.",
-    "ko": "{said} [{n}]은(는) {document}에 {shown}(으)로 다르게 적혀 있습니다.",
-}
 NO_YEAR = {"en": "{said}: the question names no year.", "ko": "{said}: 질문에 연도가 없습니다."}
 BY_ZERO = {
     "en": "{title} {label} cannot be worked out: it would divide by zero.",

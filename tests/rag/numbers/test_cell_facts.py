@@ -169,3 +169,151 @@ def test_a_repeated_title_tells_the_period_if_it_names_a_day(header: str, label:
 def test_a_year_in_a_heading_of_rows_is_theirs() -> None:
     found = facts([("", "High", "Low"), ("Fiscal 2015:", "", ""), ("First Quarter", "79.10", "69.99")])
     assert [fact.period and fact.period.label for fact in found] == ["FY2015", "FY2015"]
+
+
+def test_per_share_said_in_a_heading_is_of_basic_and_of_amounts_to_the_cent() -> None:
+    found = facts(
+        [
+            HEADER,
+            ("Net income per share:", "", ""),
+            ("Basic", "$ 10.94", "$ 6"),
+            ("Continuing operations", "$ 9.10", "$ 5.00"),
+            ("Net income", "$ 5,260", "$ 2,951"),
+            ("Weighted-average shares:", "", ""),
+            ("Diluted", "485", "492"),
+        ],
+        above="(in millions, except per share amounts)",
+    )
+    assert [(fact.value, fact.unit) for fact in found[::2]] == [
+        (Decimal("10.94"), "USD"),
+        (Decimal("9.10"), "USD"),
+        (Decimal(5_260_000_000), "USD"),
+        (Decimal(485_000_000), "shares"),
+    ]
+    assert found[1].value == 6
+
+
+def test_a_column_of_shares_and_one_of_prices_per_share() -> None:
+    found = facts(
+        [
+            ("", "Shares", "Price per Share", "Value"),
+            ("Granted", "12", "$ 41.20", "$ 494"),
+            ("Dividends ($1.20 per share)", "—", "", "(77)"),
+        ],
+        above="(in thousands)",
+    )
+    assert [(fact.value, fact.unit) for fact in found] == [
+        (Decimal(12_000), "shares"),
+        (Decimal("41.20"), "USD"),
+        (Decimal(494_000), "USD"),
+        (Decimal(0), "shares"),
+        (Decimal(-77_000), "USD"),
+    ]
+
+
+def test_a_label_that_goes_on_in_the_row_below_is_one() -> None:
+    found = facts(
+        [
+            HEADER,
+            ("Financial position:", "", ""),
+            ("Cash and short-term", "", ""),
+            ("investments", "5", "6"),
+            ("Shares used to compute net income", "481", "486"),
+            ("per share", "", ""),
+            ("Total assets", "7", "8"),
+        ]
+    )
+    assert [fact.row_path for fact in found[::2]] == [
+        ("Financial position", "Cash and short-term investments"),
+        ("Financial position", "Shares used to compute net income per share"),
+        ("Financial position", "Total assets"),
+    ]
+    assert found[2].unit == "shares"
+
+
+def test_rows_with_small_letters_are_items_of_their_heading() -> None:
+    found = facts([HEADER, ("Net income of", "", ""), ("owners", "5", "6"), ("others", "7", "8")])
+    assert [fact.row_path for fact in found[::2]] == [("Net income of", "owners"), ("Net income of", "others")]
+
+
+def test_years_in_mid_table_are_a_header_of_the_rows_below() -> None:
+    rows = [
+        ("", "Quarters Ended June 30,", ""),
+        ("", "2023", "2022"),
+        ("Revenues", "50", "40"),
+        ("", "Six Months Ended June 30,", ""),
+        ("(in millions)", "2023", "2022"),
+        ("Revenues", "90", "70"),
+    ]
+    found = facts(rows, headers=2)
+    assert [fact.period.label for fact in found if fact.period] == [
+        "3 months to 2023-06-30",
+        "3 months to 2022-06-30",
+        "6 months to 2023-06-30",
+        "6 months to 2022-06-30",
+    ]
+    assert found[2].column_path == ("Six Months Ended June 30,", "2023")
+
+
+def test_a_row_of_years_with_a_label_is_no_header() -> None:
+    found = facts([HEADER, ("Revenue", "50", "40"), ("Expires in", "2030", "2031"), ("Costs", "9", "8")])
+    assert [fact.period.year for fact in found if fact.period] == [2021, 2020, 2021, 2020]
+
+
+def test_a_day_without_its_year_above_the_table_is_that_of_its_years() -> None:
+    found = facts([HEADER, ("Net sales", "5", "6")], above="Quarters Ended June 30,")
+    assert found[0].period
+    assert found[0].period.label == "3 months to 2021-06-30"
+
+
+def test_a_day_between_its_month_and_its_year_is_no_amount() -> None:
+    rows = [("", "13 Weeks Ended January", "13 Weeks Ended January"), ("", "28,", "29,"), ("", "2023", "2022")]
+    found = facts([*rows, ("Net sales", "5", "6")])
+    assert [(fact.shown, fact.period and fact.period.label) for fact in found] == [
+        ("5", "3 months to 2023-01-28"),
+        ("6", "3 months to 2022-01-29"),
+    ]
+
+
+def labels(found: list[CellFact]) -> list[str | None]:
+    return [fact.period and fact.period.label for fact in found]
+
+
+def test_what_stands_between_two_balances_is_of_the_time_between_them() -> None:
+    found = facts(
+        [
+            ("", "Common Stock", "Total"),
+            ("Balance at December 31, 2020", "5", "9"),
+            ("Net income", "1", "2"),
+            ("Balance at December 31, 2021", "6", "11"),
+            ("Dividends", "—", "(1)"),
+            ("Balances as of March 31, 2022", "6", "10"),
+            ("Later", "7", "7"),
+        ]
+    )
+    assert labels(found[::2]) == ["2020-12-31", "FY2021", "2021-12-31", "3 months to 2022-03-31", "2022-03-31", None]
+    assert found[2].period
+    assert (str(found[2].period.start), str(found[2].period.end)) == ("2021-01-01", "2021-12-31")
+
+
+def test_a_total_does_not_end_the_year_that_heads_its_rows() -> None:
+    rows = [
+        ("", "First Quarter", "Second Quarter"),
+        ("2018:", "", ""),
+        ("Total revenues", "5", "6"),
+        ("Income", "1", "2"),
+    ]
+    assert labels(facts(rows)) == ["Q1 2018", "Q2 2018"] * 2
+    whole = [("", "Mill", "Loom"), ("Fiscal 2018", "", ""), ("Total revenues", "5", "6"), ("Income", "1", "2")]
+    assert labels(facts(whole)) == ["FY2018"] * 4
+
+
+def test_years_beside_a_unit_in_place_of_a_label_are_a_header() -> None:
+    rows = [("", "Change", "Change", ""), ("In millions", "2018", "2017", "$ %"), ("Revenues", "$ 5", "$ 6", "7")]
+    found = facts(rows)
+    assert labels(found) == ["2018", "2017", None]
+    assert [(fact.value, fact.unit) for fact in found] == [
+        (Decimal(5_000_000), "USD"),
+        (Decimal(6_000_000), "USD"),
+        (Decimal(7_000_000), ""),
+    ]

@@ -16,6 +16,7 @@ from tasks.rag.answering.cell_questions import read_cell_question
 from tasks.rag.answers import Draft
 from tasks.rag.numbers.cell_answers import answer_of, confidence_of
 from tasks.rag.numbers.cell_search import CellQuestion, Context, Found, search_cells
+from tasks.rag.numbers.doubts import Broken
 from tasks.rag.numbers.line_lookup import UNDATED, Number
 from tasks.rag.numbers.periods import Period
 
@@ -34,7 +35,7 @@ def cell(
     period: Period = UNDATED,
     unit: str = "USD",
     table: int = 0,
-    broken: bool = False,
+    broken: Broken | None = None,
 ) -> Number:
     return Number(
         name="marlow.pdf",
@@ -191,8 +192,17 @@ def test_a_name_that_nothing_holds_takes_confidence() -> None:
     assert confidence_of(unheld, named=True) < 0.5 < confidence_of(held, named=True)
 
 
+BROKEN = Broken("total", Decimal(4_500_000))
+
+
+def test_a_cell_of_a_broken_sum_says_so() -> None:
+    told = answer("What is the goodwill?", [cell(["Goodwill"], ["Total"], "5", broken=BROKEN)])
+    assert told
+    assert told.text.endswith("[1]\n[1] does not add up: the rows above give 4.5.")
+
+
 def test_a_cell_of_a_broken_sum_and_an_unnamed_document_are_less_sure() -> None:
-    whole, broken = ([cell(["Goodwill"], ["Total"], "5", broken=of)] for of in (False, True))
+    whole, broken = ([cell(["Goodwill"], ["Total"], "5", broken=of)] for of in (None, BROKEN))
     sure = confidence_of(find("What is the goodwill?", whole), named=True)
     assert confidence_of(find("What is the goodwill?", broken), named=True) < sure
     assert confidence_of(find("What is the goodwill?", whole), named=False) < sure

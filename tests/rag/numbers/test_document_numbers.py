@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from tasks.documents.blocks import Block, Page
+from tasks.documents.blocks import Block, Cell, Page, PageStatus
 from tasks.rag.numbers.cell_facts import CellFact
 from tasks.rag.numbers.document_numbers import document_numbers
 from tests.rag.numbers.test_cell_facts import page
@@ -160,3 +160,34 @@ FOOTED = REST.model_copy(update={"blocks": (Block(kind="footer", text="2 of 9"),
 )
 def test_only_a_table_that_goes_on_borrows_a_header(pages: tuple[Page, ...], header: tuple[str, ...]) -> None:
     assert numbers(*pages)[-1].column_path == header
+
+
+def boxed(rows: list[tuple[str, ...]], right: float, *, headers: int = 0) -> Block:
+    """A table whose columns end at 100, and at `right` and 50 points on."""
+    edges = (100.0, right, right + 50)
+    cells = tuple(
+        Cell(row=row, col=col, text=text, header=row < headers, bbox=(edges[col] - 40, row, edges[col], row + 1))
+        for row, texts in enumerate(rows)
+        for col, text in enumerate(texts)
+    )
+    return Block(kind="table", text="", cells=cells)
+
+
+@pytest.mark.parametrize(
+    ("between", "right", "path", "year"),
+    [
+        pytest.param("Equity:", 202.0, ("Equity", "Capital"), 2021, id="below a heading, with its columns"),
+        pytest.param("Equity:", 230.0, ("Capital",), None, id="with other columns"),
+        pytest.param("The following table has more.", 200.0, ("Capital",), None, id="begun anew"),
+    ],
+)
+def test_a_statement_goes_on_below_a_heading(
+    between: str, right: float, path: tuple[str, ...], year: int | None
+) -> None:
+    blocks = (
+        boxed([("", "2021", "2020"), ("Cash", "5", "6")], 200.0, headers=1),
+        Block(kind="paragraph", text=between),
+        boxed([("Capital", "7", "8")], right),
+    )
+    found = numbers(Page(number=1, status=PageStatus.OK, blocks=blocks))[2]
+    assert (found.row_path, found.period and found.period.year) == (path, year)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
 
 from tasks.rag.numbers.cell_facts import CellFact, Identity
 from tasks.rag.numbers.identities import with_identities
+from tasks.rag.numbers.periods import period_in
 
 
 def table(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> list[CellFact]:
@@ -15,7 +17,7 @@ def table(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> list[C
     return [
         CellFact(
             document="d" * 64,
-            value=Decimal(shown.replace(",", "")) * Decimal(scale),
+            value=Decimal(shown.replace(",", "").replace("—", "0")) * Decimal(scale),
             shown=shown,
             scale=Decimal(scale),
             unit=unit,
@@ -39,8 +41,9 @@ def found(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> dict[t
     return {(fact.row, fact.col): fact.identities for fact in facts if fact.identities}
 
 
-def total(*rows: int, holds: bool = True) -> tuple[Identity, ...]:
-    return (Identity(kind="total", holds=holds, rows=rows),)
+def total(*rows: int, instead: int | None = None) -> tuple[Identity, ...]:
+    """instead: what the rows give, where the total is another."""
+    return (Identity(kind="total", holds=instead is None, rows=rows, expected=instead and Decimal(instead)),)
 
 
 def test_a_total_is_the_sum_of_the_rows_above_and_then_stands_for_them() -> None:
@@ -56,7 +59,7 @@ def test_a_total_is_the_sum_of_the_rows_above_and_then_stands_for_them() -> None
 
 def test_a_column_that_breaks_what_others_show_is_told() -> None:
     rows = (("Product", "300", "310"), ("Service", "200", "220"), ("Total revenue", "500", "350"))
-    assert found(*rows) == {(2, 1): total(0, 1), (2, 2): total(0, 1, holds=False)}
+    assert found(*rows) == {(2, 1): total(0, 1), (2, 2): total(0, 1, instead=530)}
 
 
 def test_figures_that_add_up_in_no_column_are_no_total_of_the_rows_above() -> None:
@@ -85,7 +88,7 @@ def test_both_sides_of_a_balance_sheet_are_equal() -> None:
     held = found(*rows)[3, 1]
     assert Identity(kind="balance sheet", holds=True, rows=(0,)) in held
     broken = found(*rows[:3], ("Total liabilities and equity", "800"))[3, 1]
-    assert broken == (Identity(kind="balance sheet", holds=False, rows=(0,)),)
+    assert broken == (Identity(kind="balance sheet", holds=False, rows=(0,), expected=Decimal(900)),)
 
 
 def test_cash_at_the_end_is_that_at_the_beginning_and_the_change() -> None:
@@ -105,3 +108,104 @@ def test_a_korean_total() -> None:
 
 def test_shares_and_percentages_do_not_add_up() -> None:
     assert found(("A", "60"), ("B", "40"), ("Total", "100"), unit="%") == {}
+
+
+def test_a_broken_gross_profit_is_worked_out_as_a_difference() -> None:
+    rows = (("Revenue", "700", "900"), ("Cost of sales", "450", "500"), ("Gross profit", "250", "410"))
+    assert found(*rows) == {(2, 1): total(0, 1), (2, 2): total(0, 1, instead=400)}
+
+
+def test_totals_without_a_label_are_checked_and_are_both_sides_of_a_balance_sheet() -> None:
+    facts = table(
+        ("Cash", "300"), ("Plant", "600"), ("", "900"), ("Debt", "400"), ("Equity", "500"), ("", "900"), scale="1000"
+    )
+    heads = [("Assets",), ("Assets",), (), ("Liabilities and equity",), ("Liabilities and equity",), ()]
+    paths = [(*head, *filter(None, fact.row_path)) for head, fact in zip(heads, facts, strict=True)]
+    told = with_identities(fact.model_copy(update={"row_path": path}) for fact, path in zip(facts, paths, strict=True))
+    assert told[2].identities == total(0, 1)
+    assert told[5].identities == (*total(3, 4), Identity(kind="balance sheet", holds=True, rows=(2,)))
+
+
+def test_a_balance_sheet_without_the_total_of_its_other_side() -> None:
+    rows = (
+        ("Total assets", "1,000"),
+        ("Total liabilities", "400"),
+        ("Redeemable noncontrolling interests", "50"),
+        ("Total stockholders’ equity", "550"),
+    )
+    assert found(*rows)[0, 1] == (Identity(kind="balance sheet", holds=True, rows=(1, 2, 3)),)
+    broken = found(*rows[:2], ("Total equity", "550"))[0, 1]
+    assert broken == (Identity(kind="balance sheet", holds=False, rows=(1, 2), expected=Decimal(950)),)
+
+
+def test_a_balance_sheet_over_two_tables() -> None:
+    assets = table(("Cash", "300"), ("Total assets", "900"))
+    other = [
+        fact.model_copy(update={"table": 1, "page": 2})
+        for fact in table(("Equity", "500"), ("Total capitalization and liabilities", "900"))
+    ]
+    held = Identity(kind="balance sheet", holds=True, rows=(1,), table=0)
+    assert with_identities([*assets, *other])[-1].identities == (held,)
+    far = [fact.model_copy(update={"page": 9}) for fact in other]
+    assert with_identities([*assets, *far])[-1].identities == ()
+
+
+def test_cash_said_in_a_heading_alone() -> None:
+    facts = table(
+        ("Changes in inventories", "9"), ("Net decrease", "-70"), ("Balance, beginning", "400"), ("end", "330")
+    )
+    heads = ("Cash flows from operations", *["Cash and equivalents"] * 3)
+    told = with_identities(
+        fact.model_copy(update={"row_path": (head, *fact.row_path)}) for fact, head in zip(facts, heads, strict=True)
+    )
+    assert told[3].identities == (Identity(kind="cash", holds=True, rows=(2, 1)),)
+
+
+SEGMENTS = (("Milling", "2021"), ("Weaving", "2021"), ("Eliminations", "2021"), ("Total", "2021"))
+
+
+def segments(*rows: tuple[str, ...], headers: Sequence[tuple[str, ...]] = SEGMENTS) -> list[CellFact]:
+    """A table whose columns have these headers."""
+    return [fact.model_copy(update={"column_path": headers[fact.col - 1]}) for fact in table(*rows)]
+
+
+def over_columns(facts: Sequence[CellFact]) -> dict[int, Identity]:
+    """Identity over columns of each row that has one."""
+    told = with_identities(facts)
+    return {fact.row: one for fact in told for one in fact.identities if one.kind == "columns"}
+
+
+def test_segments_and_eliminations_give_the_total_column() -> None:
+    found = over_columns(
+        segments(
+            ("Net sales", "500", "300", "-50", "750"),
+            ("Operating income", "90", "-20", "—", "70"),
+            ("Depreciation", "30", "10", "5", "41"),
+        )
+    )
+    held = Identity(kind="columns", holds=True, rows=(0,), cols=(1, 2, 3))
+    assert found[0] == held
+    assert found[1] == held.model_copy(update={"rows": (1,)})
+    assert found[2] == Identity(kind="columns", holds=False, rows=(2,), cols=(1, 2, 3), expected=Decimal(45))
+
+
+def test_the_parts_are_the_columns_that_add_up_in_most_rows() -> None:
+    # in the last row those without the first add up, too
+    rows = (("A", "5", "7", "2", "14"), ("B", "1", "8", "3", "12"), ("C", "0", "4", "2", "6"))
+    assert {one.cols for one in over_columns(segments(*rows)).values()} == {(1, 2, 3)}
+
+
+def test_one_row_that_adds_up_does_so_by_chance() -> None:
+    rows = (("A", "5", "7", "2", "14"), ("B", "1", "8", "3", "40"), ("C", "9", "4", "2", "60"))
+    assert over_columns(segments(*rows)) == {}
+
+
+def test_columns_of_another_year_are_no_parts() -> None:
+    facts = segments(("A", "9", "5", "7", "12"), ("B", "9", "1", "8", "9"))
+    dated = [fact.model_copy(update={"period": period_in("2020" if fact.col == 1 else "2021")}) for fact in facts]
+    assert {one.cols for one in over_columns(dated).values()} == {(2, 3)}
+
+
+def test_a_dash_in_the_total_column_is_no_total() -> None:
+    rows = (("A", "5", "7", "2", "14"), ("B", "1", "8", "3", "12"), ("Members", "4", "4", "2", "—"))
+    assert sorted(over_columns(segments(*rows))) == [0, 1]

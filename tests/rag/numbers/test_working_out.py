@@ -48,7 +48,9 @@ def rows(
             "table": 0,
             "row": row,
             "col": at + 1,
-            "identities": [{"kind": "total", "holds": holds, "rows": [1]}],
+            "identities": [
+                {"kind": "total", "holds": holds, "rows": [1], "expected": None if holds else Decimal(scale)}
+            ],
             "statement": statement,
             **same,
         }
@@ -199,6 +201,13 @@ def test_doubts_lower_the_confidence(question: str, given: Sequence[Row]) -> Non
     assert sure
     assert doubtful
     assert doubtful < sure
+
+
+def test_a_broken_sum_is_said() -> None:
+    broken = rows("income", {"Net sales": (1_200,)}, holds=False)
+    english, korean = answer("Revenue in FY2019?", broken).text, answer("2019년 매출액은?", broken).text
+    assert english.endswith("\n[1] does not add up: the rows above give 1.")
+    assert korean.endswith("\n[1]은(는) 합이 맞지 않습니다: 위 행들을 더하면 1입니다.")
 
 
 def test_a_rate_of_growth_over_years() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from storage.index import CatalogueEntry
-from tasks.rag.planning.names import DocumentNames, compact, core_words, document_names, name_words
+from tasks.rag.planning.names import DocumentNames, compact, core_words, document_names, entity_of, name_words
 
 
 def names(path: str, title: str | None = None, **metadata: str) -> DocumentNames:
@@ -84,3 +84,16 @@ def test_a_document_has_the_years_of_its_name_and_of_its_title() -> None:
 def test_where_name_and_title_are_silent_the_period_of_the_report_counts() -> None:
     said = names("report.pdf", "FORM 10-K", period_end="January 28, 2023").said
     assert [period.year for period in said.periods] == [2023]
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "entity"),
+    [
+        ("CALDER RIDGE_2020_10K.pdf", None, "calderridge"),
+        ("CalderRidge_2021_10K.pdf", "Annual report", "calderridge"),
+        ("report.pdf", "Calder Ridge, Inc. Annual Report", "calderridge"),
+        ("report.pdf", None, None),
+    ],
+)
+def test_filings_of_one_organisation_have_one_entity(name: str, title: str | None, entity: str | None) -> None:
+    assert entity_of(CatalogueEntry(document="d", name=name, title=title)) == entity
