@@ -21,7 +21,7 @@ NAMED = re.compile(
 CALLED = re.compile(rf"{EARLY}[^.]{{0,30}}?[(“\"][^.)]{{0,20}}?fiscal(?:\s+year)?\s+(?P<year>20\d\d|19\d\d)")
 """A year that ends in January or February, and what the filer calls it."""
 SPOKEN = re.compile(r"\bfiscal(?:\s+year)?\s+(20\d\d|19\d\d)\b", re.IGNORECASE)
-TERM = re.compile(r"제\s?(\d{1,3})\s?기(?![가-힣])")
+TERM = re.compile(r"제\s?(\d{1,3})\s?기(?=$|[^가-힣]|[에의은는이가를와과말초로도]|보다|까지|부터|대비)")
 TERM_OF_YEAR = re.compile(
     r"제\s?(?P<term>\d{1,3})\s?기[^가-힣\d]{0,6}(?:(?:19|20)\d\d\s?[.년][^제]{1,24}?(?:~|부터|-|–)\s*)?(?P<year>(?:19|20)\d\d)\s?[.년]"
 )

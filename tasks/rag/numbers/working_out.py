@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal, DecimalException, localcontext
 from typing import Any, NamedTuple
 
 from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
 from tasks.rag.numbers.computations import Computation, Shown, Task
-from tasks.rag.numbers.concepts import HANGUL, NEARLY, fit, label_of, words_of
+from tasks.rag.numbers.concepts import HANGUL, NEARLY, Concept, fit, label_of, words_of
 from tasks.rag.numbers.doubts import OTHERWISE, said_in_answer
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, SURE, WHOLE, Lines, Number
@@ -150,23 +151,34 @@ class _Worker:
         concept = line.concept
         ratio = concept is not None and concept.statement is None
         found = None if ratio else self._qualified(line, when) if line.of else self._find(line, when)
+        if found and concept and concept.formula and not line.of and self._is_elsewhere(line, when, found):
+            with suppress(NotFound):
+                return self._by_formula(line, concept, when)
         if found:
             n, number = self._cited(found, line, when)
             outflow = concept is not None and concept.outflow
             shown = number.shown.strip("()-− $€£¥₩") if outflow else number.shown.lstrip("$€£¥₩ ")
             scale = self.scale_words.get(number.scale, "")
             return _Value(abs(number.value) if outflow else number.value, number.unit, f"{shown}{scale} [{n}]")
-        if concept and concept.formula and concept.key not in self._open:
-            self._open.add(concept.key)
-            try:
-                return self.evaluate(_with_qualifier(parse(concept.formula), line.of), when)
-            except NotFound:
-                if not ratio:
-                    raise NotFound(line.said, when) from None
-                raise
-            finally:
-                self._open.discard(concept.key)
+        if concept and concept.formula:
+            return self._by_formula(line, concept, when)
         raise NotFound(line.said, when)
+
+    def _by_formula(self, line: Line, concept: Concept, when: When) -> _Value:
+        """A ratio, or a line that no row shows, worked out. Raises NotFound."""
+        if concept.key in self._open:
+            raise NotFound(line.said, when)
+        used = dict(self.used)
+        self._open.add(concept.key)
+        try:
+            return self.evaluate(_with_qualifier(parse(concept.formula), line.of), when)
+        except NotFound:
+            self.used = used
+            if concept.statement:
+                raise NotFound(line.said, when) from None
+            raise
+        finally:
+            self._open.discard(concept.key)
 
     def _find(self, line: Line, when: When) -> Number | None:
         """The cell of a line: in the statement itself, where it is surely there, before any other table."""
@@ -177,6 +189,10 @@ class _Worker:
         if found and line.concept is None and not _names(line.said, found):
             return None
         return found
+
+    def _is_elsewhere(self, line: Line, when: When, number: Number) -> bool:
+        """Whether a cell stands in no primary statement, and may be of another company."""
+        return self._statements is not None and self._statements.find(line, when.year, when.part) != number
 
     def _qualified(self, line: Line, when: When) -> Number | None:
         """The line of a part of the company, by the words of both: as it was said, or by another name of the line."""

@@ -298,3 +298,23 @@ def test_the_rows_of_a_year_are_read_once() -> None:
     book = Lines((A,), lambda year: read.append(year) or MILL)
     assert all(book.find(Line(said, named(said)), 2019) for said in ("revenue", "inventory", "cogs"))
     assert read == [2019]
+
+
+def test_a_line_that_the_statement_lacks_is_worked_out_from_it_before_another_table_is_asked() -> None:
+    sheet = rows("balance", {"Total assets": (900,), "Total equity": (300,)})
+    investee = rows("balance", {"Total liabilities": (47_876,)}, scale=1, table=9)
+    computation = read_computation("What were total liabilities in FY2019?")
+    assert computation
+    draft = work_out(computation, lines([*sheet, *investee]), documents=[NAME], statements=lines(sheet))
+    assert draft.text == "Total liabilities FY2019 = 900 [1] − 300 [2] = USD 600 million"
+    alone = work_out(computation, lines(investee), documents=[NAME], statements=lines(()))
+    assert alone.text == "Total liabilities FY2019 = 47,876 [1] = USD 47,876"
+
+
+def test_an_amount_without_a_unit_beside_one_with_a_currency_is_a_doubt() -> None:
+    bare = [{**row, "unit": ""} for row in rows("balance", {"Inventories": (120,)}, table=1)]
+    with_unit = rows("balance", {"Inventories": (120,)}, table=1)
+    question = "What was cost of goods sold divided by inventory in FY2019?"
+    sure, doubted = (answer(question, [*INCOME, *stock]).confidence for stock in (with_unit, bare))
+    assert sure
+    assert doubted == pytest.approx(0.4 * sure)
