@@ -173,12 +173,18 @@ class Index:
         """Per row, the position of its document in the catalogue."""
         return self._array("documents.npy")
 
-    @property
+    @cached_property
     def numbers(self) -> Path:
-        """The file of storage.numbers. Raises NotAnIndex for an index that was made before there were any."""
+        """The file of storage.numbers. Raises NotAnIndex for an index made before there were any, or such as now."""
+        from storage.numbers import lacks
+
         if NUMBERS not in self.manifest.files:
             raise NotAnIndex(f"{self._folder} was made without numbers; run `trivet rag index` again to add them")
-        return self._folder / NUMBERS
+        path = self._folder / NUMBERS
+        if missing := lacks(path):
+            why = f"the numbers of {self._folder} were written by an older version, without {', '.join(missing)}"
+            raise NotAnIndex(f"{why}; run `trivet rag index` again to renew them")
+        return path
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""

@@ -198,6 +198,13 @@ def query_numbers(path: Path, names: Mapping[str, str], sql: str) -> Numbers:
             raise QueryUnusable(f"{sql!r}: {error}") from error
 
 
+def lacks(path: Path) -> list[str]:
+    """Columns that a file has not, since an older version wrote it."""
+    with _connected() as connection:
+        found = connection.execute(f"SELECT name FROM parquet_schema('{_quoted(path)}')").fetchall()
+    return sorted(set(COLUMNS) - {name for (name,) in found})
+
+
 def _connected(**settings: int) -> DuckDBPyConnection:
     import duckdb
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from pydantic import BaseModel
@@ -274,3 +275,12 @@ if __name__ == "__main__":
     {work.__name__: work for work in (publish_with_little_room, publish_until_killed, publish_often)}[sys.argv[1]](
         Path(sys.argv[2])
     )
+
+
+def test_numbers_that_an_older_version_wrote_are_refused_by_name(tmp_path: Path) -> None:
+    put(tmp_path, NEW)
+    path = open_index(tmp_path).numbers
+    duckdb.execute(f"COPY (SELECT * EXCLUDE (doubt, statement) FROM read_parquet('{path}')) TO '{path}.old'")
+    Path(f"{path}.old").replace(path)
+    with pytest.raises(NotAnIndex, match=r"older version, without doubt, statement; run `trivet rag index` again"):
+        _ = open_index(tmp_path).numbers

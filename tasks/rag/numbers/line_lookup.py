@@ -180,7 +180,7 @@ def number_of(row: Mapping[str, Any]) -> Number:
 
 
 def _broken(identity: Mapping[str, Any]) -> Broken:
-    return Broken(identity["kind"], identity.get("expected"))  # an older index does not tell
+    return Broken(identity["kind"], identity["expected"])
 
 
 def _is_balance(line: Line) -> bool | None:
