@@ -39,12 +39,18 @@ COLUMNS = {
 NESTED = ("period", "row_path", "column_path", "bbox", "identities")
 LINE = "array_to_string(row_path, ' › ')"
 PLACE = "CASE WHEN page IS NULL THEN concat('table ', \"table\" + 1) ELSE concat('page ', page) END"
-AMOUNT = """concat(
-    CASE WHEN value < 0 AND value > -1 THEN '-' END,
-    CASE WHEN value BETWEEN -1000000000000000 AND 1000000000000000 THEN format('{:,}', trunc(value)::BIGINT)
-        ELSE trunc(value)::HUGEINT::VARCHAR END,
-    rtrim(rtrim(right(value::VARCHAR, 13), '0'), '.')
-)"""
+LARGEST_WHOLE = 10**15
+"""Larger amounts are written without commas; smaller ones without decimals are exact as floating-point numbers, which
+are formatted in half the time."""
+AMOUNT = f"""CASE
+    WHEN NOT contains(shown, '.') AND value::DOUBLE = value::DOUBLE::HUGEINT
+        AND value BETWEEN -{LARGEST_WHOLE} AND {LARGEST_WHOLE} THEN format('{{:,}}', value::DOUBLE::BIGINT)
+    ELSE concat(
+        CASE WHEN value < 0 AND value > -1 THEN '-' END,
+        CASE WHEN value BETWEEN -{LARGEST_WHOLE} AND {LARGEST_WHOLE} THEN format('{{:,}}', trunc(value)::BIGINT)
+            ELSE trunc(value)::HUGEINT::VARCHAR END,
+        rtrim(rtrim(right(value::VARCHAR, 13), '0'), '.')
+    ) END"""
 
 
 ROW_GROUP = 20_480

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
@@ -107,10 +107,11 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 heads = [line for line in above if len(line) < TITLE_CHARS] if goes_on else []
                 last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0, block)
                 begun = last.block if goes_on else None
-                yield from _of_table(block, document, table, last.above, page.number, begun, heads)
+                facts = list(_of_table(block, document, table, last.above, page.number, begun, heads))
+                yield from facts
                 last = last._replace(page=page.number or 0, part=block)
                 table += 1
-                above = []
+                above = [] if facts else above  # a table of words alone is a header that was read apart
             elif block.kind != "footer" and (block.kind != "header" or _titles_a_statement(block.text)):
                 above.append(block.text)
 
@@ -143,7 +144,7 @@ def _right_edges(block: Block) -> list[float]:
     """Of the columns behind the first, in points; none where a column has no box."""
     edges: dict[int, float] = {}
     for cell in block.cells:
-        if cell.bbox and cell.col and cell.text.strip():
+        if cell.bbox and cell.col and cell.text.strip() and not cell.header:
             last = cell.col + cell.col_span - 1
             edges[last] = max(edges.get(last, 0), cell.bbox[2])
     return [edges[col] for col in sorted(edges)] if len(edges) == _width(block) - 1 else []
@@ -188,10 +189,12 @@ def _of_table(
     filled = {row for row, _ in amounts}
     over = {(row, col): headers_of(at, levels, filled, row, col) for row, col in amounts}
     of_all = None
-    if not any(period_in(" ".join(headers)) for headers in over.values()):
+    dated = any(period_in(" ".join(headers)) for headers in over.values())
+    if not dated:
         of_all = next(filter(None, map(_one_period, (*stubs, *_introduction(above)))), None)
     paths = list(_row_paths(rows, amounts, headings))
     between = periods_between({row: path for (row, _), path in paths})
+    groups = {} if dated else _group_periods(above, {col for _, col in amounts})
     for (row, col), path in paths:
         amount = amounts[row, col]
         headers = over[row, col]
@@ -203,7 +206,7 @@ def _of_table(
             scale=scale.factor,
             unit=scale.unit or ("" if COUNTS.search(path[-1] if path else "") else currencies.get(col, "")),
             sign=amount.sign,
-            period=_period(headers, (*stubs, *days), path) or between.get(row) or of_all,
+            period=_period(headers, (*stubs, *days), path) or groups.get(col) or between.get(row) or of_all,
             row_path=path,
             column_path=headers,
             page=page,
@@ -322,6 +325,18 @@ def _introduction(above: Sequence[str]) -> Iterator[str]:
         yield text
         if len(text) > TITLE_CHARS:
             return
+
+
+def _group_periods(above: Sequence[str], columns: Collection[int]) -> dict[int, Period]:
+    """Periods of columns by the line above a table that names some for as many groups of columns, all of one width."""
+    line = above[-1] if above else ""
+    ends = [match.end() for match in YEAR.finditer(line)]
+    periods = [period_in(line[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    if len(line) > TITLE_CHARS or len(periods) < 2 or line[ends[-1] :].strip() or len(columns) % len(periods):
+        return {}
+    width = len(columns) // len(periods)
+    found = {col: periods[at // width] for at, col in enumerate(sorted(columns))}
+    return {col: period for col, period in found.items() if period and period.end}
 
 
 def _one_period(text: str) -> Period | None:

@@ -317,3 +317,21 @@ def test_years_beside_a_unit_in_place_of_a_label_are_a_header() -> None:
         (Decimal(6_000_000), "USD"),
         (Decimal(7_000_000), ""),
     ]
+
+
+def test_periods_above_a_table_are_of_groups_of_columns() -> None:
+    rows = [("", "EBIT", "EPS", "EBIT", "EPS"), ("As reported", "8", "5", "9", "7")]
+    above = "Twelve Months Ended June 30, 2022 Twelve Months Ended June 30, 2023"
+    assert labels(facts(rows, above=above)) == ["FY2022", "FY2022", "FY2023", "FY2023"]
+    uneven = [("", "EBIT", "EPS", "EBIT"), ("As reported", "8", "5", "9")]
+    assert labels(facts(uneven, above=above)) == [None] * 3
+
+
+def test_a_table_of_words_above_a_table_keeps_the_lines_above_it() -> None:
+    said = Block(kind="paragraph", text="Fair values at June 30, 2022 (in millions):")
+    words, amounts = (
+        page(rows).blocks for rows in ([("", "Quoted"), ("", "Prices")], [("", "Level 1"), ("Cash", "5")])
+    )
+    pages = [Page(number=1, status=PageStatus.OK, blocks=(said, *words, *amounts))]
+    (fact,) = cell_facts(pages, document="d" * 64)
+    assert (fact.value, fact.period and fact.period.label, fact.table) == (Decimal(5_000_000), "2022-06-30", 1)
