@@ -63,7 +63,11 @@ def text(
         }
         for page in read.pages
     ]
-    emit({"file": str(file), "reader": read.reader, "pages": pages}, as_json, lambda: _show_text(read))
+    emit(
+        {"file": str(file), "reader": read.reader, "page_source": read.page_source, "pages": pages},
+        as_json,
+        lambda: _show_text(read),
+    )
 
 
 def read_file(given: Given, file: Path, password_env: str | None) -> Document:
@@ -158,6 +162,7 @@ def search(
         {
             "document": hit.document_name,
             "page": hit.chunk.page,
+            "page_source": hit.page_source,
             "bbox": hit.chunk.bbox,
             "score": round(hit.score, 6),
             "text": hit.chunk.text,
@@ -208,7 +213,9 @@ def _show_hits(found: Found) -> None:
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
-        console.print_line(f"[bold]{number}. {escape(place(hit.document_name, hit.chunk.page))}[/bold]")
+        console.print_line(
+            f"[bold]{number}. {escape(place(hit.document_name, hit.chunk.page, hit.page_source))}[/bold]"
+        )
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
     if not found.hits:

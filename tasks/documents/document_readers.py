@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 from storage.records import Record
-from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
+from tasks.documents.blocks import Block, Cell, Kind, Page, PageSource, PageStatus, Place
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -34,7 +34,7 @@ class Header(Record):
     """Name of a tasks.documents.formats.DocumentFormat."""
     reader: str
     """Reader and version: `pymupdf 2.0`."""
-    page_source: Literal["layout", "stored", "none"]
+    page_source: PageSource
     page_count: int
     """Pages that `pages()` will yield; 1 for formats without pages."""
     title: str | None = None

@@ -104,6 +104,7 @@ class _Drawn:
         self.pages, self.boxes = list[int](), list[BBox]()
         self.images = list[tuple[int, BBox]]()
         self.starts = list[int]()
+        self.page_count = len(laid)
         for number, page in enumerate(laid, start=1):
             self.starts.append(len(letters))
             self.images += [(number, box) for _, box in page.images]
@@ -306,13 +307,12 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
         after.append(following)
         following = block.page or following
     before: int | None = None
-    last = max(drawn.pages, default=1)
     for block, later in zip(blocks, reversed(after), strict=True):
         if block.page:
             before = block.page
             yield block
             continue
-        low, high = before or 1, later or last
+        low, high = before or 1, later or drawn.page_count
         image = next((one for one in images if low <= one[0] <= high), None) if block.kind == "figure" else None
         if image:
             images.remove(image)
