@@ -24,6 +24,8 @@ _DISTINCT = 25
 """A piece of as many letters may stand anywhere further on, a shorter one near the place of the last only."""
 _OUT_OF_ORDER = 8
 """A piece of as many letters may stand before the place of the last: text boxes are drawn out of order."""
+_NEAR = 60
+"""Letters between two texts that follow each other: what only one of the two sides has."""
 _WORD_GAP = 0.25
 """White between two signs that is wider, in heights of a line, is a space."""
 
@@ -117,6 +119,8 @@ class _Drawn:
         self.letters = "".join(letters)
         self._used = bytearray(len(letters))
         self.cursor = 0
+        self._ahead = 0
+        """Where the last piece ends, be it near or far."""
 
     def places(self, blocks: Sequence[Block]) -> list[Block]:
         """The blocks with pages and boxes, in their order. Raises LayoutFailed."""
@@ -147,8 +151,18 @@ class _Drawn:
     def _find(self, key: str, cursor: int, *, near: bool) -> int:
         size = len(key)
         least = _DISTINCT if near else _SHORTEST_PIECE
-        at = self._unused(key, cursor, len(self.letters) if size >= least else cursor + 60 + 40 * size)
+        at = self._unused(key, cursor, len(self.letters) if size >= least else cursor + _NEAR + 40 * size)
         return self._unused(key, 0, cursor) if at < 0 and size >= _OUT_OF_ORDER else at
+
+    def goes_on(self, cursor: int, piece: _Piece, letters: int) -> bool:
+        """Whether the text goes on at the piece: it is near the last, or the second in a row at a distance.
+
+        One piece alone at a distance is a text box, or another place with the same words.
+        """
+        slack = _NEAR + 2 * letters
+        near = piece.drawn_at - cursor <= slack or abs(piece.drawn_at - self._ahead) <= slack
+        self._ahead = piece.drawn_at + piece.length
+        return near
 
     def _unused(self, key: str, start: int, end: int) -> int:
         at = self.letters.find(key, start, end)
@@ -184,7 +198,8 @@ class _Text:
                 for piece in pieces:
                     for step in range(piece.length):
                         spots[key.at[piece.start + step]] = piece.drawn_at + step
-                if ahead := [piece for piece in pieces if piece.drawn_at >= cursor]:
+                ahead = [piece for piece in pieces if piece.drawn_at >= cursor]
+                if ahead and (not near or drawn.goes_on(cursor, ahead[0], len(key.letters))):
                     cursor = ahead[0].drawn_at + ahead[0].length
                     ends += [piece.drawn_at + piece.length for piece in ahead]
             self._spots.append(spots)
@@ -217,6 +232,8 @@ class _Text:
         share = Counter(page for page in found if page)
         kept = [page if page and share[page] >= min(_SHORTEST_PIECE, max(share.values())) else None for page in found]
         first = next((page for page in kept if page), None)
+        if first is None:
+            return kept
         return list(accumulate(kept, lambda before, page: max(before or 0, page or 0) or None, initial=first))[1:]
 
     def _box(self, spots: Sequence[int | None], signs: Iterable[int]) -> BBox | None:
@@ -238,9 +255,10 @@ class _Text:
             return [self._part(placed, shown[0], text=self._block.text)]
         by_page: dict[int, list[Cell]] = {}
         for n, cell in enumerate(cells):
-            on = sorted({page for page in pages[n] if page}) or [rows[cell.row]]
-            for page in on:
-                signs = [at for at, other in enumerate(pages[n]) if other == page]
+            first, last = rows[cell.row], rows.get(cell.row + cell.row_span, shown[-1])
+            inside = [min(max(page or first, first), last) for page in pages[n]]
+            for page in sorted(set(inside)) or [first]:
+                signs = [at for at, other in enumerate(inside) if other == page]
                 by_page.setdefault(page, []).append(self._cell(cell, n, signs))
         parts = list[Block]()
         for page in sorted(by_page):
@@ -253,11 +271,11 @@ class _Text:
     def _row_pages(self, pages: Sequence[Sequence[int | None]]) -> dict[int, int]:
         """The page on which each row begins."""
         begins: dict[int, int] = {}
-        last = min(page for per_sign in pages for page in per_sign if page)
-        for row in sorted({cell.row for cell in self._block.cells}):
+        later = max(page for per_sign in pages for page in per_sign if page)
+        for row in sorted({cell.row for cell in self._block.cells}, reverse=True):
             inside = [pages[n][0] for n, cell in enumerate(self._block.cells) if cell.row == row and pages[n]]
-            last = max(last, min((page for page in inside if page), default=last))
-            begins[row] = last
+            later = min([later, *(page for page in inside if page)])
+            begins[row] = later
         return begins
 
     def _header_again(self, page: int, inside: Sequence[Cell]) -> list[Cell]:

@@ -142,6 +142,21 @@ def test_no_letter_is_lost_or_told_twice() -> None:
     assert letters == Counter("onetwothreefourfivesixseveneightnineteneleven")
 
 
+def test_a_cell_that_is_not_drawn_stays_in_its_row() -> None:
+    block = table(("wood and more", "unseen"), ("steel and more", "3,400"), ("stone and more", "5,600"))
+    assert told([block], page("wood and more"), page("steel and more 3,400", "stone and more 5,600")) == [
+        (1, "wood and more | unseen"),
+        (2, "steel and more | 3,400\nstone and more | 5,600"),
+    ]
+
+
+def test_a_text_box_far_ahead_does_not_take_the_text_along() -> None:
+    title, rest = "the title of it all", [f"sentence {n} of the body" for n in range(30)]
+    blocks = [paragraph(title), *map(paragraph, rest)]
+    laid = (page(*rest[:20]), page(*rest[20:], title))
+    assert [number for number, _ in told(blocks, *laid)] == [1] * 20 + [2] * 11
+
+
 def test_a_blank_page_says_so() -> None:
     [_, second] = join([paragraph("alpha")], [page("alpha"), page()])
     assert (second.status, second.reason) == ("empty", "blank page")
