@@ -50,7 +50,7 @@ def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> b
     return not (locked and inputs["password_env"])
 
 
-@step(version=4, verify=_opens_nothing_locked)
+@step(version=5, verify=_opens_nothing_locked)
 def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
