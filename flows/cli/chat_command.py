@@ -215,7 +215,7 @@ def _kept(session: Session) -> str:
 def _sources(answered: Answered) -> None:
     line = show_answer.line
     for citation in answered.citations:
-        where = show_answer.place(citation.document, citation.page, citation.page_source)
+        where = show_answer.place_of(citation)
         line(f"[cyan]\\[{citation.n}][/cyan] {escape(where)}")
         if citation.place.heading_path:
             line(f"    {escape(' › '.join(citation.place.heading_path))}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tasks.documents.blocks import PageSource
     from tasks.rag.answering.evidence import Evidence
     from tasks.rag.answering.graph import Event
-    from tasks.rag.answers import Answered
+    from tasks.rag.answers import Answered, Citation
     from tasks.rag.batching import BatchReport
 
 console = Screen()
@@ -45,7 +45,7 @@ def answer(answered: Answered) -> None:
         console.print()
     for citation in answered.citations:
         headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
-        where = place(citation.document, citation.page, citation.page_source)
+        where = place_of(citation)
         line(f"[cyan]\\[{citation.n}][/cyan] {escape(where + headings)}")
         line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
     for sentence in answered.unsupported:
@@ -130,10 +130,16 @@ def _with_marks(text: str) -> Text:
     return shown
 
 
-def place(document: str, page: int | None, source: PageSource = "stored") -> str:
-    """`bids/offer.pdf, page 3`; of pages that a layout engine makes, `bids/offer.hwp, page 3 as laid out`."""
+def place_of(citation: Citation) -> str:
+    """The place of a citation, as `place` writes it."""
+    return place(citation.document, citation.page, citation.page_source, citation.place.cells)
+
+
+def place(document: str, page: int | None, source: PageSource = "stored", cells: str | None = None) -> str:
+    """`bids/offer.pdf, page 3`; `bids/offer.hwp, page 3 as laid out`; `costs.xlsx, Sheet 'May', B3:D9`."""
     how = " as laid out" if source == "layout" else ""
-    return f"{document}, page {page}{how}" if page else document
+    parts = (document, f"page {page}{how}" if page else "", cells or "")
+    return ", ".join(part for part in parts if part)
 
 
 def line(markup: str) -> None:

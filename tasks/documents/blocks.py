@@ -54,6 +54,8 @@ class Place(Record):
     """0-based position among the document's blocks, in reading order."""
     heading_path: tuple[str, ...] = ()
     """Headings above the block, outermost first."""
+    cells: str | None = None
+    """The cells of a spreadsheet that it comes from, as spreadsheet programs name them: `Sheet '예산', B3:D9`."""
 
 
 class Block(Record):

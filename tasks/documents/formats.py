@@ -179,7 +179,7 @@ def _format_by_content(path: Path, suffix: str) -> str:
         if format.matches(head):
             return format.name
     if head.startswith(OLE_MAGIC):
-        return _ole_format(path)
+        return _ole_format(path, suffix)
     if head.startswith(ZIP_MAGIC):
         return _zip_format(path)
     for magic, what in _UNREAD["magic"].items():
@@ -188,20 +188,24 @@ def _format_by_content(path: Path, suffix: str) -> str:
     return _text_format(head, suffix)
 
 
-def _ole_format(path: Path) -> str:
+def _ole_format(path: Path, suffix: str) -> str:
     import olefile
 
+    found: list[str] = []
     try:
         with olefile.OleFileIO(str(path)) as container:
             streams = {"/".join(entry) for entry in container.listdir()}
             for format in formats():
                 for stream, start in format.ole_streams:
                     if stream in streams and container.openstream(stream).read(len(start)) == start:
-                        return format.name
+                        found.append(format.name)
     except Exception as error:
         raise errors.CorruptDocument(
             f"The OLE container cannot be read ({error}); the file may be truncated."
         ) from error
+    if found:  # an encrypted document may be of several formats, which only its suffix tells apart
+        promised = format_with_suffix(suffix)
+        return promised.name if promised and promised.name in found else found[0]
     for stream, what in _UNREAD["ole"].items():
         if stream in streams:
             raise errors.UnsupportedDocument(f"The file is {what}.")
@@ -216,6 +220,8 @@ def _zip_format(path: Path) -> str:
         listing = "[Content_Types].xml"  # it may declare a Word body under another name than the usual one
         if listing in names and b"wordprocessingml.document.main" in _content(archive, listing):
             return "docx"
+        if listing in names and b"spreadsheetml.sheet.main" in _content(archive, listing):
+            return "xlsx"
         if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
             return "hwpx"
     for name, what in _UNREAD["zip"].items():
