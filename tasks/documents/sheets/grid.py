@@ -260,6 +260,18 @@ def area_named(name: str) -> Area | None:
     return Area(min(top, bottom), min(left, right), max(top, bottom), max(left, right))
 
 
+_LAST_RANGE = re.compile(r"[A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?$")
+
+
+def cell_name(cells: str | None, row: int, column: int) -> str | None:
+    """The cell in a row and column, 0-based, of a table: `Sheet '예산', C5` of `Sheet '예산', B3:D9`, 2 and 1."""
+    found = _LAST_RANGE.search(cells) if cells else None
+    area = area_named(found[0]) if found else None
+    if not cells or not found or not area:
+        return None
+    return f"{cells[: found.start()]}{letters(area.left + column)}{area.top + row + 1}"
+
+
 def number_of(name: str) -> int:
     """The 0-based number of a column: 26 for AA."""
     number = 0

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
+from tasks.documents.sheets.grid import cell_name
 from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, scales
 from tasks.rag.numbers.periods import YEAR, Period, period_in
 
@@ -76,6 +77,8 @@ class CellFact(Record):
     page: int | None
     bbox: BBox | None = None
     """Of the cell."""
+    cells: str | None = None
+    """Name of the cell in a spreadsheet: `Sheet '예산', C5`."""
     table: int
     """0-based among the tables of the document."""
     row: int
@@ -181,6 +184,7 @@ def _of_table(
             column_path=headers,
             page=page,
             bbox=at[row, col].bbox,
+            cells=cell_name(block.place.cells, row - before, col),
             table=table,
             row=row - before,
             col=col,

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from tasks.documents.blocks import Block, Cell, Page, PageStatus
+from tasks.documents.blocks import Block, Cell, Page, PageStatus, Place
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
 
 HEADER = ("", "2021", "2020")
@@ -169,3 +169,16 @@ def test_a_repeated_title_tells_the_period_if_it_names_a_day(header: str, label:
 def test_a_year_in_a_heading_of_rows_is_theirs() -> None:
     found = facts([("", "High", "Low"), ("Fiscal 2015:", "", ""), ("First Quarter", "79.10", "69.99")])
     assert [fact.period and fact.period.label for fact in found] == ["FY2015", "FY2015"]
+
+
+def test_a_number_of_a_spreadsheet_names_its_cell() -> None:
+    cells = tuple(
+        Cell(row=row, col=col, text=text, header=row == 0)
+        for row, texts in enumerate([HEADER, ("Sales", "7", "5")])
+        for col, text in enumerate(texts)
+    )
+    table = Block(kind="table", text="", cells=cells, place=Place(cells="Sheet 'May', B3:D4"))
+
+    found = cell_facts([Page(number=None, status=PageStatus.OK, blocks=(table,))], document="d" * 64)
+
+    assert [(fact.shown, fact.cells) for fact in found] == [("7", "Sheet 'May', C4"), ("5", "Sheet 'May', D4")]

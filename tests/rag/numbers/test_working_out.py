@@ -289,3 +289,11 @@ def test_the_rows_of_a_year_are_read_once() -> None:
     book = Lines((A,), lambda year: read.append(year) or MILL)
     assert all(book.find(Line(said, named(said)), 2019) for said in ("revenue", "inventory", "cogs"))
     assert read == [2019]
+
+
+def test_a_figure_of_a_spreadsheet_is_cited_with_its_cell() -> None:
+    given = [{**row, "page": None, "cells": "Sheet 'Mill', C2"} for row in INCOME]
+
+    cited = answer("Revenue in FY2019?", given).citations
+
+    assert [citation.place.cells for citation in cited] == ["Sheet 'Mill', C2"]
