@@ -85,7 +85,7 @@ OPTIONS = Options(
 def index(
     given: Given,
     documents: Annotated[
-        Path, typer.Argument(help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, CSV, TXT, MD, HTML, ZIP.")
+        Path, typer.Argument(help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, TXT, MD, HTML, ZIP.")
     ],
     index: IndexFolder,
     task_runner: TaskRunnerOption = None,
