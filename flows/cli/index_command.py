@@ -85,7 +85,10 @@ OPTIONS = Options(
 def index(
     given: Given,
     documents: Annotated[
-        Path, typer.Argument(help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, TXT, MD, HTML, ZIP.")
+        Path,
+        typer.Argument(
+            help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, TXT, MD, HTML, PNG, JPEG, TIFF, ZIP."
+        ),
     ],
     index: IndexFolder,
     task_runner: TaskRunnerOption = None,

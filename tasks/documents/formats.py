@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from storage.records import Record
 from tasks.documents import document_errors as errors
@@ -30,6 +30,7 @@ ENTRY_POINTS = "trivet.readers"
 Suffix = Annotated[str, Field(pattern=r"^\.[a-z0-9]+$")]
 Target = Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
 """`package.module:function`."""
+Magic = Annotated[bytes, BeforeValidator(lambda given: given.encode("latin-1") if isinstance(given, str) else given)]
 
 
 class DocumentFormat(Record):
@@ -48,8 +49,8 @@ class DocumentFormat(Record):
     """`(path: Path, *, password: str | None) -> Iterator[tasks.documents.blocks.ImageCandidate]`."""
     page_renderer: Target | None = None
     """`(path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None) -> Iterator[(page number, PNG)]`."""
-    magic: tuple[bytes, ...] = ()
-    """Bytes that the file begins with; one of them is enough."""
+    magic: tuple[Magic, ...] = ()
+    """Bytes that the file begins with; one of them is enough. In TOML, each character is one byte (Latin-1)."""
     magic_within: int = 0
     """The magic may stand anywhere in this many first bytes."""
     zip_members: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
     except (DocumentError, ReaderUnusable) as error:
         raise _NoPicture(str(error)) from error
     if not drawable:
-        raise _NoPicture("only pages of PDF, HWP and HWPX can be drawn")
+        raise _NoPicture("only pages of PDF, HWP, HWPX and pictures can be drawn")
     written: list[Path] = []
     stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
     with tempfile.TemporaryDirectory() as scratch:
