@@ -87,7 +87,7 @@ def index(
     documents: Annotated[
         Path,
         typer.Argument(
-            help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, TXT, MD, HTML, PNG, JPEG, TIFF, ZIP."
+            help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, text, HTML, pictures, mail, ZIP."
         ),
     ],
     index: IndexFolder,
