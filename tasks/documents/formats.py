@@ -12,6 +12,7 @@ distinguishes kinds of text.
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 import zipfile
 from functools import cache
@@ -57,6 +58,8 @@ class DocumentFormat(Record):
     """Members of a zip; one of them is enough."""
     ole_streams: tuple[tuple[str, bytes], ...] = ()
     """Streams of an OLE container with the bytes that each begins with; one of them is enough."""
+    program: str | None = None
+    """A program that the opener runs; without it the opener raises UnsupportedDocument, which names it."""
     distribution: str | None = None
     """Name and version of the package whose entry point this is, filled in by `formats`; None for built-in formats."""
 
@@ -164,11 +167,12 @@ def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
 
 
 def outside_reader(path: Path, *, suffix: str) -> str | None:
-    """Name and version of the installed package that reads a file; None for built-in formats and unreadable files."""
+    """What reads a file beside Trivet, if it is installed: name and version of a package, or the name of a program."""
     try:
-        return format_named(sniff(path, suffix=suffix).format).distribution
+        format = format_named(sniff(path, suffix=suffix).format)
     except errors.DocumentError:
         return None
+    return format.distribution or (format.program if format.program and shutil.which(format.program) else None)
 
 
 def _format_by_content(path: Path, suffix: str) -> str:
@@ -207,9 +211,6 @@ def _ole_format(path: Path, suffix: str) -> str:
     if found:  # an encrypted document may be of several formats, which only its suffix tells apart
         promised = format_with_suffix(suffix)
         return promised.name if promised and promised.name in found else found[0]
-    for stream, what in _UNREAD["ole"].items():
-        if stream in streams:
-            raise errors.UnsupportedDocument(f"The file is {what}.")
     raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email import message_from_string, policy
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import olefile
 
@@ -40,7 +41,7 @@ def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     return message_reader(message, format="msg")
 
 
-def _read(container: olefile.OleFileIO) -> Message:
+def _read(container: olefile.OleFileIO[Any]) -> Message:
     name, address = _text(container, SENDER_NAME), _text(container, SENDER_SMTP) or _text(container, SENDER_ADDRESS)
     said = {
         "From": f"{name} <{address}>" if name and "@" in address and name != address else name or address,
@@ -60,7 +61,7 @@ def _read(container: olefile.OleFileIO) -> Message:
     )
 
 
-def _bytes(container: olefile.OleFileIO, tag: str, *, below: str = "") -> bytes | None:
+def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> bytes | None:
     """A property as it is stored; texts in UTF-8."""
     for kind in ("001F", "001E", "0102"):
         stream = f"{below}__substg1.0_{tag}{kind}"
@@ -72,12 +73,12 @@ def _bytes(container: olefile.OleFileIO, tag: str, *, below: str = "") -> bytes 
     return None
 
 
-def _text(container: olefile.OleFileIO, tag: str, *, below: str = "") -> str:
+def _text(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> str:
     data = _bytes(container, tag, below=below)
     return storable(decode(data).text) if data else ""
 
 
-def _date(container: olefile.OleFileIO) -> str:
+def _date(container: olefile.OleFileIO[Any]) -> str:
     """When it was sent, as its headers say, or else as Outlook does."""
     if headers := _text(container, SENT_HEADERS):
         try:
@@ -93,7 +94,7 @@ def _date(container: olefile.OleFileIO) -> str:
     return ""
 
 
-def _attachments(container: olefile.OleFileIO) -> list[str]:
+def _attachments(container: olefile.OleFileIO[Any]) -> list[str]:
     """Their names, in the order of their numbers."""
     folders = sorted({entry[0] for entry in container.listdir() if entry[0].startswith("__attach_version1.0_")})
     tags = (LONG_NAME, SHORT_NAME, SHOWN_NAME)

@@ -146,7 +146,8 @@ def _placed(shapes: Any, frame: _Frame | None = None) -> Iterator[Placed]:
         box = None
         if shape.left is not None and shape.width is not None:
             left, top, width, height = (frame or _Frame()).box(shape.left, shape.top, shape.width, shape.height)
-            box = tuple(round(edge / EMU, 2) for edge in (left, top, left + width, top + height))
+            x0, y0, x1, y1 = (round(edge / EMU, 2) for edge in (left, top, left + width, top + height))
+            box = x0, y0, x1, y1
         yield Placed(shape, box)
 
 
