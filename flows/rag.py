@@ -51,7 +51,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     seen_by = revision_of(vlm) if vlm else ""
     tokenizer, weights = installed_tokenizer(), fingerprint(config.embedder)
     with build(config.index, run=flow_run.id) as ongoing:
-        found = steps.scan(config.documents, include=config.include, exclude=config.exclude)
+        found = steps.scan(config.documents, include=config.include, exclude=config.left_out)
         parsed = _parsed(config, found, ongoing)
         failed = failures(flat(parsed.results), found)
         described = _described(config, parsed.results, ongoing, vlm=vlm, seen_by=seen_by)

@@ -56,7 +56,9 @@ class CatalogueEntry(Record):
     format: str | None = None
     title: str | None = None
     pages: int | None = None
-    """None where the format stores no pages."""
+    """None where there are no pages."""
+    page_source: Literal["layout", "stored", "none"] = "stored"
+    """Whether page numbers come from a layout engine, from the file, or do not exist."""
     chunks: int = 0
     metadata: dict[str, str] = Field(default_factory=dict)
     """Issuer, project name, dates … under the names of the metadata table."""

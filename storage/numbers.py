@@ -26,6 +26,7 @@ COLUMNS = {
     "column_path": "VARCHAR[]",
     "page": "INTEGER",
     "bbox": "DOUBLE[]",
+    "cells": "VARCHAR",
     "table": "INTEGER",
     "row": "INTEGER",
     "col": "INTEGER",

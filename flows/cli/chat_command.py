@@ -215,7 +215,8 @@ def _kept(session: Session) -> str:
 def _sources(answered: Answered) -> None:
     line = show_answer.line
     for citation in answered.citations:
-        line(f"[cyan]\\[{citation.n}][/cyan] {escape(show_answer.place(citation.document, citation.page))}")
+        where = show_answer.place_of(citation)
+        line(f"[cyan]\\[{citation.n}][/cyan] {escape(where)}")
         if citation.place.heading_path:
             line(f"    {escape(' › '.join(citation.place.heading_path))}")
         if citation.bbox:

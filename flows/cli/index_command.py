@@ -84,7 +84,12 @@ OPTIONS = Options(
 
 def index(
     given: Given,
-    documents: Annotated[Path, typer.Argument(help="Folder of documents: PDF, HWP, HWPX, DOCX, TXT, MD, HTML, ZIP.")],
+    documents: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, text, HTML, pictures, mail, ZIP."
+        ),
+    ],
     index: IndexFolder,
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
@@ -198,7 +203,7 @@ def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
             config.documents,
             artifacts(),
             include=config.include,
-            exclude=config.exclude,
+            exclude=config.left_out,
             settings=config.figures,
             limits=config.limits,
             password=password,

@@ -63,7 +63,11 @@ def text(
         }
         for page in read.pages
     ]
-    emit({"file": str(file), "reader": read.reader, "pages": pages}, as_json, lambda: _show_text(read))
+    emit(
+        {"file": str(file), "reader": read.reader, "page_source": read.page_source, "pages": pages},
+        as_json,
+        lambda: _show_text(read),
+    )
 
 
 def read_file(given: Given, file: Path, password_env: str | None) -> Document:
@@ -158,6 +162,8 @@ def search(
         {
             "document": hit.document_name,
             "page": hit.chunk.page,
+            "page_source": hit.page_source,
+            "cells": hit.chunk.cells,
             "bbox": hit.chunk.bbox,
             "score": round(hit.score, 6),
             "text": hit.chunk.text,
@@ -191,6 +197,8 @@ def _show_text(document: Document) -> None:
             f"{'page ' + str(page.number) if page.number else 'without pages'} · {page.status}{escape(reason)}"
         )
         for block in page.blocks:
+            if block.place.cells:
+                console.print_line(f"[dim]{escape(block.place.cells):>9}[/dim]")
             console.print_line(f"[cyan]{block.kind:>9}[/cyan] {escape(textwrap.indent(block.text, ' ' * 10).lstrip())}")
 
 
@@ -208,7 +216,8 @@ def _show_hits(found: Found) -> None:
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
-        console.print_line(f"[bold]{number}. {escape(place(hit.document_name, hit.chunk.page))}[/bold]")
+        where = place(hit.document_name, hit.chunk.page, hit.page_source, hit.chunk.cells)
+        console.print_line(f"[bold]{number}. {escape(where)}[/bold]")
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
     if not found.hits:

@@ -20,9 +20,10 @@ from rich.text import Text
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
+    from tasks.documents.blocks import PageSource
     from tasks.rag.answering.evidence import Evidence
     from tasks.rag.answering.graph import Event
-    from tasks.rag.answers import Answered
+    from tasks.rag.answers import Answered, Citation
     from tasks.rag.batching import BatchReport
 
 console = Screen()
@@ -44,7 +45,8 @@ def answer(answered: Answered) -> None:
         console.print()
     for citation in answered.citations:
         headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
-        line(f"[cyan]\\[{citation.n}][/cyan] {escape(place(citation.document, citation.page) + headings)}")
+        where = place_of(citation)
+        line(f"[cyan]\\[{citation.n}][/cyan] {escape(where + headings)}")
         line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
     for sentence in answered.unsupported:
         line(f"[yellow]not supported[/yellow] {escape(sentence)}")
@@ -71,7 +73,8 @@ def explain(answered: Answered) -> None:
     for number, hit in enumerate(answered.retrieved, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         left_out = "" if hit.used else " (left out: token budget)"
-        table.add_row(str(number), f"{hit.score:.4f}", ranks, escape(place(hit.document, hit.page) + left_out))
+        where = place(hit.document, hit.page, hit.page_source)
+        table.add_row(str(number), f"{hit.score:.4f}", ranks, escape(where + left_out))
     console.print(table)
     if not any("rerank" in hit.ranks for hit in answered.retrieved):
         line("rerank    off: no cross-encoder is named (--rerank NAME, TRIVET_RERANKER)")
@@ -127,9 +130,16 @@ def _with_marks(text: str) -> Text:
     return shown
 
 
-def place(document: str, page: int | None) -> str:
-    """`bids/offer.pdf, page 3`."""
-    return f"{document}, page {page}" if page else document
+def place_of(citation: Citation) -> str:
+    """The place of a citation, as `place` writes it."""
+    return place(citation.document, citation.page, citation.page_source, citation.place.cells)
+
+
+def place(document: str, page: int | None, source: PageSource = "stored", cells: str | None = None) -> str:
+    """`bids/offer.pdf, page 3`; `bids/offer.hwp, page 3 as laid out`; `costs.xlsx, Sheet 'May', B3:D9`."""
+    how = " as laid out" if source == "layout" else ""
+    parts = (document, f"page {page}{how}" if page else "", cells or "")
+    return ", ".join(part for part in parts if part)
 
 
 def line(markup: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,14 @@ class IndexConfig(Record):
     def title(self) -> str:
         """Name of the run in the Prefect UI: `index FOLDER`."""
         return f"index {self.documents.absolute().name}"
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """`exclude`, and the metadata file where it lies among the documents: it is no document."""
+        if self.metadata is None or not self.metadata.absolute().is_relative_to(self.documents.absolute()):
+            return self.exclude
+        inner = self.metadata.absolute().relative_to(self.documents.absolute())
+        return (*self.exclude, glob.escape(inner.as_posix()))
 
     @model_validator(mode="before")
     @classmethod

@@ -12,6 +12,7 @@ import stat
 import unicodedata
 import xml.etree.ElementTree as ET
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Self
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -23,6 +24,9 @@ OLE_MAGIC = bytes.fromhex("D0CF11E0A1B11AE1")
 ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 UTF8_NAME = 0x800
 ENCRYPTED = 0x1
+PIECE_BYTES = 1 << 16
+DAMAGED = (BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError)
+"""What zipfile raises for members that are damaged."""
 
 
 class ZipCaps(Record):
@@ -71,6 +75,17 @@ class Package:
         except KeyError as error:
             raise CorruptDocument(f"The part `{name}` is missing from the document; it may be truncated.") from error
         return read_member(self._zip, info)
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The bytes of a part in pieces: whoever streams them needs no memory for the whole. Raises as `read`."""
+        try:
+            with self._zip.open(name) as file:
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
+        except KeyError as error:
+            raise CorruptDocument(f"The part `{name}` is missing from the document; it may be truncated.") from error
+        except DAMAGED as error:
+            raise CorruptDocument(f"The part `{name}` is damaged ({error}); get the file again.") from error
 
     def xml_source(self, name: str) -> bytes:
         """The bytes of an XML part. Raises RefusedDocument if there are more than a tree should be built of."""
@@ -160,7 +175,7 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
             data = file.read(info.file_size + 1)  # a bare read() would unpack whatever is packed, before it counts
     except NotImplementedError as error:
         raise UnsupportedDocument(f"{member} is packed by an unknown method ({error}).") from error
-    except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError) as error:
+    except DAMAGED as error:
         raise CorruptDocument(f"{member} is damaged ({error}); get the file again.") from error
     if len(data) != info.file_size:
         raise CorruptDocument(f"{member} ends after {len(data):,} of {info.file_size:,} bytes; get the file again.")

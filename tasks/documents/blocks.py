@@ -15,6 +15,9 @@ BBox = tuple[float, float, float, float]
 LONGEST_SIDE_PX = 2048
 """Larger pictures are scaled down: vision models do so themselves, and the store need not keep a poster."""
 
+PageSource = Literal["layout", "stored", "none"]
+"""Whether page numbers come from a layout engine, from the file, or do not exist."""
+
 Kind = Literal["paragraph", "heading", "list", "table", "figure", "caption", "header", "footer", "note"]
 
 
@@ -51,6 +54,8 @@ class Place(Record):
     """0-based position among the document's blocks, in reading order."""
     heading_path: tuple[str, ...] = ()
     """Headings above the block, outermost first."""
+    cells: str | None = None
+    """The cells of a spreadsheet that it comes from, as spreadsheet programs name them: `Sheet '예산', B3:D9`."""
 
 
 class Block(Record):
@@ -60,7 +65,7 @@ class Block(Record):
     text: str
     """For a table: its rows, cells joined by ` | `, a line per row."""
     page: int | None = None
-    """1-based; None where the format stores no pages. Never a guess."""
+    """1-based; None where there are no pages, or the layout does not show the block. Never a guess."""
     bbox: BBox | None = None
     cells: tuple[Cell, ...] = ()
     level: int | None = None
@@ -90,8 +95,7 @@ class Document(Record):
     """Name of a tasks.documents.formats.DocumentFormat."""
     reader: str
     """Reader and version: `pymupdf 2.0 + pdfplumber 0.11.10`."""
-    page_source: Literal["layout", "stored", "none"]
-    """Whether page numbers come from a layout engine, from the file, or do not exist."""
+    page_source: PageSource
     pages: tuple[Page, ...]
     title: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 from storage.records import Record
-from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
+from tasks.documents.blocks import BBox, Block, Cell, Kind, Page, PageSource, PageStatus, Place
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -34,7 +34,7 @@ class Header(Record):
     """Name of a tasks.documents.formats.DocumentFormat."""
     reader: str
     """Reader and version: `pymupdf 2.0`."""
-    page_source: Literal["layout", "stored", "none"]
+    page_source: PageSource
     page_count: int
     """Pages that `pages()` will yield; 1 for formats without pages."""
     title: str | None = None
@@ -128,18 +128,26 @@ class BlockList:
         cells: Sequence[Cell] = (),
         page: int | None = None,
         section: int | None = None,
+        bbox: BBox | None = None,
+        at: str | None = None,
     ) -> None:
-        """Append a block unless it has no text (a figure needs none). The text of a table comes from its cells."""
+        """Append a block unless it has no text (a figure needs none). The text of a table comes from its cells.
+
+        at: the cells of a spreadsheet, see `Place.cells`.
+        """
         cells = tuple(cell.model_copy(update={"text": storable(cell.text)}) for cell in cells)
         text = (table_text(cells) if kind == "table" else storable(text)).strip("\n")
         if not text.strip() and kind != "figure":
             return
         path = self._headings.path_of(kind, text, level)
-        place = Place(section=section, block=len(self._blocks), heading_path=path)
-        self._blocks.append(Block(kind=kind, text=text, page=page, cells=cells, level=level, place=place))
+        place = Place(section=section, block=len(self._blocks), heading_path=path, cells=at)
+        self._blocks.append(Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, place=place))
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
 
     def unpaged(self) -> list[Page]:
         """The one page of a document that stores no pages."""

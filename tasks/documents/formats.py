@@ -12,6 +12,7 @@ distinguishes kinds of text.
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 import zipfile
 from functools import cache
@@ -19,7 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from storage.records import Record
 from tasks.documents import document_errors as errors
@@ -30,6 +31,7 @@ ENTRY_POINTS = "trivet.readers"
 Suffix = Annotated[str, Field(pattern=r"^\.[a-z0-9]+$")]
 Target = Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
 """`package.module:function`."""
+Magic = Annotated[bytes, BeforeValidator(lambda given: given.encode("latin-1") if isinstance(given, str) else given)]
 
 
 class DocumentFormat(Record):
@@ -48,14 +50,16 @@ class DocumentFormat(Record):
     """`(path: Path, *, password: str | None) -> Iterator[tasks.documents.blocks.ImageCandidate]`."""
     page_renderer: Target | None = None
     """`(path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None) -> Iterator[(page number, PNG)]`."""
-    magic: tuple[bytes, ...] = ()
-    """Bytes that the file begins with; one of them is enough."""
+    magic: tuple[Magic, ...] = ()
+    """Bytes that the file begins with; one of them is enough. In TOML, each character is one byte (Latin-1)."""
     magic_within: int = 0
     """The magic may stand anywhere in this many first bytes."""
     zip_members: tuple[str, ...] = ()
     """Members of a zip; one of them is enough."""
     ole_streams: tuple[tuple[str, bytes], ...] = ()
     """Streams of an OLE container with the bytes that each begins with; one of them is enough."""
+    program: str | None = None
+    """A program that the opener runs; without it the opener raises UnsupportedDocument, which names it."""
     distribution: str | None = None
     """Name and version of the package whose entry point this is, filled in by `formats`; None for built-in formats."""
 
@@ -163,11 +167,12 @@ def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
 
 
 def outside_reader(path: Path, *, suffix: str) -> str | None:
-    """Name and version of the installed package that reads a file; None for built-in formats and unreadable files."""
+    """What reads a file beside Trivet, if it is installed: name and version of a package, or the name of a program."""
     try:
-        return format_named(sniff(path, suffix=suffix).format).distribution
+        format = format_named(sniff(path, suffix=suffix).format)
     except errors.DocumentError:
         return None
+    return format.distribution or (format.program if format.program and shutil.which(format.program) else None)
 
 
 def _format_by_content(path: Path, suffix: str) -> str:
@@ -179,7 +184,7 @@ def _format_by_content(path: Path, suffix: str) -> str:
         if format.matches(head):
             return format.name
     if head.startswith(OLE_MAGIC):
-        return _ole_format(path)
+        return _ole_format(path, suffix)
     if head.startswith(ZIP_MAGIC):
         return _zip_format(path)
     for magic, what in _UNREAD["magic"].items():
@@ -188,23 +193,24 @@ def _format_by_content(path: Path, suffix: str) -> str:
     return _text_format(head, suffix)
 
 
-def _ole_format(path: Path) -> str:
+def _ole_format(path: Path, suffix: str) -> str:
     import olefile
 
+    found: list[str] = []
     try:
         with olefile.OleFileIO(str(path)) as container:
             streams = {"/".join(entry) for entry in container.listdir()}
             for format in formats():
                 for stream, start in format.ole_streams:
                     if stream in streams and container.openstream(stream).read(len(start)) == start:
-                        return format.name
+                        found.append(format.name)
     except Exception as error:
         raise errors.CorruptDocument(
             f"The OLE container cannot be read ({error}); the file may be truncated."
         ) from error
-    for stream, what in _UNREAD["ole"].items():
-        if stream in streams:
-            raise errors.UnsupportedDocument(f"The file is {what}.")
+    if found:  # an encrypted document may be of several formats, which only its suffix tells apart
+        promised = format_with_suffix(suffix)
+        return promised.name if promised and promised.name in found else found[0]
     raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
 
 
@@ -216,6 +222,8 @@ def _zip_format(path: Path) -> str:
         listing = "[Content_Types].xml"  # it may declare a Word body under another name than the usual one
         if listing in names and b"wordprocessingml.document.main" in _content(archive, listing):
             return "docx"
+        if listing in names and b"spreadsheetml.sheet.main" in _content(archive, listing):
+            return "xlsx"
         if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
             return "hwpx"
     for name, what in _UNREAD["zip"].items():

@@ -35,11 +35,10 @@ _BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
 def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """An HTML file, one page without a number."""
-    decoded = _decode_html(read_bytes(path))
-    root = _tree(decoded.text)
+    decoded = decode_html(read_bytes(path))
     blocks = BlockList()
     try:
-        _HtmlWriter(blocks).add(root)
+        root = add_html(blocks, decoded.text)
     except RecursionError as error:
         raise RefusedDocument("The HTML nests elements hundreds deep, as no page does.") from error
     title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
@@ -71,7 +70,14 @@ def _reader(
     )
 
 
-def _decode_html(data: bytes) -> Decoded:
+def add_html(blocks: BlockList, source: str) -> ET.Element:
+    """Add the visible text of HTML; its tree. Raises RecursionError if it nests elements hundreds deep."""
+    root = _tree(source)
+    _HtmlWriter(blocks).add(root)
+    return root
+
+
+def decode_html(data: bytes) -> Decoded:
     """Text by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
     declared = _CHARSET.search(data[:4096])
     name = declared[1].decode().lower() if declared else ""

@@ -43,7 +43,7 @@ def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Read
     paged = "\f" in decoded.text
     blocks = BlockList()
     for number, text in enumerate(pages, start=1):
-        _add_paragraphs(blocks, text, page=number if paged else None)
+        add_paragraphs(blocks, text, page=number if paged else None)
     read = blocks.paged(len(pages)) if paged else blocks.unpaged()
     metadata = {"encoding": decoded.encoding}
     return read_whole(read, format="txt", reader="trivet text 1", metadata=metadata, notes=decoded.notes)
@@ -136,7 +136,8 @@ def _guess(data: bytes) -> str | None:
     return best.encoding if best else None
 
 
-def _add_paragraphs(blocks: BlockList, text: str, *, page: int | None) -> None:
+def add_paragraphs(blocks: BlockList, text: str, *, page: int | None) -> None:
+    """Add a text whose paragraphs are parted by empty lines; numbered lines that stand alone are headings."""
     paragraphs = [stripped for part in re.split(r"\n[ \t\u3000]*\n", text) if (stripped := part.strip("\n \t"))]
     for paragraph, following in zip(paragraphs, [*paragraphs, ""][1:], strict=True):
         level = heading_level(paragraph)

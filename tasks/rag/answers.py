@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from storage.records import FiniteRecord, Record
-from tasks.documents.blocks import BBox, Place
+from tasks.documents.blocks import BBox, PageSource, Place
 from tasks.rag.retrieval.strategies import StrategyName
 
 QueryType = Literal["single", "multi", "compare", "followup"]
@@ -106,6 +106,7 @@ class Retrieved(Record):
     """Path below the indexed folder."""
     digest: str
     page: int | None
+    page_source: PageSource = "stored"
     bbox: BBox | None
     chunk_id: str
     score: float
@@ -124,6 +125,8 @@ class Citation(Record):
     document: str
     digest: str
     page: int | None
+    page_source: PageSource = "stored"
+    """layout: where a layout engine puts it, which may differ from the word processor's print by a page."""
     bbox: BBox | None
     quote: str
     chunk_id: str | None = None

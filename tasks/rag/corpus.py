@@ -9,6 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from storage.index import CatalogueEntry, Fact
 from storage.records import Record, Ref
+from tasks.documents.blocks import PageSource
 from tasks.documents.isolation import Failure
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.rag_errors import TooManyFailed
@@ -63,8 +64,8 @@ class Parsed(Record):
     format: str | None = None
     reader: str | None = None
     pages: int = 0
-    paged: bool = True
-    """False: the format stores no pages, and `pages` is 1."""
+    page_source: PageSource = "stored"
+    """none: there are no pages, and `pages` is 1."""
     troubled: tuple[PageTrouble, ...] = ()
     notes: tuple[str, ...] = ()
     failure: Failure | None = None

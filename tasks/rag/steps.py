@@ -50,7 +50,7 @@ def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> b
     return not (locked and inputs["password_env"])
 
 
-@step(version=4, verify=_opens_nothing_locked)
+@step(version=5, verify=_opens_nothing_locked)
 def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
@@ -125,7 +125,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=5)
+@step(version=6)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

@@ -1,4 +1,4 @@
-"""The recipe `add_a_reader.md`, followed outside the repository: a package adds PowerPoint, and Trivet reads it."""
+"""The recipe `add_a_reader.md`, followed outside the repository: a package adds slides of LibreOffice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.recipes.packages import Package
 
 ROOT = Path(__file__).parents[2]
 RECIPE = Path(__file__).parent / "add_a_reader.md"
-DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
+DRAW = "urn:oasis:names:tc:opendocument:xmlns:drawing:1.0"
+TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 SLIDES = (("Road lighting", "Lamps are due by May."), ("Milestones", "The audit is in July."))
 
 
@@ -32,16 +33,14 @@ def decks(tmp_path: Path) -> Path:
     folder = tmp_path / "decks"
     folder.mkdir()
     (folder / "notice.html").write_text("<!doctype html><h1>Notice</h1><p>The bridge is closed.</p>")
-    with zipfile.ZipFile(folder / "plan.pptx", "w") as archive:
-        archive.writestr("ppt/presentation.xml", "<p/>")
-        for number, texts in enumerate(SLIDES, start=1):
-            paragraphs = "".join(f"<a:p><a:r><a:t>{text}</a:t></a:r></a:p>" for text in texts)
-            archive.writestr(f"ppt/slides/slide{number}.xml", f'<p xmlns:a="{DRAWING}">{paragraphs}</p>')
+    with zipfile.ZipFile(folder / "plan.odp", "w") as archive:
+        slides = "".join("<d:page>" + "".join(f"<t:p>{text}</t:p>" for text in texts) + "</d:page>" for texts in SLIDES)
+        archive.writestr("content.xml", f'<d:document xmlns:d="{DRAW}" xmlns:t="{TEXT}">{slides}</d:document>')
     return folder
 
 
 def test_the_reader_runs_in_the_child_process_and_gives_pages(package: Package, decks: Path) -> None:
-    told = package.run("rag", "text", decks / "plan.pptx", "--json").json
+    told = package.run("rag", "text", decks / "plan.odp", "--json").json
 
     assert told["reader"] == "my-reader"
     blocks = [(page["page"], block["kind"], block["text"]) for page in told["pages"] for block in page["blocks"]]
@@ -53,14 +52,14 @@ def test_the_reader_runs_in_the_child_process_and_gives_pages(package: Package, 
 
 
 def test_without_the_package_the_format_is_named_and_not_read(decks: Path) -> None:
-    done = run_apart("rag", "text", decks / "plan.pptx")
+    done = run_apart("rag", "text", decks / "plan.odp")
 
-    assert (done.code, done.stderr) == (2, "error: The file is PowerPoint; save it as PDF.\n")
+    assert (done.code, done.stderr) == (2, "error: The file is OpenDocument; save it as .docx.\n")
 
 
 CLASH = """
 from tasks.documents.formats import DocumentFormat
-SLIDES = DocumentFormat(name="slides", suffixes=(".pptx", ".ppsx"), opener="other_reader:read")
+SLIDES = DocumentFormat(name="slides", suffixes=(".odp", ".fodp"), opener="other_reader:read")
 """
 
 
@@ -69,7 +68,7 @@ SLIDES = DocumentFormat(name="slides", suffixes=(".pptx", ".ppsx"), opener="othe
     [
         ("import no_such_module", "slides = other_reader:SLIDES", "it cannot be loaded (ModuleNotFoundError"),
         ("SLIDES = 'x'", "slides = other_reader:SLIDES", "it is a str, not a tasks.documents.formats.DocumentFormat"),
-        (CLASH, "slides = other_reader:SLIDES", "its suffixes ['.pptx'] belong to the format 'pptx' of my-reader 1.0"),
+        (CLASH, "slides = other_reader:SLIDES", "its suffixes ['.odp'] belong to the format 'odp' of my-reader 1.0"),
     ],
     ids=["broken", "no format", "clash"],
 )
@@ -86,12 +85,12 @@ def test_an_unusable_package_is_named(package: Package, decks: Path, module: str
 
 
 def test_a_reader_that_cannot_be_imported_names_its_package(package: Package, decks: Path) -> None:
-    (package.site / "my_reader/pptx.py").write_text("import no_such_module")
+    (package.site / "my_reader/odp.py").write_text("import no_such_module")
 
-    done = package.run("rag", "text", decks / "plan.pptx")
+    done = package.run("rag", "text", decks / "plan.odp")
 
     assert done.code == 2
-    assert "The reader `my_reader.pptx:open_pptx` of my-reader 1.0 cannot be imported" in done.stderr
+    assert "The reader `my_reader.odp:open_odp` of my-reader 1.0 cannot be imported" in done.stderr
 
 
 INDEXING = """
@@ -127,12 +126,12 @@ def test_a_new_version_of_the_package_reads_its_documents_again_and_no_others(
 
     notice = {"suffix": ".html"}
     assert index() == {
-        "read": ["notice.html", "plan.pptx"],
-        "inputs": {"notice.html": notice, "plan.pptx": {"suffix": ".pptx", "reader": "my-reader 1.0"}},
+        "read": ["notice.html", "plan.odp"],
+        "inputs": {"notice.html": notice, "plan.odp": {"suffix": ".odp", "reader": "my-reader 1.0"}},
     }
     assert index()["read"] == []
     package.release("1.1")
     assert index() == {
-        "read": ["plan.pptx"],
-        "inputs": {"notice.html": notice, "plan.pptx": {"suffix": ".pptx", "reader": "my-reader 1.1"}},
+        "read": ["plan.odp"],
+        "inputs": {"notice.html": notice, "plan.odp": {"suffix": ".odp", "reader": "my-reader 1.1"}},
     }

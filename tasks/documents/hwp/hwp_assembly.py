@@ -8,21 +8,42 @@ from itertools import groupby
 from operator import attrgetter
 
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
-from tasks.documents.document_readers import Headings, SimpleReader, read_whole
+from tasks.documents.document_readers import Header, Headings, SimpleReader
+from tasks.documents.hwp.hwp_layout import lay_out
 from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
+from tasks.documents.laid_pages import LayoutFailed
+from tasks.documents.page_join import join
 
 
-def hangul_reader(document: HangulDocument, *, format: str, reader: str) -> SimpleReader:
-    """The reader of a document, whose whole text is one page without a number: the formats store no pages."""
-    blocks = assemble(document)
+def hangul_reader(document: HangulDocument, data: bytes, *, format: str, reader: str) -> SimpleReader:
+    """The reader of a document, with the pages on which its blocks are laid out; one without a number if that fails.
+
+    data: the file, which the layout engine reads by itself.
+    """
+    blocks, notes = assemble(document), document.notes
+    try:
+        pages = join(blocks, lay_out(data))
+    except LayoutFailed as error:
+        pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
+    header = Header(
+        format=format,
+        reader=reader,
+        page_source="layout" if pages[0].number else "none",
+        page_count=len(pages),
+        title=document.title,
+        metadata=document.metadata,
+        notes=notes,
+    )
+    return SimpleReader(header, pages)
+
+
+def _unpaged(blocks: tuple[Block, ...]) -> Page:
     status, reason = PageStatus.OK, None
     if not any(block.text for block in blocks):
         figures = any(block.kind == "figure" for block in blocks)
         status = PageStatus.EMPTY
         reason = "image-only: the document holds figures but no text" if figures else "the document holds no text"
-    page = Page(number=None, status=status, reason=reason, blocks=blocks)
-    title, metadata, notes = document.title, document.metadata, document.notes
-    return read_whole([page], format=format, reader=reader, title=title, metadata=metadata, notes=notes)
+    return Page(number=None, status=status, reason=reason, blocks=blocks)
 
 
 def assemble(document: HangulDocument) -> tuple[Block, ...]:

@@ -18,6 +18,7 @@ from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_e
 from tasks.documents.hwp import hwp_streams
 from tasks.documents.hwp.hwp_assembly import hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
+from tasks.documents.hwp.hwp_layout import ENGINE
 from tasks.documents.hwp.hwp_model import HangulDocument
 
 _SIGNATURE = b"HWP Document File"
@@ -44,7 +45,12 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     import olefile
 
     document = read_hwp(path, password=password)
-    return hangul_reader(document, format="hwp", reader=f"trivet hwp + olefile {olefile.__version__}")
+    return hangul_reader(
+        document,
+        path.read_bytes(),
+        format="hwp",
+        reader=f"trivet hwp + olefile {olefile.__version__} + hwp-ingest {ENGINE}",
+    )
 
 
 def read_hwp(path: Path, *, password: str | None) -> HangulDocument:

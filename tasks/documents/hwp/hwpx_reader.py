@@ -20,6 +20,7 @@ from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import hangul_reader
+from tasks.documents.hwp.hwp_layout import ENGINE
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
 from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damaged, decrypt_open_document, inflate, open_document_key
@@ -42,7 +43,12 @@ _MANIFEST = "META-INF/manifest.xml"
 def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Reads an HWPX document. Raises DocumentError."""
     document = read_hwpx(path, password=password)
-    return hangul_reader(document, format="hwpx", reader=f"trivet hwpx + lxml {etree.__version__}")
+    return hangul_reader(
+        document,
+        path.read_bytes(),
+        format="hwpx",
+        reader=f"trivet hwpx + lxml {etree.__version__} + hwp-ingest {ENGINE}",
+    )
 
 
 def read_hwpx(path: Path, *, password: str | None) -> HangulDocument:

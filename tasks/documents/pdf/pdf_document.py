@@ -106,17 +106,21 @@ def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
     """(1-based page, PNG) for each existing page of `boxes`, in points of the shown page. Raises DocumentError."""
-    from PIL import Image  # not needed to read text
-
     with open_document(path, password) as document:
         for number in sorted(boxes):
             if 1 <= number <= document.page_count:
-                page = document[number - 1]
-                points = max(page.rect.width * page.rect.height, 1.0)
-                scale = min(DPI / 72, (MOST_PIXELS / points) ** 0.5)
-                pixels = page.get_pixmap(dpi=round(scale * 72), alpha=False)
-                image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
-                yield number, draw_boxes(image, boxes[number], pixels_per_point=pixels.width / page.rect.width)
+                yield number, drawn_page(document[number - 1], boxes[number])
+
+
+def drawn_page(page: pymupdf.Page, boxes: Sequence[BBox]) -> bytes:
+    """A page as PNG with boxes in units of the page."""
+    from PIL import Image  # not needed to read text
+
+    points = max(page.rect.width * page.rect.height, 1.0)
+    scale = min(DPI / 72, (MOST_PIXELS / points) ** 0.5)
+    pixels = page.get_pixmap(dpi=round(scale * 72), alpha=False)
+    image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
+    return draw_boxes(image, boxes, pixels_per_point=pixels.width / page.rect.width)
 
 
 def draw_boxes(image: Image.Image, boxes: Sequence[BBox], *, pixels_per_point: float) -> bytes:

@@ -95,7 +95,7 @@ def label_of(hit: Hit) -> str:
     """`reports/annual.pdf, page 12, Item 7 › Results`, on one line."""
     chunk = hit.chunk
     page = f"page {chunk.page}" if chunk.page is not None else ""
-    parts = (hit.document_name, page, " › ".join(chunk.heading_path))
+    parts = (hit.document_name, page, chunk.cells or "", " › ".join(chunk.heading_path))
     return " ".join(", ".join(part for part in parts if part).split())[:MOST_LABEL_CHARS]
 
 

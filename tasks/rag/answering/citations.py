@@ -53,7 +53,7 @@ def citation(n: int, hit: Hit, quote: str) -> Citation:
         bbox=chunk.bbox,
         quote=quote,
         chunk_id=chunk.id,
-        place=Place(section=chunk.section, block=chunk.block, heading_path=chunk.heading_path),
+        place=Place(section=chunk.section, block=chunk.block, heading_path=chunk.heading_path, cells=chunk.cells),
     )
 
 

@@ -58,14 +58,14 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
         if citation.page is not None:
             boxes.setdefault(citation.page, []).extend([citation.bbox] if citation.bbox else [])
     if not boxes:
-        raise _NoPicture("its format stores no pages")
+        raise _NoPicture("it has no pages")
     try:
         format = sniff(path).format
         drawable = format_named(format).page_renderer is not None
     except (DocumentError, ReaderUnusable) as error:
         raise _NoPicture(str(error)) from error
     if not drawable:
-        raise _NoPicture("only pages of PDF can be drawn")
+        raise _NoPicture("only pages of PDF, HWP, HWPX and pictures can be drawn")
     written: list[Path] = []
     stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
     with tempfile.TemporaryDirectory() as scratch:

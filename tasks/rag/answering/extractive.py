@@ -104,6 +104,9 @@ def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str
     chunk = hit.chunk
     korean = question.language == "ko"
     page = "" if chunk.page is None else f" {chunk.page}쪽" if korean else f", page {chunk.page}"
+    if page and hit.page_source == "layout":
+        page += "(조판 기준)" if korean else " as laid out"
+    page = f", {chunk.cells}" if chunk.cells else page
     heading = f" ({chunk.heading_path[-1]})" if chunk.heading_path else ""
     closest = "가장 가까운 곳" if korean else "The closest place"
     place = CITATION_MARK.sub("", f"{hit.document_name}{page}{heading}")

@@ -263,6 +263,7 @@ def retrieved(state: State) -> tuple[Retrieved, ...]:
             document=hit.document_name,
             digest=hit.chunk.document,
             page=hit.chunk.page,
+            page_source=hit.page_source,
             bbox=hit.chunk.bbox,
             chunk_id=hit.chunk.id,
             score=round(hit.score, 6),

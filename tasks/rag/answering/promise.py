@@ -53,5 +53,6 @@ def kept(question: str, draft: Draft, *, least: float) -> Draft:
 
 def _place(citation: Citation, language: str) -> str:
     page = "" if citation.page is None else PAGE[language].format(page=citation.page)
+    page = f", {citation.place.cells}" if citation.place.cells else page
     heading = f" ({citation.place.heading_path[-1]})" if citation.place.heading_path else ""
     return CITATION_MARK.sub("", f"{stem_of(citation.document)}{page}{heading}")

@@ -110,6 +110,8 @@ class Row(NamedTuple):
     """The same with cells that hang down from rows above: how a part that begins here shows it."""
     sentence: str
     """`row label — header: value; …`; empty for a row of the header."""
+    number: int | None = None
+    """0-based in the document's table, which may have empty rows."""
 
 
 class Table(NamedTuple):
@@ -127,6 +129,8 @@ class Part(NamedTuple):
 
     text: str
     sentences: tuple[str, ...]
+    rows: tuple[int, int] | None = None
+    """Numbers of its first and last row."""
 
 
 def is_unit_line(text: str) -> bool:
@@ -171,19 +175,23 @@ def _fitting(rows: Sequence[Row], room: int) -> Iterator[Row]:
             continue
         for number, (start, end) in enumerate(split_text(row.line, most_chars=room, overlap_chars=0)):
             piece = row.line[start:end]
-            yield Row(piece, piece, "" if number else row.sentence)
+            yield Row(piece, piece, "" if number else row.sentence, row.number)
 
 
 def _packed(rows: Iterable[Row], room: int, *, repeated: Sequence[str]) -> list[Part]:
-    packs: list[tuple[list[str], list[str]]] = []
+    packs: list[tuple[list[str], list[str], list[int]]] = []
     for row in rows:
         lines = packs[-1][0] if packs else []
         if not lines or sum(map(len, lines)) + len(lines) + len(row.line) > room:
-            packs.append(([row.continued if packs else row.line], []))
+            packs.append(([row.continued if packs else row.line], [], []))
         else:
             lines.append(row.line)
         packs[-1][1].extend(filter(None, [row.sentence]))
-    return [Part("\n".join([*repeated, *lines]), tuple(sentences)) for lines, sentences in packs]
+        packs[-1][2].extend([] if row.number is None else [row.number])
+    return [
+        Part("\n".join([*repeated, *lines]), tuple(sentences), (numbers[0], numbers[-1]) if numbers else None)
+        for lines, sentences, numbers in packs
+    ]
 
 
 class _Spot(NamedTuple):
@@ -203,6 +211,7 @@ class _Grid:
         rows = sorted({cell.row for cell in cells})
         columns = sorted({cell.col for cell in cells})
         self.rows, self.columns = len(rows), len(columns)
+        self.numbers = rows
         self._at: dict[tuple[int, int], _Spot] = {}
         for cell in cells:
             row, column = bisect_left(rows, cell.row), bisect_left(columns, cell.col)
@@ -239,7 +248,7 @@ def _row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
     sentence = "; ".join(f"{name}: {value}" if name and name != value else value for name, value in values)
     if sentence and label:
         sentence = f"{label}: {sentence}" if grid.columns == 2 and not names else f"{label} — {sentence}"
-    return Row(line, " | ".join(spot.text for spot in spots), sentence)
+    return Row(line, " | ".join(spot.text for spot in spots), sentence, grid.numbers[row])
 
 
 def _values(spots: Sequence[_Spot]) -> list[list[_Spot]]:

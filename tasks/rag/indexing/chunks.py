@@ -46,6 +46,8 @@ class Chunk(Record):
     section: int | None = None
     block: int = 0
     """0-based position of the first block in its document."""
+    cells: str | None = None
+    """The cells of a spreadsheet that it holds: `Sheet '예산', B3:D9`."""
     sentences: tuple[str, ...] = ()
     """Table rows as sentences (`row label — header: value; …`): searched, not shown."""
 
@@ -126,6 +128,7 @@ class _Draft(NamedTuple):
     heading_path: tuple[str, ...] = ()
     section: int | None = None
     block: int = 0
+    cells: str | None = None
     sentences: tuple[str, ...] = ()
 
 
@@ -259,7 +262,8 @@ class _Cutter(NamedTuple):
             lead += part.table.text.splitlines()
         for piece in cut_table(table, lead=lead, most_chars=self.chunk_chars):
             draft = _draft("table", piece.text, (*part.blocks, part.table), part.heading_path)
-            yield draft._replace(sentences=piece.sentences)
+            cells = _cells_of_rows(part.table.place.cells, piece.rows)
+            yield draft._replace(cells=cells, sentences=piece.sentences)
 
     def figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
         """Chunks of what was read from pictures; each begins with the label of its picture."""
@@ -284,4 +288,29 @@ def _draft(kind: Literal["text", "table"], text: str, blocks: Sequence[Block], h
     if boxes:
         left, top, right, bottom = zip(*boxes, strict=True)
         bbox = (min(left), min(top), max(right), max(bottom))
-    return _Draft(kind, text, first.page, bbox, heading_path, first.place.section, first.place.block)
+    place = first.place
+    return _Draft(kind, text, first.page, bbox, heading_path, place.section, place.block, _cells_of(blocks))
+
+
+_RANGE = re.compile(r"(?P<left>[A-Z]+)(?P<top>\d+)(?::(?P<right>[A-Z]+)(?P<bottom>\d+))?$")
+"""What the name of the cells of a spreadsheet ends with."""
+
+
+def _cells_of(blocks: Sequence[Block]) -> str | None:
+    """From the first block's cells to the last's, if they stand in a spreadsheet."""
+    named = [block.place.cells for block in blocks if block.place.cells]
+    ranges = [found for cells in named if (found := _RANGE.search(cells))]
+    if len(ranges) < 2:
+        return ranges[0].string if ranges else next(iter(named), None)
+    begin, end = ranges[0], ranges[-1]
+    corner = f"{end['right'] or end['left']}{end['bottom'] or end['top']}"
+    return f"{begin.string[: begin.start()]}{begin['left']}{begin['top']}:{corner}"
+
+
+def _cells_of_rows(cells: str | None, rows: tuple[int, int] | None) -> str | None:
+    """Those of the first to the last row (0-based) of a table's cells."""
+    found = _RANGE.search(cells) if cells else None
+    if not cells or not found or rows is None or found["bottom"] is None:
+        return cells
+    top = int(found["top"])
+    return f"{cells[: found.start()]}{found['left']}{top + rows[0]}:{found['right']}{top + rows[1]}"

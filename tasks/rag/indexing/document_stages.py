@@ -25,7 +25,7 @@ from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
 from tasks.rag.numbers.document_numbers import document_numbers
 
-PARSER_VERSION = 3
+PARSER_VERSION = 4
 """Raise it when a reader would give another document for the same bytes."""
 
 
@@ -68,12 +68,12 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
         document=artifacts.save("document-blocks", document),
         format=document.format,
         reader=document.reader,
-        pages=len(document.pages),
-        paged=document.page_source != "none",
+        pages=sum(page.number is not None for page in document.pages) or 1,
+        page_source=document.page_source,
         troubled=tuple(
             PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
             for page in document.pages
-            if page.status is not PageStatus.OK
+            if page.status is not PageStatus.OK or page.reason
         ),
         notes=(*notes, *document.notes),
         retryable_pages=read.retryable,

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
+from tasks.documents.sheets.grid import cell_name
 from tasks.language.numbers import CURRENCIES, scales
 from tasks.rag.numbers.cell_amounts import A_NOTE, COUNTS, NIL, Amount, amount_in, scale_of
 from tasks.rag.numbers.column_headers import A_UNIT, header_levels, headers_of, with_header_rows
@@ -72,6 +73,8 @@ class CellFact(Record):
     page: int | None
     bbox: BBox | None = None
     """Of the cell."""
+    cells: str | None = None
+    """Name of the cell in a spreadsheet: `Sheet '예산', C5`."""
     table: int
     """0-based among the tables of the document."""
     row: int
@@ -211,6 +214,7 @@ def _of_table(
             column_path=headers,
             page=page,
             bbox=at[row, col].bbox,
+            cells=cell_name(block.place.cells, row - before, col),
             table=table,
             row=row - before,
             col=col,

@@ -65,6 +65,8 @@ class Number(NamedTuple):
     statement: str
     broken: Broken | None
     """The identity that it breaks."""
+    cells: str | None = None
+    """Name of the cell in a spreadsheet."""
 
 
 Read = Callable[[int], Iterable[Mapping[str, Any]]]
@@ -171,6 +173,7 @@ def number_of(row: Mapping[str, Any]) -> Number:
         column_path=tuple(row["column_path"]),
         page=row["page"],
         bbox=(box[0], box[1], box[2], box[3]) if box else None,
+        cells=row.get("cells"),
         table=row["table"],
         row=row["row"],
         col=row["col"],

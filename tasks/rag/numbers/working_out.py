@@ -8,6 +8,7 @@ from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal, DecimalException, localcontext
 from typing import Any, NamedTuple
 
+from tasks.documents.blocks import Place
 from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
 from tasks.rag.numbers.computations import Computation, Shown, Task
@@ -494,4 +495,5 @@ def cited_number(n: int, number: Number) -> Citation:
         page=number.page,
         bbox=number.bbox,
         quote=f"{' › '.join(number.row_path)}; {header}: {number.shown}",
+        place=Place(cells=number.cells),
     )

@@ -17,6 +17,7 @@ from models.embedders import reads
 from models.protocols import Embedder, Reranker
 from storage.index import Index
 from storage.records import Record
+from tasks.documents.blocks import PageSource
 from tasks.rag import STRATEGY
 from tasks.rag.answers import Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
@@ -35,6 +36,7 @@ class Hit(Record):
     chunk: Chunk
     document_name: str
     """Path below the indexed folder."""
+    page_source: PageSource = "stored"
     score: float
     """The score that hits are ordered by: cosine, marginal relevance, BM25, fused, or the reranker's."""
     ranks: dict[str, int]
@@ -99,7 +101,13 @@ def search(
     else:
         chosen = ordered[:top_k]
     hits = tuple(
-        Hit(chunk=read_chunk(index, row), document_name=index.document(row).name, score=score, ranks=ranks)
+        Hit(
+            chunk=read_chunk(index, row),
+            document_name=index.document(row).name,
+            page_source=index.document(row).page_source,
+            score=score,
+            ranks=ranks,
+        )
         for row, score, ranks in chosen
     )
     return Found(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)

@@ -317,3 +317,25 @@ def test_nothing_of_a_document_is_lost(pages: list[list[Block]], chunk_chars: in
             signs = iter(told)
             assert all(sign in signs for text in texts for sign in text if sign.isalnum())
     assert chunks == chunk_document(document, digest=DIGEST, chunk_chars=chunk_chars, overlap_chars=15)
+
+
+def test_a_piece_of_a_long_sheet_names_its_own_cells() -> None:
+    cells = tuple(
+        Cell(row=row, col=col, text=text, header=row == 0)
+        for row, line in enumerate([("부서", "금액"), *((f"{n}번 부서", f"{n},000") for n in range(1, 61))])
+        for col, text in enumerate(line)
+    )
+    place = Place(block=0, cells="Sheet '예산', B3:C63")
+    table = Block(kind="table", text="all rows", cells=cells, place=place)
+    document = Document(
+        format="xlsx",
+        reader="r",
+        page_source="none",
+        pages=(Page(number=None, status=PageStatus.OK, blocks=(table,)),),
+    )
+    chunks = chunk_document(document, digest="a" * 64, chunk_chars=400, overlap_chars=40)
+    assert len(chunks) > 2
+    assert chunks[0].cells is not None
+    assert chunks[0].cells.startswith("Sheet '예산', B4:C")
+    last = chunks[-1].text.splitlines()[1].split("번")[0]
+    assert chunks[-1].cells == f"Sheet '예산', B{int(last) + 3}:C63"

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from tasks.documents.blocks import Block, Cell, Page, PageStatus
+from tasks.documents.blocks import Block, Cell, Page, PageStatus, Place
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
 
 HEADER = ("", "2021", "2020")
@@ -335,3 +335,16 @@ def test_a_table_of_words_above_a_table_keeps_the_lines_above_it() -> None:
     pages = [Page(number=1, status=PageStatus.OK, blocks=(said, *words, *amounts))]
     (fact,) = cell_facts(pages, document="d" * 64)
     assert (fact.value, fact.period and fact.period.label, fact.table) == (Decimal(5_000_000), "2022-06-30", 1)
+
+
+def test_a_number_of_a_spreadsheet_names_its_cell() -> None:
+    cells = tuple(
+        Cell(row=row, col=col, text=text, header=row == 0)
+        for row, texts in enumerate([HEADER, ("Sales", "7", "5")])
+        for col, text in enumerate(texts)
+    )
+    table = Block(kind="table", text="", cells=cells, place=Place(cells="Sheet 'May', B3:D4"))
+
+    found = cell_facts([Page(number=None, status=PageStatus.OK, blocks=(table,))], document="d" * 64)
+
+    assert [(fact.shown, fact.cells) for fact in found] == [("7", "Sheet 'May', C4"), ("5", "Sheet 'May', D4")]

@@ -318,3 +318,11 @@ def test_an_amount_without_a_unit_beside_one_with_a_currency_is_a_doubt() -> Non
     sure, doubted = (answer(question, [*INCOME, *stock]).confidence for stock in (with_unit, bare))
     assert sure
     assert doubted == pytest.approx(0.4 * sure)
+
+
+def test_a_figure_of_a_spreadsheet_is_cited_with_its_cell() -> None:
+    given = [{**row, "page": None, "cells": "Sheet 'Mill', C2"} for row in INCOME]
+
+    cited = answer("Revenue in FY2019?", given).citations
+
+    assert [citation.place.cells for citation in cited] == ["Sheet 'Mill', C2"]

@@ -1,0 +1,152 @@
+"""Lays HWP and HWPX out as pages (hwp-ingest, a build of rhwp), and draws pages with boxes.
+
+The engine draws each sign as an SVG element of its own. The text is read from these elements directly: MuPDF needs
+0.3 seconds for a page of them, and is used to draw only.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+from tasks.documents.blocks import BBox
+from tasks.documents.document_errors import UnsupportedDocument
+from tasks.documents.laid_pages import LaidPage, LayoutFailed, in_own_process
+
+ENGINE = version("hwp-ingest")
+_POINTS = 0.75
+"""Points in a pixel of the engine, of which an inch has 96."""
+_ELEMENT = re.compile(r"<text ([^>]*)>([^<]*)</text>|<image ([^>]*)>|<g\b[^>]*>|</g>")
+_ATTRIBUTE = re.compile(r'\b([A-Za-z-]+)="([^"]*)"')
+_SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
+_BODY = re.compile(r'<clipPath id="body-clip[^"]*"><rect x="[\d.-]+" y="([\d.-]+)" width="[\d.]+" height="([\d.]+)"')
+_MOVED = re.compile(r"translate\(([\d.-]+)[ ,]+([\d.-]+)\)")
+_ASCENT, _DESCENT = 0.86, 0.14
+"""Shares of the font size above and below the base line."""
+
+
+def lay_out(data: bytes) -> list[LaidPage]:
+    """The pages of a document. Raises LayoutFailed."""
+    pages = [
+        LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images))
+        for width, height, signs, zones, boxes, images in in_own_process(partial(_laid_out, data))
+    ]
+    if not any(page.signs for page in pages):
+        raise LayoutFailed("the layout engine draws no text")
+    return pages
+
+
+def _box(edges: Sequence[float]) -> BBox:
+    return edges[0], edges[1], edges[2], edges[3]
+
+
+def _laid_out(data: bytes) -> list[LaidPage]:
+    return [_page(svg) for svg in _drawings(data)]
+
+
+def _drawings(data: bytes) -> list[str]:
+    """The SVG of each page, without those before the first that holds anything.
+
+    The engine moves a table that is a little too high to the next page and leaves an empty one before it.
+    """
+    from hwp_ingest import to_svg_pages
+
+    pages = [page.decode() for page in to_svg_pages(data)]
+    first = next((n for n, page in enumerate(pages) if "<text " in page or "<image " in page), 0)
+    return pages[first:]
+
+
+def _page(svg: str) -> LaidPage:
+    size, body = _SIZE.search(svg), _BODY.search(svg)
+    width, height = (float(size[1]), float(size[2])) if size else (0.0, 0.0)
+    top = float(body[1]) if body else 0.0
+    bottom = top + (float(body[2]) if body else height)
+    signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
+    for found, inside in _elements(svg):
+        attributes = dict(_ATTRIBUTE.findall(found[1] or found[3] or ""))
+        if found[1] is None:
+            images.append((len(boxes), _image_box(attributes)))
+            continue
+        text = unicodedata.normalize("NFC", html.unescape(found[2]))
+        for sign, box in _sign_boxes(text, attributes):
+            middle = (box[1] + box[3]) / 2 / _POINTS
+            signs.append(sign)
+            zones.append("b" if inside or top <= middle <= bottom else "h" if middle < top else "f")
+            boxes.append(box)
+    width, height = round(width * _POINTS, 2), round(height * _POINTS, 2)
+    return LaidPage(width, height, "".join(signs), "".join(zones), tuple(boxes), tuple(images))
+
+
+def _elements(svg: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """Texts and images, with whether they stand in the group of the body, which may run over its bottom."""
+    depth, body_depth = 0, None
+    for found in _ELEMENT.finditer(svg):
+        if found[0].startswith("<g"):
+            depth += 1
+            if body_depth is None and "#body-clip" in found[0]:
+                body_depth = depth
+        elif found[0] == "</g>":
+            body_depth = None if body_depth == depth else body_depth
+            depth -= 1
+        else:
+            yield found, body_depth is not None
+
+
+def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str, BBox]]:
+    """The signs of a text element, its width shared among them."""
+    x, y, size = (_number(attributes, name) for name in ("x", "y", "font-size"))
+    if moved := _MOVED.search(attributes.get("transform", "")):
+        x, y = x + float(moved[1]), y + float(moved[2])
+    wide = [size * (1.0 if unicodedata.east_asian_width(sign) in "WF" else 0.5) for sign in text]
+    stretch = _number(attributes, "textLength") / (sum(wide) or 1.0) or 1.0
+    for sign, width in zip(text, wide, strict=True):
+        if not sign.isspace():
+            yield sign, _points(x, y - _ASCENT * size, x + width * stretch, y + _DESCENT * size)
+        x += width * stretch
+
+
+def _image_box(attributes: Mapping[str, str]) -> BBox:
+    x, y, width, height = (_number(attributes, name) for name in ("x", "y", "width", "height"))
+    return _points(x, y, x + width, y + height)
+
+
+def _points(*edges: float) -> BBox:
+    x0, y0, x1, y1 = (round(edge * _POINTS, 2) for edge in edges)
+    return x0, y0, x1, y1
+
+
+def _number(attributes: Mapping[str, str], name: str) -> float:
+    try:
+        return float(attributes.get(name, "0"))
+    except ValueError:
+        return 0.0
+
+
+def render_pages(
+    path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
+) -> Iterator[tuple[int, bytes]]:
+    """(1-based page, PNG) for each existing page of `boxes`. Raises DocumentError."""
+    del password  # the engine opens no encrypted document, which therefore has no pages
+    import pymupdf
+
+    from tasks.documents.pdf.pdf_document import drawn_page
+
+    try:
+        pages = in_own_process(partial(_drawings, path.read_bytes()))
+    except LayoutFailed as error:
+        raise UnsupportedDocument(f"The document cannot be laid out ({error}); convert it to PDF.") from error
+    for number in sorted(boxes):
+        if 1 <= number <= len(pages):
+            with pymupdf.open(stream=pages[number - 1].encode(), filetype="svg") as drawing:
+                shown = [_scaled(box, 1 / _POINTS) for box in boxes[number]]
+                yield number, drawn_page(drawing[0], shown)
+
+
+def _scaled(box: BBox, scale: float) -> BBox:
+    x0, y0, x1, y1 = box
+    return x0 * scale, y0 * scale, x1 * scale, y1 * scale

@@ -1,0 +1,128 @@
+"""Reads pictures of text (PNG, JPEG, TIFF): each frame becomes a page of a PDF in memory, read as a scan is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pymupdf
+
+from tasks.documents.blocks import BBox, ImageCandidate
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument
+from tasks.documents.document_readers import Reader, ReadOptions
+from tasks.documents.embedded_images import MOST_PIXELS, UNREADABLE, Undecodable, decode_image
+from tasks.documents.pdf.pdf_document import drawn_page
+from tasks.documents.pdf.pdf_reader import PdfReader
+from tasks.documents.pdf.pdf_scans import languages
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FORMATS = ("PNG", "JPEG", "TIFF")
+MOST_FRAMES = 500
+SCREEN_DPI = 96
+"""Of pictures that do not tell their resolution."""
+LEAST_DPI, MOST_DPI = 36, 2400
+"""What lies beyond is no resolution."""
+
+
+def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """A picture, a page for each of its frames; text by tesseract, where it is installed."""
+    document, kind = _as_pdf(path)
+    reader = PdfReader(document, path, password=None, options=options.model_copy(update={"pdf_reader": "auto"}))
+    note = "There is no tesseract that reads Korean or English, so the text of the picture was not read."
+    reader.header = reader.header.model_copy(
+        update={
+            "format": "image",
+            "reader": "trivet image 1",
+            "metadata": {"kind": kind},
+            "notes": () if languages() or options.ocr == "off" else (note,),
+        }
+    )
+    return reader
+
+
+def image_pictures(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:  # noqa: ARG001
+    """Each frame as a picture that fills its page."""
+    for number, frame in enumerate(_frames(path), start=1):
+        found = ImageCandidate(page=number, bbox=(0.0, 0.0, *_points(frame)), n=1, source="raster")
+        try:
+            yield found.model_copy(update=decode_image(_png(_upright(frame)))._asdict())
+        except Undecodable as error:
+            yield found.model_copy(update={"problem": str(error)})
+
+
+def render_pages(
+    path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
+) -> Iterator[tuple[int, bytes]]:
+    """(1-based page, PNG) for each existing page of `boxes`. Raises DocumentError."""
+    del password  # pictures have none
+    document, _ = _as_pdf(path)
+    for number in sorted(boxes):
+        if 1 <= number <= document.page_count:
+            yield number, drawn_page(document[number - 1], boxes[number])
+
+
+def _as_pdf(path: Path) -> tuple[pymupdf.Document, str]:
+    """A page for each frame, as large as the frame's resolution says; the kind of picture. Raises DocumentError."""
+    document, kind = pymupdf.open(), ""
+    for frame in _frames(path):
+        kind = kind or str(frame.format or "").lower()
+        width, height = _points(frame)
+        page = document.new_page(width=width, height=height)
+        page.insert_image(page.rect, stream=_png(_upright(frame)))
+    return document, kind
+
+
+def _frames(path: Path) -> Iterator[Image.Image]:
+    """The frames of a picture, one at a time. Raises CorruptDocument, RefusedDocument."""
+    from PIL import Image, ImageSequence  # not needed to read text
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of every oddity; what fails raises
+            with Image.open(path, formats=FORMATS) as image:
+                count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+                if count > MOST_FRAMES:
+                    raise RefusedDocument(f"The picture has {count:,} frames, more than {MOST_FRAMES}; split it.")
+                for frame in [image] if count == 1 else ImageSequence.Iterator(image):
+                    _check_size(frame)
+                    frame.load()
+                    yield frame
+    except Image.DecompressionBombError as error:
+        raise RefusedDocument(f"The picture has more pixels than the {MOST_PIXELS:,} that are read.") from error
+    except UNREADABLE as error:
+        raise CorruptDocument(
+            f"The picture is damaged ({' '.join(str(error).split())[:120]}); get it again."
+        ) from error
+
+
+def _check_size(frame: Image.Image) -> None:
+    if frame.width * frame.height > MOST_PIXELS:
+        size = f"{frame.width} × {frame.height}"
+        raise RefusedDocument(f"The picture has {size} pixels, more than the {MOST_PIXELS:,} that are read; scale it.")
+
+
+def _points(frame: Image.Image) -> tuple[float, float]:
+    """Width and height of the upright frame at its resolution."""
+    dpi = float(frame.info.get("dpi", (SCREEN_DPI,))[0] or SCREEN_DPI)
+    dpi = dpi if LEAST_DPI <= dpi <= MOST_DPI else SCREEN_DPI
+    width, height = _upright(frame).size
+    return round(width * 72 / dpi, 2), round(height * 72 / dpi, 2)
+
+
+def _upright(frame: Image.Image) -> Image.Image:
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(frame)
+
+
+def _png(image: Image.Image) -> bytes:
+    file = BytesIO()
+    (image if image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16") else image.convert("RGB")).save(
+        file, "PNG"
+    )
+    return file.getvalue()

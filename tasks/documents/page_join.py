@@ -1,0 +1,375 @@
+"""Joins blocks, which have the text, with pages as a layout engine draws them, which have the places.
+
+Letters and digits of both are compared; signs, white space and spelling variants of Unicode are left out. A block that
+goes over the end of a page becomes one block on each page.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from tasks.documents.blocks import BBox, Block, Cell, Page, PageStatus
+from tasks.documents.document_readers import table_text
+from tasks.documents.laid_pages import LaidPage, LayoutFailed
+
+LEAST_FOUND = 0.8
+"""Share of the text that the layout must show; below, the two are not of one document."""
+_SHORTEST_PIECE = 4
+"""Letters of a piece that is searched for on its own."""
+_DISTINCT = 25
+"""A piece of as many letters may stand anywhere further on, a shorter one near the place of the last only."""
+_OUT_OF_ORDER = 8
+"""A piece of as many letters may stand before the place of the last: text boxes are drawn out of order."""
+_NEAR = 60
+"""Letters between two texts that follow each other: what only one of the two sides has."""
+_WORD_GAP = 0.25
+"""White between two signs that is wider, in heights of a line, is a space."""
+
+
+def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
+    """The pages with their blocks; what has no place comes last, in a page without a number. Raises LayoutFailed."""
+    drawn = _Drawn(laid)
+    margins = {_folded(zone) for page in laid for zone in _zones(page).values()}
+    marginal = [block for block in blocks if block.kind in ("header", "footer")]
+    placed = drawn.places([block for block in blocks if not _stands_in(block, margins)])
+    by_page: dict[int | None, list[Block]] = {}
+    for block in _with_neighbours(placed, drawn):
+        by_page.setdefault(block.page, []).append(block)
+    pages = [
+        _page(number, page, [*_margin(page, number, "header", marginal), *by_page.get(number, ())], marginal)
+        for number, page in enumerate(laid, start=1)
+    ]
+    if lost := by_page.get(None):
+        reason = f"no page: the layout does not show {len(lost)} of {len(blocks)} blocks where they are expected"
+        pages.append(Page(number=None, status=PageStatus.OK, reason=reason, blocks=tuple(lost)))
+    return _numbered(pages)
+
+
+def _page(number: int, laid: LaidPage, blocks: list[Block], marginal: Sequence[Block]) -> Page:
+    blocks += _margin(laid, number, "footer", marginal)
+    status = PageStatus.OK if blocks else PageStatus.EMPTY
+    reason = None if blocks else "blank page"
+    return Page(number=number, status=status, reason=reason, width=laid.width, height=laid.height, blocks=tuple(blocks))
+
+
+def _numbered(pages: Iterable[Page]) -> list[Page]:
+    """The pages with blocks counted in their order."""
+    count, numbered = 0, list[Page]()
+    for page in pages:
+        blocks = [
+            block.model_copy(update={"place": block.place.model_copy(update={"block": count + n})})
+            for n, block in enumerate(page.blocks)
+        ]
+        count += len(blocks)
+        numbered.append(page.model_copy(update={"blocks": tuple(blocks)}))
+    return numbered
+
+
+def _folded(text: str) -> str:
+    """Letters and digits in one form for all spellings."""
+    return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
+
+
+class _Key(NamedTuple):
+    """The letters of a text, and where each stands in it."""
+
+    letters: str
+    at: list[int]
+
+
+def _key(text: str, start: int = 0) -> _Key:
+    letters, at = list[str](), list[int]()
+    for index, sign in enumerate(text):
+        for letter in _folded(sign):
+            letters.append(letter)
+            at.append(start + index)
+    return _Key("".join(letters), at)
+
+
+class _Piece(NamedTuple):
+    """A piece of a key, and where it is drawn."""
+
+    start: int
+    drawn_at: int
+    length: int
+
+
+class _Drawn:
+    """The letters of all bodies in the order in which they are drawn; those that have been found are used up."""
+
+    def __init__(self, laid: Sequence[LaidPage]) -> None:
+        letters = list[str]()
+        self.pages, self.boxes = list[int](), list[BBox]()
+        self.images = list[tuple[int, BBox]]()
+        self.starts = list[int]()
+        self.page_count = len(laid)
+        for number, page in enumerate(laid, start=1):
+            self.starts.append(len(letters))
+            self.images += [(number, box) for _, box in page.images]
+            for sign, zone, box in zip(page.signs, page.zones, page.boxes, strict=True):
+                if zone == "b":
+                    for letter in _folded(sign):
+                        letters.append(letter)
+                        self.pages.append(number)
+                        self.boxes.append(box)
+        self.letters = "".join(letters)
+        self._used = bytearray(len(letters))
+        self.cursor = 0
+        self._ahead = 0
+        """Where the last piece ends, be it near or far."""
+
+    def places(self, blocks: Sequence[Block]) -> list[Block]:
+        """The blocks with pages and boxes, in their order. Raises LayoutFailed."""
+        body = [block for block in blocks if block.kind != "note"]
+        texts = {id(block): _Text(block, self, self.cursor) for block in body}
+        self.cursor = 0  # notes stand at the feet of pages, or behind the text
+        texts |= {id(block): _Text(block, self, self.cursor, near=False) for block in blocks if block.kind == "note"}
+        found, wanted = sum(one.found for one in texts.values()), sum(one.wanted for one in texts.values())
+        if found < LEAST_FOUND * wanted:
+            raise LayoutFailed(f"the layout shows {found} of the {wanted} letters of the text")
+        return [part for block in blocks for part in texts[id(block)].parts()]
+
+    def pieces(self, key: str, cursor: int, *, near: bool = True, start: int = 0) -> list[_Piece]:
+        """Where the key is drawn; halved as long as it does not stand together."""
+        if not key:
+            return []
+        at = self._find(key, cursor, near=near)
+        if at >= 0:
+            self._used[at : at + len(key)] = b"\1" * len(key)
+            return [_Piece(start, at, len(key))]
+        if len(key) < 2 * _SHORTEST_PIECE:
+            return []
+        half = len(key) // 2
+        first = self.pieces(key[:half], cursor, near=near, start=start)
+        after = first[-1].drawn_at + first[-1].length if first else cursor
+        return first + self.pieces(key[half:], max(cursor, after), near=near, start=start + half)
+
+    def _find(self, key: str, cursor: int, *, near: bool) -> int:
+        size = len(key)
+        least = _DISTINCT if near else _SHORTEST_PIECE
+        at = self._unused(key, cursor, len(self.letters) if size >= least else cursor + _NEAR + 40 * size)
+        return self._unused(key, 0, cursor) if at < 0 and size >= _OUT_OF_ORDER else at
+
+    def goes_on(self, cursor: int, piece: _Piece, letters: int) -> bool:
+        """Whether the text goes on at the piece: it is near the last, or the second in a row at a distance.
+
+        One piece alone at a distance is a text box, or another place with the same words.
+        """
+        slack = _NEAR + 2 * letters
+        near = piece.drawn_at - cursor <= slack or abs(piece.drawn_at - self._ahead) <= slack
+        self._ahead = piece.drawn_at + piece.length
+        return near
+
+    def _unused(self, key: str, start: int, end: int) -> int:
+        at = self.letters.find(key, start, end)
+        while at >= 0 and any(self._used[at : at + len(key)]):
+            at = self.letters.find(key, at + 1, end)
+        return at
+
+    def repeats(self, key: str, page: int) -> list[int]:
+        """Where the key is drawn at the head of a page once more, as the header of a table that goes on."""
+        start = self.starts[page - 1]
+        at = self._unused(key, start, start + len(key) + 40) if key else -1
+        return list(range(at, at + len(key))) if at >= 0 else []
+
+
+class _Text:
+    """A block's text and where each letter of it is drawn."""
+
+    def __init__(self, block: Block, drawn: _Drawn, cursor: int, *, near: bool = True) -> None:
+        self._block, self._drawn = block, drawn
+        self.wanted = self.found = 0
+        texts = [cell.text for cell in block.cells] if block.cells else [block.text]
+        ends = list[int]()
+        self._spots = list[list[int | None]]()
+        for text in texts:
+            spots = list[int | None]([None] * len(text))
+            begin = 0
+            for line in text.split("\n"):
+                key = _key(line, begin)
+                begin += len(line) + 1
+                pieces = drawn.pieces(key.letters, cursor, near=near)
+                self.wanted += len(key.letters)
+                self.found += sum(piece.length for piece in pieces)
+                for piece in pieces:
+                    for step in range(piece.length):
+                        spots[key.at[piece.start + step]] = piece.drawn_at + step
+                ahead = [piece for piece in pieces if piece.drawn_at >= cursor]
+                if ahead and (not near or drawn.goes_on(cursor, ahead[0], len(key.letters))):
+                    cursor = ahead[0].drawn_at + ahead[0].length
+                    ends += [piece.drawn_at + piece.length for piece in ahead]
+            self._spots.append(spots)
+        drawn.cursor = max([drawn.cursor, *ends])
+
+    def parts(self) -> list[Block]:
+        """A block for each page on which the text stands; the block itself where it is not found."""
+        pages = [self._pages(spots) for spots in self._spots]
+        shown = sorted({page for per_sign in pages for page in per_sign if page})
+        if not shown:
+            return [self._block]
+        if self._block.cells:
+            return self._table_parts(pages, shown)
+        text, per_sign = self._block.text, pages[0]
+        parts = list[Block]()
+        for page in shown:
+            signs = [at for at, other in enumerate(per_sign) if other == page]
+            part = text[signs[0] : signs[-1] + 1].strip()
+            if not part:
+                continue
+            about: dict[str, object] = {"page": page, "bbox": self._box(self._spots[0], signs), "text": part}
+            if parts and self._block.kind == "heading":
+                about |= {"kind": "paragraph", "level": None}
+            parts.append(self._block.model_copy(update=about))
+        return parts
+
+    def _pages(self, spots: Sequence[int | None]) -> list[int | None]:
+        """The page of each sign, never falling; signs that are not found stand with those before them."""
+        found = [self._drawn.pages[spot] if spot is not None else None for spot in spots]
+        share = Counter(page for page in found if page)
+        kept = [page if page and share[page] >= min(_SHORTEST_PIECE, max(share.values())) else None for page in found]
+        first = next((page for page in kept if page), None)
+        if first is None:
+            return kept
+        return list(accumulate(kept, lambda before, page: max(before or 0, page or 0) or None, initial=first))[1:]
+
+    def _box(self, spots: Sequence[int | None], signs: Iterable[int]) -> BBox | None:
+        signs = list(signs)
+        page = next((self._drawn.pages[spot] for at in signs if (spot := spots[at]) is not None), None)
+        boxes = [
+            self._drawn.boxes[spot]
+            for at in signs
+            if (spot := spots[at]) is not None and self._drawn.pages[spot] == page
+        ]
+        return outline(boxes)
+
+    def _table_parts(self, pages: Sequence[Sequence[int | None]], shown: Sequence[int]) -> list[Block]:
+        """The table's rows by page; a cell that goes over the end of a page stands on both."""
+        cells = self._block.cells
+        rows = self._row_pages(pages)
+        if len(shown) == 1:
+            placed = [self._cell(cell, n, range(len(cell.text))) for n, cell in enumerate(cells)]
+            return [self._part(placed, shown[0], text=self._block.text)]
+        by_page: dict[int, list[Cell]] = {}
+        for n, cell in enumerate(cells):
+            first, last = rows[cell.row], rows.get(cell.row + cell.row_span, shown[-1])
+            inside = [min(max(page or first, first), last) for page in pages[n]]
+            for page in sorted(set(inside)) or [first]:
+                signs = [at for at, other in enumerate(inside) if other == page]
+                by_page.setdefault(page, []).append(self._cell(cell, n, signs))
+        parts = list[Block]()
+        for page in sorted(by_page):
+            inside = by_page[page]
+            if parts:
+                inside = [*self._header_again(page, inside), *inside]
+            parts.append(self._part(_from_top(inside), page))
+        return parts
+
+    def _row_pages(self, pages: Sequence[Sequence[int | None]]) -> dict[int, int]:
+        """The page on which each row begins."""
+        begins: dict[int, int] = {}
+        later = max(page for per_sign in pages for page in per_sign if page)
+        for row in sorted({cell.row for cell in self._block.cells}, reverse=True):
+            inside = [pages[n][0] for n, cell in enumerate(self._block.cells) if cell.row == row and pages[n]]
+            later = min([later, *(page for page in inside if page)])
+            begins[row] = later
+        return begins
+
+    def _header_again(self, page: int, inside: Sequence[Cell]) -> list[Cell]:
+        """The rows of the header where the layout repeats them."""
+        top = min(cell.row for cell in inside)
+        rows = {cell.row for cell in self._block.cells if cell.header}
+        again = [cell for cell in self._block.cells if cell.row in rows and cell.row < top]
+        spots = self._drawn.repeats("".join(_folded(cell.text) for cell in again), page)
+        return [cell.model_copy(update={"bbox": None}) for cell in again] if spots else []
+
+    def _cell(self, cell: Cell, n: int, signs: Sequence[int]) -> Cell:
+        text = cell.text if len(signs) == len(cell.text) else "".join(cell.text[at] for at in signs).strip()
+        return cell.model_copy(update={"text": text, "bbox": self._box(self._spots[n], signs)})
+
+    def _part(self, cells: Sequence[Cell], page: int, *, text: str | None = None) -> Block:
+        box = outline([cell.bbox for cell in cells if cell.bbox])
+        text = table_text(cells) if text is None else text
+        return self._block.model_copy(update={"page": page, "bbox": box, "cells": tuple(cells), "text": text})
+
+
+def _from_top(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells with rows counted from 0, and spans that end with the last row."""
+    rows = {row: n for n, row in enumerate(sorted({cell.row for cell in cells}))}
+    last = len(rows)
+
+    def moved(cell: Cell) -> Cell:
+        inside = sum(cell.row <= row < cell.row + cell.row_span for row in rows)
+        return cell.model_copy(update={"row": rows[cell.row], "row_span": max(1, min(inside, last - rows[cell.row]))})
+
+    return [moved(cell) for cell in cells]
+
+
+def outline(boxes: Sequence[BBox]) -> BBox | None:
+    """The box around all boxes; None without any."""
+    if not boxes:
+        return None
+    left, top, right, bottom = zip(*boxes, strict=True)
+    return min(left), min(top), max(right), max(bottom)
+
+
+def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
+    """The blocks; one without a place of its own stands on the page that holds the blocks before and after it."""
+    images = list(drawn.images)
+    after = list[int | None]()
+    following: int | None = None
+    for block in reversed(blocks):
+        after.append(following)
+        following = block.page or following
+    before: int | None = None
+    for block, later in zip(blocks, reversed(after), strict=True):
+        if block.page:
+            before = block.page
+            yield block
+            continue
+        low, high = before or 1, later or drawn.page_count
+        image = next((one for one in images if low <= one[0] <= high), None) if block.kind == "figure" else None
+        if image:
+            images.remove(image)
+            yield block.model_copy(update={"page": image[0], "bbox": image[1]})
+        else:
+            yield block.model_copy(update={"page": low if low == high else None})
+
+
+def _zones(page: LaidPage) -> dict[str, str]:
+    """What stands above and below the body, as text."""
+    return {zone: text for zone in "hf" if (text := _zone(page, zone)[0])}
+
+
+def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
+    """The lines of a margin, words set apart by the white between them."""
+    inside = [(sign, box) for sign, kind, box in zip(page.signs, page.zones, page.boxes, strict=True) if kind == zone]
+    text = ""
+    for n, (sign, box) in enumerate(inside):
+        if n:
+            last = inside[n - 1][1]
+            apart = box[0] - last[2]
+            same_line = abs(box[3] - last[3]) < (box[3] - box[1]) / 2
+            text += "\n" if not same_line else " " if apart > _WORD_GAP * (box[3] - box[1]) else ""
+        text += sign
+    return text, [box for _, box in inside]
+
+
+def _stands_in(block: Block, margins: set[str]) -> bool:
+    """Whether a header or footer is shown in the margin of a page, which gets a block of its own."""
+    key = _folded(block.text)
+    return block.kind in ("header", "footer") and any(key in margin for margin in margins)
+
+
+def _margin(page: LaidPage, number: int, kind: str, known: Sequence[Block]) -> list[Block]:
+    """The header or footer of a page; its text is the document's where both have the same letters."""
+    text, boxes = _zone(page, kind[0])
+    if not text:
+        return []
+    key = _folded(text)
+    same = next((block for block in known if block.kind == kind and key and _folded(block.text) == key), None)
+    made = Block(kind="header" if kind == "header" else "footer", text=same.text if same else text)
+    return [(same or made).model_copy(update={"page": number, "bbox": outline(boxes)})]

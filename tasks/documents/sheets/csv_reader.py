@@ -1,0 +1,76 @@
+"""Reads tables that are kept as text: CSV and TSV, in any encoding, with the delimiter that fits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections import Counter
+from pathlib import Path
+
+from tasks.documents.document_errors import CorruptDocument
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
+from tasks.documents.sheets.grid import AMOUNT, Cells, Value
+from tasks.documents.sheets.xlsx_reader import MOST_CELLS, add_sheet
+from tasks.documents.text_reader import decode, read_bytes
+
+READER = "trivet csv 1"
+DELIMITERS = "\t,;|"
+"""In the order in which they are preferred where two fit equally well."""
+SAMPLED_ROWS = 200
+MOST_FIELD_CHARS = 1_000_000
+
+
+def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """A CSV or TSV file as a sheet: its rows and columns are named as a spreadsheet program would."""
+    decoded = decode(read_bytes(path))
+    delimiter = delimiter_of(decoded.text)
+    cells, ended_at = _cells(decoded.text, delimiter)
+    blocks, notes = BlockList(), list(decoded.notes)
+    add_sheet(blocks, cells, sheet=None)
+    if ended_at:
+        notes.append(
+            f"Only the rows up to {ended_at:,} were read, as the file has more than {MOST_CELLS:,} cells; split it."
+        )
+    metadata = {"encoding": decoded.encoding, "delimiter": {"\t": "tab"}.get(delimiter, delimiter)}
+    return read_whole(blocks.unpaged(), format="csv", reader=READER, metadata=metadata, notes=tuple(notes))
+
+
+def delimiter_of(text: str) -> str:
+    """The delimiter that gives most rows the same number of fields, more than one; the comma if none does."""
+    best, best_share = ",", 0.0
+    for delimiter in DELIMITERS:
+        rows = [row for row in itertools.islice(_rows(text, delimiter), SAMPLED_ROWS) if row]
+        widths = Counter(len(row) for row in rows if len(row) > 1)
+        share = widths.most_common(1)[0][1] / len(rows) if widths else 0.0
+        if share > best_share:
+            best, best_share = delimiter, share
+    return best
+
+
+def _rows(text: str, delimiter: str) -> csv.reader:  # type: ignore[valid-type]
+    csv.field_size_limit(MOST_FIELD_CHARS)
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+
+
+def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
+    """Cells by row and column; the number of the last row, if there are more than are read."""
+    cells: dict[int, dict[int, Value]] = {}
+    count = 0
+    try:
+        for number, row in enumerate(_rows(text, delimiter)):
+            held = {column: _value(field) for column, field in enumerate(row) if field.strip()}
+            if count + len(held) > MOST_CELLS:
+                return cells, number
+            if held:
+                cells[number] = held
+                count += len(held)
+    except csv.Error as error:
+        raise CorruptDocument(f"The table cannot be read ({error}); its quotes may not be closed.") from error
+    return cells, None
+
+
+def _value(field: str) -> Value:
+    """A field; the formulas that some files hold are text, as they were never worked out."""
+    text = storable(field.strip())
+    return Value(text, "number" if AMOUNT.fullmatch(text) else "text")

@@ -1,0 +1,280 @@
+"""A sheet as its cells, and the tables and texts that stand on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from tasks.documents.blocks import Cell
+
+MOST_HEADER_ROWS = 4
+MOST_CAPTION_CHARS = 120
+MOST_COVERED = 2_000_000
+"""Places under merged cells that are looked at."""
+NEAR_AREAS = 8
+"""Areas before one that it may belong to."""
+AMOUNT = re.compile(r"[\s$₩€£¥(△▲▽▼+\-–—]*\d[\d,.\s]*[%)원\s]*")
+"""A number that is kept as text."""
+YEAR = re.compile(r"['’]?(?:19|20)\d\d\s*(?:년도?)?")
+
+
+class Value(NamedTuple):
+    """A cell as people see it."""
+
+    text: str
+    kind: Literal["text", "number", "date"]
+
+
+class Area(NamedTuple):
+    """A rectangle of cells, 0-based, its ends included."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+    @property
+    def name(self) -> str:
+        """`B3:D9`; `B3` of a single cell."""
+        first, last = f"{letters(self.left)}{self.top + 1}", f"{letters(self.right)}{self.bottom + 1}"
+        return first if first == last else f"{first}:{last}"
+
+
+Cells = Mapping[int, Mapping[int, Value]]
+"""Cells that are not empty, by row and column, 0-based."""
+
+
+class Piece(NamedTuple):
+    """A table, or lines of text, of a sheet."""
+
+    kind: Literal["table", "caption", "paragraph"]
+    area: Area
+    text: str
+    cells: tuple[Cell, ...] = ()
+
+
+def letters(column: int) -> str:
+    """The name of a column: A for 0, AA for 26."""
+    name = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        name = chr(65 + rest) + name
+    return name
+
+
+def pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
+    """The tables and texts of a sheet, from the top left; empty rows and columns part them."""
+    spans = {(area.top, area.left): area for area in merged}
+    found: list[Piece] = []
+    for area in _joined(list(_areas(_filled(cells, merged))), cells):
+        found += _pieces_of(area, cells, spans)
+    return [_captioned(piece, following) for piece, following in zip(found, [*found, None][1:], strict=True)]
+
+
+def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
+    """Columns by row that hold something, those under a merged cell with content included."""
+    filled = {row: set(held) for row, held in cells.items() if held}
+    last_row = max(filled, default=0)
+    last_column = max((max(held) for held in filled.values()), default=0)
+    room = MOST_COVERED
+    for area in merged:
+        covered = area._replace(bottom=min(area.bottom, last_row), right=min(area.right, last_column))
+        room -= max(covered.bottom - covered.top + 1, 0) * max(covered.right - covered.left + 1, 0)
+        if area.left in cells.get(area.top, {}) and room >= 0:
+            for row in range(covered.top, covered.bottom + 1):
+                filled.setdefault(row, set()).update(range(covered.left, covered.right + 1))
+    return filled
+
+
+def _areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
+    """Rectangles that no empty row or column crosses."""
+    waiting = [(sorted(filled), 0, 1 << 20)]
+    while waiting:
+        rows, left, right = waiting.pop()
+        # a run of rows without a gap, then of columns without a gap, until nothing parts it
+        runs = list(_runs([row for row in rows if any(left <= column <= right for column in filled[row])]))
+        held = [{column for row in run for column in filled[row] if left <= column <= right} for run in runs]
+        across = [list(_runs(sorted(columns))) for columns in held]
+        if len(runs) == 1 and len(across[0]) == 1:
+            yield Area(runs[0][0], across[0][0][0], runs[0][-1], across[0][0][-1])
+            continue
+        waiting += reversed([(run, one[0], one[-1]) for run, ones in zip(runs, across, strict=True) for one in ones])
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
+    run: list[int] = []
+    for number in numbers:
+        if run and number != run[-1] + 1:
+            yield run
+            run = []
+        run.append(number)
+    if run:
+        yield run
+
+
+def _joined(areas: Sequence[Area], cells: Cells) -> list[Area]:
+    """Areas that one empty row or column parts and that are one table: the second names no rows or columns itself."""
+    joined: list[Area] = []
+    for area in areas:
+        for i, before in reversed(list(enumerate(joined))[-NEAR_AREAS:]):
+            if _goes_on_below(before, area, cells) or _goes_on_right(before, area, cells):
+                joined[i] = Area(before.top, before.left, area.bottom, area.right)
+                break
+        else:
+            joined.append(area)
+    return joined
+
+
+def _goes_on_below(above: Area, area: Area, cells: Cells) -> bool:
+    same = (above.left, above.right) == (area.left, area.right) and area.right > area.left
+    return same and area.top == above.bottom + 2 and above.bottom > above.top and _has_amount(cells, area.top, area)
+
+
+def _goes_on_right(left: Area, area: Area, cells: Cells) -> bool:
+    """Its first column holds numbers below its head, so the labels are those on the left."""
+    if (left.top, left.bottom) != (area.top, area.bottom) or area.left != left.right + 2 or area.top == area.bottom:
+        return False
+    first = [cells[row][area.left] for row in range(area.top + 1, area.bottom + 1) if area.left in cells.get(row, {})]
+    return bool(first) and all(_is_amount(value) for value in first)
+
+
+def _is_amount(value: Value) -> bool:
+    """Whether a cell holds an amount; a year names a column."""
+    if YEAR.fullmatch(value.text.strip()):
+        return False
+    return value.kind == "number" or (value.kind == "text" and AMOUNT.fullmatch(value.text) is not None)
+
+
+def _has_amount(cells: Cells, row: int, area: Area) -> bool:
+    """Whether a row holds an amount behind its first column."""
+    held = cells.get(row, {})
+    return any(_is_amount(value) for column, value in held.items() if area.left < column <= area.right)
+
+
+def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Iterator[Piece]:
+    """The lines above a table, the table, and the lines below it."""
+    rows = range(area.top, area.bottom + 1)
+    alone = [_only(cells.get(row, {}), area) for row in rows]
+    if all(alone) and (area.left == area.right or all(len(one[1].text) > 1 for one in alone if one)):
+        if area.left == area.right and any(one and _is_amount(one[1]) for one in alone):
+            yield _table(area, cells, spans)
+        else:
+            yield from (_line(row, one) for row, one in zip(rows, alone, strict=True) if one)
+        return
+    top, bottom = 0, len(alone)
+    while top < bottom - 1 and (one := alone[top]) and one[1].kind == "text" and not _heads_rows(top, area, cells):
+        top += 1
+    while bottom > top + 1 and (one := alone[bottom - 1]) and one[1].kind == "text" and area.right - area.left > 1:
+        bottom -= 1
+    yield from (_line(area.top + i, one) for i in range(top) if (one := alone[i]))
+    yield _table(area._replace(top=area.top + top, bottom=area.top + bottom - 1), cells, spans)
+    yield from (_line(area.top + i, one) for i in range(bottom, len(alone)) if (one := alone[i]))
+
+
+def _heads_rows(position: int, area: Area, cells: Cells) -> bool:
+    """Whether the row below holds amounts: the label then heads a group of rows, and is no title."""
+    return position == 0 and area.right - area.left == 1 and _has_amount(cells, area.top + 1, area)
+
+
+def _only(held: Mapping[int, Value], area: Area) -> tuple[int, Value] | None:
+    """The column and value of a row's only cell."""
+    within = [(column, value) for column, value in held.items() if area.left <= column <= area.right]
+    return within[0] if len(within) == 1 else None
+
+
+def _line(row: int, only: tuple[int, Value]) -> Piece:
+    column, value = only
+    return Piece("paragraph", Area(row, column, row, column), value.text)
+
+
+def _captioned(piece: Piece, following: Piece | None) -> Piece:
+    """A short line right above a table is its caption."""
+    near = following and following.kind == "table" and following.area.top - piece.area.bottom <= 2
+    if piece.kind == "paragraph" and near and len(piece.text) <= MOST_CAPTION_CHARS and "\n" not in piece.text:
+        return piece._replace(kind="caption")
+    return piece
+
+
+def _table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Piece:
+    header = _header_rows(area, cells)
+    made = tuple(
+        _cell(row, column, value, area, spans.get((row, column)), header=row < area.top + header)
+        for row in range(area.top, area.bottom + 1)
+        for column, value in sorted(cells.get(row, {}).items())
+        if area.left <= column <= area.right
+    )
+    return Piece("table", area, "", made)
+
+
+def _cell(row: int, column: int, value: Value, area: Area, span: Area | None, *, header: bool) -> Cell:
+    return Cell(
+        row=row - area.top,
+        col=column - area.left,
+        text=value.text,
+        row_span=min(span.bottom, area.bottom) - row + 1 if span else 1,
+        col_span=min(span.right, area.right) - column + 1 if span else 1,
+        header=header,
+    )
+
+
+def _header_rows(area: Area, cells: Cells) -> int:
+    """Leading rows that name the columns: words, years or dates above rows with amounts, or a full row of words."""
+    rows = range(area.top, min(area.bottom, area.top + MOST_HEADER_ROWS) + 1)
+    count = next((i for i, row in enumerate(rows) if _has_amount(cells, row, area)), None)
+    if count is None:
+        return int(area.bottom > area.top and area.right > area.left and _names_all(cells, area))
+    while count and not _names_columns(cells.get(area.top + count - 1, {}), area):
+        count -= 1  # a label alone on its row heads a group of rows
+    labelled = sum(area.left in cells.get(area.top + i, {}) for i in range(count))
+    return count if labelled <= 1 else 1  # rows with labels of their own are data, told in words
+
+
+def _names_columns(held: Mapping[int, Value], area: Area) -> bool:
+    return any(area.left < column <= area.right for column in held)
+
+
+def _names_all(cells: Cells, area: Area) -> bool:
+    """Whether the first row has a different short text for every column."""
+    first = cells.get(area.top, {})
+    texts = [first[column].text for column in range(area.left, area.right + 1) if column in first]
+    return len(set(texts)) == area.right - area.left + 1 and all(len(text) <= 40 for text in texts)
+
+
+def spans_of(names: Iterable[str]) -> list[Area]:
+    """Areas by their names."""
+    return [area for name in names if (area := area_named(name))]
+
+
+_NAME = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?")
+
+
+def area_named(name: str) -> Area | None:
+    """The area `B3:D9`; None for what is no name."""
+    match = _NAME.fullmatch(name)
+    if not match:
+        return None
+    left, top = number_of(match[1]), int(match[2]) - 1
+    right, bottom = (number_of(match[3]), int(match[4]) - 1) if match[3] else (left, top)
+    return Area(min(top, bottom), min(left, right), max(top, bottom), max(left, right))
+
+
+_LAST_RANGE = re.compile(r"[A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?$")
+
+
+def cell_name(cells: str | None, row: int, column: int) -> str | None:
+    """The cell in a row and column, 0-based, of a table: `Sheet '예산', C5` of `Sheet '예산', B3:D9`, 2 and 1."""
+    found = _LAST_RANGE.search(cells) if cells else None
+    area = area_named(found[0]) if found else None
+    if not cells or not found or not area:
+        return None
+    return f"{cells[: found.start()]}{letters(area.left + column)}{area.top + row + 1}"
+
+
+def number_of(name: str) -> int:
+    """The 0-based number of a column: 26 for AA."""
+    number = 0
+    for letter in name:
+        number = number * 26 + ord(letter) - 64
+    return number - 1

@@ -1,0 +1,269 @@
+"""Shows the numbers of spreadsheets as people see them: by their number format, a small language of its own.
+
+Source: ISO/IEC 29500-1, 18.8.30 and 18.8.31.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+_TABLE = tomllib.loads(Path(__file__).with_name("number_formats.toml").read_text("utf-8"))
+BUILT_IN: dict[int, str] = {int(number): code for number, code in _TABLE["built_in"].items()}
+MONTHS: list[str] = _TABLE["words"]["months"]
+WEEKDAYS: list[str] = _TABLE["words"]["weekdays"]
+KOREAN_WEEKDAYS: list[str] = _TABLE["words"]["korean_weekdays"]
+GENERAL = "General"
+LAST_DAY = 2_958_466  # the day after 9999-12-31
+MOST_DIGITS = 60
+
+_TOKEN = re.compile(
+    r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|_(?P<space>.)|\*(?P<fill>.)|\[(?P<bracket>[^\]]*)\]|'
+    r"(?P<half>AM/PM|A/P|오전/오후)|(?P<general>General|G/표준)|(?P<exponent>E[+-])|"
+    r"(?P<date>y+|m+|d+|h+|s+|a{3,4}(?![a-zA-Z]))|(?P<digit>[0#?])|(?P<point>\.)|(?P<comma>,)|(?P<percent>%)|"
+    r"(?P<text>@)|(?P<other>.)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ELAPSED = re.compile(r"h+|m+|s+", re.IGNORECASE)
+_CONDITION = re.compile(r"(<=|>=|<>|<|>|=)\s*(-?\d+(?:\.\d+)?)")
+
+
+class Token(NamedTuple):
+    """A piece of a format: its kind, and what it shows or how often it stands."""
+
+    kind: str
+    text: str
+
+
+class Section(NamedTuple):
+    """One of the formats for positive, negative, zero and text, which `;` parts."""
+
+    tokens: tuple[Token, ...]
+    condition: tuple[str, Decimal] | None
+    is_date: bool
+
+
+def is_date(code: str) -> bool:
+    """Whether a format shows numbers as dates or times."""
+    return any(section.is_date for section in _sections(code)[:1])
+
+
+def shown(value: float, code: str, *, since_1904: bool = False) -> str:
+    """A number as its format shows it; what the format cannot show stands as General."""
+    number = Decimal(repr(value))
+    section, bare = _section_for(number, _sections(code))
+    if not number.is_finite() or section is None or not section.tokens:
+        return "" if section and not section.tokens else general(value)
+    if section.is_date:
+        return _as_date(value, section.tokens, since_1904=since_1904) or general(value)
+    return " ".join(_as_number(abs(number) if bare else number, section.tokens, value).split())
+
+
+def general(value: float) -> str:
+    """A number without a format: eleven digits at most, as cells show it."""
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    text = f"{value:.11g}"
+    return text if "e" not in text else f"{value:.6g}".upper()
+
+
+@cache
+def _sections(code: str) -> tuple[Section, ...]:
+    sections: list[list[Token]] = [[]]
+    for match in _TOKEN.finditer(code):
+        kind = str(match.lastgroup)
+        if kind == "other" and match[0] == ";":
+            sections.append([])
+        else:
+            sections[-1].append(Token(kind, match[kind]))
+    return tuple(_section(tokens) for tokens in sections)
+
+
+def _section(tokens: Sequence[Token]) -> Section:
+    condition = None
+    kept: list[Token] = []
+    for kind, text in tokens:
+        if kind == "space":
+            kept.append(Token("literal", " "))
+        elif kind in ("quoted", "escaped", "other"):
+            kept.append(Token("literal", text))
+        elif kind not in ("bracket", "fill"):
+            kept.append(Token(kind, text))
+        elif kind == "fill":
+            continue
+        elif text.startswith("$"):  # a currency, and the language that it is written in: [$₩-412]
+            kept.append(Token("literal", text[1:].split("-")[0]))
+        elif _ELAPSED.fullmatch(text):
+            kept.append(Token("elapsed", text.lower()))
+        elif found := _CONDITION.fullmatch(text):
+            condition = (found[1], Decimal(found[2]))
+    dated = any(kind in ("date", "elapsed", "half") for kind, _ in kept)
+    return Section(tuple(kept), condition, dated)
+
+
+def _section_for(number: Decimal, sections: Sequence[Section]) -> tuple[Section | None, bool]:
+    """The section that shows a number, and whether it shows the number without its sign."""
+    conditioned = [section for section in sections if section.condition]
+    if conditioned:
+        for section in conditioned:
+            if section.condition and _holds(number, *section.condition):
+                return section, number < 0 and section.condition[0] in ("<", "<=")
+        rest = [section for section in sections if not section.condition]
+        return (rest[-1] if rest else None), False
+    if number < 0 and len(sections) > 1:
+        return sections[1], True
+    if number == 0 and len(sections) > 2:
+        return sections[2], False
+    return sections[0], False
+
+
+def _holds(number: Decimal, sign: str, bound: Decimal) -> bool:
+    return {
+        "<": number < bound, ">": number > bound, "=": number == bound,
+        "<=": number <= bound, ">=": number >= bound, "<>": number != bound,
+    }[sign]  # fmt: skip
+
+
+def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
+    """Digits in the places of the format, with what stands around and between them."""
+    kinds = [kind for kind, _ in tokens]
+    if "digit" not in kinds:
+        written = general(float(number))
+        return "".join(written if kind in ("general", "text") else text for kind, text in tokens if kind != "comma")
+    if any(kind == "literal" and text == "/" for kind, text in tokens):
+        return general(value)  # fractions are told as decimals
+    first, last = kinds.index("digit"), len(kinds) - 1 - kinds[::-1].index("digit")
+    before, body = tokens[:first], tokens[first : last + 1]
+    scaling = 0
+    while last + 1 + scaling < len(kinds) and kinds[last + 1 + scaling] == "comma":
+        scaling += 1
+    behind = tokens[last + 1 + scaling :]
+    percents = kinds.count("percent")
+    with localcontext() as context:
+        context.prec = MOST_DIGITS
+        scaled = number * Decimal(100) ** percents / Decimal(1000) ** scaling
+        digits = _digits(scaled, body)
+    if digits is None:
+        return general(value)
+    minus = "-" if number < 0 and any(sign in "123456789" for sign in digits) else ""
+    return minus + "".join(text for _, text in before) + digits + "".join(text for _, text in behind)
+
+
+def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
+    """The number, without its sign, in the places between the first and the last digit of a format."""
+    kinds = [kind for kind, _ in body]
+    if "exponent" in kinds:
+        places = _places_behind_point(body[: kinds.index("exponent")])
+        mantissa, _, power = f"{abs(number):.{len(places)}E}".partition("E")
+        width = kinds[kinds.index("exponent") :].count("digit")
+        return f"{mantissa}E{power[0]}{power[1:].lstrip('0').zfill(width)}"
+    point = kinds.index("point") if "point" in kinds else len(body)
+    places = _places_behind_point(body)
+    try:
+        rounded = abs(number).quantize(Decimal(1).scaleb(-len(places)), rounding=ROUND_HALF_UP)
+    except InvalidOperation:
+        return None
+    whole, _, fraction = f"{rounded:f}".partition(".")
+    while fraction and places[len(fraction) - 1] != "0" and fraction[-1] == "0":
+        fraction = fraction[:-1]
+    return _whole(whole.lstrip("0"), body[:point]) + (f".{fraction}" if fraction else "")
+
+
+def _places_behind_point(body: Sequence[Token]) -> str:
+    kinds = [kind for kind, _ in body]
+    behind = body[kinds.index("point") + 1 :] if "point" in kinds else ()
+    return "".join(text for kind, text in behind if kind == "digit")
+
+
+def _whole(digits: str, body: Sequence[Token]) -> str:
+    """Digits before the point; literals may stand between them, as in 000-00-00000."""
+    least = "".join(text for kind, text in body if kind == "digit").lstrip("#?").count("0")
+    digits = digits.zfill(least)
+    if any(kind == "comma" for kind, _ in body):
+        return ",".join(_groups(digits))
+    left, parts = list(digits), list[str]()
+    for kind, text in reversed(body):
+        if kind != "digit":
+            parts.append(text)
+        elif left:
+            parts.append(left.pop())
+    return "".join(left) + "".join(reversed(parts))
+
+
+def _groups(digits: str) -> list[str]:
+    """Digits by thousands, the last three together."""
+    first = len(digits) % 3
+    return [*filter(None, [digits[:first]]), *(digits[i : i + 3] for i in range(first, len(digits), 3))]
+
+
+def _as_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str | None:
+    """A day and time; None before and beyond the calendar of spreadsheets."""
+    if value < 0 or value >= LAST_DAY:
+        return None
+    decimals = _places_behind_point(tokens)
+    moment = _moment(value, since_1904=since_1904, decimals=len(decimals))
+    seconds = int(round(value * 86_400, len(decimals)))
+    half_day = any(kind == "half" for kind, _ in tokens)
+    timed = [i for i, (kind, _) in enumerate(tokens) if kind in ("date", "elapsed")]
+    text = ""
+    for i, (kind, said) in enumerate(tokens):
+        if kind == "date":
+            text += _date_part(said.lower(), moment, minutes=_are_minutes(i, tokens, timed), half_day=half_day)
+        elif kind == "elapsed":
+            per = {"h": 3600, "m": 60, "s": 1}[said[0]]
+            text += str(seconds // per).zfill(len(said))
+        elif kind == "half":
+            names = said.split("/")
+            text += names[0] if moment.hour < 12 else names[1]
+        elif kind == "point":
+            text += "." if decimals and i + 1 < len(tokens) and tokens[i + 1].kind == "digit" else said
+        elif kind == "digit":
+            text += f"{moment.microsecond:06d}"[: len(decimals)] if tokens[i - 1].kind == "point" else ""
+        elif kind != "text":
+            text += said
+    return " ".join(text.split())
+
+
+def _moment(value: float, *, since_1904: bool, decimals: int) -> datetime:
+    """Day numbers count from 1900 (or 1904); 1900 was taken for a leap year, so earlier days are off by one."""
+    days = value + 1462 if since_1904 else value
+    start = datetime(1899, 12, 30) if days >= 60 else datetime(1899, 12, 31)  # noqa: DTZ001 cells know no zone
+    whole = int(days)
+    seconds = round((days - whole) * 86_400, min(decimals, 3))
+    return start + timedelta(days=whole, seconds=seconds)
+
+
+def _are_minutes(i: int, tokens: Sequence[Token], timed: Sequence[int]) -> bool:
+    """Whether `m` stands for minutes: behind hours or before seconds."""
+    at = timed.index(i)
+    before = tokens[timed[at - 1]].text.lower() if at else ""
+    after = tokens[timed[at + 1]].text.lower() if at + 1 < len(timed) else ""
+    return before.startswith("h") or after.startswith("s")
+
+
+def _date_part(said: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
+    width = len(said)
+    match said[0]:
+        case "y":
+            return f"{moment.year:04d}" if width > 2 else f"{moment.year % 100:02d}"
+        case "m" if minutes:
+            return str(moment.minute).zfill(min(width, 2))
+        case "m":
+            name = MONTHS[moment.month - 1]
+            return [str(moment.month), f"{moment.month:02d}", name[:3], name, name[0]][min(width, 5) - 1]
+        case "d":
+            name = WEEKDAYS[moment.weekday()]
+            return [str(moment.day), f"{moment.day:02d}", name[:3], name][min(width, 4) - 1]
+        case "a":
+            return KOREAN_WEEKDAYS[moment.weekday()] + ("요일" if width > 3 else "")
+        case "h":
+            hour = (moment.hour - 1) % 12 + 1 if half_day else moment.hour
+            return str(hour).zfill(min(width, 2))
+        case _:
+            return str(moment.second).zfill(min(width, 2))

@@ -1,0 +1,263 @@
+"""Reads PowerPoint presentations (PPTX, PPTM, PPSX): a page for each slide, with the places of its shapes.
+
+Text, tables, the data of charts and the texts of diagrams become blocks; speaker notes stand behind their slide. Hidden
+slides are read and said. Macros never run, and nothing outside the file is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks.documents.archives import Package, parse_xml
+from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
+from tasks.documents.document_errors import CorruptDocument, DocumentError
+from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader
+from tasks.documents.embedded_images import ABROAD, Embedded, candidates
+from tasks.documents.office_package import core_properties, local, refuse_encrypted
+
+READER = "trivet pptx 1"
+EMU = 12_700
+"""English metric units in a point."""
+DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
+RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+class Placed(NamedTuple):
+    """A shape outside any group, with its box on the slide in points; None where nothing says it."""
+
+    shape: Any
+    bbox: BBox | None
+
+
+class _Frame(NamedTuple):
+    """How a group places what is in it: x on the slide = left + (x - inner_left) * across."""
+
+    left: float = 0.0
+    top: float = 0.0
+    inner_left: float = 0.0
+    inner_top: float = 0.0
+    across: float = 1.0
+    down: float = 1.0
+
+    def box(self, left: float, top: float, width: float, height: float) -> tuple[float, float, float, float]:
+        """Left, top, width and height on the slide."""
+        x, y = (left - self.inner_left) * self.across, (top - self.inner_top) * self.down
+        return self.left + x, self.top + y, width * self.across, height * self.down
+
+
+def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """A presentation, a page for each slide."""
+    refuse_encrypted(path, password, program="PowerPoint")
+    with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
+        metadata = core_properties(package)
+        notes = _package_notes(package)
+    presentation = _opened(path)
+    width, height = (round((side or 0) / EMU, 2) for side in (presentation.slide_width, presentation.slide_height))
+    blocks, pages = BlockList(), list[Page]()
+    for number, slide in enumerate(presentation.slides, start=1):
+        before = len(blocks)
+        try:
+            _add_slide(blocks, slide, number)
+        except Exception as error:  # noqa: BLE001 python-pptx raises what it likes for what no program writes
+            reason = f"the slide is damaged ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
+            pages.append(Page(number=number, status=PageStatus.ERROR, reason=reason, width=width, height=height))
+            continue
+        found = tuple(blocks)[before:]
+        if slide.element.get("show") in ("0", "false"):
+            notes.append(f"Slide {number} is hidden; it was read too.")
+        status, reason = (PageStatus.OK, None) if found else (PageStatus.EMPTY, "blank slide")
+        pages.append(Page(number=number, status=status, reason=reason, width=width, height=height, blocks=found))
+    if not pages:
+        raise CorruptDocument("The presentation holds no slides; save it again in PowerPoint.")
+    header = Header(
+        format="pptx",
+        reader=READER,
+        page_source="stored",
+        page_count=len(pages),
+        title=metadata.get("title"),
+        metadata=metadata,
+        notes=tuple(notes),
+    )
+    return SimpleReader(header, pages)
+
+
+def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
+    """The pictures of all slides, with page and box."""
+    refuse_encrypted(path, password, program="PowerPoint")
+    Package(path).__exit__()
+    for number, slide in enumerate(_opened(path).slides, start=1):
+        pictures = [placed for placed in _placed(slide.shapes) if _is_picture(placed.shape)]
+        found = candidates(_embedded(placed.shape) for placed in pictures)
+        for placed, candidate in zip(pictures, found, strict=True):
+            yield candidate.model_copy(update={"page": number, "bbox": placed.bbox})
+
+
+def _opened(path: Path) -> Any:
+    from pptx.package import Package as Presentation  # `pptx.Presentation` refuses slide shows (.ppsx)
+
+    try:
+        return Presentation.open(str(path)).main_document_part.presentation
+    except DocumentError:
+        raise
+    except Exception as error:  # KeyError, AttributeError, XMLSyntaxError …: whatever is missing
+        why = " ".join(str(error).split())[:120]
+        raise CorruptDocument(f"The presentation cannot be opened ({type(error).__name__}: {why}).") from error
+
+
+def _package_notes(package: Package) -> list[str]:
+    """What the presentation holds beside slides."""
+    comments = sum(name.startswith("ppt/comments/") for name in package.names)
+    media = sum(
+        name.startswith("ppt/media/") and name.endswith((".mp4", ".mp3", ".wav", ".m4a")) for name in package.names
+    )
+    macros = any(name.endswith("vbaProject.bin") for name in package.names)
+    notes = {
+        "The presentation holds macros; they were neither read nor run.": macros,
+        f"Slides with comments, which were not read: {comments}.": comments,
+        f"Sound and film were not read: {media}.": media,
+    }
+    return [note for note, count in notes.items() if count]
+
+
+def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
+    title = slide.shapes.title
+    placed = list(_placed(slide.shapes))
+    ordered = sorted(placed, key=lambda one: (one.bbox is None, one.bbox and (one.bbox[1], one.bbox[0])))
+    if title is not None and title.has_text_frame:
+        box = next((one.bbox for one in placed if one.shape.shape_id == title.shape_id), None)
+        blocks.add("heading", " ".join(title.text_frame.text.split()), level=1, page=number, bbox=box)
+    for shape, box in ordered:
+        if title is None or shape.shape_id != title.shape_id:
+            _add_shape(blocks, shape, box, number)
+    if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
+        blocks.add("note", _plain(frame.text), page=number)
+
+
+def _placed(shapes: Any, frame: _Frame | None = None) -> Iterator[Placed]:
+    """The shapes in the order in which they are drawn, those of groups in place of their group."""
+    from pptx.enum.shapes import MSO_SHAPE_TYPE
+
+    for shape in shapes:
+        if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
+            yield from _placed(shape.shapes, _frame(shape, frame or _Frame()))
+            continue
+        box = None
+        if shape.left is not None and shape.width is not None:
+            left, top, width, height = (frame or _Frame()).box(shape.left, shape.top, shape.width, shape.height)
+            x0, y0, x1, y1 = (round(edge / EMU, 2) for edge in (left, top, left + width, top + height))
+            box = x0, y0, x1, y1
+        yield Placed(shape, box)
+
+
+def _frame(group: Any, outer: _Frame) -> _Frame:
+    """The frame of a group that stands in another."""
+    left, top, width, height = outer.box(group.left or 0, group.top or 0, group.width or 0, group.height or 0)
+    inner = group.element.grpSpPr.find("{*}xfrm")
+    offset, extent = (None, None) if inner is None else (inner.find("{*}chOff"), inner.find("{*}chExt"))
+    if offset is None or extent is None:
+        return _Frame(left, top, left, top)
+    inner_width, inner_height = int(extent.get("cx")) or 1, int(extent.get("cy")) or 1
+    return _Frame(left, top, int(offset.get("x")), int(offset.get("y")), width / inner_width, height / inner_height)
+
+
+def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
+    if _is_picture(shape):
+        blocks.add("figure", _plain(shape.element.nvPicPr.cNvPr.get("descr", "")), page=number, bbox=box)
+    elif shape.has_text_frame:
+        _add_text(blocks, shape, box, number)
+    elif getattr(shape, "has_table", False):
+        blocks.add("table", "", cells=_cells(shape.table), page=number, bbox=box)
+    elif getattr(shape, "has_chart", False):
+        if shape.chart.has_title and shape.chart.chart_title.has_text_frame:
+            blocks.add("caption", _plain(shape.chart.chart_title.text_frame.text), page=number, bbox=box)
+        blocks.add("table", "", cells=_chart_cells(shape.chart), page=number, bbox=box)
+    else:
+        for text in _diagram_texts(shape):
+            blocks.add("list", text, level=1, page=number, bbox=box)
+
+
+def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
+    """The paragraphs of a shape: those of a body placeholder are items of a list."""
+    from pptx.enum.shapes import PP_PLACEHOLDER as HOLDS
+
+    held = shape.placeholder_format.type if shape.is_placeholder else None
+    if held in (HOLDS.SLIDE_NUMBER, HOLDS.DATE, HOLDS.FOOTER):
+        blocks.add("footer", _plain(shape.text_frame.text), page=number, bbox=box)
+        return
+    paragraphs = [paragraph for paragraph in shape.text_frame.paragraphs if paragraph.text.strip()]
+    listed = held in (HOLDS.BODY, HOLDS.OBJECT, HOLDS.VERTICAL_BODY) and len(paragraphs) > 1
+    for paragraph in paragraphs:
+        kind: Kind = "list" if listed else "paragraph"
+        level = paragraph.level + 1 if listed else None
+        blocks.add(kind, _plain(paragraph.text), level=level, page=number, bbox=box)
+
+
+def _plain(text: str) -> str:
+    """A text whose line breaks, which PowerPoint writes as vertical tabs, are line feeds."""
+    return text.replace("\v", "\n").strip()
+
+
+def _cells(table: Any) -> Sequence[Cell]:
+    """The cells of a table; a merged cell stands once."""
+    return [
+        Cell(
+            row=row,
+            col=col,
+            text=_plain(cell.text_frame.text),
+            row_span=cell.span_height if cell.is_merge_origin else 1,
+            col_span=cell.span_width if cell.is_merge_origin else 1,
+            header=bool(table.first_row) and row == 0,
+        )
+        for row, line in enumerate(table.rows)
+        for col, cell in enumerate(line.cells)
+        if not cell.is_spanned
+    ]
+
+
+def _chart_cells(chart: Any) -> Sequence[Cell]:
+    """The data that a chart keeps: a row for each category, a column for each series."""
+    plot = next(iter(chart.plots), None)
+    if plot is None:
+        return []
+    names = [str(category) for category in plot.categories]
+    series = list(plot.series)
+    columns = [["", *names], *([one.name, *map(_amount, one.values)] for one in series)]
+    return [
+        Cell(row=row, col=col, text=text, header=row == 0)
+        for row in range(1 + max((len(column) - 1 for column in columns), default=0))
+        for col, text in enumerate(column[row] if row < len(column) else "" for column in columns)
+    ]
+
+
+def _amount(value: float | None) -> str:
+    return "" if value is None else f"{value:.11g}"
+
+
+def _diagram_texts(shape: Any) -> list[str]:
+    """The texts of a diagram (SmartArt), which stand in a part of their own."""
+    named = next(iter(shape.element.iter(f"{{{DIAGRAM}}}relIds")), None)
+    related = named is not None and named.get(f"{{{RELATIONSHIPS}}}dm")
+    if not related:
+        return []
+    part = shape.part.related_part(related)
+    points = [node for node in parse_xml(part.blob, name=str(part.partname)).iter() if local(node.tag) == "pt"]
+    texts = ("".join(node.text or "" for node in point.iter() if local(node.tag) == "t") for point in points)
+    return [text for text in texts if text.strip()]
+
+
+def _is_picture(shape: Any) -> bool:
+    return shape.element.tag.endswith("}pic")
+
+
+def _embedded(shape: Any) -> Embedded:
+    """The bytes of a picture; a linked one lies outside the file."""
+    blip = shape.element.blipFill.blip if shape.element.blipFill is not None else None
+    embedded = blip is not None and blip.rEmbed
+    if not embedded:
+        return ABROAD
+    try:
+        return Embedded(shape.part.related_part(embedded).blob)
+    except KeyError:
+        return Embedded(b"", "the part of the image is missing from the document")

@@ -1,0 +1,87 @@
+"""HWP and HWPX have pages, boxes and pictures of pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tasks.documents.blocks import Document
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.hwp import hwp_layout
+from tasks.documents.isolation import Job, ReadLimits, read_document, render_pages
+
+SAMPLES = Path(__file__).parents[1] / "samples" / "documents"
+STEM = "라온군_버스정류장 한파쉼터 설치"
+A4 = (595.28, 841.88)
+
+GLYPH = '<text x="{x}" y="{y}" font-size="20">{sign}</text>'
+DRAWN = (
+    '<svg width="800" height="1000" viewBox="0 0 800 1000"><defs>'
+    '<clipPath id="body-clip-3"><rect x="100" y="100" width="600" height="800"/></clipPath></defs>'
+    + GLYPH.format(x=100, y=50, sign="머")
+    + '<g clip-path="url(#body-clip-3)"><g clip-path="url(#cell-clip-4)">'
+    + GLYPH.format(x=100, y=200, sign="가")
+    + "</g>"
+    + GLYPH.format(x=100, y=950, sign="넘")
+    + '<image x="100" y="400" width="40" height="80" href="data:,"/></g>'
+    + GLYPH.format(x=100, y=960, sign="&lt;")
+    + "</svg>"
+)
+
+
+def read(suffix: str) -> Document:
+    job = Job(path=SAMPLES / f"{STEM}.{suffix}", digest="x", format=suffix)
+    return read_document(job, options=ReadOptions(), limits=ReadLimits()).document
+
+
+@pytest.mark.parametrize("suffix", ["hwp", "hwpx"])
+def test_every_page_has_a_number_and_a_size(suffix: str) -> None:
+    document = read(suffix)
+    assert document.page_source == "layout"
+    assert [page.number for page in document.pages] == list(range(1, len(document.pages) + 1))
+    assert all((page.width, page.height) == pytest.approx(A4, abs=0.1) for page in document.pages)
+
+
+def test_both_formats_stand_on_the_same_pages() -> None:
+    places = [
+        [(block.page, block.text) for page in read(suffix).pages for block in page.blocks] for suffix in ("hwp", "hwpx")
+    ]
+    assert places[0] == places[1]
+
+
+def test_boxes_lie_on_their_page() -> None:
+    boxes = [block.bbox for page in read("hwp").pages for block in page.blocks if block.text]
+    assert all(box and 0 <= box[0] < box[2] <= A4[0] and 0 <= box[1] < box[3] <= A4[1] for box in boxes)
+
+
+def test_the_picture_of_a_page_shows_the_box(tmp_path: Path) -> None:
+    job = Job(path=SAMPLES / f"{STEM}.hwp", digest="x", format="hwp")
+    [(number, file)] = render_pages(job, {1: [(100.0, 200.0, 300.0, 260.0)]}, scratch=tmp_path, limits=ReadLimits())
+    pixels = np.asarray(Image.open(file).convert("RGB")).astype(int)
+    rows, columns = np.nonzero((abs(pixels - (214, 40, 40)) < 12).all(axis=2))
+    scale = A4[0] / pixels.shape[1]
+    around = (columns.min() * scale, rows.min() * scale, columns.max() * scale, rows.max() * scale)
+    assert number == 1
+    assert around == pytest.approx((97.0, 197.0, 303.0, 263.0), abs=1.5)
+
+
+def test_what_is_no_document_has_no_layout() -> None:
+    with pytest.raises(hwp_layout.LayoutFailed, match="HwpIngestError"):
+        hwp_layout.lay_out(b"nothing")
+
+
+def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the body's own group draws below its bottom is body: a line that runs over."""
+    monkeypatch.setattr("hwp_ingest.to_svg_pages", lambda _: [DRAWN.encode()])
+    [page] = hwp_layout.lay_out(b"")
+    assert (page.signs, page.zones) == ("머가넘<", "hbbf")
+    assert page.boxes[1] == (75.0, 137.1, 90.0, 152.1)
+    assert page.images == ((3, (75.0, 300.0, 105.0, 360.0)),)
+
+
+def test_an_empty_page_before_the_first_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hwp_ingest.to_svg_pages", lambda _: [b'<svg width="8" height="9"></svg>', DRAWN.encode()])
+    assert len(hwp_layout.lay_out(b"")) == 1

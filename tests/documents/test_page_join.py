@@ -1,0 +1,181 @@
+"""Blocks find their pages and boxes among the signs that a layout engine draws."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tasks.documents import laid_pages
+from tasks.documents.blocks import Block, Cell
+from tasks.documents.document_readers import table_text
+from tasks.documents.laid_pages import LaidPage, LayoutFailed, in_own_process
+from tasks.documents.page_join import join
+
+SIZE = 10.0
+
+
+def page(*lines: str, header: str = "", footer: str = "", images: int = 0) -> LaidPage:
+    """A page of 500 x 700 points on which each sign is 10 points wide; header at 0, footer at 690."""
+    placed = [(header, "h", 0.0), *((line, "b", 20.0 + 20 * n) for n, line in enumerate(lines)), (footer, "f", 690.0)]
+    signs = [
+        (sign, zone, (SIZE * column, top, SIZE * (column + 1), top + SIZE))
+        for line, zone, top in placed
+        for column, sign in enumerate(line)
+        if not sign.isspace()
+    ]
+    text, zones = "".join(one[0] for one in signs), "".join(one[1] for one in signs)
+    drawn = tuple((0, (100.0, 100.0, 200.0, 200.0)) for _ in range(images))
+    return LaidPage(500.0, 700.0, text, zones, tuple(one[2] for one in signs), drawn)
+
+
+def paragraph(text: str) -> Block:
+    return Block(kind="paragraph", text=text)
+
+
+def table(*rows: tuple[str, ...], header: bool = False) -> Block:
+    cells = tuple(
+        Cell(row=row, col=col, text=text, header=header and row == 0)
+        for row, texts in enumerate(rows)
+        for col, text in enumerate(texts)
+    )
+    return Block(kind="table", text=table_text(cells), cells=cells)
+
+
+def told(blocks: list[Block], *laid: LaidPage) -> list[tuple[int | None, str]]:
+    return [(page.number, block.text) for page in join(blocks, laid) for block in page.blocks]
+
+
+def test_a_block_has_the_page_and_the_box_of_its_signs() -> None:
+    [_, second] = join([paragraph("alpha beta"), paragraph("gamma")], [page("alpha beta"), page("", "gamma")])
+    assert [(block.text, block.page, block.bbox) for block in second.blocks] == [("gamma", 2, (0.0, 40.0, 50.0, 50.0))]
+
+
+def test_a_paragraph_that_goes_over_a_page_is_cut_there() -> None:
+    laid = (page("the first half of the words"), page("and all that comes after them"))
+    assert told([paragraph("the first half of the words and all that comes after them")], *laid) == [
+        (1, "the first half of the words"),
+        (2, "and all that comes after them"),
+    ]
+
+
+def test_a_heading_that_is_cut_opens_once() -> None:
+    heading = Block(kind="heading", text="a heading of words that goes on", level=1)
+    blocks = [
+        block for one in join([heading], [page("a heading of words"), page("that goes on")]) for block in one.blocks
+    ]
+    assert [(block.kind, block.level) for block in blocks] == [("heading", 1), ("paragraph", None)]
+
+
+def test_the_rows_of_a_table_stand_on_their_pages_below_the_header_that_is_repeated() -> None:
+    block = table(("name", "amount"), ("wood", "1,200"), ("steel", "3,400"), header=True)
+    laid = (page("name amount", "wood 1,200"), page("name amount", "steel 3,400"))
+    assert told([block], *laid) == [(1, "name | amount\nwood | 1,200"), (2, "name | amount\nsteel | 3,400")]
+
+
+def test_a_header_that_is_not_repeated_is_not_made_up() -> None:
+    block = table(("name", "amount"), ("wood", "1,200"), ("steel", "3,400"), header=True)
+    laid = (page("name amount", "wood 1,200"), page("steel 3,400"))
+    assert told([block], *laid)[1] == (2, "steel | 3,400")
+
+
+def test_rows_on_the_next_page_count_from_its_top() -> None:
+    block = table(("wood", "1,200"), ("steel", "3,400"))
+    [_, second] = join([block], [page("wood 1,200"), page("steel 3,400")])
+    assert [(cell.row, cell.bbox) for cell in second.blocks[0].cells] == [
+        (0, (0.0, 20.0, 50.0, 30.0)),
+        (0, (60.0, 20.0, 110.0, 30.0)),
+    ]
+
+
+def test_spelling_variants_and_white_space_are_no_difference() -> None:
+    assert told([paragraph("㈜ Ⅱ · Total")], page("(주)  II  Total")) == [(1, "㈜ Ⅱ · Total")]
+
+
+def test_headers_and_footers_stand_on_every_page_with_their_numbers() -> None:
+    blocks = [paragraph("alpha"), paragraph("gamma"), Block(kind="header", text="The Report")]
+    laid = (page("alpha", header="The Report", footer="- 1 -"), page("gamma", header="The Report", footer="- 2 -"))
+    assert told(blocks, *laid) == [
+        (1, "The Report"), (1, "alpha"), (1, "- 1 -"),
+        (2, "The Report"), (2, "gamma"), (2, "- 2 -"),
+    ]  # fmt: skip
+
+
+def test_notes_stand_at_the_feet_of_their_pages() -> None:
+    blocks = [paragraph("alpha"), paragraph("gamma"), Block(kind="note", text="1) a note on alpha")]
+    assert told(blocks, page("alpha", "1) a note on alpha"), page("gamma")) == [
+        (1, "alpha"),
+        (1, "1) a note on alpha"),
+        (2, "gamma"),
+    ]
+
+
+def test_a_block_without_letters_stands_between_its_neighbours() -> None:
+    assert told([paragraph("alpha"), paragraph("※"), paragraph("gamma")], page("alpha", "gamma"))[1] == (1, "※")
+
+
+def test_what_may_stand_on_either_page_has_none_and_the_page_says_so() -> None:
+    blocks = [paragraph("alpha of the first"), paragraph("※"), paragraph("gamma of the next")]
+    *_, last = join(blocks, [page("alpha of the first"), page("gamma of the next")])
+    assert (last.number, [block.text for block in last.blocks]) == (None, ["※"])
+    assert last.reason == "no page: the layout does not show 1 of 3 blocks where they are expected"
+
+
+def test_a_figure_takes_the_image_between_its_neighbours() -> None:
+    figure = Block(kind="figure", text="")
+    [_, second] = join([paragraph("alpha"), figure], [page("alpha"), page(images=1)])
+    assert [(block.kind, block.bbox) for block in second.blocks] == [("figure", (100.0, 100.0, 200.0, 200.0))]
+
+
+def test_a_layout_of_another_text_is_refused() -> None:
+    with pytest.raises(LayoutFailed, match=r"shows 5 of the 25 letters"):
+        join([paragraph("alpha"), paragraph("nothing of this is shown")], [page("alpha")])
+
+
+def test_no_letter_is_lost_or_told_twice() -> None:
+    blocks = [paragraph("one two three four"), table(("five six", "seven"), ("eight nine", "ten")), paragraph("eleven")]
+    laid = (page("one two three"), page("four", "five six seven eight"), page("nine ten", "eleven"))
+    letters = Counter("".join("".join(text.split()) for _, text in told(blocks, *laid)).replace("|", ""))
+    assert letters == Counter("onetwothreefourfivesixseveneightnineteneleven")
+
+
+def test_a_cell_that_is_not_drawn_stays_in_its_row() -> None:
+    block = table(("wood and more", "unseen"), ("steel and more", "3,400"), ("stone and more", "5,600"))
+    assert told([block], page("wood and more"), page("steel and more 3,400", "stone and more 5,600")) == [
+        (1, "wood and more | unseen"),
+        (2, "steel and more | 3,400\nstone and more | 5,600"),
+    ]
+
+
+def test_a_text_box_far_ahead_does_not_take_the_text_along() -> None:
+    title, rest = "the title of it all", [f"sentence {n} of the body" for n in range(30)]
+    blocks = [paragraph(title), *map(paragraph, rest)]
+    laid = (page(*rest[:20]), page(*rest[20:], title))
+    assert [number for number, _ in told(blocks, *laid)] == [1] * 20 + [2] * 11
+
+
+def test_a_blank_page_says_so() -> None:
+    [_, second] = join([paragraph("alpha")], [page("alpha"), page()])
+    assert (second.status, second.reason) == ("empty", "blank page")
+
+
+def test_a_crash_of_the_engine_is_a_failed_layout() -> None:
+    with pytest.raises(LayoutFailed, match=r"crashed .*signal 9"):
+        in_own_process(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def test_a_hanging_engine_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laid_pages, "WALL_S", 0.2)
+    with pytest.raises(LayoutFailed, match="crashed or took more"):
+        in_own_process(lambda: time.sleep(60))
+
+
+def test_what_the_engine_says_is_told() -> None:
+    def refuse() -> None:
+        raise ValueError("no such version")
+
+    with pytest.raises(LayoutFailed, match="ValueError: no such version"):
+        in_own_process(refuse)

@@ -1,0 +1,240 @@
+"""Presentations written by python-pptx: slides, places, tables, charts, notes, and files that mean harm."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from pptx import Presentation
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
+from pptx.util import Pt
+
+from tasks.documents.blocks import Page, PageStatus
+from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument
+from tasks.documents.document_readers import Reader, ReadOptions
+from tasks.documents.formats import sniff
+from tasks.documents.slides.pptx_reader import open_pptx, pptx_images
+from tests.documents.ole_writer import ole_file
+
+TITLE_AND_CONTENT, TITLE_ONLY, BLANK = 1, 5, 6
+RED = io.BytesIO()
+Image.new("RGB", (40, 20), "red").save(RED, "PNG")
+
+
+def deck(path: Path, *slides: tuple[int, Callable[[Any], object]]) -> Path:
+    """A presentation whose slides have these layouts and are filled by these functions."""
+    made = Presentation()
+    for layout, fill in slides:
+        fill(made.slides.add_slide(made.slide_layouts[layout]))
+    made.save(str(path))
+    return path
+
+
+def read(path: Path) -> Reader:
+    return open_pptx(path, password=None, options=ReadOptions())
+
+
+def pages(path: Path) -> list[Page]:
+    return list(read(path).pages())
+
+
+def told(page: Page) -> list[tuple[str, str]]:
+    return [(block.kind, block.text) for block in page.blocks]
+
+
+def changed(path: Path, part: str, edit: Callable[[str], str]) -> None:
+    """Write a part of the package anew."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts[part] = edit(parts.get(part, b"").decode()).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+
+
+def plan(slide: Any) -> None:
+    slide.shapes.title.text = "Plan\vof May"
+    slide.placeholders[1].text = "Lamps\nMasts"
+    slide.placeholders[1].text_frame.paragraphs[1].level = 1
+    slide.notes_slide.notes_text_frame.text = "Say that masts come late."
+
+
+def test_a_slide_is_a_page_with_heading_list_and_notes(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan), (BLANK, lambda slide: None))
+
+    first, second = pages(path)
+
+    assert told(first) == [
+        ("heading", "Plan of May"),
+        ("list", "Lamps"),
+        ("list", "Masts"),
+        ("note", "Say that masts come late."),
+    ]
+    assert [block.level for block in first.blocks] == [1, 1, 2, None]
+    assert (first.number, second.number, second.status, second.reason) == (1, 2, PageStatus.EMPTY, "blank slide")
+
+
+def test_a_title_stands_above_the_text_of_its_slide_alone(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan), (TITLE_ONLY, lambda s: boxed(s, "Alone", (10, 20))))
+
+    assert pages(path)[0].blocks[1].place.heading_path == ("Plan of May",)
+    assert [block.place.block for page in pages(path) for block in page.blocks] == [0, 1, 2, 3, 4]
+
+
+def boxed(slide: Any, text: str, at: tuple[int, int]) -> None:
+    slide.shapes.add_textbox(Pt(at[0]), Pt(at[1]), Pt(100), Pt(30)).text_frame.text = text
+
+
+def test_boxes_are_points_and_texts_stand_from_the_top(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        boxed(slide, "below", (50, 300))
+        boxed(slide, "right", (200, 40))
+        boxed(slide, "left", (50, 40))
+
+    page = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))[0]
+
+    assert [block.text for block in page.blocks] == ["left", "right", "below"]
+    assert page.blocks[0].bbox == (50, 40, 150, 70)
+    assert (page.width, page.height) == (720, 540)
+
+
+def test_shapes_of_a_group_stand_where_the_group_puts_them(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        group = slide.shapes.add_group_shape()
+        boxed_in = group.shapes.add_textbox(Pt(0), Pt(0), Pt(100), Pt(50))
+        boxed_in.text_frame.text = "inside"
+        group.left, group.top, group.width, group.height = Pt(300), Pt(200), Pt(50), Pt(25)
+
+    page = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))[0]
+
+    assert page.blocks[0].bbox == (300, 200, 350, 225)
+
+
+def test_a_table_keeps_merged_cells_and_its_header(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        table = slide.shapes.add_table(2, 3, Pt(10), Pt(20), Pt(300), Pt(60)).table
+        for (row, col), text in {(0, 0): "Year", (0, 1): "Cost", (1, 0): "2023", (1, 1): "12", (1, 2): "15"}.items():
+            table.cell(row, col).text = text
+        table.cell(0, 1).merge(table.cell(0, 2))
+
+    (table,) = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))[0].blocks
+
+    assert (table.kind, table.text, table.bbox) == ("table", "Year | Cost\n2023 | 12 | 15", (10, 20, 310, 80))
+    assert [(cell.text, cell.col_span, cell.header) for cell in table.cells][:3] == [
+        ("Year", 1, True),
+        ("Cost", 2, True),
+        ("2023", 1, False),
+    ]
+
+
+def test_the_data_of_a_chart_is_a_table(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        data = CategoryChartData()
+        data.categories = ["2022", "2023"]
+        data.add_series("Lamps", (10, 12.5))
+        data.add_series("Masts", (3, None))
+        chart = slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, Pt(0), Pt(0), Pt(300), Pt(200), data).chart
+        chart.has_title = True
+        chart.chart_title.text_frame.text = "Stock"
+
+    page = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))[0]
+
+    assert told(page) == [("caption", "Stock"), ("table", " | Lamps | Masts\n2022 | 10 | 3\n2023 | 12.5 | ")]
+
+
+def test_pictures_are_figures_with_their_words_and_can_be_looked_at(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        picture = slide.shapes.add_picture(io.BytesIO(RED.getvalue()), Pt(10), Pt(20), Pt(80), Pt(40))
+        picture._element.nvPicPr.cNvPr.set("descr", "a red field")
+
+    path = deck(tmp_path / "a.pptx", (BLANK, lambda slide: None), (BLANK, fill))
+
+    (figure,) = pages(path)[1].blocks
+    (picture,) = pptx_images(path, password=None)
+    assert (figure.kind, figure.text, figure.bbox) == ("figure", "a red field", (10, 20, 90, 60))
+    assert (picture.page, picture.bbox, picture.width, picture.height) == (2, (10, 20, 90, 60), 40, 20)
+
+
+def test_a_picture_outside_the_file_is_not_fetched(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (BLANK, lambda s: s.shapes.add_picture(io.BytesIO(RED.getvalue()), 0, 0)))
+    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace("r:embed", "r:link"))
+
+    (picture,) = pptx_images(path, password=None)
+
+    assert picture.problem == "the image is outside the document and is not fetched"
+
+
+def test_a_hidden_slide_and_macros_are_said(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan))
+    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace("<p:sld ", '<p:sld show="0" ', 1))
+    changed(path, "ppt/vbaProject.bin", lambda _: "Sub AutoOpen()")
+
+    assert read(path).header.notes == (
+        "The presentation holds macros; they were neither read nor run.",
+        "Slide 1 is hidden; it was read too.",
+    )
+
+
+def test_a_slide_show_is_read(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.ppsx", (TITLE_AND_CONTENT, plan))
+    changed(path, "[Content_Types].xml", lambda xml: xml.replace("presentation.main+xml", "slideshow.main+xml"))
+
+    assert sniff(path).format == "pptx"
+    assert pages(path)[0].blocks[0].text == "Plan of May"
+
+
+def test_a_damaged_slide_costs_no_other(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan), (TITLE_AND_CONTENT, plan))
+    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace("<a:off x=", '<a:off x="much" y="0"/><a:off x='))
+    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace('type="title"', 'type="nothing"'))
+
+    first, second = pages(path)
+
+    assert (first.status, second.status) == (PageStatus.ERROR, PageStatus.OK)
+    assert "the slide is damaged" in str(first.reason)
+
+
+def test_entities_are_not_expanded(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan))
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the secret")
+    declared = f'<!DOCTYPE p:sld [<!ENTITY x SYSTEM "{secret.as_uri()}"><!ENTITY y "yyyy">]>'
+    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace("<p:sld ", f"{declared}<p:sld ", 1))
+    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace("Lamps", "Lamps &x; &y;"))
+
+    text = " ".join(block.text for page in pages(path) for block in page.blocks)
+
+    assert "secret" not in text
+    assert "yyyy" not in text
+
+
+def test_a_deflate_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan))
+    changed(path, "ppt/media/image1.png", lambda _: "0" * 50_000_000)
+
+    with pytest.raises(RefusedDocument):
+        read(path)
+
+
+def test_a_presentation_without_its_parts_is_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "a.pptx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ppt/presentation.xml", "<p/>")
+
+    with pytest.raises(CorruptDocument, match="cannot be opened"):
+        read(path)
+
+
+def test_an_encrypted_presentation_wants_a_copy_without_password(tmp_path: Path) -> None:
+    path = tmp_path / "a.pptx"
+    path.write_bytes(ole_file({"EncryptedPackage": b"x" * 64, "EncryptionInfo": b"y" * 64}))
+
+    assert sniff(path).format == "pptx"
+    with pytest.raises(NeedsPassword, match="PowerPoint"):
+        read(path)

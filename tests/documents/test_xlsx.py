@@ -1,0 +1,298 @@
+"""Workbooks: what a person sees on a sheet is what the reader gives, with the names of the cells."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xlsxwriter
+
+from tasks.documents.blocks import Block, Document, PageStatus
+from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.formats import sniff
+from tasks.documents.sheets import xlsx_reader
+from tasks.documents.sheets.xlsx_reader import open_xlsx
+
+Write = Callable[[Any, Any], None]
+
+
+def written(path: Path, *sheets: tuple[str, Write], **options: Any) -> Path:
+    """A workbook; each sheet is written by its function, which gets the workbook and the sheet."""
+    with xlsxwriter.Workbook(str(path), options) as book:
+        for name, write in sheets:
+            write(book, book.add_worksheet(name))
+    return path
+
+
+def read(path: Path) -> Document:
+    reader = open_xlsx(path, password=None, options=ReadOptions())
+    return Document(**reader.header.model_dump(exclude={"page_count"}), pages=tuple(reader.pages()))
+
+
+def blocks(path: Path) -> list[Block]:
+    """All blocks but the headings that name the sheets."""
+    return [block for page in read(path).pages for block in page.blocks if block.kind != "heading"]
+
+
+def rows(*lines: tuple[Any, ...], at: str = "A") -> Write:
+    def write(book: Any, sheet: Any) -> None:
+        for number, line in enumerate(lines, start=1):
+            sheet.write_row(f"{at}{number}", line)
+
+    return write
+
+
+def changed(path: Path, part: str, change: Callable[[str], str]) -> Path:
+    """The same package with one part changed."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts[part] = change(parts.get(part, b"").decode()).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    return path
+
+
+BUDGET = (("부서", 2023, 2024), ("총무과", 1200, 1350), ("기획과", 868, 450))
+
+
+def test_a_table_says_its_sheet_and_cells(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        for number, line in enumerate(BUDGET, start=3):
+            sheet.write_row(f"B{number}", line)
+
+    document = read(written(tmp_path / "a.xlsx", ("예산", write)))
+    heading, table = document.pages[0].blocks
+    assert (document.format, document.page_source, document.pages[0].number) == ("xlsx", "none", None)
+    assert (heading.kind, heading.text, table.place.heading_path) == ("heading", "예산", ("예산",))
+    assert table.place.cells == "Sheet '예산', B3:D5"
+    assert table.text == "부서 | 2023 | 2024\n총무과 | 1200 | 1350\n기획과 | 868 | 450"
+    assert [cell.header for cell in table.cells] == [True] * 3 + [False] * 6
+
+
+def test_numbers_stand_as_their_formats_show_them(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        sheet.write_row("A1", ("항목", "금액", "증감", "마감", "완료"))
+        sheet.write("A2", "도로")
+        sheet.write("B2", 1350000, book.add_format({"num_format": '"₩"#,##0'}))
+        sheet.write("C2", -0.125, book.add_format({"num_format": "0.0%"}))
+        sheet.write_datetime("D2", date(2024, 5, 31), book.add_format({"num_format": "yyyy-mm-dd"}))
+        sheet.write("E2", True)
+
+    (table,) = blocks(written(tmp_path / "a.xlsx", ("S", write)))
+    assert table.text.splitlines()[1] == "도로 | ₩1,350,000 | -12.5% | 2024-05-31 | TRUE"
+
+
+def test_tables_apart_by_empty_rows_and_columns_are_several(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(("가", "1월"), ("나", 5))(book, sheet)
+        rows(("품목", "수량"), ("종이", 7), at="D")(book, sheet)
+        sheet.write_row("A5", ("이름", "나이"))
+        sheet.write_row("A6", ("김", 40))
+
+    found = blocks(written(tmp_path / "a.xlsx", ("S", write)))
+    assert [block.place.cells for block in found] == ["Sheet 'S', A1:B2", "Sheet 'S', D1:E2", "Sheet 'S', A5:B6"]
+
+
+def test_a_total_below_an_empty_row_belongs_to_its_table(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(*BUDGET)(book, sheet)
+        sheet.write_row("A5", ("합계", 2068, 1800))
+
+    (table,) = blocks(written(tmp_path / "a.xlsx", ("S", write)))
+    assert table.place.cells == "Sheet 'S', A1:C5"
+    assert table.text.splitlines()[-1] == "합계 | 2068 | 1800"
+
+
+def test_a_column_of_numbers_behind_an_empty_column_belongs_to_the_labels(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(("부서", "2023"), ("총무과", 5))(book, sheet)
+        rows(("2024",), (6,), at="D")(book, sheet)
+
+    (table,) = blocks(written(tmp_path / "a.xlsx", ("S", write)))
+    assert table.text == "부서 | 2023 | 2024\n총무과 | 5 | 6"
+
+
+def test_a_merged_title_is_the_caption_and_a_source_below_is_text(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        sheet.merge_range("A1:C1", "부서별 예산 (단위: 천원)")
+        for number, line in enumerate(BUDGET, start=2):
+            sheet.write_row(f"A{number}", line)
+        sheet.write("A5", "※ 자료: 재무팀")
+
+    found = blocks(written(tmp_path / "a.xlsx", ("S", write)))
+    assert [(block.kind, block.place.cells) for block in found] == [
+        ("caption", "Sheet 'S', A1"),
+        ("table", "Sheet 'S', A2:C4"),
+        ("paragraph", "Sheet 'S', A5"),
+    ]
+
+
+def test_merged_cells_stand_once_with_their_spans(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        sheet.merge_range("A1:A2", "부서")
+        sheet.merge_range("B1:C1", "예산")
+        sheet.write_row("B2", ("본예산", "추경"))
+        sheet.write_row("A3", ("총무과", 5, 6))
+
+    (table,) = blocks(written(tmp_path / "a.xlsx", ("S", write)))
+    spans = {cell.text: (cell.row_span, cell.col_span, cell.header) for cell in table.cells}
+    assert (spans["부서"], spans["예산"], spans["본예산"]) == ((2, 1, True), (1, 2, True), (1, 1, True))
+
+
+def test_what_is_hidden_is_read_and_said(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(*BUDGET)(book, sheet)
+        sheet.set_row(1, None, None, {"hidden": True})
+        sheet.set_column("C:C", None, None, {"hidden": True})
+
+    def secret(book: Any, sheet: Any) -> None:
+        sheet.write("A1", "숨은 글")
+        sheet.hide()
+
+    document = read(written(tmp_path / "a.xlsx", ("S", write), ("비밀", secret)))
+    assert "총무과 | 1200 | 1350" in document.pages[0].blocks[1].text
+    assert document.pages[1].blocks[0].text == "비밀 (hidden)"
+    assert document.notes == (
+        "Sheet 'S': hidden rows were read too: 2.",
+        "Sheet 'S': hidden columns were read too: C.",
+        "Sheet '비밀' is hidden; it was read too.",
+    )
+
+
+def test_notes_on_cells_stand_behind_the_tables(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(*BUDGET)(book, sheet)
+        sheet.write_comment("C2", "확정 전 금액")
+
+    path = written(tmp_path / "a.xlsx", ("S", write))
+    note = blocks(path)[-1]
+    assert (note.kind, note.text, note.place.cells) == ("note", "C2: 확정 전 금액", "Sheet 'S', C2")
+    assert read(path).notes == ("Sheet 'S': notes on cells: 1; they stand behind its tables.",)
+
+
+def test_formulas_show_their_stored_value_and_the_lack_of_one_is_said(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(*BUDGET)(book, sheet)
+        sheet.write("A4", "합계")
+        sheet.write_formula("B4", "=SUM(B2:B3)", None, 2068)
+        sheet.write_formula("C4", "=SUM(C2:C3)", None, "")
+
+    document = read(written(tmp_path / "a.xlsx", ("S", write)))
+    assert document.pages[0].blocks[1].text.splitlines()[-1] == "합계 | 2068"
+    assert document.notes[0].startswith("Sheet 'S': formulas without a stored value were left empty: C4;")
+
+
+def test_text_that_looks_like_a_formula_is_text(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        sheet.write_string("A1", "=cmd|'/c calc'!A0")
+
+    assert blocks(written(tmp_path / "a.xlsx", ("S", write)))[0].text == "=cmd|'/c calc'!A0"
+
+
+def test_an_empty_sheet_says_so(tmp_path: Path) -> None:
+    (page,) = read(written(tmp_path / "a.xlsx", ("S", rows()))).pages
+    assert (page.status, page.reason) == (PageStatus.EMPTY, "the sheet is empty")
+
+
+def test_a_sheet_of_a_million_rows_is_read_up_to_a_number_of_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xlsx_reader, "MOST_CELLS", 3_000)
+    lines = "".join(f'<row r="{n}"><c r="A{n}"><v>{n}</v></c></row>' for n in range(1, 1_048_577, 10))
+    path = changed(
+        written(tmp_path / "a.xlsx", ("S", rows((1,)))),
+        "xl/worksheets/sheet1.xml",
+        lambda xml: xml.replace('<row r="1" spans="1:1"><c r="A1"><v>1</v></c></row>', lines),
+    )
+    document = read(path)
+    assert sum(len(block.cells) or 1 for block in document.pages[0].blocks[1:]) == 3_000
+    assert document.notes[0].startswith("Sheet 'S': only the rows up to 3")
+
+
+def test_a_giant_dimension_and_a_giant_merge_cost_nothing(tmp_path: Path) -> None:
+    path = changed(
+        written(tmp_path / "a.xlsx", ("S", rows(*BUDGET))),
+        "xl/worksheets/sheet1.xml",
+        lambda xml: xml.replace('<dimension ref="A1:C3"/>', '<dimension ref="A1:XFD1048576"/>').replace(
+            "</sheetData>", '</sheetData><mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells>'
+        ),
+    )
+    assert len(blocks(path)[0].cells) == 9
+
+
+def test_macros_and_links_to_other_workbooks_are_said_and_not_followed(tmp_path: Path) -> None:
+    path = changed(written(tmp_path / "a.xlsx", ("S", rows(*BUDGET))), "xl/vbaProject.bin", lambda _: "Sub Auto_Open")
+    external = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/externalLink"
+    changed(
+        path,
+        "xl/_rels/workbook.xml.rels",
+        lambda xml: xml.replace(
+            "</Relationships>",
+            f'<Relationship Id="x" Type="{external}" Target="http://127.0.0.1:9/x.xlsx" TargetMode="External"/>'
+            "</Relationships>",
+        ),
+    )
+    assert read(path).notes == (
+        "The workbook holds macros; they were neither read nor run.",
+        "Links to other workbooks were not followed: 1.",
+    )
+
+
+def test_entities_are_refused(tmp_path: Path) -> None:
+    bomb = '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]>'
+    for part in ("xl/worksheets/sheet1.xml", "xl/sharedStrings.xml", "xl/workbook.xml"):
+        path = changed(
+            written(tmp_path / "a.xlsx", ("S", rows(("a", "b")))), part, lambda xml: bomb + xml.split("?>", 1)[1]
+        )
+        with pytest.raises(RefusedDocument, match="document type"):
+            read(path)
+
+
+def test_a_deflate_bomb_is_refused(tmp_path: Path) -> None:
+    path = changed(
+        written(tmp_path / "a.xlsx", ("S", rows(("a",)))), "xl/worksheets/sheet1.xml", lambda xml: xml + " " * 5_000_000
+    )
+    with pytest.raises(RefusedDocument, match="deflate bomb"):
+        read(path)
+
+
+def test_truncated_files_are_corrupt(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.xlsx", ("S", rows(*BUDGET)))
+    path.write_bytes(path.read_bytes()[:2_000])
+    with pytest.raises(CorruptDocument):
+        read(path)
+    path = changed(written(path, ("S", rows(*BUDGET))), "xl/worksheets/sheet1.xml", lambda xml: xml[:400])
+    with pytest.raises(CorruptDocument, match="not well-formed"):
+        read(path)
+
+
+def test_an_encrypted_workbook_needs_its_password(tmp_path: Path) -> None:
+    from tests.documents.ole_writer import ole_file
+
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(ole_file({"EncryptedPackage": b"x" * 64, "EncryptionInfo": b"y" * 64}))
+    assert sniff(path).format == "xlsx"
+    with pytest.raises(NeedsPassword, match="Excel document is encrypted"):
+        read(path)
+
+
+def test_a_workbook_under_another_suffix_is_a_workbook(tmp_path: Path) -> None:
+    assert sniff(written(tmp_path / "a.pdf", ("S", rows(*BUDGET)))).format == "xlsx"
+
+
+def test_the_strict_variant_of_the_standard_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.xlsx", ("S", rows(*BUDGET)))
+    strict = ("http://schemas.openxmlformats.org/officeDocument/2006", "http://purl.oclc.org/ooxml/officeDocument")
+    main = (
+        "http://schemas.openxmlformats.org/spreadsheetml/2006/main",
+        "http://purl.oclc.org/ooxml/spreadsheetml/main",
+    )
+    for part in ("xl/workbook.xml", "xl/worksheets/sheet1.xml", "xl/_rels/workbook.xml.rels", "_rels/.rels"):
+        changed(path, part, lambda xml: xml.replace(*strict).replace(*main))
+    assert blocks(path)[0].text.startswith("부서 | 2023 | 2024")

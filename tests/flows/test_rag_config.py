@@ -1,0 +1,19 @@
+"""Parameters of the flow that builds an index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.running.rag_config import IndexConfig
+
+
+def test_the_metadata_file_among_the_documents_is_no_document(tmp_path: Path) -> None:
+    config = IndexConfig(
+        documents=tmp_path, index=tmp_path / "out", metadata=tmp_path / "a/meta[1].csv", exclude=("drafts/",)
+    )
+    assert config.left_out == ("drafts/", "a/meta[[]1].csv")
+
+
+def test_a_metadata_file_elsewhere_leaves_nothing_out(tmp_path: Path) -> None:
+    config = IndexConfig(documents=tmp_path / "in", index=tmp_path / "out", metadata=tmp_path / "meta.csv")
+    assert config.left_out == ()
