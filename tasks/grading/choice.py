@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.answer_phrases import ANNOUNCES
+from tasks.grading.answer_phrases import Announcements
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing
@@ -92,8 +92,10 @@ def read(response: str, asked: Asked, rule: Rule) -> Read:
     strict = find_choice(visible, asked)
     flexible = strict or find_unannounced(visible, asked)
     said = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
-    published = _all_that_is_said(said.published, asked) if said.published else None
     where = {choice.letters: choice.where for choice in (flexible, strict) if choice}
+    published = said.published
+    if published and published not in where:
+        published = _all_that_is_said(published, asked)
     return Read(said._replace(published=published or None), where)
 
 
@@ -185,10 +187,8 @@ def canonical(text: str) -> str:
     return "".join(plain.casefold().split()).strip(".,;:!")
 
 
-STATES = re.compile(
-    rf"(?-x:{ANNOUNCES})"
+STATES = Announcements(
     r"""
-    |
     (?i:
       (?:\banswers?|\b(?:correct|right|best|final)\s(?:options?|choices?|statements?|letters?|ones?))
       (?:\s(?:choices?|options?|letters?))? (?:\s(?:to|for)\s(?:the|this)\s(?:question|problem))?

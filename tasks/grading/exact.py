@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from functools import partial
 
-from tasks.grading.answer_phrases import ANNOUNCES, json_field
+from tasks.grading.answer_phrases import Announcements, json_field
 from tasks.grading.choice import unmarked
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing
 
-ANNOUNCED = re.compile(rf"(?:(?i:\banswer(?:[ ]{{0,3}}[:：]|\sis(?![A-Za-z]):?))|{ANNOUNCES}|\#{{4}})[ \t*:：]*")
+ANNOUNCED = Announcements(r"(?:(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?))|\#{4})[ \t*]*")
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 LONGEST_LINE = 1_000
 ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")

@@ -48,10 +48,7 @@ def letters(response: str, rule: Rule = BOX) -> Readings:
         ("She makes **18** dollars.", None, None, "18"),
         ("9*2=18\n\n18", None, None, "18"),
         ("She sells 9 eggs for $2 each.\nSo $x = 18$ dollars in total.", None, None, "x = 18"),
-        (
-            "<think>The answer is 18.</think>I cannot say how many there are, since nobody counted them, " * 3,
-            *[None] * 3,
-        ),
+        ("<think>The answer is 18.</think>" + "I cannot say, since nobody counted them. " * 6, None, None, None),
         ("<think>The answer is 18.", None, None, None),
     ],
 )

@@ -52,6 +52,7 @@ OPTIONS = Options(
         "settings.max_tokens": Flag(),
         "settings.n_repeat": Flag(),
         "settings.ks": Flag("--k", type=str, default=None, metavar="N,…"),
+        "settings.extract": Flag(),
         "settings.unsafe_code": Flag(),
         "settings.gen_kwargs": Flag(type=str, default="", metavar=PAIRS),
         "settings.seed": Flag(type=str, metavar="A,B,C,D"),

@@ -43,6 +43,8 @@ class BaseBenchmark:
     """The loader was tested on items of our own in the published schema, without the real data."""
     score_only: bool = False
     """It grades recorded answers and asks no model, because the data lacks what the model is to see."""
+    reads_answers: bool = False
+    """An answer is read in each response, under several policies."""
     metric: ClassVar[str] = "accuracy"
     """The headline."""
 
@@ -140,7 +142,9 @@ def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) 
         for item in items
         if item.gold not in ("", []) and (answer := benchmark.gold_response(item)) is not None
     ]
-    for (item, _), sample in zip(answered, benchmark.grade(answered, tools) if answered else (), strict=True):
+    # gold responses are announced as ours are, not in the words of each source
+    graded = benchmark.grade(answered, tools._replace(extract="strict")) if answered else ()
+    for (item, _), sample in zip(answered, graded, strict=True):
         if sample.status == "unscored":
             yield f"item {item.id}: its own gold {_shown(item.gold)} could not be graded: {sample.reason}"
         elif sample.score is None or sample.score < 1:

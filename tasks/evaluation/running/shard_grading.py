@@ -90,7 +90,7 @@ def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tup
 
 def tools_for(task: PlannedTask, judge: Judge | None) -> Tools:
     """The tools of a task's grader. Raises SandboxUnavailable where --unsafe-code is refused."""
-    return Tools(math_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None)
+    return Tools(math_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None, task.extract)
 
 
 def executed_by(task: PlannedTask) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from tasks.grading.answer_phrases import ANNOUNCES, json_field
+from tasks.grading.answer_phrases import Announcements, json_field
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
 from tasks.grading.math.math_tokens import NotUnderstood, listed_words
@@ -18,10 +18,10 @@ TAIL_CHARS = 20_000
 """Phrases are searched in this much of a response's end."""
 SENTENCE_CHARS = 200
 """A text of at most this length in which nothing is found is an answer in words."""
-_PHRASE = re.compile(
+_PHRASES = Announcements(
     r"(?<![a-z])[Aa](?:nswer|NSWER|ns(?=[.:= ]))[*>.]*[ \t]*(?:(?:is|are|:|=|would be|to [^.\n]{0,80}? is)\**[ \t]*)+:?"
     r"|\#{4}[ \t]*:?[ \t]*(?=[-+−$£€¥\\(\[{.\d])|^\#{4}[ \t]*(?=\S[^\n]*\s*\Z)"
-    rf"|[Aa](?:nswer|NSWER)[*>: \t]*$|(?:{ANNOUNCES})\**[ \t]*:?[ \t]*",
+    r"|[Aa](?:nswer|NSWER)[*>: \t]*$",
     re.M,
 )
 _TAG = re.compile(r"<(/?)answer>(?![ \t]*[:=])", re.I)
@@ -108,7 +108,7 @@ def _tagged(text: str) -> str | None:
 
 def _announced(text: str) -> str | None:
     tail = text[-TAIL_CHARS:]
-    for found in reversed(list(_PHRASE.finditer(tail))):
+    for found in reversed(list(_PHRASES.finditer(tail))):
         if answer := _stated(_HOPE.sub("", tail[found.end() :].lstrip(" *:：\n"))):
             return answer
     for found in list(_OURS.finditer(tail))[-3:][::-1]:
@@ -124,7 +124,7 @@ def _stated(rest: str) -> str | None:
     rest = rest[: MAX_CHARS * 2]
     if first := _SPAN.match(rest):
         return _connected(rest, first)
-    sentence = re.split(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)|。", rest.partition("\n")[0], maxsplit=1)[0]
+    sentence = re.split(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)", rest.partition("\n")[0].partition("。")[0], maxsplit=1)[0]
     sentence = _CLAUSE.sub("", _VERB_AT_THE_END.sub("", sentence)).strip(" *")
     if not sentence:
         return None
