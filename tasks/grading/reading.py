@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple, cast, get_args
 
@@ -156,6 +156,6 @@ def score_under(policy: Policy, sample: Sample) -> float | None:
     return sample.score if other is None else cast("float | None", other["score"])
 
 
-def differing_from(samples: Sequence[Sample], policy: Policy) -> list[str]:
-    """Items of which a repeat scores otherwise under `policy`."""
-    return list(dict.fromkeys(one.item for one in samples if score_under(policy, one) != one.score))
+def policies_beside(headline: Policy) -> tuple[Policy, ...]:
+    """The policies that are reported beside the headline's."""
+    return ("strict", "flexible") if headline == "published" else POLICIES

@@ -13,6 +13,7 @@ from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, S
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
 from tasks.grading.judge_grading import AskAll, Judge, Tools
+from tasks.grading.reading import Policy, policies_beside
 from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.sandbox import Sandbox, shared_sandbox
 
@@ -45,6 +46,8 @@ class BaseBenchmark:
     """It grades recorded answers and asks no model, because the data lacks what the model is to see."""
     reads_answers: bool = False
     """An answer is read in each response, under several policies."""
+    extract: Policy = "published"
+    """How answers are read for the headline; a run sets it."""
     metric: ClassVar[str] = "accuracy"
     """The headline."""
 
@@ -73,7 +76,14 @@ class BaseBenchmark:
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """The figures over all samples; read once, not held."""
-        return summarise_repeats(samples) if self.repeats > 1 else summarise_single(samples)
+        policies = policies_beside(self.extract) if self.reads_answers else ()
+        if self.repeats > 1:
+            return summarise_repeats(samples, policies=policies, ks=self.ks, same=self.same_answer)
+        return summarise_single(samples, policies=policies)
+
+    def same_answer(self, one: str, other: str) -> bool:
+        """Whether two extracted answers are equal, for votes; their spellings differ."""
+        return one == other
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """Problems of the benchmark, a sentence each: golds that do not match themselves, empty prompts …"""

@@ -17,7 +17,7 @@ from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, 
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
 from tasks.grading.choice import LETTERS, canonical, grade_choice
-from tasks.grading.exact import grade_exact
+from tasks.grading.exact import grade_exact, same_words
 from tasks.grading.reading import FLEXIBLE, STRICT, Policy, Rule, Step
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
@@ -224,6 +224,17 @@ class SimpleBenchmark(BaseBenchmark):
 
             return summarise_rules(samples)
         return super().summarise(samples)
+
+    def same_answer(self, one: str, other: str) -> bool:
+        match self.definition.grader.kind:
+            case "math":
+                from tasks.grading.math.math_grader import shared_grader
+
+                return shared_grader().equal(one, other).equal
+            case "exact":
+                return same_words(one, other)
+            case _:
+                return one == other
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """As in the base class; rules and their arguments must be known, too."""

@@ -163,7 +163,7 @@ def plan_task(
     sampling, given = effective_sampling(benchmark, settings), given_in(settings)
     repeats = settings.n_repeat or benchmark.repeats
     programs = benchmark.family == "code"
-    ks, unsafe_code = settings.ks if programs else (), settings.unsafe_code and programs
+    ks, unsafe_code = settings.ks if programs or repeats > 1 else (), settings.unsafe_code and programs
     extract = (settings.extract if benchmark.reads_answers else None) or "published"
     version = f"{benchmark.version}-{definition[:12]}"
     return PlannedTask(

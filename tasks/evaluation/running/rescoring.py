@@ -77,8 +77,8 @@ def score_file(
     benchmark = find(task, None)
     if benchmark is None:
         raise PreflightFailed(f"{task} is a task of the harness, which scores only what it asks itself")
-    if ks and benchmark.family != "code":
-        raise OptionUnusable(f"--k is of programs that are drawn, and answers to {benchmark.name} are none; leave it")
+    if ks and benchmark.family != "code" and repeats_in(responses) == 1:
+        raise OptionUnusable(f"--k is of several answers to an item, and {responses} has one to each; leave it")
     digest = digest_of(responses)
     model = ModelSpec(backend="replay", name=model_name, args={"path": str(responses)})
     planned = plan_task(
@@ -181,7 +181,7 @@ def _planned(
     asked_ks = old.settings.get("k")
     if not ks and isinstance(asked_ks, list):
         ks = tuple(k for k in asked_ks if isinstance(k, int))
-    ks, unsafe_code = ks if programs else (), unsafe_code and programs
+    ks, unsafe_code = ks if programs or repeats != 1 else (), unsafe_code and programs
     said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
     asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
     read = (extract or _policy(old)) if benchmark.reads_answers else "published"

@@ -5,12 +5,13 @@ Text, numbers and structure are compared in process; what that leaves open goes 
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import tee
 from typing import NamedTuple, Self
 
@@ -103,6 +104,14 @@ class MathGrader:
             return Verdict(self._workers.same(gold, answer, self._deadline_s), "symbolic")
         except DeadlinePassed:
             return Verdict(False, "deadline")
+
+
+@cache
+def shared_grader() -> MathGrader:
+    """This process's grader; its workers start with the first answer that needs them."""
+    grader = MathGrader()
+    atexit.register(grader.close)
+    return grader
 
 
 def _result(waiting: Verdict | Future[Verdict]) -> Verdict:

@@ -104,5 +104,5 @@ def test_a_pair_and_a_response_get_one_verdict(policy: str, tmp_path: Path) -> N
 
 
 def test_halves_of_surrogate_pairs_are_compared_too(tmp_path: Path) -> None:
-    result = run(written(tmp_path, '{"id": 1, "gold": "5", "prediction": "\\ud800 5"}'))
+    result = run(written(tmp_path, '{"id": 1, "gold": "5", "prediction": "\\ud800\\n5"}'))
     assert (result.exit_code, json.loads(result.stdout)["equal"]) == (0, True)
