@@ -148,7 +148,7 @@ def _tails(text: str) -> tuple[str, ...]:
 def _lone(said: str, asked: Asked) -> str | None:
     """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
     plain, patterns = unmarked(said).strip(), _patterns(asked.letters)
-    if re.fullmatch(rf"(?i:option |choice |answer )?\(?[{asked.letters}]\)?[.!]?", plain):
+    if patterns.lone.fullmatch(plain):
         return _letters(plain.removesuffix(".").rpartition(" ")[2], asked)
     match = patterns.label.fullmatch(plain)
     return (match["closed"] or match["open"]) if match and _is_option(match["rest"], asked) else None
@@ -220,6 +220,7 @@ class _Patterns(NamedTuple):
     is_all: re.Pattern[str]
     small: re.Pattern[str]
     label: re.Pattern[str]
+    lone: re.Pattern[str]
     remark: re.Pattern[str]
     prose: re.Pattern[str]
 
@@ -240,6 +241,7 @@ def _patterns(letters: str) -> _Patterns:
         label=re.compile(
             rf"{LEAD}(?:[(\[](?P<closed>[{letters}])[)\]]:?|(?P<open>[{letters}])\s?[.):–-])\s?(?P<rest>\S.*)", re.S
         ),
+        lone=re.compile(rf"(?i:option |choice |answer )?\(?[{letters}]\)?[.!]?"),
         remark=re.compile(
             rf"(?i:options?|choices?)\s(?P<of>{one})\s(?:is|must\sbe)\s(?:(?:the|indeed|therefore)\s){{0,2}}"
             rf"(?:correct|right|best|true|answer)\b"

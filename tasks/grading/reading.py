@@ -23,6 +23,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 READINGS = "readings"
 """Key of `Sample.detail`: what policies other than the headline's read, where it differs."""
 MOST_BOX_CHARS = 2_000
+_BRACE = re.compile(r"[{}]")
 
 
 class Pattern(Record):
@@ -111,7 +112,7 @@ def last_box(text: str) -> str | None:
     if text.startswith("\\boxed ", start):
         return text[start + len("\\boxed ") :].partition("$")[0][:MOST_BOX_CHARS].strip()
     depth = 0
-    for found in re.compile(r"[{}]").finditer(text, start):
+    for found in _BRACE.finditer(text, start):
         depth += 1 if found.group() == "{" else -1
         if depth == 0:
             return text[text.index("{", start) + 1 : found.start()].strip()
@@ -134,7 +135,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def graded_by(rule: Rule, readings: Readings, grade: Callable[[str | None], Sample]) -> Sample:
     """The sample of the headline's reading, with what other policies read where that differs; each is graded once."""
-    graded = {said: grade(said) for said in readings.distinct}
+    distinct = readings.distinct
+    if len(distinct) == 1:
+        return grade(distinct[0])
+    graded = {said: grade(said) for said in distinct}
     headline = graded[readings.of(rule.headline)]
     others = {policy: graded[readings.of(policy)] for policy in POLICIES}
     differing: dict[str, JsonValue] = {
