@@ -211,13 +211,13 @@ def _waited_s(child: int) -> float:
 
     0 where the kernel does not tell (CONFIG_SCHED_INFO).
     """
-    pids = (
-        [name for name in os.listdir("/proc") if name.isdigit() and name != "1"] if os.getpid() == 1 else [str(child)]
-    )
+    pids = [str(child)]
+    if os.getpid() == 1:
+        pids = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: PTH208
     waited_ns = 0
     for pid in pids:
         with suppress(OSError, IndexError, ValueError):  # it may end meanwhile
-            for thread in os.listdir(f"/proc/{pid}/task"):
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
                 waited_ns += int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[1])
     return waited_ns / 1e9
 
