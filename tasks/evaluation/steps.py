@@ -114,7 +114,7 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     return generation.merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
 
-@step(version=2)
+@step(version=3)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses."""
     from tasks.evaluation.running.shard_grading import left_by_judge, left_by_sandbox, score_shard
@@ -133,7 +133,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     return scored
 
 
-@step(version=1)
+@step(version=2)
 def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, ...]) -> TaskResult:
     """The figures of a task over all its samples."""
     from tasks.evaluation.running.shard_grading import result_of

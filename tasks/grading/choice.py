@@ -11,13 +11,16 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
+from tasks.grading.answer_phrases import Announcements
 from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TAIL_CHARS = 20_000
 """The end of a response, where conclusions stand; the whole is read only if there is none."""
 LONGEST_BOX = 2_000
+LONGEST_LONE_LINE = 200
 WINDOW_CHARS = 500
 """Of what follows the announcement of an answer, as much is read."""
 MOST_STATEMENTS = 100
@@ -31,7 +34,7 @@ class Choice(NamedTuple):
     letters: str
     """One or more, in alphabetical order."""
     where: str
-    """`box`, `statement`, `remark` or `line`."""
+    """`box`, `statement`, `remark`; or `line`, `bold`, `prose`."""
 
 
 class Asked(NamedTuple):
@@ -44,31 +47,56 @@ class Asked(NamedTuple):
     """More than one may be right."""
 
 
-def grade_choice(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
+def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE) -> Iterator[Sample]:
     """A sample for each response, in order.
 
     `item.gold`: the letter, or several of them (`ACD`); `item.detail`: `options` as they were shown, `letters` where
     there are no options, `several` where more than one may be right, with partial credit.
     """
-    return (grade_one(item, response) for item, response in answered)
+    return (grade_one(item, response, rule) for item, response in answered)
 
 
-def grade_one(item: Item, response: Response) -> Sample:
+def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     """1 for the right letters, 0 for wrong ones or none; in between where several are right and some are left out."""
     asked = asked_of(item)
-    visible = visible_answer(response.text)
-    choice = find_choice(visible, asked) if visible is not None else None
     gold = "".join(sorted(set(str(item.gold).upper()) & set(asked.letters)))
-    return Sample.graded(
-        item,
-        response,
-        score=_score(choice.letters, gold, asked) if choice else 0.0,
-        extracted=choice.letters if choice else None,
-        gold=gold,
-        reason=choice.where if choice else why_missing(response, "no option is named"),
-        detail=_chosen(choice, asked),
-        missing=choice is None,
-    )
+    readings, where = read(response.text, asked, rule)
+
+    def graded(letters: str | None) -> Sample:
+        return Sample.graded(
+            item,
+            response,
+            score=_score(letters, gold, asked) if letters else 0.0,
+            extracted=letters,
+            gold=gold,
+            reason=where.get(letters, "rule") if letters else why_missing(response, "no option is named"),
+            detail=_chosen(letters, asked),
+            missing=letters is None,
+        )
+
+    return graded_by(rule, readings, graded)
+
+
+class Read(NamedTuple):
+    """The letters that each policy reads, and where the strict and the flexible one found them."""
+
+    readings: Readings
+    where: dict[str, str]
+
+
+def read(response: str, asked: Asked, rule: Rule) -> Read:
+    """The letters that a response names, under each policy."""
+    visible = visible_answer(response)
+    if visible is None:
+        return Read(UNREAD, {})
+    strict = find_choice(visible, asked)
+    flexible = strict or find_unannounced(visible, asked)
+    said = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
+    where = {choice.letters: choice.where for choice in (flexible, strict) if choice}
+    published = said.published
+    if published and published not in where:
+        published = _all_that_is_said(published, asked)
+    return Read(said._replace(published=published or None), where)
 
 
 def asked_of(item: Item) -> Asked:
@@ -79,23 +107,55 @@ def asked_of(item: Item) -> Asked:
 
 
 def find_choice(text: str, asked: Asked) -> Choice | None:
-    """The choice that `text`, which holds no reasoning, ends on; None where it names none."""
+    """The choice that `text`, which holds no reasoning, announces last; None where it announces none."""
     from tasks.grading.math.math_extraction import last_boxed
 
     box = last_boxed(text)
     if box is not None and len(box) <= LONGEST_BOX and (letters := _all_that_is_said(box, asked)):
         return Choice(letters, "box")
-    tails = (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)
-    for plain in map(unmarked, tails):
+    for plain in map(unmarked, _tails(text)):
         if letters := _last_stated(plain, asked):
             return Choice(letters, "statement")
         if letters := _last_remarked(plain, asked):
             return Choice(letters, "remark")
+    return None
+
+
+def find_unannounced(text: str, asked: Asked) -> Choice | None:
+    """The choice that stands where answers stand: alone in a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
     for line in (text[-WINDOW_CHARS:].split("\n")[-1], text[:WINDOW_CHARS].split("\n")[0]):
         if line.strip() and (letters := _all_that_is_said(line, asked)):
             return Choice(letters, "line")
-    return None
+    tail = text[-TAIL_CHARS:]
+    for line in reversed(tail.split("\n")):
+        if 0 < len(line) <= LONGEST_LONE_LINE and (alone := _lone(line, asked)):
+            return Choice(alone, "line")
+    bold = (_lone(match[1], asked) for match in reversed(list(_BOLD.finditer(tail))))
+    if letters := next((one for one in bold if one), None):
+        return Choice(letters, "bold")
+    last = deque(_patterns(asked.letters).prose.finditer(unmarked(tail)), maxlen=1)
+    return Choice(_letters(last[0]["letters"], asked), "prose") if last else None
+
+
+_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+
+
+def _tails(text: str) -> tuple[str, ...]:
+    return (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)
+
+
+def _lone(said: str, asked: Asked) -> str | None:
+    """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
+    plain, patterns = unmarked(said).strip(), _patterns(asked.letters)
+    if patterns.lone.fullmatch(plain):
+        return _letters(plain.removesuffix(".").rpartition(" ")[2], asked)
+    match = patterns.label.fullmatch(plain)
+    return (match["closed"] or match["open"]) if match and _is_option(match["rest"], asked) else None
+
+
+def _is_option(said: str, asked: Asked) -> bool:
+    return canonical(said) in map(canonical, asked.options)
 
 
 def _score(chosen: str, gold: str, asked: Asked) -> float:
@@ -105,10 +165,10 @@ def _score(chosen: str, gold: str, asked: Asked) -> float:
     return PART_OF_ALL * len(chosen) if some_left_out else 0.0
 
 
-def _chosen(choice: Choice | None, asked: Asked) -> dict[str, JsonValue]:
-    if choice is None or len(choice.letters) != 1 or not asked.options:
+def _chosen(letters: str | None, asked: Asked) -> dict[str, JsonValue]:
+    if letters is None or len(letters) != 1 or not asked.options:
         return {}
-    return {"chosen": asked.options[asked.letters.index(choice.letters)]}
+    return {"chosen": asked.options[asked.letters.index(letters)]}
 
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
@@ -127,7 +187,7 @@ def canonical(text: str) -> str:
     return "".join(plain.casefold().split()).strip(".,;:!")
 
 
-STATES = re.compile(
+STATES = Announcements(
     r"""
     (?i:
       (?:\banswers?|\b(?:correct|right|best|final)\s(?:options?|choices?|statements?|letters?|ones?))
@@ -137,8 +197,10 @@ STATES = re.compile(
           (?:\ (?:therefore|thus|clearly|then|hence|indeed|definitely|obviously|simply))? (?![A-Za-z])
         | [:：=→] | -{1,2}>? | (?=\n) | (?=\([A-Za-z]\)\.?\s*(?:\n|\Z)) )
     )
+    | \#{4} (?=\ ?\(?[A-Za-z]\b)
     | (?<![가-힣]) (?:정답|답안|답) (?:은|는|이)? (?=[\s:：=(①-⑩A-Za-z\d])
-    | (?:答案|選擇|选择) (?:是|为|為)? (?=[\s:：(①-⑩A-Z])
+    | (?:選擇|选择) (?:是|为|為)? (?=[\s:：(①-⑩A-Z])
+    | 答案 (?=[\s(①-⑩A-Z])
     """,
     re.VERBOSE,
 )
@@ -158,7 +220,9 @@ class _Patterns(NamedTuple):
     is_all: re.Pattern[str]
     small: re.Pattern[str]
     label: re.Pattern[str]
+    lone: re.Pattern[str]
     remark: re.Pattern[str]
+    prose: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -177,6 +241,7 @@ def _patterns(letters: str) -> _Patterns:
         label=re.compile(
             rf"{LEAD}(?:[(\[](?P<closed>[{letters}])[)\]]:?|(?P<open>[{letters}])\s?[.):–-])\s?(?P<rest>\S.*)", re.S
         ),
+        lone=re.compile(rf"(?i:option |choice |answer )?\(?[{letters}]\)?[.!]?"),
         remark=re.compile(
             rf"(?i:options?|choices?)\s(?P<of>{one})\s(?:is|must\sbe)\s(?:(?:the|indeed|therefore)\s){{0,2}}"
             rf"(?:correct|right|best|true|answer)\b"
@@ -184,6 +249,11 @@ def _patterns(letters: str) -> _Patterns:
             rf"|\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?(?P<picked>{said})"
             rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?P<option>{one}){AFTER}|(?P<so>\([{letters}]\)))"
             rf"|(?<![A-Za-z])(?P<kr>[{letters}{CIRCLED}]|\d(?=번))번?\s?(?:이|가|은|는)?\s?(?:정답|맞[다습]|옳[다습])"
+        ),
+        prose=re.compile(
+            r"(?i:\b(?:it|that|this|which|must|would|should)(?:\s(?:has\sto|must|would|should))?(?:\sbe|[’']?s|\sis)"
+            r"|\bfor\ssure|\b(?:think|guess|believe|say|says|sure|means|definitely|probably|leaves|leaving))"
+            rf"\s?:?\s(?P<letters>(?:(?i:option|choice|answer)\s)?{said}){NOT_A_WORD}"
         ),
     )
 

@@ -6,48 +6,73 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from functools import partial
 
+from tasks.grading.answer_phrases import Announcements, json_field
 from tasks.grading.choice import unmarked
 from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing
 
-ANNOUNCED = re.compile(
-    r"(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?)|(?<![가-힣])(?:정답|답)(?:은|는)?\s?[:：]?(?=\s))[ \t*]*"
-)
+ANNOUNCED = Announcements(r"(?:(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?))|\#{4})[ \t*]*")
+_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 LONGEST_LINE = 1_000
 ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")
 
 
-def grade_exact(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
+def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE) -> Iterator[Sample]:
     """A sample for each response, in order; `item.gold`: the answer, or a list of accepted answers."""
     for item, response in answered:
-        said = find_answer(response.text)
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold])]
-        match = next((gold for gold in golds if said is not None and same_words(gold, said)), None)
-        yield Sample.graded(
-            item,
-            response,
-            score=float(match is not None),
-            extracted=said,
-            gold=" | ".join(golds),
-            reason=why_missing(response) if said is None else "other words" if match is None else "same words",
-            missing=said is None,
-        )
+        yield graded_by(rule, read(response.text, rule), partial(_sample, item, response, golds))
+
+
+def _sample(item: Item, response: Response, golds: list[str], said: str | None) -> Sample:
+    match = next((gold for gold in golds if said is not None and same_words(gold, said)), None)
+    return Sample.graded(
+        item,
+        response,
+        score=float(match is not None),
+        extracted=said,
+        gold=" | ".join(golds),
+        reason=why_missing(response) if said is None else "other words" if match is None else "same words",
+        missing=said is None,
+    )
+
+
+def read(response: str, rule: Rule) -> Readings:
+    """What each policy reads: strict the last box, a JSON field or what follows the last `answer:`.
+
+    Flexible also what is bold in the last line, else the last line.
+    """
+    text = visible_answer(response)
+    if text is None:
+        return UNREAD
+    strict = _announced(text)
+    return rule.read(text, strict, strict or _last_line(text))
 
 
 def find_answer(response: str) -> str | None:
-    """The last box, else what follows the last `answer:`, else the last line; None where there is no answer."""
+    """The flexible reading: the last box, else what is announced last, else the last line; None without an answer."""
+    return read(response, FLEXIBLE).flexible
+
+
+def _announced(text: str) -> str | None:
     from tasks.grading.math.math_extraction import last_boxed
 
-    text = visible_answer(response)
-    if text is None:
-        return None
     if box := last_boxed(text):
         return box[:LONGEST_LINE].strip()
+    if field := json_field(text):
+        return field[:LONGEST_LINE].strip()
     ends = [match.end() for match in ANNOUNCED.finditer(text)]
     lines = (_first_line(text[end : end + LONGEST_LINE]) for end in reversed(ends))
-    last_line = text[-LONGEST_LINE:].rstrip().rpartition("\n")[2].strip("* ")
-    return next((line for line in lines if line), None) or last_line or None
+    return next((line for line in lines if line), None)
+
+
+def _last_line(text: str) -> str | None:
+    line = text[-LONGEST_LINE:].rstrip().rpartition("\n")[2]
+    bold = _BOLD.findall(line)
+    return (bold[-1] if bold else line).strip("* ") or None
 
 
 def same_words(gold: str, said: str) -> bool:

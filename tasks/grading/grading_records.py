@@ -143,6 +143,8 @@ class Counts(FiniteRecord):
     truncated: int = 0
     missing: int = 0
     """Scored 0 since no answer was found."""
+    differing: int = 0
+    """Items that another reading policy scores otherwise than the headline's."""
 
 
 class Summary(NamedTuple):
@@ -153,3 +155,5 @@ class Summary(NamedTuple):
     estimates: tuple[Estimate, ...]
     """Figures with error bars; exactly one is the headline."""
     counts: Counts
+    notes: tuple[str, ...] = ()
+    """Remarks on them."""

@@ -18,6 +18,7 @@ from models.model_errors import ModelError
 from models.protocols import ChatRequest, Message, Text
 from tasks.calls import Answer
 from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable
+from tasks.grading.reading import Policy
 from tasks.grading.reasoning import visible_answer
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Tools(NamedTuple):
     judge: Judge | None = None
     sandbox: Sandbox | None = None
     """For generated code; None: this process's shared one."""
+    extract: Policy = "published"
+    """How answers are read for the headline."""
 
 
 class Judgment(NamedTuple, Generic[Verdict]):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import fsum, prod, sqrt
 from typing import NamedTuple
 
@@ -13,9 +13,15 @@ import numpy as np
 from pydantic import JsonValue
 
 from tasks.grading.grading_records import Counts, Sample, Summary
+from tasks.grading.reading import Policy, score_under
 from tasks.measure.estimates import ByItem, Estimate, estimate, estimates, is_binary, mean, standard_error
 
 VOTE_CHARS = 200
+AT_K = ("pass", "cons", "avg")
+NAMED = 5
+"""Items named in a note."""
+Same = Callable[[str, str], bool]
+"""Whether two answers are equal."""
 
 
 class Tally(NamedTuple):
@@ -30,13 +36,19 @@ class Tally(NamedTuple):
     values: dict[str, dict[str, list[float]]]
     """Name of a further figure → item → its value per scored repeat."""
     votes: dict[str, list[str | None]]
-    """Item → extracted answer per scored repeat, normalised, beside `scores`; None where there was no answer."""
+    """Item → extracted answer per scored repeat, beside `scores`; None where there was no answer."""
+    read: dict[Policy, dict[str, list[float]]]
+    """Other reading policy → item → score per scored repeat."""
+    otherwise: dict[Policy, dict[str, bool]]
+    """Other reading policy → items that it scores otherwise than the headline's; True: higher."""
 
 
-def tally(samples: Iterable[Sample]) -> Tally:
-    """Add up samples, read once; repeats of an item keep their order."""
+def tally(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tally:
+    """Add up samples, read once; repeats of an item keep their order. policies: other ones whose scores are wanted."""
     count = dict.fromkeys(Counts.model_fields, 0)
-    items, found = dict[str, None](), Tally(Counts(), {}, {}, {}, {}, {})
+    read: dict[Policy, dict[str, list[float]]] = {policy: {} for policy in policies}
+    otherwise: dict[Policy, dict[str, bool]] = {policy: {} for policy in policies}
+    items, found = dict[str, None](), Tally(Counts(), {}, {}, {}, {}, {}, read, otherwise)
     for sample in samples:
         items[sample.item] = None
         count["samples"] += 1
@@ -52,24 +64,41 @@ def tally(samples: Iterable[Sample]) -> Tally:
         found.votes.setdefault(sample.item, []).append(vote(sample.extracted))
         if sample.group is not None:
             found.groups.setdefault(sample.group, {})[sample.item] = of_item
+        for policy in policies:
+            score = score_under(policy, sample)
+            if score is not None:
+                read[policy].setdefault(sample.item, []).append(score)
+                if score != sample.score:
+                    otherwise[policy].setdefault(sample.item, score > sample.score)
         for name, value in sample.values.items():
             found.values.setdefault(name, {}).setdefault(sample.item, []).append(value)
-    counts = Counts(**count | {"items": len(items), "scored": count["samples"] - count["unscored"]})
+    count |= {"items": len(items), "scored": count["samples"] - count["unscored"]}
+    counts = Counts(**count | {"differing": len(set().union(*otherwise.values()))})
     return found._replace(counts=counts, by_repeat=dict(sorted(found.by_repeat.items())))
 
 
-def summarise_repeats(samples: Iterable[Sample]) -> Summary:
+def summarise_repeats(
+    samples: Iterable[Sample],
+    *,
+    policies: Sequence[Policy] = (),
+    ks: Sequence[int] = (),
+    same: Same = operator.eq,
+) -> Summary:
     """evalchemy's figures of a benchmark that is asked several times, with pass@k and maj@k where scores are 0 or 1.
 
     accuracy_std_err is that of the seed, np.std over the repeats' accuracies / √repeats; accuracy_std_err_sample
     divides by n - 1 and is null for one repeat. The error from the choice of items is `Estimate.std_err`. accuracy_avg
     is the mean of the repeats' accuracies, unless samples are unscored: then items weigh the same.
+
+    policies: other reading policies whose accuracy is reported. ks: of which pass@k, cons@k and avg@k are wanted.
+    same: whether two answers are equal, for votes.
     """
-    found = tally(samples)
+    found = tally(samples, policies=policies)
     repeats = [(repeat, scores) for repeat, scores in found.by_repeat.items() if scores]
     accuracies = [mean(scores) for _, scores in repeats]
     headline = estimates("accuracy_avg", found.scores, groups=found.groups, headline=True)
-    more = (*pass_at_k(found), *majority_at_k(found))
+    read, wanted = _under_policies(found), _at_each_k(found, ks, same)
+    more = (*pass_at_k(found), *majority_at_k(found, same), *wanted.estimates, *read)
     metrics: dict[str, JsonValue] = {
         "num_total": found.counts.items,
         "solved_avg": mean([fsum(scores) for _, scores in repeats]) if repeats else None,
@@ -87,20 +116,42 @@ def summarise_repeats(samples: Iterable[Sample]) -> Summary:
         "accuracy_std_err_sample": standard_error(accuracies),
         "num_repeat": len(found.by_repeat),
     }
+    more = tuple({one.metric: one for one in more}.values())
     metrics |= {one.metric: one.value for one in more} | unscored_metric(found.counts)
-    return Summary(metrics, (*headline, *more), found.counts)
+    metrics |= {"k_left_out": wanted.left_out} if wanted.left_out else {}
+    return Summary(metrics, (*headline, *more), found.counts, tuple(_notes(found)))
 
 
-def summarise_single(samples: Iterable[Sample]) -> Summary:
-    """evalchemy's figures of a benchmark that is asked once: num_total, num_solved, accuracy."""
-    found = tally(samples)
+def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Summary:
+    """evalchemy's figures of a benchmark that is asked once: num_total, num_solved, accuracy.
+
+    policies: other reading policies whose accuracy is reported.
+    """
+    found = tally(samples, policies=policies)
     headline = estimates("accuracy", found.scores, groups=found.groups, headline=True)
     metrics: dict[str, JsonValue] = {
         "num_total": found.counts.items,
         "num_solved": _whole(fsum(map(mean, found.scores.values()))),
         "accuracy": headline[0].value if headline else None,
     }
-    return Summary(metrics | unscored_metric(found.counts), headline, found.counts)
+    read = _under_policies(found)
+    metrics |= {one.metric: one.value for one in read} | unscored_metric(found.counts)
+    return Summary(metrics, (*headline, *read), found.counts, tuple(_notes(found)))
+
+
+def _under_policies(found: Tally) -> tuple[Estimate, ...]:
+    """The accuracy under each other policy: `accuracy_strict`, `accuracy_flexible`."""
+    return tuple(estimate(f"accuracy_{policy}", scores) for policy, scores in found.read.items() if scores)
+
+
+def _notes(found: Tally) -> Iterator[str]:
+    """A sentence for each policy under which items score otherwise, with the first of them."""
+    for policy, items in found.otherwise.items():
+        if items:
+            higher = sum(items.values())
+            named = ", ".join(list(items)[:NAMED]) + (" …" if len(items) > NAMED else "")
+            changed = f"{higher} higher, {len(items) - higher} lower"
+            yield f"read {policy}, {len(items)} of {found.counts.items} items score otherwise ({changed}): {named}"
 
 
 def pass_at_k(found: Tally) -> tuple[Estimate, ...]:
@@ -127,30 +178,80 @@ def unbiased_pass(n: int, correct: int, k: int) -> float:
     return 1.0 - prod(1.0 - k / left for left in range(n - correct + 1, n + 1))
 
 
-def majority_at_k(found: Tally) -> tuple[Estimate, ...]:
-    """maj@k for k = all repeats: the score of the answer that most repeats gave; items with fewer do not count.
-
-    Answers are compared as text, after `vote`, not by the grader: a lower bound where 1/2 and 0.5 are the same.
-    """
+def majority_at_k(found: Tally, same: Same = operator.eq) -> tuple[Estimate, ...]:
+    """maj@k for k = all repeats: the score of the answer that most repeats gave; items with fewer do not count."""
     k = max(_sizes(found), default=0)
-    full = {item: [_majority(found.votes[item], scores)] for item, scores in found.scores.items() if len(scores) == k}
-    return (estimate(f"maj@{k}", full),) if k and full else ()
+    full = {item: scores for item, scores in found.scores.items() if len(scores) == k}
+    return (estimate(f"maj@{k}", _votes_at(k, full, found, same)),) if k and full else ()
+
+
+class _Wanted(NamedTuple):
+    estimates: tuple[Estimate, ...]
+    left_out: dict[str, JsonValue]
+    """Key of each figure that does not fit → why."""
+
+
+def _at_each_k(found: Tally, ks: Sequence[int], same: Same) -> _Wanted:
+    """pass@k of all repeats, and cons@k and avg@k of the first k; items with fewer than k do not count."""
+    right_or_wrong, told, left_out = bool(_sizes(found)), list[Estimate](), dict[str, JsonValue]()
+    for k in ks:
+        enough = {item: scores for item, scores in found.scores.items() if len(scores) >= k}
+        if not enough:
+            most = max(map(len, found.scores.values()), default=0)
+            left_out |= {f"{name}@{k}": f"no item has more than {most} scored repeats" for name in AT_K}
+            continue
+        if right_or_wrong:
+            told.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
+            told.append(estimate(f"cons@{k}", _votes_at(k, enough, found, same)))
+        told.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
+    return _Wanted(tuple(told), left_out)
+
+
+def _votes_at(k: int, scores: ByItem, found: Tally, same: Same) -> dict[str, list[float]]:
+    return {item: [_majority(found.votes[item][:k], own[:k], same)] for item, own in scores.items()}
 
 
 def vote(answer: str | None) -> str | None:
-    """`answer` as it is compared in a vote: without case, spaces and dollar signs; a long one as its digest."""
-    if answer is None:
-        return None
-    if len(answer) > VOTE_CHARS:
-        return hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()
+    """`answer` as it is kept for a vote: a long one as its digest."""
+    if answer is None or len(answer) <= VOTE_CHARS:
+        return answer
+    return hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def spelling(answer: str) -> str:
+    """`answer` without case, spaces and dollar signs."""
     plain = "".join(unicodedata.normalize("NFKC", answer).casefold().split())
-    return plain.strip("$").rstrip(".") or None
+    return plain.strip("$").rstrip(".")
 
 
-def _majority(votes: Sequence[str | None], scores: Sequence[float]) -> float:
-    """The score of the first answer among those with most votes; no answer is no vote."""
-    ranked = Counter(one for one in votes if one is not None).most_common(1)  # of several the first
-    return scores[votes.index(ranked[0][0])] if ranked else 0.0
+def _majority(votes: Sequence[str | None], scores: Sequence[float], same: Same) -> float:
+    """The score of the answer with most votes, of several the one that appears first; no answer is no vote.
+
+    Answers that are right are equal: the gold is equal to all of them.
+    """
+    groups = list[_Group]()
+    for answer, score in zip(votes, scores, strict=True):
+        if answer is None or not (spelled := spelling(answer)):
+            continue
+        group = next((one for one in groups if spelled in one.spellings or (score == one.score == 1)), None)
+        if group is None and score < 1:
+            group = next((one for one in groups if one.score == score and same(one.answer, answer)), None)
+        if group is None:
+            group = _Group(answer, score, [], set())
+            groups.append(group)
+        group.votes.append(spelled)
+        group.spellings.add(spelled)
+    return max(groups, key=lambda one: len(one.votes)).score if groups else 0.0  # of equal ones the first
+
+
+class _Group(NamedTuple):
+    """Equal answers to an item."""
+
+    answer: str
+    """The first of them."""
+    score: float
+    votes: list[str]
+    spellings: set[str]
 
 
 def _sizes(found: Tally) -> list[int]:

@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     cpu_s: float = 10.0
     """CPU seconds of a process; the kernel counts whole ones, so 2.5 is 3."""
     wall_s: float = 30.0
-    """Seconds on the clock; generous, since a program on a busy machine waits for its turn."""
+    """Seconds on the clock, without those in which it waited for a processor (30 at most)."""
     memory_bytes: int = 2048 * MIB
     """Address space of a process (of Node.js and Java its data); where a cgroup can be made, memory of all together."""
     file_bytes: int = 64 * MIB

@@ -19,7 +19,7 @@ from tasks.sandbox import cgroups, seccomp
 from tasks.sandbox.engines import Engine
 from tasks.sandbox.inside.child import COMPILER
 from tasks.sandbox.inside.frames import Frame, receive, send
-from tasks.sandbox.inside.running import SETUP_S
+from tasks.sandbox.inside.running import SETUP_S, WAITING_S
 from tasks.sandbox.languages import Language
 from tasks.sandbox.sandbox_layout import NOBODY, PRELOAD, Interpreter, layout, write_etc
 from tasks.sandbox.sandbox_records import Limits, Program
@@ -113,7 +113,7 @@ class Worker:
         }
         if run and tests is not None:
             source = source + b"\n" + tests + language.ends.encode()
-        patience = limits.wall_s + SETUP_S + GRACE_S + (120 if compiles else 0)
+        patience = limits.wall_s + WAITING_S + SETUP_S + GRACE_S + (120 if compiles else 0)
         blobs = (source, tests or b"", program.stdin, *program.files.values())
         reply = self._exchange(fields, blobs, patience, most=2 * limits.output_bytes + (1 << 20))
         if reply.fields.get("number") != self._asked:

@@ -17,6 +17,8 @@ from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
 GENERATED = Generated(shards=(), responses=3, usage=Usage(calls=3, prompt_tokens=9))
 
+ACCURACIES = ("accuracy", "accuracy_strict", "accuracy_flexible")
+
 
 def scored(artifacts: Artifacts, *samples: Sample, usage: Usage | None = None) -> Scored:
     return Scored(
@@ -32,7 +34,7 @@ def test_figures_are_over_all_shards(tmp_path: Path, artifacts: Artifacts) -> No
     task = plan_of(write_benchmark(tmp_path / "own"), artifacts)
     shards = [scored(artifacts, right("0"), right("1", 0.0)), scored(artifacts, right("2"))]
     result = result_of(task, GENERATED, shards, artifacts)
-    assert result.metrics == {"num_total": 3, "num_solved": 2, "accuracy": pytest.approx(2 / 3)}
+    assert result.metrics == {"num_total": 3, "num_solved": 2} | dict.fromkeys(ACCURACIES, pytest.approx(2 / 3))
     assert result.headline
     assert result.headline.value == pytest.approx(2 / 3)
     assert [one.item for one in read_shards(artifacts, result.samples, Sample)] == ["0", "1", "2"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.record_lines import read_lines, write_lines
-from tasks.evaluation.running.shard_grading import beside, math_grader, score_shard
+from tasks.evaluation.running.shard_grading import beside, score_shard
+from tasks.grading.math.math_grader import shared_grader
 from tests.evaluation.sums import plan_of, write_benchmark
 
 
@@ -72,4 +73,4 @@ def test_a_shard_is_graded_in_its_order(tmp_path: Path, artifacts: Artifacts) ->
 
 
 def test_a_process_has_one_grader_of_mathematics() -> None:
-    assert math_grader() is math_grader()
+    assert shared_grader() is shared_grader()

@@ -194,16 +194,16 @@ def test_json_is_json() -> None:
 def test_markdown_has_a_table_per_ranking() -> None:
     assert as_markdown(rank([score("한국어 모델", 0.25, run="12345678" * 4)])) == (
         "### AIME24 — accuracy_avg\n\n"
-        "| # | model | score | 95 % | n | unscored | backend | date | run |\n"
-        "| ---: | :--- | ---: | :---: | ---: | ---: | :--- | :--- | :--- |\n"
-        "| 1 | 한국어 모델 | 0.250 | 0.150–0.350 | 30 | 0 | replay | 2026-03-01 | 12345678 |\n"
+        "| # | model | score | 95 % | n | unscored | differing | backend | date | run |\n"
+        "| ---: | :--- | ---: | :---: | ---: | ---: | ---: | :--- | :--- | :--- |\n"
+        "| 1 | 한국어 모델 | 0.250 | 0.150–0.350 | 30 | 0 | 0 | replay | 2026-03-01 | 12345678 |\n"
     )
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "a | b", "[x](javascript:y)", "`x`", "a\nb"])
 def test_no_name_breaks_a_markdown_table(name: str) -> None:
     line = as_markdown(rank([score(name, 0.25)])).splitlines()[-1]
-    assert len(re.findall(r"(?<!\\)\|", line)) == 10
+    assert len(re.findall(r"(?<!\\)\|", line)) == 11
     assert "<" not in line
     assert not re.search(r"(?<!\\)[\[`]", line)
 

@@ -28,6 +28,7 @@ def test_the_table_has_a_row_for_each_task() -> None:
         "unscored": 1,
         "cut off": 1,
         "no answer": 1,
+        "differing": 0,
         "tokens": 120,
     }
     assert (second["metric"], second["score"], second["low"], second["unscored"]) == (None, None, None, 2)

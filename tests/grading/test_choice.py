@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response
-from tasks.grading.choice import Asked, find_choice, grade_choice
+from tasks.grading.choice import Asked, find_choice, find_unannounced, grade_choice
 from tasks.grading.reasoning import visible_answer
 
 CITIES = ("Lisbon", "Porto", "Coimbra", "Faro")
@@ -192,7 +192,9 @@ NONE = [
 def found(response: str, options: tuple[str, ...] = CITIES, *, several: bool = False) -> str | None:
     visible = visible_answer(response)
     asked = Asked("ABCDEFGHIJ"[: len(options)], options, several)
-    choice = find_choice(visible, asked) if visible is not None else None
+    if visible is None:
+        return None
+    choice = find_choice(visible, asked) or find_unannounced(visible, asked)
     return choice and choice.letters
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.benchmarks.base import Summary
 from tasks.evaluation.evaluation_records import Counts, Sample
-from tasks.grading.sample_statistics import summarise_repeats, summarise_single, tally, unbiased_pass, vote
+from tasks.grading.math.math_grader import MathGrader
+from tasks.grading.sample_statistics import spelling, summarise_repeats, summarise_single, tally, unbiased_pass, vote
 
 
 def samples(scores: Mapping[str, Sequence[float | None]], *, group: str | None = None) -> list[Sample]:
@@ -169,10 +170,48 @@ def test_the_majority_votes(answers: list[tuple[str | None, float]], expected: f
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
-    [("$x + 1$", "x+1"), (" Ｂ ", "b"), ("42.", "42"), ("", None), (" $ $ ", None), (None, None)],
+    [("$x + 1$", "x+1"), (" Ｂ ", "b"), ("42.", "42"), ("", ""), (" $ $ ", "")],
 )
-def test_votes_are_compared_without_spaces_case_and_dollar_signs(answer: str | None, expected: str | None) -> None:
-    assert vote(answer) == expected
+def test_spellings_are_without_spaces_case_and_dollar_signs(answer: str, expected: str) -> None:
+    assert spelling(answer) == expected
+
+
+def test_votes_are_grouped_by_equality_and_not_by_spelling() -> None:
+    wrong = [(answer, 0) for answer in ("1/2", "0.5", "\\frac{1}{2}", "50\\%")]
+    right = [("2", 1), ("2.0", 1), ("4/2", 1)]
+    graded = answered("a", *wrong[:2], *right, *wrong[2:])
+    assert summarise_repeats(graded).metrics["maj@7"] == 1  # by spelling, right answers alone are known to be equal
+    with MathGrader(workers=1) as grader:
+        found = summarise_repeats(graded, same=lambda one, other: grader.equal(one, other).equal, ks=(1, 4, 8))
+    # four votes against three; of the first four, two against two, and the wrong answer appeared first
+    assert {name: found.metrics[name] for name in ("maj@7", "cons@4", "cons@1", "avg@1", "avg@4")} == {
+        "maj@7": 0,
+        "cons@4": 0,
+        "cons@1": 0,
+        "avg@1": 0,
+        "avg@4": 0.5,
+    }
+    assert found.metrics["pass@4"] == pytest.approx(1 - 1 / 35)  # C(4, 4) / C(7, 4)
+    assert found.metrics["k_left_out"] == dict.fromkeys(
+        ("pass@8", "cons@8", "avg@8"), "no item has more than 7 scored repeats"
+    )
+
+
+def test_accuracy_under_other_policies_stands_beside_the_headline() -> None:
+    graded = samples({"a": (1,), "b": (0,), "c": (0,), "d": (1,)})
+    graded[1] = graded[1].model_copy(update={"detail": {"readings": {"flexible": {"extracted": "7", "score": 1.0}}}})
+    graded[3] = graded[3].model_copy(update={"detail": {"readings": {"strict": {"extracted": None, "score": 0.0}}}})
+    found = summarise_single(graded, policies=("strict", "flexible"))
+    assert (found.metrics["accuracy"], found.metrics["accuracy_strict"], found.metrics["accuracy_flexible"]) == (
+        0.5,
+        0.25,
+        0.75,
+    )
+    assert found.counts.differing == 2
+    assert found.notes == (
+        "read strict, 1 of 4 items score otherwise (0 higher, 1 lower): d",
+        "read flexible, 1 of 4 items score otherwise (1 higher, 0 lower): b",
+    )
 
 
 @pytest.mark.parametrize(

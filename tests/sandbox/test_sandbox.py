@@ -81,6 +81,22 @@ def test_time_on_the_clock_is_bounded(sandbox: Sandbox):
     assert done.wall_s >= 0.1
 
 
+def test_time_that_it_waits_for_a_processor_is_not_its_own(sandbox: Sandbox):
+    work = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+    others = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * len(os.sched_getaffinity(0)))
+    ]
+    try:
+        worked = sandbox.run(Program(work, limits=SMALL._replace(wall_s=0.7)))
+        slept = sandbox.run(Program("import time\ntime.sleep(10)", limits=SMALL._replace(wall_s=0.7)))
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert (worked.status, worked.wall_s > 0.7) == ("ok", True)
+    assert (slept.status, slept.wall_s < 5) == ("timeout", True)
+
+
 def test_processor_time_is_bounded(sandbox: Sandbox):
     done = sandbox.run(Program("while True: pass", limits=SMALL._replace(cpu_s=0.5)))
     assert (done.status, done.reason) == ("timeout", "it used more than 0.5 s of processor time")

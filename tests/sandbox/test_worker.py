@@ -224,7 +224,7 @@ def test_an_engine_that_says_nothing_is_not_waited_for_and_is_ended(monkeypatch:
 
 
 def test_a_zygote_that_does_not_come_back_is_given_up(monkeypatch: pytest.MonkeyPatch):
-    for name in ("SETUP_S", "GRACE_S"):
+    for name in ("SETUP_S", "GRACE_S", "WAITING_S"):
         monkeypatch.setattr(sandbox_worker, name, 0.1)
     engine = zygote("send(channel, {'ready': True})\nreceive(channel)\nimport time\ntime.sleep(600)")
     one = Worker(engine, interpreter())

@@ -17,6 +17,8 @@ from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, sentences
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
 from flows.running.task_runners import placed
 from tasks.evaluation import evaluation_errors as errors
+from tasks.grading.reading import POLICIES
+from tasks.grading.sample_statistics import AT_K
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
@@ -52,6 +54,7 @@ OPTIONS = Options(
         "settings.max_tokens": Flag(),
         "settings.n_repeat": Flag(),
         "settings.ks": Flag("--k", type=str, default=None, metavar="N,…"),
+        "settings.extract": Flag(),
         "settings.unsafe_code": Flag(),
         "settings.gen_kwargs": Flag(type=str, default="", metavar=PAIRS),
         "settings.seed": Flag(type=str, metavar="A,B,C,D"),
@@ -240,7 +243,12 @@ def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
 
 
 def _further(result: TaskResult) -> Iterator[Estimate]:
-    """Further figures of code benchmarks: every pass@k, and those of each language or difficulty if several."""
+    """Further figures: where policies read answers otherwise, and at each requested k; of code every pass@k, and those
+    of each language or difficulty if several."""
+    asked = result.settings.get("k")
+    at_k = {f"{name}@{k}" for k in asked for name in AT_K} if isinstance(asked, list) else set[str]()
+    read = {f"accuracy_{policy}" for policy in POLICIES} if result.counts.differing else set[str]()
+    yield from (one for one in result.estimates if one.metric in at_k | read and result.family != "code")
     if result.family == "code":
         language = result.headline.metric.partition("pass@")[0] if result.headline else ""  # `python_`, or nothing
         several = len({one.part for one in result.estimates if one.part}) + bool(language) > 1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from io import StringIO
 from itertools import tee
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
 import typer
 
@@ -20,6 +20,9 @@ from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, pl
 from flows.cli.shared_options import require_file
 from tasks.budget import Budget
 
+if TYPE_CHECKING:
+    from tasks.evaluation.evaluation_records import Item, Response
+
 FLAGS = run_command.OPTIONS.flags
 KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
 MODEL = "Name of the model that answered, for the result."
@@ -29,6 +32,7 @@ OPTIONS = Options(
         **{path: FLAGS[path] for path in ("judge.name", "judge.args", "data_dir", "settings.unsafe_code")},
         "settings.limit": Flag(),
         "settings.ks": FLAGS["settings.ks"]._replace(help=KS),
+        "settings.extract": FLAGS["settings.extract"],
         "model.name": FLAGS["model.name"]._replace(default="recorded", help=MODEL),
     },
 )
@@ -70,6 +74,7 @@ def score(
         auto = given["judge.name"] == "auto"
         grading: dict[str, Any] = {
             "ks": ks_of(given["settings.ks"]),
+            "extract": given["settings.extract"],
             "unsafe_code": given["settings.unsafe_code"],
             "judge": judge_of(given["judge.name"], given["judge.args"]),
         }
@@ -133,13 +138,18 @@ def grade(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File for the lines {id, equal, stage}. Unset: stdout.")
     ] = None,
+    extract: Annotated[
+        Literal["published", "strict", "flexible"],
+        typer.Option(help="How predictions are read; published: the last box, as the sources of most benchmarks do."),
+    ] = "flexible",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes for symbolic comparison. Default: half of the processors.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
 ) -> None:
     """Compare predictions with gold answers: bare, in $…$, \\(…\\) or \\boxed{…}, or whole responses."""
-    from tasks.grading.math.math_grader import MathGrader
+    from tasks.grading.math.math_grader import MathGrader, grade_against
+    from tasks.grading.reading import Rule
 
     del kind  # math is the only kind so far
     if out and out.exists() and cases.exists() and out.samefile(cases):
@@ -150,18 +160,29 @@ def grade(
         MathGrader(workers=workers) as grader,
         _writing(out, as_json) as lines,
     ):
-        for_ids, for_pairs = tee(read_cases(cases))
-        verdicts = grader.equal_all((case.gold, case.prediction) for case in for_pairs)
-        for case, verdict in zip(for_ids, verdicts, strict=True):
-            failed += bool(verdict.failed)
-            graded = {"id": case.id, "equal": None if verdict.failed else verdict.equal, "stage": verdict.stage}
-            graded |= {"failed": verdict.failed} if verdict.failed else {}
+        for_ids, for_samples = tee(read_cases(cases))
+        answered = (_answered(case) for case in for_samples)
+        samples = grade_against(answered, grader, Rule(("last_box",), headline=extract))
+        for case, sample in zip(for_ids, samples, strict=True):
+            unscored = sample.status == "unscored"
+            failed += unscored
+            stage = "missing" if sample.missing else "symbolic" if unscored else sample.reason.partition(":")[0]
+            graded = {"id": case.id, "equal": None if unscored else bool(sample.score), "stage": stage}
+            graded |= {"failed": sample.reason} if unscored else {}
             lines.write(json.dumps(graded) + "\n")
             told += [graded] if as_json else []
     if as_json:
         sys.stdout.write(json.dumps({"verdicts": told}) + "\n")
     if failed:
         fail(f"{failed} comparisons could not be made; their lines say why", DONE_WITH_FAILURES)
+
+
+def _answered(case: Case) -> tuple[Item, Response, str]:
+    """A case as the graders of a benchmark take it."""
+    from tasks.evaluation.evaluation_records import Item, Reply, Response
+
+    said = case.prediction.encode("utf-8", "replace").decode()  # JSON may hold halves of surrogate pairs
+    return Item(id="", prompts=("",)), Response(item="", turns=(Reply(text=said),)), case.gold
 
 
 def read_cases(path: Path) -> Iterator[Case]:

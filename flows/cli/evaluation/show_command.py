@@ -18,6 +18,7 @@ from flows.cli.commands import Json
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from storage.storage_errors import StorageError
 from tasks.evaluation.evaluation_errors import EvaluationError
+from tasks.grading.reading import READINGS, readings_of
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, Sample, TaskResult, Usage
@@ -139,7 +140,12 @@ def _verdict(sample: Sample) -> None:
         _field("why", sample.reason)
     for name, value in sample.values.items():
         _field(name, f"{value:g}")
+    for policy, reading in readings_of(sample).items():
+        said = "(no answer)" if reading["extracted"] is None else reading["extracted"]
+        _field(policy, f"{said}, score {reading['score'] if reading['score'] is not None else '—'}")
     for name, value in sample.detail.items():
+        if name == READINGS:
+            continue
         _field(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

@@ -13,6 +13,7 @@ from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, S
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
 from tasks.grading.judge_grading import AskAll, Judge, Tools
+from tasks.grading.reading import Policy, policies_beside
 from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.sandbox import Sandbox, shared_sandbox
 
@@ -43,6 +44,10 @@ class BaseBenchmark:
     """The loader was tested on items of our own in the published schema, without the real data."""
     score_only: bool = False
     """It grades recorded answers and asks no model, because the data lacks what the model is to see."""
+    reads_answers: bool = False
+    """An answer is read in each response, under several policies."""
+    extract: Policy = "published"
+    """How answers are read for the headline; a run sets it."""
     metric: ClassVar[str] = "accuracy"
     """The headline."""
 
@@ -71,7 +76,14 @@ class BaseBenchmark:
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """The figures over all samples; read once, not held."""
-        return summarise_repeats(samples) if self.repeats > 1 else summarise_single(samples)
+        policies = policies_beside(self.extract) if self.reads_answers else ()
+        if self.repeats > 1:
+            return summarise_repeats(samples, policies=policies, ks=self.ks, same=self.same_answer)
+        return summarise_single(samples, policies=policies)
+
+    def same_answer(self, one: str, other: str) -> bool:
+        """Whether two extracted answers are equal, for votes; their spellings differ."""
+        return one == other
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """Problems of the benchmark, a sentence each: golds that do not match themselves, empty prompts …"""
@@ -140,7 +152,9 @@ def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) 
         for item in items
         if item.gold not in ("", []) and (answer := benchmark.gold_response(item)) is not None
     ]
-    for (item, _), sample in zip(answered, benchmark.grade(answered, tools) if answered else (), strict=True):
+    # gold responses are announced as ours are, not in the words of each source
+    graded = benchmark.grade(answered, tools._replace(extract="strict")) if answered else ()
+    for (item, _), sample in zip(answered, graded, strict=True):
         if sample.status == "unscored":
             yield f"item {item.id}: its own gold {_shown(item.gold)} could not be graded: {sample.reason}"
         elif sample.score is None or sample.score < 1:

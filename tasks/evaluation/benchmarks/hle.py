@@ -16,7 +16,8 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.choice import LETTERS, grade_one
-from tasks.grading.exact import find_answer, same_words
+from tasks.grading.exact import read, same_words
+from tasks.grading.reading import FLEXIBLE, graded_by
 
 SYSTEM = (
     "Your response should be in the following format:\n"
@@ -44,13 +45,17 @@ class HLE(BaseBenchmark):
     )
     sampling = Sampling(temperature=0.0, max_tokens=32768)
     format_checked_only = True
+    reads_answers = True
 
     def items(self, data: Data) -> Iterator[Item]:
         return (_item(row) for row in data.rows(self.files[0]) if not row.get("image"))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         for item, response in answered:
-            yield grade_one(item, response) if "letters" in item.detail else grade_short(item, response, tools)
+            if "letters" in item.detail:
+                yield grade_one(item, response, FLEXIBLE._replace(headline=tools.extract))
+            else:
+                yield grade_short(item, response, tools)
 
     def gold_response(self, item: Item) -> str | None:
         return f"Explanation: it follows.\nAnswer: {item.gold}\nConfidence: 90%"
@@ -77,7 +82,14 @@ def _item(row: Row) -> Item:
 
 def grade_short(item: Item, response: Response, tools: Tools) -> Sample:
     """Right if equal as text or as mathematics."""
-    answer, gold = find_answer(response.text), str(item.gold)
+    readings = read(response.text, FLEXIBLE)
+    return graded_by(
+        FLEXIBLE._replace(headline=tools.extract), readings, lambda said: _short(item, response, tools, said)
+    )
+
+
+def _short(item: Item, response: Response, tools: Tools, answer: str | None) -> Sample:
+    gold = str(item.gold)
     equal, failed, stage = False, None, "no answer was found"
     if answer is not None:
         equal, stage = same_words(gold, answer), "same words"

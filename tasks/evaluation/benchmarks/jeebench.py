@@ -17,6 +17,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.choice import grade_one
+from tasks.grading.reading import Rule, graded_by
 
 PROMPTS = {
     "MCQ": "In this problem, only one option will be correct. Give a detailed solution and end the solution with the "
@@ -30,6 +31,8 @@ PROMPTS = {
     "decimal digit. Give a detailed solution and end the solution with the final answer. Mark your solution with "
     "\\boxed\nAnswer:",
 }
+BOX = Rule(("last_box",))
+"""Source: extract_answer of evalchemy's eval/chat_benchmarks/JEEBench."""
 TOLERANCE = Decimal("0.01")
 
 
@@ -50,13 +53,17 @@ class JEEBench(BaseBenchmark):
     sampling = Sampling(temperature=0.7, max_tokens=32768)
     repeats = 3
     format_checked_only = True
+    reads_answers = True
 
     def items(self, data: Data) -> Iterator[Item]:
         return (_item(row) for row in data.rows(self.files[0]))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         for item, response in answered:
-            yield grade_one(item, response) if "letters" in item.detail else grade_number(item, response, tools)
+            if "letters" in item.detail:
+                yield grade_one(item, response, BOX._replace(headline=tools.extract))
+            else:
+                yield grade_number(item, response, tools)
 
 
 def _item(row: Row) -> Item:
@@ -86,9 +93,13 @@ def _item(row: Row) -> Item:
 
 def grade_number(item: Item, response: Response, tools: Tools) -> Sample:
     """Right within 0.01, or if equal as mathematics: 3/2 for 1.5."""
-    from tasks.grading.math.math_extraction import extract_answer
+    from tasks.grading.math.math_extraction import read
 
-    answer = extract_answer(response.text)
+    rule = BOX._replace(headline=tools.extract)
+    return graded_by(rule, read(response.text, rule), lambda said: _numeric(item, response, tools, said))
+
+
+def _numeric(item: Item, response: Response, tools: Tools, answer: str | None) -> Sample:
     number, gold = _number(answer or ""), _number(str(item.gold))
     failed, stage = None, "no answer was found"
     score = 0.0

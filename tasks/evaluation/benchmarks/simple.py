@@ -17,7 +17,8 @@ from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, 
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
 from tasks.grading.choice import LETTERS, canonical, grade_choice
-from tasks.grading.exact import grade_exact
+from tasks.grading.exact import grade_exact, same_words
+from tasks.grading.reading import FLEXIBLE, STRICT, Policy, Rule, Step
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
@@ -83,6 +84,15 @@ class Grader(Record):
     kind: Literal["math", "choice", "exact", "rules"]
     several: bool = False
     """True for multiple choice with several right letters and partial credit."""
+    published: tuple[Step, ...] = ()
+    """How the source reads answers: the first step that finds one decides. A step is `last_box`, `strict`, `flexible`,
+    or a regular expression whose first group is the answer, `{first: …}` or `{last: …}` by the match that decides.
+    Unset: strict for mathematics, flexible for letters and words."""
+
+    def rule(self, headline: Policy) -> Rule:
+        """How responses are read."""
+        own = STRICT if self.kind == "math" else FLEXIBLE
+        return Rule(self.published or own.published, headline)
 
 
 class Definition(Record):
@@ -176,6 +186,7 @@ class SimpleBenchmark(BaseBenchmark):
         self.sampling = definition.sampling
         self.repeats = definition.repeats
         self.format_checked_only = definition.format_checked_only
+        self.reads_answers = definition.grader.kind != "rules"
         source = definition.data
         self.files = (
             DataFile(
@@ -192,15 +203,16 @@ class SimpleBenchmark(BaseBenchmark):
         return (self._item(row) for row in data.rows(self.files[0]))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        rule = self.definition.grader.rule(tools.extract)
         match self.definition.grader.kind:
             case "math":
                 from tasks.grading.math.math_grader import grade_math
 
-                return grade_math(answered, tools.math)
+                return grade_math(answered, tools.math, rule)
             case "choice":
-                return grade_choice(answered)
+                return grade_choice(answered, rule)
             case "exact":
-                return grade_exact(answered)
+                return grade_exact(answered, rule)
             case "rules":
                 from tasks.grading.rules.rule_grading import grade_rules
 
@@ -212,6 +224,17 @@ class SimpleBenchmark(BaseBenchmark):
 
             return summarise_rules(samples)
         return super().summarise(samples)
+
+    def same_answer(self, one: str, other: str) -> bool:
+        match self.definition.grader.kind:
+            case "math":
+                from tasks.grading.math.math_grader import shared_grader
+
+                return shared_grader().equal(one, other).equal
+            case "exact":
+                return same_words(one, other)
+            case _:
+                return one == other
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """As in the base class; rules and their arguments must be known, too."""

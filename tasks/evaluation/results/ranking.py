@@ -40,6 +40,7 @@ COLUMNS = (
     TaskColumn("unscored", lambda counts, _: counts.unscored, is_ranked=True, is_defect=True),
     TaskColumn("cut off", lambda counts, _: counts.truncated),
     TaskColumn("no answer", lambda counts, _: counts.missing),
+    TaskColumn("differing", lambda counts, _: counts.differing, is_ranked=True),
     TaskColumn("tokens", lambda _, usage: usage.prompt_tokens + usage.completion_tokens),
 )
 RANKED = tuple(column for column in COLUMNS if column.is_ranked)

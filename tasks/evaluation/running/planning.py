@@ -19,6 +19,7 @@ from tasks.evaluation.evaluation_records import DataFacts, Family, Item, ModelFa
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.grading.grading_records import GradingError
+from tasks.grading.reading import Policy
 from tasks.sandbox.sandbox_errors import SandboxError
 from tasks.sandbox.sandbox_layout import another_python, interpreter
 
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
 """Errors that an evaluation raises on purpose; the text of each is a full sentence with the remedy."""
 DEBUG_ITEMS = 2
-GRADER_VERSION = 1
+GRADER_VERSION = 2
 """Raise it when a response would be graded otherwise: it is part of every task's settings."""
 OF_PROGRAMS = ("k", "unsafe_code", "python")
 """Settings of tasks whose answers are programs."""
-NOT_ASKED = ("limit", "repeats", "judge", *OF_PROGRAMS)
+NOT_ASKED = ("limit", "repeats", "judge", "extract", *OF_PROGRAMS)
 """Settings that are not part of any request to the model."""
 SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
 """Names in lm_eval and transformers → ours."""
@@ -60,7 +61,10 @@ class RunSettings(Record):
     fewshot_as_multiturn: bool = False
     """Show the few-shot examples of harness tasks as turns of a chat."""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Values of k for pass@k, where answers are programs. Unset: the benchmark's own."""
+    """Values of k for pass@k of programs; elsewhere also of cons@k and avg@k. Unset: the benchmark's own."""
+    extract: Policy | None = None
+    """How answers are read for the headline: as the source of each benchmark does, strictly (announced or in a box), or
+    flexibly (also bold, the last line or number, a letter in prose). Unset: published."""
     unsafe_code: bool = False
     """Run programs that models write without a sandbox."""
     debug: bool = False
@@ -100,6 +104,8 @@ class PlannedTask(Record):
     batch_size: int | None = None
     ks: tuple[int, ...] = ()
     """Values of k for pass@k; empty: the benchmark's own."""
+    extract: Policy = "published"
+    """How answers are read for the headline."""
     unsafe_code: bool = False
     python: str = ""
     """For code: digest of the Python and libraries that execute it; programs are executed again when it changes."""
@@ -157,7 +163,8 @@ def plan_task(
     sampling, given = effective_sampling(benchmark, settings), given_in(settings)
     repeats = settings.n_repeat or benchmark.repeats
     programs = benchmark.family == "code"
-    ks, unsafe_code = settings.ks if programs else (), settings.unsafe_code and programs
+    ks, unsafe_code = settings.ks if programs or repeats > 1 else (), settings.unsafe_code and programs
+    extract = (settings.extract if benchmark.reads_answers else None) or "published"
     version = f"{benchmark.version}-{definition[:12]}"
     return PlannedTask(
         task=benchmark.name,
@@ -178,6 +185,7 @@ def plan_task(
         score_only=benchmark.score_only,
         batch_size=batch_size,
         ks=ks,
+        extract=extract,
         unsafe_code=unsafe_code,
         python=interpreter().digest if programs else "",
         settings={
@@ -191,9 +199,15 @@ def plan_task(
             "apply_chat_template": settings.apply_chat_template,
             "model_args": model.shapes_answers,
             "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
+            **of_reading(extract),
             **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
         },
     )
+
+
+def of_reading(extract: Policy) -> dict[str, JsonValue]:
+    """What the settings of a task say of how answers are read; nothing where it is as published."""
+    return {} if extract == "published" else {"extract": extract}
 
 
 def of_programs(ks: Sequence[int], *, unsafe_code: bool, python: str) -> dict[str, JsonValue]:

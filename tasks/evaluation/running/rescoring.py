@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from storage.artifacts import Artifacts
 from storage.records import Record
@@ -22,12 +23,14 @@ from tasks.evaluation.running.planning import (
     PlannedTask,
     RunSettings,
     of_programs,
+    of_reading,
     plan_task,
     read_items,
 )
 from tasks.evaluation.running.replaying import digest_of, repeats_in, replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import find, judge_of
+from tasks.grading.reading import POLICIES, Policy
 from tasks.sandbox.sandbox_layout import another_python
 
 OWN = (".yaml", ".yml", ".py")
@@ -65,6 +68,7 @@ def score_file(
     auto_judge: bool,
     limit: int | None,
     ks: tuple[int, ...] = (),
+    extract: Policy | None = None,
     unsafe_code: bool = False,
 ) -> tuple[Plan, TaskResult]:
     """Figures of recorded answers. Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, OptionUnusable."""
@@ -73,8 +77,8 @@ def score_file(
     benchmark = find(task, None)
     if benchmark is None:
         raise PreflightFailed(f"{task} is a task of the harness, which scores only what it asks itself")
-    if ks and benchmark.family != "code":
-        raise OptionUnusable(f"--k is of programs that are drawn, and answers to {benchmark.name} are none; leave it")
+    if ks and benchmark.family != "code" and repeats_in(responses) == 1:
+        raise OptionUnusable(f"--k is of several answers to an item, and {responses} has one to each; leave it")
     digest = digest_of(responses)
     model = ModelSpec(backend="replay", name=model_name, args={"path": str(responses)})
     planned = plan_task(
@@ -83,7 +87,9 @@ def score_file(
         artifacts,
         named=task,
         definition=definition_digest(benchmark),
-        settings=RunSettings(limit=limit, n_repeat=repeats_in(responses), ks=ks, unsafe_code=unsafe_code),
+        settings=RunSettings(
+            limit=limit, n_repeat=repeats_in(responses), ks=ks, extract=extract, unsafe_code=unsafe_code
+        ),
         model=model,
         judge=judge_of(benchmark, judge, auto=auto_judge),
     )
@@ -105,16 +111,21 @@ def score_again(
     task: str | None,
     judge: ModelSpec | None,
     ks: tuple[int, ...] = (),
+    extract: Policy | None = None,
     unsafe_code: bool = False,
 ) -> Rescored:
-    """Old figures beside those of today's grader; `ks` and `unsafe_code` are today's. Raises ResultsUnusable."""
+    """Old figures beside those of today's grader. Raises ResultsUnusable.
+
+    ks, unsafe_code: today's. extract: today's; None: the run's.
+    """
     if task:
         run.require(task)
     named = [result for result in run.report.results if task in (None, result.task)]
     chosen = [(result, where) for result in named if (where := _benchmark(result, run))]
     if not chosen:
         raise ResultsUnusable(f"run {run.report.run.id} holds no stored answers to grade again")
-    planned = [(_planned(old, where, run, judge, ks=ks, unsafe_code=unsafe_code), old) for old, where in chosen]
+    today: dict[str, Any] = {"ks": ks, "extract": extract, "unsafe_code": unsafe_code}
+    planned = [(_planned(old, where, run, judge, **today), old) for old, where in chosen]
     return Rescored(run=run.report.run.id, tasks=tuple(_again(task, old, run, artifacts) for task, old in planned))
 
 
@@ -152,7 +163,14 @@ def _name(named: str) -> str | None:
 
 
 def _planned(
-    old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, *, ks: tuple[int, ...], unsafe_code: bool
+    old: TaskResult,
+    named: str,
+    run: FoundRun,
+    judge: ModelSpec | None,
+    *,
+    ks: tuple[int, ...],
+    extract: Policy | None,
+    unsafe_code: bool,
 ) -> PlannedTask:
     """The task as it was asked, with today's grader."""
     benchmark = find(named, None)
@@ -163,9 +181,10 @@ def _planned(
     asked_ks = old.settings.get("k")
     if not ks and isinstance(asked_ks, list):
         ks = tuple(k for k in asked_ks if isinstance(k, int))
-    ks, unsafe_code = ks if programs else (), unsafe_code and programs
+    ks, unsafe_code = ks if programs or repeats != 1 else (), unsafe_code and programs
     said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
-    asked = {name: value for name, value in old.settings.items() if name not in OF_PROGRAMS}
+    asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
+    read = (extract or _policy(old)) if benchmark.reads_answers else "published"
     return PlannedTask(
         task=old.task,
         benchmark=named,
@@ -178,9 +197,15 @@ def _planned(
         sampling=Sampling.model_validate(old.settings.get("sampling", {})),
         judge=judge_of(benchmark, judge, auto=False) if judge else _judge(benchmark, run),
         ks=ks,
+        extract=read,
         unsafe_code=unsafe_code,
-        settings=asked | said_today,
+        settings=asked | of_reading(read) | said_today,
     )
+
+
+def _policy(old: TaskResult) -> Policy:
+    """How answers were read in a run."""
+    return next((policy for policy in POLICIES if policy == old.settings.get("extract")), "published")
 
 
 def _judge(benchmark: BaseBenchmark, run: FoundRun) -> ModelSpec | None:

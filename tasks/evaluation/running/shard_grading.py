@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache, reduce
+from functools import reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -22,9 +21,6 @@ from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
 from tasks.grading.code.code_grading import BROKEN
 from tasks.sandbox import shared_sandbox
-
-if TYPE_CHECKING:
-    from tasks.grading.math.math_grader import MathGrader
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
 """Errors of a user's own grader on an answer that it did not expect."""
@@ -90,7 +86,9 @@ def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tup
 
 def tools_for(task: PlannedTask, judge: Judge | None) -> Tools:
     """The tools of a task's grader. Raises SandboxUnavailable where --unsafe-code is refused."""
-    return Tools(math_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None)
+    from tasks.grading.math.math_grader import shared_grader
+
+    return Tools(shared_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None, task.extract)
 
 
 def executed_by(task: PlannedTask) -> str | None:
@@ -100,16 +98,6 @@ def executed_by(task: PlannedTask) -> str | None:
     sandbox = shared_sandbox(unsafe=task.unsafe_code)
     walls = "without a sandbox" if task.unsafe_code else f"behind {sandbox.engine.name}"
     return f"{walls}, with Python {sandbox.python.version}"
-
-
-@cache
-def math_grader() -> MathGrader:
-    """This process's math grader; its workers start with the first answer that needs them."""
-    from tasks.grading.math.math_grader import MathGrader
-
-    grader = MathGrader()
-    atexit.register(grader.close)
-    return grader
 
 
 def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
@@ -146,6 +134,7 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
     benchmark = copy(find_benchmark(task.benchmark))
     benchmark.repeats = max(benchmark.repeats, task.repeats)  # figures over repeats, also where the run asked for them
     benchmark.ks = task.ks or benchmark.ks
+    benchmark.extract = task.extract
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
     read = read_shards(artifacts, samples if summary.counts.unscored else (), Sample)
     unscored = {sample.item: sample.reason for sample in read if sample.status == "unscored"}
@@ -167,6 +156,7 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         responses=generated.shards,
         notes=(
             *notes_of(task, summary.counts, unscored),
+            *summary.notes,
             *left_out_of(summary.metrics),
             *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
         ),

@@ -6,20 +6,22 @@ import re
 from collections import deque
 from typing import NamedTuple
 
+from tasks.grading.answer_phrases import Announcements, json_field
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
 from tasks.grading.math.math_tokens import NotUnderstood, listed_words
 from tasks.grading.math.normalization import MAX_CHARS, normalize
+from tasks.grading.reading import UNREAD, Readings, Rule
 from tasks.grading.reasoning import visible_answer
 
 TAIL_CHARS = 20_000
 """Phrases are searched in this much of a response's end."""
 SENTENCE_CHARS = 200
 """A text of at most this length in which nothing is found is an answer in words."""
-_PHRASE = re.compile(
+_PHRASES = Announcements(
     r"(?<![a-z])[Aa](?:nswer|NSWER|ns(?=[.:= ]))[*>.]*[ \t]*(?:(?:is|are|:|=|would be|to [^.\n]{0,80}? is)\**[ \t]*)+:?"
     r"|\#{4}[ \t]*:?[ \t]*(?=[-+−$£€¥\\(\[{.\d])|^\#{4}[ \t]*(?=\S[^\n]*\s*\Z)"
-    r"|[Aa](?:nswer|NSWER)[*>: \t]*$|답[ \t]*(?:은|는|:)[ \t]*",
+    r"|[Aa](?:nswer|NSWER)[*>: \t]*$",
     re.M,
 )
 _TAG = re.compile(r"<(/?)answer>(?![ \t]*[:=])", re.I)
@@ -32,7 +34,9 @@ _CLAUSE = re.compile(
 """What goes on behind an answer: `5, since 3 + 2 = 5`."""
 _MINERVA = re.compile(r"final answer is:?\s*([^\n]{1,2000}?\.?\s*I hope (?:it|this) is correct)", re.I)
 _HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct.*", re.S | re.I)
-_KOREAN_END = re.compile(r"\s{0,9}(?:입니다|이다|이에요|예요|가 됩니다|이 됩니다|번)\s*[.!]?\s*$")
+_VERB_AT_THE_END = re.compile(
+    r"\s{0,9}(?:입니다|이다|이에요|예요|가 됩니다|이 됩니다|번|です|である|だ|となります|になります)\s*[.!。]?\s*$"
+)
 _SPAN = re.compile(
     r"\$\$(.{1,2000}?)\$\$|(?<!\\)\$([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
 )
@@ -40,7 +44,7 @@ _BROKEN_INLINE = re.compile(r"(?<![$\\])\$(?!\$)[ \t]*\n[^$]*\n[ \t]*\$(?!\$)|\\
 """Mathematics in a line does not run over lines: what stands there is no formula."""
 _BETWEEN = re.compile(r"\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\{\s*(?:and|or)\s*\})\s*")
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?[$€£¥]?\s?(?:\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
+    r"(?<![A-Za-z0-9_.])[-+−]?[$€£¥]?\s?(?:\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
     r"(?:\s*[/*+^-]\s*\(?-?\d+(?:\.\d+)?\)?)*\s*(?:\\?%|percent)?"
 )
 _BOLD = re.compile(rf"\*\*\s*({_NUMBER.pattern}[^\s*\d]{{0,12}}|\$[^$*\n]{{1,200}}\$)[.,]?\s*\*\*")
@@ -52,6 +56,15 @@ _NAMES = frozenset(("sqrt", "theta", "alpha", "beta", "gamma", "delta", "lambda"
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?:['’][a-z]+)?")
 _SMALL_WORDS = listed_words("sentences")
 """That stand in sentences and never in formulas."""
+
+
+def read(response: str, rule: Rule) -> Readings:
+    """What each policy reads in a response."""
+    visible = _visible(response)
+    if visible is None:
+        return UNREAD
+    strict = _boxed_or_announced(visible) or None
+    return rule.read(visible, strict, strict or _unannounced(visible) or None)
 
 
 def extract_answer(response: str) -> str | None:
@@ -76,6 +89,8 @@ def _boxed_or_announced(visible: str) -> str | None:
         return stated
     if boxed := last_boxed(visible):
         return boxed
+    if '"' in visible and (field := json_field(visible[-TAIL_CHARS:])):
+        return field
     tagged = _tagged(visible)
     return _announced(visible) if tagged is None else _announced(tagged) or _unannounced(tagged)
 
@@ -93,8 +108,8 @@ def _tagged(text: str) -> str | None:
 
 def _announced(text: str) -> str | None:
     tail = text[-TAIL_CHARS:]
-    for found in reversed(list(_PHRASE.finditer(tail))):
-        if answer := _stated(_HOPE.sub("", tail[found.end() :].lstrip(" *:\n"))):
+    for found in reversed(list(_PHRASES.finditer(tail))):
+        if answer := _stated(_HOPE.sub("", tail[found.end() :].lstrip(" *:：\n"))):
             return answer
     for found in list(_OURS.finditer(tail))[-3:][::-1]:
         before = tail[max(0, found.start() - 500) : found.start()]
@@ -109,8 +124,8 @@ def _stated(rest: str) -> str | None:
     rest = rest[: MAX_CHARS * 2]
     if first := _SPAN.match(rest):
         return _connected(rest, first)
-    sentence = re.split(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)", rest.partition("\n")[0], maxsplit=1)[0]
-    sentence = _CLAUSE.sub("", _KOREAN_END.sub("", sentence)).strip(" *")
+    sentence = re.split(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)", rest.partition("\n")[0].partition("。")[0], maxsplit=1)[0]
+    sentence = _CLAUSE.sub("", _VERB_AT_THE_END.sub("", sentence)).strip(" *")
     if not sentence:
         return None
     return sentence if is_bare(sentence) else last_expression(sentence)
@@ -222,7 +237,7 @@ def _unannounced(visible: str) -> str | None:
     if is_bare(visible) and not _BROKEN_INLINE.search(visible):
         line = _of_lines(visible)
         if line == visible or is_bare(line):
-            return _KOREAN_END.sub("", line)
+            return _VERB_AT_THE_END.sub("", line)
         visible = line
     bold = list(_BOLD.finditer(visible[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))  # set off by many chat models
     if found := bold[-1].group(1).strip() if bold else last_expression(visible):

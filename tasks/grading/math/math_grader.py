@@ -5,12 +5,13 @@ Text, numbers and structure are compared in process; what that leaves open goes 
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import tee
 from typing import NamedTuple, Self
 
@@ -18,10 +19,11 @@ from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.math import math_reading
 from tasks.grading.math.expressions import Undecided, evaluate, rational
 from tasks.grading.math.math_comparison import same_answer
-from tasks.grading.math.math_extraction import answer_in, extract_answer
+from tasks.grading.math.math_extraction import answer_in, read
 from tasks.grading.math.math_tokens import NotUnderstood
 from tasks.grading.math.normalization import MAX_CHARS, for_sympy, normalize, plain_words, spelling
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
+from tasks.grading.reading import STRICT, UNREAD, Rule, graded_by
 from tasks.grading.reasoning import visible_answer
 
 DEADLINE_S = 10.0
@@ -104,6 +106,14 @@ class MathGrader:
             return Verdict(False, "deadline")
 
 
+@cache
+def shared_grader() -> MathGrader:
+    """This process's grader; its workers start with the first answer that needs them."""
+    grader = MathGrader()
+    atexit.register(grader.close)
+    return grader
+
+
 def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
     return waiting if isinstance(waiting, Verdict) else waiting.result()
 
@@ -179,19 +189,28 @@ def _same_decimal_comma(gold: str, answer: str) -> bool:
     return bool(re.fullmatch(r"-?\d+\.\d+", gold)) and answer == gold.replace(".", ",")
 
 
-def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader) -> Iterator[Sample]:
+def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader, rule: Rule = STRICT) -> Iterator[Sample]:
     """A sample for each response, in order; the reason names the stage that decided and what was compared.
 
     An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]`: how far a
     number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
     """
+    return grade_against(((item, response, gold_of(item)) for item, response in answered), grader, rule)
+
+
+def grade_against(
+    answered: Iterable[tuple[Item, Response, str]], grader: MathGrader, rule: Rule = STRICT
+) -> Iterator[Sample]:
+    """A sample for each response to an item with this gold, in order."""
     for_samples, for_grader = tee(
-        (item, response, gold_of(item), None if response.missed else extract_answer(response.text))
-        for item, response in answered
+        (item, response, gold, UNREAD if response.missed else read(response.text, rule))
+        for item, response, gold in answered
     )
-    verdicts = grader.equal_all(((gold, answer or "") for *_, gold, answer in for_grader), extracted=True)
-    for compared, verdict in zip(for_samples, verdicts, strict=True):
-        yield _sample(*compared, verdict)
+    verdicts = grader.equal_all(
+        ((gold, said or "") for *_, gold, readings in for_grader for said in readings.distinct), extracted=True
+    )
+    for item, response, gold, readings in for_samples:
+        yield graded_by(rule, readings, lambda said: _sample(item, response, gold, said, next(verdicts)))  # noqa: B023
 
 
 def gold_of(item: Item) -> str:

@@ -19,6 +19,8 @@ BLOCK = 1 << 16
 SHORT_S = 1.0
 SETUP_S = 30.0
 """To set a program up; one that has not started by then is given up."""
+WAITING_S = 30.0
+"""Most that a program's time is extended by, since it waited for a processor."""
 
 
 def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | None:
@@ -91,7 +93,8 @@ class _Watched:
     def until_it_ends(self, child: int, *, within_s: float | None = None) -> None:
         """Until `child` ended, the time is over, too much was written or the host is gone.
 
-        within_s: of a compiler; a program has the time of its limits, from when it says that it is set up.
+        within_s: of a compiler; a program has the time of its limits, from when it says that it is set up. Time in
+        which it waited for a processor, since others were running, is not its own.
         """
         poll = select.poll()
         for fd in (*self._names, self._wake):
@@ -99,8 +102,14 @@ class _Watched:
         poll.register(self._channel, select.POLLRDHUP)
         self.waited, self._began = None, time.monotonic()
         deadline, started = self._began + (within_s or SETUP_S), within_s is not None
+        waited_before_s = extended_s = 0.0
         while not self.killed_for and not self._has_ended(child):
             left = deadline - time.monotonic()
+            if left <= 0 and started and extended_s < WAITING_S:
+                waited_s = min(_waited_s(child) - waited_before_s, WAITING_S)
+                deadline += max(0.0, waited_s - extended_s)
+                extended_s = max(extended_s, waited_s)
+                left = deadline - time.monotonic()
             if left <= 0:
                 self.killed_for = "wall" if started else "setup"
                 self._starved = started and _starved(child, time.monotonic() - self._began)
@@ -114,7 +123,7 @@ class _Watched:
                     self._take(poll, fd)
             if not started and self.taken["status"].startswith(b"S"):
                 started, self._began = True, time.monotonic()
-                deadline = self._began + self._task.wall_s
+                deadline, waited_before_s = self._began + self._task.wall_s, _waited_s(child)
         self._ended = time.monotonic()
 
     def end_all(self) -> None:
@@ -193,9 +202,24 @@ def _starved(child: int, wall_s: float) -> bool:
     """
     with suppress(OSError, IndexError, ValueError):
         newest = int(_read("/proc/loadavg").split()[-1])
-        waited_s = int(_read(f"/proc/{child}/schedstat").split()[1]) / 1e9
-        return os.getpid() == 1 and newest == child and wall_s > SHORT_S and waited_s > wall_s / 2
+        return os.getpid() == 1 and newest == child and wall_s > SHORT_S and _waited_s(child) > wall_s / 2
     return False
+
+
+def _waited_s(child: int) -> float:
+    """Seconds that a program waited on run queues, all its threads and, in its own namespace, all its processes.
+
+    0 where the kernel does not tell (CONFIG_SCHED_INFO).
+    """
+    pids = [str(child)]
+    if os.getpid() == 1:
+        pids = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: PTH208
+    waited_ns = 0
+    for pid in pids:
+        with suppress(OSError, IndexError, ValueError):  # it may end meanwhile
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                waited_ns += int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[1])
+    return waited_ns / 1e9
 
 
 def _read(path: str) -> str:

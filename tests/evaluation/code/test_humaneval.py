@@ -145,6 +145,11 @@ def test_an_answer_is_executed_with_its_tests(item: str, answer: str, right: boo
     assert score(item, answer, tools) == right
 
 
+def test_a_program_that_sleeps_is_out_of_time(tools: Tools) -> None:
+    sample = graded(BENCHMARK, [ITEMS[GAP]], {GAP: f"    import time\n    time.sleep(10)\n{GAP_BODY}"}, tools)[GAP]
+    assert (sample.score, sample.reason) == (0.0, "killed after 3 s")
+
+
 def test_figures_begin_with_the_language(tools: Tools) -> None:
     answers = {GAP: GAP_BODY, SHELF: "pass", COUNTDOWN: "    seq -s ' ' $1 -1 1\n}", LONGEST: "}", TALLY: ""}
     summary = BENCHMARK.summarise(graded(BENCHMARK, list(ITEMS.values()), answers, tools).values())

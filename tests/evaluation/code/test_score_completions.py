@@ -140,10 +140,10 @@ def test_what_cannot_be_scored_is_named(
     assert (done.code, said in done.stderr, done.stdout) == (2, True, ""), done.stderr
 
 
-def test_k_of_answers_that_are_no_programs_is_refused(tmp_path: Path) -> None:
+def test_k_of_one_answer_each_is_refused(tmp_path: Path) -> None:
     samples = write_lines(tmp_path / "s.jsonl", {"id": 0, "response": "0"})
     done = score(samples, write_benchmark(tmp_path / "sums"), "--k", 2)
-    assert (done.code, "answers to Sums are none" in done.stderr) == (2, True), done.stderr
+    assert (done.code, "has one to each" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("flag", ["--unsafe-code", "--unsafe_code"])

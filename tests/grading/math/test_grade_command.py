@@ -71,3 +71,38 @@ def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = run(str(tmp_path / "none.jsonl"))
     assert result.exit_code == 2
     assert "none.jsonl is not there" in result.output.replace("\n", "")
+
+
+FORMS = (
+    r"So \boxed{18}.",
+    "The answer is 18.",
+    "18",
+    "Therefore, she makes 18 dollars every day.",
+    "She makes **18** dollars.",
+    "9*2=18\n\n18",
+    "La respuesta es 18.",
+    "It is 17, and not 18, or 19.",
+    "I cannot say.",
+)
+
+
+@pytest.mark.parametrize("policy", ["published", "strict", "flexible"])
+def test_a_pair_and_a_response_get_one_verdict(policy: str, tmp_path: Path) -> None:
+    from tasks.evaluation.evaluation_records import Item, Reply, Response
+    from tasks.grading.math.math_grader import MathGrader, grade_math
+    from tasks.grading.reading import Rule, score_under
+
+    lines = [json.dumps({"id": n, "gold": "18", "prediction": text}) for n, text in enumerate(FORMS)]
+    result = run(written(tmp_path, *lines), "--extract", policy)
+    pairs = [json.loads(line)["equal"] for line in result.stdout.splitlines()]
+    item = Item(id="a", prompts=("?",), gold="18")
+    answered = [(item, Response(item="a", turns=(Reply(text=text),))) for text in FORMS]
+    with MathGrader(workers=1) as grader:
+        samples = list(grade_math(answered, grader, Rule(("last_box",))))
+    assert pairs == [bool(score_under(policy, sample)) for sample in samples]  # type: ignore[arg-type]
+    assert sum(pairs) == {"published": 1, "strict": 3, "flexible": 7}[policy]
+
+
+def test_halves_of_surrogate_pairs_are_compared_too(tmp_path: Path) -> None:
+    result = run(written(tmp_path, '{"id": 1, "gold": "5", "prediction": "\\ud800\\n5"}'))
+    assert (result.exit_code, json.loads(result.stdout)["equal"]) == (0, True)

@@ -45,8 +45,8 @@ INSTRUCT = (
     "```{language}\n{prompt}\n```"
 )
 """Source: build_deepseekcoder_instruction of evalchemy's HumanEval; language in lower case, prompt stripped."""
-LIMITS = Limits(cpu_s=3.0, wall_s=15.0)
-"""evalchemy's 3 seconds, but of CPU time, so that a busy machine fails no program."""
+LIMITS = Limits(cpu_s=3.0, wall_s=3.0)
+"""The 3 seconds of human-eval and evalchemy."""
 
 
 class HumanEval(CodeBenchmark):

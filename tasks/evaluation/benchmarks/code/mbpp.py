@@ -30,7 +30,7 @@ PROMPT = (
     "Please refer the given examples and generate a python function for my problem.\n"
     "Examples are listed as follows:\n{examples}\n\nHere is my problem:\n{problem}"
 )
-LIMITS = Limits(cpu_s=10, wall_s=30)
+LIMITS = Limits(cpu_s=10, wall_s=10)
 FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
 GOES_ON = (" ", "\t", ")", "#")
 """First characters of the lines of a top-level function after its first."""

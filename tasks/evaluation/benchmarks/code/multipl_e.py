@@ -41,7 +41,7 @@ LANGUAGES = {
 model, LANGUAGE_MAP in its MultiPLE; `sandbox.languages` has them all."""
 SYSTEM = "You are a helpful programming assistant designed to complete code snippets."
 PROMPT = "Please generate code to complete the following problem:\n```{language}\n{prompt}\n```"
-LIMITS = Limits(cpu_s=15.0, wall_s=60.0)
+LIMITS = Limits(cpu_s=15.0, wall_s=15.0)
 """For the compiler, and again for the program."""
 
 
