@@ -72,8 +72,8 @@ def extract_answer(
     ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
     if not ranked:
         return Draft(NO_ANSWER[asked.language], abstained=True, reason="nothing was found", notes=notes)
-    several = query_type in ("multi", "compare")
-    confidence = confidence_of(evidence_of(ranked[0], asked, several=several))
+    several = query_type in ("multi", "compare")  # a follow-up carries over words of the question before
+    confidence = confidence_of(evidence_of(ranked[0], asked, several=query_type != "single"))
     if asked.wants == "writer" or (asked.wants == "why" and confidence < FEWEST_CONFIDENCE):
         passages = [("", one) for one in _chosen(ranked, most_sentences)]
         text, citations = _written(asked, passages, hits)

@@ -230,9 +230,7 @@ def test_contents_references_and_titles_do_not_answer(line: str) -> None:
 
 
 def test_a_row_of_a_heading_and_its_page_does_not_answer() -> None:
-    (_, entry) = read_passages(
-        [hit("Form 10-K | Page\nItem 1A. | Risk Factors | 3", rows=("Item 1A. — Risk Factors; 3",))]
-    )
+    (entry,) = read_passages([hit("Item 1A. | Risk Factors | 3", rows=("Item 1A. — Risk Factors; 3",))])
     assert entry.is_label
 
 
