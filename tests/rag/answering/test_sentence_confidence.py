@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tasks.language.tokens import BIGRAM
@@ -36,11 +38,11 @@ ALL = Evidence(
     ],
     ids=str,
 )
-def test_confidence_falls_with_what_the_sentence_lacks(lacks: dict[str, float], confidence: float) -> None:
+def test_confidence_falls_with_what_the_sentence_lacks(lacks: dict[str, Any], confidence: float) -> None:
     assert confidence_of(ALL._replace(**lacks)) == pytest.approx(confidence, abs=0.001)
 
 
-def scored(missing: tuple[str, ...] = (), **shares: float) -> Scored:
+def scored(missing: tuple[str, ...] = (), **shares: Any) -> Scored:
     return Scored(Passage("text", hit=1), 1.0, 0.5, 0.5, True, frozenset(), missing, **shares)
 
 
