@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tasks.language.sentences import CITATION_MARK, disarmed
 from tasks.language.tokens import BIGRAM
+from tasks.rag.answering.answer_types import yes_or_no
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, citation
-from tasks.rag.answering.passage_scores import Passage, Scored, cells_of, read_passages, score_passages
-from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, Question, read_question
+from tasks.rag.answering.passage_scores import Scored, score_passages
+from tasks.rag.answering.passages import Passage, cells_of, items_of, read_passages
+from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, NUMERIC, Question, read_question
+from tasks.rag.answering.sentence_confidence import confidence_of, evidence_of
 from tasks.rag.answers import Citation, Draft, QueryType
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Hit
@@ -28,7 +30,14 @@ ALIKE = 0.8
 """Share of common words from which on two passages say the same."""
 FEWEST_CONFIDENCE = 0.5
 """Confidence below which the answer is that the documents do not tell."""
+LEAST_AFFIRMED = 0.6
+"""Coverage of the question from which on a sentence affirms or denies it."""
+YES_OR_NO = {"ko": {True: "예: ", False: "아니요: "}, "en": {True: "Yes: ", False: "No: "}}
 NO_ANSWER = {"ko": "문서에서 답을 찾지 못했습니다.", "en": "The documents do not tell."}
+NEEDS_A_MODEL = {
+    "ko": "요약하거나 설명하는 답은 언어 모델이 써야 합니다(`--llm`). 관련된 곳:",
+    "en": "An answer in prose has to be written by a model (`--llm`). Passages that may hold what it needs:",
+}
 _NOT_TOLD = {"ko": "문서에서 찾지 못했습니다.", "en": "not told."}
 
 
@@ -59,34 +68,32 @@ def extract_answer(
     if len(question) > MOST_QUESTION_CHARS:
         read = f"sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them"
         notes = (f"the question has {len(question):,} characters; {read}",)
-    scored = score_passages(asked, hits, read_passages(hits))
+    scored = score_passages(asked, hits, _fitting(asked, read_passages(hits)))
     ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
     if not ranked:
         return Draft(NO_ANSWER[asked.language], abstained=True, reason="nothing was found", notes=notes)
-    several = query_type in ("multi", "compare")
-    confidence = confidence_of(ranked[0], several=several)
+    several = query_type in ("multi", "compare")  # a follow-up carries over words of the question before
+    confidence = confidence_of(evidence_of(ranked[0], asked, several=query_type != "single"))
+    if asked.wants == "writer" or (asked.wants == "why" and confidence < FEWEST_CONFIDENCE):
+        passages = [("", one) for one in _chosen(ranked, most_sentences)]
+        text, citations = _written(asked, passages, hits)
+        text = f"{NEEDS_A_MODEL[asked.language]}\n{text}"
+        return Draft(text, citations, abstained=True, reason="the question asks for a text to be written", notes=notes)
     if abstained := confidence < FEWEST_CONFIDENCE:
         text, citations = _closest(asked, ranked[0], hits)
     else:
-        lines = _sides(ranked, hits, groups) if several else []
+        lines = _sides(asked, ranked, hits, groups) if several else []
         if len(lines) < 2:
-            chosen = _chosen(ranked, most_sentences)
-            apart = len({hits[one.passage.hit].chunk.document for one in chosen}) > 1
-            lines = [(name_of(hits[one.passage.hit]) if apart else "", one) for one in chosen]
+            first = hits[ranked[0].passage.hit].chunk.document
+            own = [one for one in ranked if hits[one.passage.hit].chunk.document == first]
+            lines = [("", one) for one in _chosen(own, most_sentences)]
         text, citations = _written(asked, lines, hits)
     return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes, confidence=confidence)
 
 
-def confidence_of(best: Scored, *, several: bool = False) -> float:
-    """Probability that the documents answer the question, estimated from the best passage: 0 … 1.
-
-    several: one passage then holds only a share of what is asked, and not the names of the others.
-    Logistic regression on 139 questions with an answer and 32 without, of the samples and half of tests/rag/questions.
-    """
-    coverage = min(1.0, 1.5 * best.coverage) if several else best.coverage
-    missing = [word for word in best.missing if not several or any(sign.isdigit() for sign in word)]
-    sign = 1.8 * coverage + 1.7 * best.focus + 1.5 * best.answers_kind - 2.9 * bool(missing) - 2.7
-    return 1 / (1 + math.exp(-sign))
+def _fitting(question: Question, passages: Sequence[Passage]) -> list[Passage]:
+    """Without whole lists, where no list is asked for."""
+    return [one for one in passages if question.wants == "list" or not one.is_list]
 
 
 def _why(best: Scored) -> str:
@@ -117,6 +124,8 @@ def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str
 def _chosen(ranked: Sequence[Scored], most: int) -> list[Scored]:
     """The best, and what is nearly as good and says something else."""
     chosen = [ranked[0]]
+    if ranked[0].passage.is_list:
+        return chosen
     for one in ranked[1:]:
         if len(chosen) >= most or one.score < ranked[0].score - NEAR_BEST:
             break
@@ -139,7 +148,7 @@ Line = tuple[str, Scored | None]
 """The name of a document or side (empty if it is the only one) and its best passage (None without an answer)."""
 
 
-def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
+def _sides(question: Question, ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
     """The best passage of each side; without sides, of each document that answers nearly as well as the best one."""
     best: dict[str, Scored] = {}
     for one in ranked:
@@ -150,7 +159,7 @@ def _sides(ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group
     lines: list[Line] = []
     for group in groups:
         first = next((one for document, one in best.items() if document in group.documents), None)
-        sure = first is not None and confidence_of(first, several=True) >= FEWEST_CONFIDENCE
+        sure = first is not None and confidence_of(evidence_of(first, question, several=True)) >= FEWEST_CONFIDENCE
         lines.append((group.name, first if sure else None))
     return lines
 
@@ -165,9 +174,15 @@ def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> 
             written.append(label + _NOT_TOLD[question.language])
             continue
         n = len(citations) + 1
-        written.append(label + _marked(told(question, best.passage), n))
+        written.append(label + _affirmed(question, best) + _marked(told(question, best.passage), n))
         citations.append(citation(n, hits[best.passage.hit], _quote(best.passage)))
     return "\n".join(written), tuple(citations)
+
+
+def _affirmed(question: Question, best: Scored) -> str:
+    """Yes or no, where the question asks for that and the sentence says most of what it asks."""
+    affirms = yes_or_no(question, best.passage.text)
+    return "" if affirms is None or best.coverage < LEAST_AFFIRMED else YES_OR_NO[question.language][affirms]
 
 
 def name_of(hit: Hit) -> str:
@@ -194,7 +209,10 @@ _HAS_UNIT = re.compile(r"[%$₩€£¥]|\d\s?(?:원|천원|만|억|명|개|건|�
 
 def told(question: Question, passage: Passage) -> str:
     """The passage in one line."""
-    text = _row_told(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
+    if passage.is_list:
+        text = "; ".join(item.rstrip(" ;,") for item in items_of(passage.text))
+    else:
+        text = _row_told(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
     if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):
         text = f"{text} ({passage.unit})"
     text = disarmed(" ".join(text.split()))
@@ -226,7 +244,7 @@ def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]
     others = [term.word for term in question.terms if not term.literal and not _names(term.word, label)]
     held = [sum(_names(word, name) for word in others) for name, _ in columns]
     fitting = [column for column, count in zip(columns, held, strict=True) if count == max(held)]
-    answers = question.wants != "number" or any(_DIGIT.search(value) for _, value in fitting)
+    answers = question.wants not in NUMERIC or any(_DIGIT.search(value) for _, value in fitting)
     return fitting if max(held) and answers else columns
 
 

@@ -9,134 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.language.sentences import split_sentences
 from tasks.language.tokens import BIGRAM, HANGUL, tokenize
-from tasks.rag.answering.question_reading import DATE, NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
-from tasks.rag.indexing.chunk_pieces import is_unit_line
-from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.answering.answer_types import counts, fits_type
+from tasks.rag.answering.passages import Passage
+from tasks.rag.answering.question_reading import SIGNS, Question, Term
 from tasks.rag.retrieval.search import Hit
-
-MOST_CHUNK_CHARS = 20_000
-"""Characters of a chunk, from its beginning, that are read for an answer."""
-MOST_PASSAGES = 400
-"""Passages read from one chunk."""
-MOST_UNIT_CHARS = 60
-MOST_NAME_CHARS = 20
-"""Maximum length of a cell that names a column."""
-MOST_LABEL_CHARS = 60
-_DOTTED = re.compile(r"[.·…‥]{5,}\s*\d*\s*$|(?:\s\.){5,}")
-_UNIT_WITHIN = re.compile(
-    r"[(\[<（［]\s*((?:단위\s*[:：]|unit\s*[:：]|(?:amounts?|dollars|figures|\$|US\$|€|in|expressed)\b[^)\]]{0,40}?"
-    r"\b(?:millions|thousands|billions))[^)\]>）］]{0,40})\s*[)\]>）］]",
-    re.IGNORECASE,
-)
-"""A unit in brackets behind a caption: `Table 3. Net sales ($ in millions)`."""
-_CELL = " | "
-_BARE_ROW = re.compile(r"\D.*?(?:\s+[$₩€(△-]*\d[\d,.]*[)%]*){1,}", re.DOTALL)
-
-
-class Passage(NamedTuple):
-    """A sentence or a table row that may answer."""
-
-    text: str
-    """Verbatim: a part of the chunk's text, or one of its rows as a sentence."""
-    is_row: bool = False
-    before: str = ""
-    """The sentence before, or the lines above the table."""
-    unit: str = ""
-    """What the numbers of its table count, as the document says: `단위: 천원`, `dollars in thousands`."""
-    is_label: bool = False
-    """A heading, caption, unit line or entry of a table of contents: it states nothing."""
-    names: tuple[str, ...] = ()
-    """Column names of a row whose table has no recognized header: the cells of the table's first row."""
-    above: str = ""
-    hit: int = 0
-    place: int = 0
-
-
-def read_passages(hits: Sequence[Hit]) -> list[Passage]:
-    """All passages of the hits, in their order."""
-    passages: list[Passage] = []
-    for number, hit in enumerate(hits):
-        read = _rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk)
-        passages += [
-            passage._replace(hit=number, place=place, above=" › ".join(hit.chunk.heading_path))
-            for place, passage in enumerate(list(read)[:MOST_PASSAGES])
-            if passage.text.strip()
-        ]
-    return passages
-
-
-def _rows(chunk: Chunk) -> Iterator[Passage]:
-    """The lines that lead to a table or stand beside it, then its rows."""
-    lines = chunk.text[:MOST_CHUNK_CHARS].splitlines()
-    lead = [line for line in lines if _CELL not in line]
-    unit = _unit_of(lead)
-    header = next((line for line in lines if _CELL in line), "")
-    for line in lead:
-        for start, end in split_sentences(line):
-            yield Passage(line[start:end], is_label=_names_only(line, chunk))
-    around = "\n".join((*(line for line in lead if len(line) <= 200), header))
-    names = _column_names(chunk.sentences)
-    for place, sentence in enumerate(chunk.sentences):
-        is_label = (bool(names) and place == 0) or _without_words(sentence)
-        yield Passage(sentence, True, around, unit, is_label, names)
-
-
-def _sentences(chunk: Chunk) -> Iterator[Passage]:
-    text = chunk.text[:MOST_CHUNK_CHARS]
-    before, unit = "", ""
-    for start, end in split_sentences(text):
-        sentence = text[start:end]
-        unit = _unit_of([sentence]) or unit
-        # a row of a table that has lost its lines: a label, then bare numbers
-        is_row = len(sentence) <= 160 and _BARE_ROW.fullmatch(sentence)
-        yield Passage(sentence, False, before, unit if is_row else "", _names_only(sentence, chunk))
-        before = sentence
-
-
-def _column_names(rows: Sequence[str]) -> tuple[str, ...]:
-    """The cells of the first row if it names columns and no row says those names itself."""
-    if len(rows) < 2 or any(": " in row for row in rows) or re.search(r"\d", rows[0]):
-        return ()
-    cells = cells_of(rows[0])
-    same = [row for row in rows[1:] if len(cells_of(row)) == len(cells)]
-    short = all(0 < len(cell) <= MOST_NAME_CHARS for cell in cells)
-    return cells if short and len(cells) > 2 and 2 * len(same) > len(rows) - 1 else ()
-
-
-def cells_of(row: str) -> tuple[str, ...]:
-    """The cells of a row that was said without names: `label — value; value`."""
-    label, dash, rest = row.partition(" — ")
-    return (label, *rest.split("; ")) if dash else (label,)
-
-
-def _unit_of(lines: Sequence[str]) -> str:
-    """What the unit line among `lines` says, without its brackets."""
-    for line in reversed(lines):
-        if within := _UNIT_WITHIN.search(line):
-            return within[1].strip()
-        if is_unit_line(line) and len(line) <= MOST_UNIT_CHARS:
-            return line.strip().strip("()[]<>（）［］ ").strip()
-    return ""
-
-
-def _names_only(line: str, chunk: Chunk) -> bool:
-    flat = " ".join(line.split())
-    return bool(
-        flat in {" ".join(heading.split()) for heading in chunk.heading_path}
-        or is_unit_line(line)
-        or _without_words(flat)
-        or (flat.endswith((",", ":")) and len(flat) <= MOST_LABEL_CHARS)
-        or _DOTTED.search(flat)
-        or re.match(r"[<\[(〈]\s*(?:표|그림|별표|서식)\s", flat)
-    )
-
-
-def _without_words(line: str) -> bool:
-    """Numbers alone, or a row of years and dates: the scale of a chart, a header, the numbers of a page."""
-    return not re.search(r"[^\W\d_]{2,}", re.sub(r"\d\s?(?:년|월|일|기|분기|%|Q|FY)", "", line))
-
 
 # how much of a word's weight counts by where it stands
 IN_TEXT, ABOVE, BEFORE, IN_NAME, IN_CHUNK, IN_DOCUMENT = 1.0, 0.8, 0.7, 0.8, 0.5, 0.3
@@ -155,6 +32,7 @@ LABEL_PENALTY = 1.0
 LENGTH_PENALTY = 0.1
 """For each doubling of a passage beyond LONG_CHARS."""
 LONG_CHARS = 200
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d|[,.]\d)")
 MOST_LINE_CHARS = 80
 """Longest line of text that may be a row of a table that has lost its lines."""
 
@@ -175,6 +53,14 @@ class Scored(NamedTuple):
     """Which words of the question stand in the passage itself, by their position."""
     missing: tuple[str, ...]
     """Names, years and numbers of the question that stand nowhere around the passage."""
+    in_text: float = 0.0
+    """Share of the question's words, by weight, that stand in the passage itself: 0 … 1."""
+    nowhere: float = 0.0
+    """Share of the question's words, by weight, that neither the passage nor its page says: 0 … 1."""
+    other_period: bool = False
+    """Whether a year of the question stands neither in the passage nor in what leads to it, or it tells of others."""
+    focus_in_text: float = 0.0
+    """`focus` in the passage itself."""
 
 
 def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[Passage]) -> list[Scored]:
@@ -197,9 +83,9 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     focus = focus or [at for at in everywhere if not question.terms[at].literal]
     coverage = _share(weights, shares, everywhere)
     asked = _share(weights, shares, focus)
-    kind = not passage.is_label and _answers_kind(question, passage)
-    score = coverage + FOCUS_WEIGHT * asked + KIND_WEIGHT * kind + COUNTER_WEIGHT * _counts(question, passage)
-    held = around.reader.held(passage.text)
+    kind = not passage.is_label and fits_type(question, passage)
+    score = coverage + FOCUS_WEIGHT * asked + KIND_WEIGHT * kind + COUNTER_WEIGHT * counts(question, passage)
+    held = around.reader.held(passage.told)
     score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not held)
     score += RANK_WEIGHT / (1 + 0.3 * passage.hit)
     score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
@@ -212,7 +98,26 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
         if term.literal and share < (IN_CHUNK if any(sign.isdigit() for sign in term.word) else IN_DOCUMENT)
     )
     score -= MISSING_PENALTY * bool(missing)
-    return Scored(passage, score, coverage, asked, kind, held, missing)
+    return Scored(
+        passage,
+        score,
+        coverage,
+        asked,
+        kind,
+        held,
+        missing,
+        in_text=_share(weights, [float(at in held) for at in everywhere], everywhere),
+        focus_in_text=_share(weights, [float(at in held) for at in everywhere], focus),
+        nowhere=_share(weights, [float(share < IN_CHUNK) for share in shares], everywhere),
+        other_period=_is_far(question, passage, shares),
+    )
+
+
+def _is_far(question: Question, passage: Passage, shares: Sequence[float]) -> bool:
+    asked = [at for at, term in enumerate(question.terms) if _YEAR.fullmatch(term.word)]
+    said = set(_YEAR.findall(passage.text))
+    others = bool(said) and not said & {question.terms[at].word for at in asked}
+    return bool(asked) and (others or any(shares[at] < BEFORE for at in asked))
 
 
 def _share(weights: Sequence[float], shares: Sequence[float], chosen: Sequence[int]) -> float:
@@ -320,32 +225,3 @@ class _Reader:
 def _letters(text: str) -> str:
     """Syllables taken apart, so that the stem 걸리 is found in 걸린다."""
     return unicodedata.normalize("NFD", text)
-
-
-def _answers_kind(question: Question, passage: Passage) -> bool:
-    text = passage.text
-    match question.wants:
-        case "number":
-            return bool(_new_numbers(question, text)) or bool(NUMBER_WORDS.search(text))
-        case "date":
-            return bool(DATE.search(text)) and bool(_new_numbers(question, text) or NUMBER_WORDS.search(text))
-        case "why":
-            return bool(REASON.search(text))
-        case _:
-            return True
-
-
-def _new_numbers(question: Question, text: str) -> list[str]:
-    """Numbers of the text that the question does not say; one that opens a list item or numbers a section is none."""
-    body = re.sub(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?[(（]?\d{1,3}(?:[.-]\d{1,3})*[.)）]+\s", "", text)
-    numbers = (match.group().replace(",", "") for match in NUMBER.finditer(body))
-    return [number for number in numbers if number not in question.numbers]
-
-
-def _counts(question: Question, passage: Passage) -> bool:
-    """Whether a number of what is counted stands in the passage: `158개소` for 몇 개소."""
-    counter = question.counter
-    if not counter or (not HANGUL.search(counter) and counter.isascii()):
-        return False
-    counted = rf"(?:\d|[십백천만억])\s?(?:여\s?)?{re.escape(counter)}"
-    return bool(re.search(counted, passage.text)) or counter in passage.unit or counter in passage.before

@@ -13,8 +13,23 @@ from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, tokenize
 from tasks.rag.retrieval.expansion import expand
 
-Wanted = Literal["number", "date", "who", "where", "why", "text"]
-"""The kind of answer that a question asks for."""
+Wanted = Literal[
+    "number",
+    "money",
+    "percent",
+    "count",
+    "date",
+    "who",
+    "where",
+    "yesno",
+    "list",
+    "definition",
+    "why",
+    "writer",
+    "text",
+]
+"""The type of answer that a question asks for; `writer`: a text that somebody has to write, such as a summary."""
+NUMERIC = frozenset[Wanted](("number", "money", "percent", "count"))
 
 _WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
 ASKING = frozenset[str](_WORDS["asking"].split())
@@ -29,7 +44,11 @@ INTERROGATIVE = re.compile(r"^(?:얼마|몇|무엇|언제|어디|누구|어느|�
 COUNTER = re.compile(
     r"몇\s?(?:십|백|천|만|억|백만|십억)?\s?([^\s\d?.,]{1,6}?)(?:인가|입니까|이나|이며|인지|이고|이었|였|까지|이|을|를|에|은|는|의|안|로|씩|\?|\s|$)"
 )
-HOW_MANY = re.compile(r"\bhow many ((?:[a-z-]+ ){0,2}?[a-z-]+)", re.IGNORECASE)
+HOW_MANY = re.compile(
+    r"\bhow many (?:[\w’'-]+ ){0,4}?([a-z-]+)"
+    r"(?=\s(?:did|do|does|were|was|are|is|has|have|had|can|could|must|will|would|should|may|of|in|on|at|to|for|from|per|by|there)\b|[?,.]|$)",
+    re.IGNORECASE,
+)
 WHAT = re.compile(
     r"\b(?:what|which|how (?:many|much))\s+(?:(?:is|was|were|are|did|does|do|will)\s+)?(?:the |an? )?"
     r"(?:(?:[A-Z][\w'’&.-]*\s)+(?=(?:spend|earn|make|pay|charge|report|assume|plan)\b)\w+\s(?:on |of |for )?)?"
@@ -39,13 +58,6 @@ WHAT = re.compile(
 
 ORDINAL = re.compile(r"(?<![\d.,])(\d{1,4})\s?(분기|기|차|회|호|조|항|장|단계|등급)(?![가-힣]{3})")
 
-DATE = re.compile(
-    r"(?:19|20)\d\d\s?[-./년]\s?\d{1,2}|\d{1,2}\s?월(?:\s?\d{1,2}\s?일)?|\d{1,2}\s?[시:]\s?\d\d|(?:19|20)\d\d(?!\d)|"
-    r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)[a-z]*\.?\s\d|\b\d{1,2}(?:st|nd|rd|th)?\s(?:of\s)?"
-    r"(?:january|february|march|april|may|june|july|august|september|october|november|december)|"
-    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day|[월화수목금토일]요일|이내|within \w+ (?:day|week|month)",
-    re.IGNORECASE,
-)
 SIGNS = tuple((frozenset[str](one["words"].split()), re.compile(one["sign"])) for one in _WORDS["signs"])
 """Words that name a measure, and the pattern of values of that measure."""
 NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?<![A-Za-z][-_])\d[\d,]*(?:\.\d+)?")

@@ -15,11 +15,18 @@ def read(text: str) -> Question:
 @pytest.mark.parametrize(
     ("question", "wants"),
     [
-        ("사업 예산은 얼마인가?", "number"),
-        ("사업 예산은?", "number"),
-        ("두 사업의 예산을 각각 알려 줘.", "number"),
+        ("사업 예산은 얼마인가?", "money"),
+        ("사업 예산은?", "money"),
+        ("두 사업의 예산을 각각 알려 줘.", "money"),
         ("두 사업의 마감일을 비교해 줘.", "date"),
-        ("신호제어기는 몇 대인가?", "number"),
+        ("신호제어기는 몇 대인가?", "count"),
+        ("응답률은 몇 %인가?", "percent"),
+        ("관로의 길이는?", "number"),
+        ("설명회를 여는가?", "yesno"),
+        ("제출 서류를 모두 들어 주세요.", "list"),
+        ("공동수급체의 정의는?", "definition"),
+        ("사업을 요약해 줘.", "writer"),
+        ("부채비율 약정을 어겨 낸 위약금은 얼마인가?", "money"),
         ("입찰 마감은 언제인가?", "date"),
         ("입찰 참여 마감 일시는?", "date"),
         ("담당자는 누구인가?", "who"),
@@ -27,13 +34,19 @@ def read(text: str) -> Question:
         ("매입처는 어디인가?", "where"),
         ("왜 늦어졌는가?", "why"),
         ("검수 방법은?", "text"),
-        ("How many stores are there?", "number"),
-        ("What was the operating income in 2022?", "number"),
+        ("How many stores are there?", "count"),
+        ("How long is the pier?", "number"),
+        ("What share of stores is leased?", "percent"),
+        ("Did sales grow?", "yesno"),
+        ("List the segments.", "list"),
+        ("What does tare mean?", "definition"),
+        ("What rate applies when the gate is out?", "number"),
+        ("What was the operating income in 2022?", "money"),
         ("When is the hearing?", "date"),
         ("Who pays for it?", "who"),
         ("Where does the tour take place?", "where"),
         ("Why did margins fall?", "why"),
-        ("Describe the plant.", "text"),
+        ("Describe the plant.", "writer"),
     ],
 )
 def test_a_question_shows_the_kind_of_answer_that_would_do(question: str, wants: str) -> None:
@@ -82,3 +95,11 @@ def test_names_and_numbers_are_literal_and_words_are_not() -> None:
 
 def test_numbers_of_the_question_are_known_so_that_they_do_not_answer_it() -> None:
     assert read("412개소 가운데 몇 개소인가? 1,036명").numbers == {"412", "1036"}
+
+
+@pytest.mark.parametrize(
+    ("question", "counter"),
+    [("How many paid memberships did it count?", "membership"), ("How many Xbox consoles were sold?", "consol")],
+)
+def test_what_is_counted_is_the_last_noun_before_the_verb(question: str, counter: str) -> None:
+    assert read(question).counter == counter

@@ -1,0 +1,196 @@
+"""Cuts the chunks that were found into passages that may answer: sentences, table rows and lists of items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tasks.language.sentences import split_sentences
+from tasks.rag.indexing.chunk_pieces import is_unit_line
+from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.retrieval.search import Hit
+
+MOST_CHUNK_CHARS = 20_000
+"""Characters of a chunk, from its beginning, that are read for an answer."""
+MOST_PASSAGES = 400
+"""Passages read from one chunk."""
+MOST_UNIT_CHARS = 60
+MOST_NAME_CHARS = 20
+"""Maximum length of a cell that names a column."""
+MOST_LABEL_CHARS = 60
+_DOTTED = re.compile(r"[.·…‥]{5,}\s*\d*\s*$|(?:\s\.){5,}")
+_UNIT_WITHIN = re.compile(
+    r"[(\[<（［]\s*((?:단위\s*[:：]|unit\s*[:：]|(?:amounts?|dollars|figures|\$|US\$|€|in|expressed)\b[^)\]]{0,40}?"
+    r"\b(?:millions|thousands|billions))[^)\]>）］]{0,40})\s*[)\]>）］]",
+    re.IGNORECASE,
+)
+"""A unit in brackets behind a caption: `Table 3. Net sales ($ in millions)`."""
+_ITEM = re.compile(r"^\s*(?:[-–○●□■▪▶◦·•*※❍◇◆▷]|[(（]?(?:\d{1,2}|[a-z]|[가-하])[.)）]|[①-⑳])\s+(?=\S)")
+_REFERS = re.compile(
+    r"(?:\(?(?:please |also )?(?:see|refer to|for (?:more|further|additional) (?:information|detail|discussion))"
+    r".{0,120}?\b(?:notes?|items?|parts?|sections?|pages?|exhibits?|tables?|appendix|proxy statement)\b"
+    r"|the information required by|.{0,160}\bincorporated (?:herein )?by reference\b"
+    r"|.{0,60}(?:참조|참고)(?:하|한다|바랍니다|[).]*$))",
+    re.IGNORECASE,
+)
+"""A sentence that only points to another place."""
+_NUMBERED_HEADING = re.compile(
+    r"(?:(?:item|part|note|chapter|section|appendix)\s+[\dIVX]+[A-Z]?\b|제\s?\d+\s?[장절조편]|\d{1,2}(?:\.\d+)*[.)]?\s)"
+    r".{1,80}?[\s;·.…]\d{1,3}",
+    re.IGNORECASE,
+)
+"""An entry of a table of contents: `Item 1A. Risk Factors; 3`."""
+_CONTENTS = re.compile(r"(?:table of )?contents|index|목\s*차|차\s*례", re.IGNORECASE)
+_CELL = " | "
+_BARE_ROW = re.compile(r"\D.*?(?:\s+[$₩€(△-]*\d[\d,.]*[)%]*){1,}", re.DOTALL)
+
+
+class Passage(NamedTuple):
+    """A sentence or a table row that may answer."""
+
+    text: str
+    """Verbatim: a part of the chunk's text, or one of its rows as a sentence."""
+    is_row: bool = False
+    before: str = ""
+    """The sentence before, or the lines above the table."""
+    unit: str = ""
+    """What the numbers of its table count, as the document says: `단위: 천원`, `dollars in thousands`."""
+    is_label: bool = False
+    """A heading, caption, unit line or entry of a table of contents: it states nothing."""
+    is_list: bool = False
+    """Items of a list, all of them; what leads to them is `before`."""
+    names: tuple[str, ...] = ()
+    """Column names of a row whose table has no recognized header: the cells of the table's first row."""
+    above: str = ""
+    hit: int = 0
+    place: int = 0
+
+    @property
+    def told(self) -> str:
+        """What a reader is told with it: a row has its column names, a list the line that leads to it."""
+        return " ".join((self.text, *self.names, self.before if self.is_list else ""))
+
+
+def read_passages(hits: Sequence[Hit]) -> list[Passage]:
+    """All passages of the hits, in their order."""
+    passages: list[Passage] = []
+    for number, hit in enumerate(hits):
+        read = _rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk)
+        passages += [
+            passage._replace(hit=number, place=place, above=" › ".join(hit.chunk.heading_path))
+            for place, passage in enumerate(list(read)[:MOST_PASSAGES])
+            if passage.text.strip()
+        ]
+    return passages
+
+
+def _rows(chunk: Chunk) -> Iterator[Passage]:
+    """The lines that lead to a table or stand beside it, then its rows."""
+    lines = chunk.text[:MOST_CHUNK_CHARS].splitlines()
+    lead = [line for line in lines if _CELL not in line]
+    unit = _unit_of(lead)
+    header = next((line for line in lines if _CELL in line), "")
+    for line in lead:
+        for start, end in split_sentences(line):
+            yield Passage(line[start:end], is_label=_names_only(line, chunk))
+    around = "\n".join((*(line for line in lead if len(line) <= 200), header))
+    names = _column_names(chunk.sentences)
+    for place, sentence in enumerate(chunk.sentences):
+        is_label = (bool(names) and place == 0) or _without_words(sentence) or _is_entry(sentence, chunk)
+        yield Passage(sentence, True, around, unit, is_label, names=names)
+
+
+def _sentences(chunk: Chunk) -> Iterator[Passage]:
+    text = chunk.text[:MOST_CHUNK_CHARS]
+    yield from _lists(text)
+    before, unit = "", ""
+    for start, end in split_sentences(text):
+        sentence = text[start:end]
+        unit = _unit_of([sentence]) or unit
+        # a row of a table that has lost its lines: a label, then bare numbers
+        is_row = len(sentence) <= 160 and _BARE_ROW.fullmatch(sentence)
+        yield Passage(sentence, False, before, unit if is_row else "", _names_only(sentence, chunk))
+        before = sentence
+
+
+def _lists(text: str) -> Iterator[Passage]:
+    """The items of each list, with the line that leads to them; a list of one item is none."""
+    lead, start, end, count = "", 0, 0, 0
+    for line in re.finditer(r"[^\n]+", text):
+        marked = _ITEM.match(line.group())
+        if marked and not _DOTTED.search(line.group()):
+            start, end, count = (start if count else line.start()), line.end(), count + 1
+            continue
+        if count > 1:
+            yield Passage(text[start:end].strip(), before=lead, is_list=True)
+        lead, count = line.group().strip(), 0
+    if count > 1:
+        yield Passage(text[start:end].strip(), before=lead, is_list=True)
+
+
+def items_of(text: str) -> list[str]:
+    """The items of a list, without their marks."""
+    return [" ".join(_ITEM.sub("", line).split()) for line in text.splitlines() if line.strip()]
+
+
+def _column_names(rows: Sequence[str]) -> tuple[str, ...]:
+    """The cells of the first row if it names columns and no row says those names itself."""
+    if len(rows) < 2 or any(": " in row for row in rows) or re.search(r"\d", rows[0]):
+        return ()
+    cells = cells_of(rows[0])
+    same = [row for row in rows[1:] if len(cells_of(row)) == len(cells)]
+    short = all(0 < len(cell) <= MOST_NAME_CHARS for cell in cells)
+    return cells if short and len(cells) > 2 and 2 * len(same) > len(rows) - 1 else ()
+
+
+def cells_of(row: str) -> tuple[str, ...]:
+    """The cells of a row that was said without names: `label — value; value`."""
+    label, dash, rest = row.partition(" — ")
+    return (label, *rest.split("; ")) if dash else (label,)
+
+
+def _unit_of(lines: Sequence[str]) -> str:
+    """What the unit line among `lines` says, without its brackets."""
+    for line in reversed(lines):
+        if within := _UNIT_WITHIN.search(line):
+            return within[1].strip()
+        if is_unit_line(line) and len(line) <= MOST_UNIT_CHARS:
+            return line.strip().strip("()[]<>（）［］ ").strip()
+    return ""
+
+
+def _names_only(line: str, chunk: Chunk) -> bool:
+    flat = " ".join(line.split())
+    return bool(
+        flat in {" ".join(heading.split()) for heading in chunk.heading_path}
+        or is_unit_line(line)
+        or _without_words(flat)
+        or (flat.endswith((",", ":")) and len(flat) <= MOST_LABEL_CHARS)
+        or _DOTTED.search(flat)
+        or _REFERS.match(flat)
+        or _is_entry(flat, chunk)
+        or _is_title(flat)
+        or re.match(r"[<\[(〈]\s*(?:표|그림|별표|서식)\s", flat)
+    )
+
+
+def _is_entry(line: str, chunk: Chunk) -> bool:
+    """Whether a line is a heading with the number of its page."""
+    if _NUMBERED_HEADING.fullmatch(line.replace(" — ", " ")):
+        return True
+    leads = (*chunk.heading_path[-1:], *chunk.text.splitlines()[:1])
+    listed = any(_CONTENTS.fullmatch(lead.strip()) for lead in leads)
+    return listed and (_CONTENTS.fullmatch(line) is not None or re.search(r"\D\s?\d{1,3}$", line) is not None)
+
+
+def _is_title(line: str) -> bool:
+    """Whether all words of a line are capitalised and it states no number but a year or date: a title or a header."""
+    words = re.findall(r"[^\W\d_]{4,}", line)
+    cased = len(words) >= 3 and all(word[0].isupper() for word in words)
+    return cased and not re.search(r"[.:;=|]\s|[.:;]$|[$₩€£%]|\d,\d", line)
+
+
+def _without_words(line: str) -> bool:
+    """Numbers alone, or a row of years and dates: the scale of a chart, a header, the numbers of a page."""
+    return not re.search(r"[^\W\d_]{2,}", re.sub(r"\d\s?(?:년|월|일|기|분기|%|Q|FY)", "", line))
