@@ -281,7 +281,9 @@ def test_numbers_that_an_older_version_wrote_are_refused_by_name(tmp_path: Path)
     put(tmp_path, NEW)
     index = open_index(tmp_path)
     [path] = tmp_path.rglob("numbers.parquet")
-    duckdb.execute(f"COPY (SELECT * EXCLUDE (doubt, statement) FROM read_parquet('{path}')) TO '{path}.old'")
+    duckdb.execute(
+        f"COPY (SELECT * EXCLUDE (doubt, statement) FROM read_parquet('{path}')) TO '{path}.old' (FORMAT parquet)"
+    )
     Path(f"{path}.old").replace(path)
     with pytest.raises(NotAnIndex, match=r"older version, without doubt, statement; run `trivet rag index` again"):
         _ = index.numbers

@@ -25,6 +25,8 @@ ALIGNED = 6.0
 """Points that the right edges of a column may differ between the parts of a table."""
 INTRODUCES = re.compile(r"\b(?:following|below|tables?)\b|다음|아래", re.IGNORECASE)
 """In a line above a table: it begins anew."""
+IN_YEARS = re.compile(r"\byears\b", re.IGNORECASE)
+"""A row of lives or terms, in a column of percentages too."""
 TITLE_CHARS = 100
 """A longer block above a table is a paragraph."""
 MOST_HEADS = 4
@@ -183,6 +185,8 @@ def _of_table(
     amounts = {(cell.row, cell.col): amount for cell in cells if (amount := amount_in(cell))}
     for place in _no_figures(amounts, at):
         del amounts[place]
+    for place in _in_percent(amounts, at):
+        amounts[place] = amounts[place]._replace(unit="%")
     first = min((row for row, _ in amounts), default=0)
     titles = [cell.text for cell in cells if cell.header or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in scales(text)]
@@ -233,6 +237,17 @@ def _no_figures(amounts: Mapping[tuple[int, int], Amount], at: Mapping[tuple[int
         if all(A_NOTE.fullmatch(texts[one]) or texts[one] in NIL for one in places)
         for place in places
     ]
+
+
+def _in_percent(amounts: Mapping[tuple[int, int], Amount], at: Mapping[tuple[int, int], Cell]) -> list[tuple[int, int]]:
+    """Places of amounts without a unit in columns whose first and last amount, and no other unit, are percentages."""
+    columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for place in sorted(amounts):
+        columns[place[1]].append(place)
+    units = {col: [amounts[place].unit for place in places] for col, places in columns.items()}
+    percent = [col for col, said in units.items() if said[0] == said[-1] == "%" and set(said) == {"%", ""}]
+    other = {row for (row, col), cell in at.items() if not col and IN_YEARS.search(cell.text)}
+    return [place for col in percent for place in columns[col] if not amounts[place].unit and place[0] not in other]
 
 
 def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:

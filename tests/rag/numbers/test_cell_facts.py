@@ -337,6 +337,13 @@ def test_a_table_of_words_above_a_table_keeps_the_lines_above_it() -> None:
     assert (fact.value, fact.period and fact.period.label, fact.table) == (Decimal(5_000_000), "2022-06-30", 1)
 
 
+def test_a_column_from_percent_to_percent_is_of_percentages() -> None:
+    amounts = [("Sales", "$ 5", "18 %"), ("Costs", "4", "12"), ("Life in years", "", "6"), ("Income", "$ 1", "97 %")]
+    rows = [("", "2021", "Rate"), *amounts]
+    rates = [(fact.value, fact.unit) for fact in facts(rows) if fact.col == 2]
+    assert rates == [(Decimal(18), "%"), (Decimal(12), "%"), (Decimal(6), ""), (Decimal(97), "%")]
+
+
 def test_a_number_of_a_spreadsheet_names_its_cell() -> None:
     cells = tuple(
         Cell(row=row, col=col, text=text, header=row == 0)
