@@ -200,7 +200,7 @@ def _check(source: _Source, *, as_json: bool) -> None:
         **source.shown,
         "identities": counts.records(),
         "broken": broken.records(),
-        "compared": compared.count,
+        "compared": compared.lines,
         "restated": [{"one": _shown(pair.one), "other": _shown(pair.other)} for pair in compared.restated],
     }
     emit(told, as_json, lambda: _show_check(counts, broken, compared))
@@ -225,9 +225,9 @@ def _show_check(counts: Numbers, broken: Numbers, compared: Compared) -> None:
         said = f"{escape(' › '.join(one.row_path))}  [cyan]{one.period.label}[/cyan]  {escape(one.shown)}"
         where = escape(place(other.name, other.page))
         console.print_line(f"{escape(place(one.name, one.page))}: {said}, and {escape(other.shown)} in {where}")
-    if compared.count:
+    if compared.lines:
         differ = len(compared.restated)
-        console.print(f"{differ:,} of {compared.count:,} lines differ between documents of one organisation")
+        console.print(f"{differ:,} of {compared.lines:,} lines differ between documents of one organisation")
 
 
 def _show_query(found: Numbers, source: _Source, shape: str) -> None:

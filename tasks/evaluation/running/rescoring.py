@@ -205,7 +205,8 @@ def _planned(
 
 def _policy(old: TaskResult) -> Policy:
     """How answers were read in a run."""
-    return next((policy for policy in POLICIES if policy == old.settings.get("extract")), "published")
+    named: dict[str, Policy] = {policy: policy for policy in POLICIES}
+    return named.get(str(old.settings.get("extract")), "published")
 
 
 def _judge(benchmark: BaseBenchmark, run: FoundRun) -> ModelSpec | None:

@@ -25,7 +25,7 @@ class Restatement(NamedTuple):
 class Compared(NamedTuple):
     """Lines of statements that two documents of one entity show for one period."""
 
-    count: int
+    lines: int
     restated: tuple[Restatement, ...]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from tasks.rag.numbers.adding_up import identity_of, is_unlabelled, label_in
 from tasks.rag.numbers.cell_facts import CellFact, Identity
@@ -46,7 +47,10 @@ def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     if assets_at is not None and owed_at is not None and owned_at is not None and assets_at < owed_at < owned_at:
         between = [column[at] for at in range(owed_at + 1, owned_at) if BETWEEN.search(labels[at])]
         terms = [column[owed_at], *between, column[owned_at]]
-        yield assets_at, identity_of("balance sheet", column[assets_at], sum(term.value for term in terms), terms)
+        yield (
+            assets_at,
+            identity_of("balance sheet", column[assets_at], sum((term.value for term in terms), Decimal(0)), terms),
+        )
 
 
 def _sides(column: Sequence[CellFact]) -> tuple[CellFact, int] | None:

@@ -43,7 +43,8 @@ def found(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> dict[t
 
 def total(*rows: int, instead: int | None = None) -> tuple[Identity, ...]:
     """instead: what the rows give, where the total is another."""
-    return (Identity(kind="total", holds=instead is None, rows=rows, expected=instead and Decimal(instead)),)
+    expected = None if instead is None else Decimal(instead)
+    return (Identity(kind="total", holds=instead is None, rows=rows, expected=expected),)
 
 
 def test_a_total_is_the_sum_of_the_rows_above_and_then_stands_for_them() -> None:
