@@ -62,9 +62,9 @@ def test_the_bytes_are_in_the_store_afterwards(folder: Path, artifacts: Artifact
 
 
 def test_what_no_pattern_asks_for_is_listed(folder: Path, artifacts: Artifacts) -> None:
-    _write(folder, "a.txt", "legacy.doc", "data.bin")
+    _write(folder, "a.txt", "legacy.wpd", "data.bin")
 
-    assert scan_folder(folder, artifacts=artifacts).skipped == ("data.bin", "legacy.doc")
+    assert scan_folder(folder, artifacts=artifacts).skipped == ("data.bin", "legacy.wpd")
 
 
 def test_hidden_files_and_lock_files_are_passed_over(folder: Path, artifacts: Artifacts) -> None:
@@ -186,11 +186,11 @@ def test_a_file_that_cannot_be_read_is_a_record(
 
 
 def test_zips_are_opened(folder: Path, artifacts: Artifacts) -> None:
-    (folder / "a.zip").write_bytes(_zip({"x/공고.pdf": b"%PDF", "notes.doc": b"", "__MACOSX/._x.pdf": b""}))
+    (folder / "a.zip").write_bytes(_zip({"x/공고.pdf": b"%PDF", "notes.wpd": b"", "__MACOSX/._x.pdf": b""}))
 
     result = scan_folder(folder, artifacts=artifacts)
 
-    assert (_names(result), result.skipped) == (["a.zip/x/공고.pdf"], ("a.zip/notes.doc",))
+    assert (_names(result), result.skipped) == (["a.zip/x/공고.pdf"], ("a.zip/notes.wpd",))
 
 
 def test_korean_names_in_a_zip_from_windows_are_read(folder: Path, artifacts: Artifacts) -> None:
@@ -261,8 +261,8 @@ def test_folders_that_cannot_be_indexed(folder: Path, artifacts: Artifacts) -> N
         scan_folder(folder / "nowhere", artifacts=artifacts)
     with pytest.raises(FolderUnusable, match="no document"):
         scan_folder(folder, artifacts=artifacts)
-    _write(folder, "a.doc")
+    _write(folder, "a.wpd")
     with pytest.raises(FolderUnusable, match="1 files match no pattern"):
         scan_folder(folder, artifacts=artifacts)
     with pytest.raises(FolderUnusable, match="not a folder"):
-        scan_folder(folder / "a.doc", artifacts=artifacts)
+        scan_folder(folder / "a.wpd", artifacts=artifacts)
