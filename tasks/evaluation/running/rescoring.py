@@ -205,7 +205,11 @@ def _planned(
 
 def _policy(old: TaskResult) -> Policy:
     """How answers were read in a run."""
-    return next((policy for policy in POLICIES if policy == old.settings.get("extract")), "published")
+    read = old.settings.get("extract")
+    for policy in POLICIES:
+        if policy == read:
+            return policy
+    return "published"
 
 
 def _judge(benchmark: BaseBenchmark, run: FoundRun) -> ModelSpec | None:
