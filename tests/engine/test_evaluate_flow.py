@@ -51,7 +51,13 @@ def test_a_run_is_told_written_and_kept(server: Server, name: str, data: Path, t
     done = evaluate(server, name, data, tmp_path / "out")
     assert done.code == 0, done.stderr
     [result] = done.json["results"]
-    assert result["metrics"] == {"num_total": 20, "num_solved": 18, "accuracy": 0.9}
+    assert result["metrics"] == {
+        "num_total": 20,
+        "num_solved": 18,
+        "accuracy": 0.9,
+        "accuracy_strict": 0.9,
+        "accuracy_flexible": 0.9,
+    }
     assert result["counts"]["samples"] == 20
     assert len(asked(server)) == len(server.requests) == 20
     written = results_in(tmp_path / "out")

@@ -294,3 +294,10 @@ def test_the_real_answers_of_people_score_themselves(name: str, count: int, shar
 def test_the_real_choices_match_themselves(shared: Path, tools: Tools) -> None:
     items = items_of("MMLUStem", Data(shared / "benchmarks"))
     assert list(find_benchmark("MMLUStem").check(items, tools)) == []
+
+
+@pytest.mark.parametrize("response", [r"So we get $\boxed{18}$.", r"\boxed{18}, after 7 days", "She makes $18 a day"])
+def test_the_rule_of_gsm8k_takes_the_box_that_its_prompt_asks_for(response: str, tools: Tools) -> None:
+    item = Item(id="1", prompts=("?",), gold="18")
+    answered = [(item, Response(item="1", turns=(Reply(text=response),)))]
+    assert next(find_benchmark("GSM8K").grade(answered, tools)).score == 1
