@@ -101,7 +101,9 @@ STRICT, FLEXIBLE = Rule(("strict",)), Rule(("flexible",))
 
 
 def last_box(text: str) -> str | None:
-    """Content of the last `\\boxed{…}`, or of the last `\\fbox{…}` where there is none; None if it is never closed.
+    """Content of the last `\\boxed{…}`, or of the last `\\fbox{…}` where there is none.
+
+    None if it is never closed, or longer than MOST_BOX_CHARS.
 
     Source: `last_boxed_only_string` and `remove_boxed` of hendrycks/math, as lm_eval and evalchemy have them.
     """
@@ -115,7 +117,8 @@ def last_box(text: str) -> str | None:
     for found in _BRACE.finditer(text, start):
         depth += 1 if found.group() == "{" else -1
         if depth == 0:
-            return text[text.index("{", start) + 1 : found.start()].strip()
+            content = text[text.index("{", start) + 1 : found.start()].strip()
+            return content if len(content) <= MOST_BOX_CHARS else None
     return None
 
 

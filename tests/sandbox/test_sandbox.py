@@ -83,17 +83,20 @@ def test_time_on_the_clock_is_bounded(sandbox: Sandbox):
 
 def test_time_that_it_waits_for_a_processor_is_not_its_own(sandbox: Sandbox):
     work = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
-    others = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * len(os.sched_getaffinity(0)))
-    ]
+    busy = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    count = 4 * len(os.sched_getaffinity(0))  # each in a session of its own, as the kernel may share time among those
+    others = [subprocess.Popen(busy, stdout=subprocess.PIPE, start_new_session=True) for _ in range(count)]
     try:
+        assert all(other.stdout and other.stdout.readline() for other in others), "all are under way"
         worked = sandbox.run(Program(work, limits=SMALL._replace(wall_s=0.7)))
+        endless = sandbox.run(Program("while True: pass", limits=SMALL._replace(wall_s=0.7)))
         slept = sandbox.run(Program("import time\ntime.sleep(10)", limits=SMALL._replace(wall_s=0.7)))
     finally:
         for other in others:
             other.kill()
-            other.wait()
+            other.communicate()
     assert (worked.status, worked.wall_s > 0.7) == ("ok", True)
+    assert (endless.status, endless.reason) == ("timeout", "killed after 0.7 s")
     assert (slept.status, slept.wall_s < 5) == ("timeout", True)
 
 

@@ -18,7 +18,6 @@ from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unu
 from flows.running.task_runners import placed
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
-from tasks.grading.sample_statistics import AT_K
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
@@ -245,6 +244,8 @@ def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
 def _further(result: TaskResult) -> Iterator[Estimate]:
     """Further figures: where policies read answers otherwise, and at each requested k; of code every pass@k, and those
     of each language or difficulty if several."""
+    from tasks.grading.sample_statistics import AT_K
+
     asked = result.settings.get("k")
     at_k = {f"{name}@{k}" for k in asked for name in AT_K} if isinstance(asked, list) else set[str]()
     read = {f"accuracy_{policy}" for policy in POLICIES} if result.counts.differing else set[str]()

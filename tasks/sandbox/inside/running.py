@@ -112,7 +112,7 @@ class _Watched:
                 left = deadline - time.monotonic()
             if left <= 0:
                 self.killed_for = "wall" if started else "setup"
-                self._starved = started and _starved(child, time.monotonic() - self._began)
+                self._starved = extended_s >= WAITING_S and _starved(child, time.monotonic() - self._began)
             for fd, _ in poll.poll(max(left, 0) * 1000 + 1):
                 if fd == self._channel:
                     self.host_is_gone = True
