@@ -198,6 +198,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What says nothing is taken for dead as soon as the time of its program is over."""
     monkeypatch.setattr(sandbox_worker, "GRACE_S", 0.1)
     monkeypatch.setattr(sandbox_worker, "SETUP_S", 0.1)
+    monkeypatch.setattr(sandbox_worker, "WAITING_S", 0.1)
 
 
 def kill_all(pids: list[int]) -> None:
