@@ -17,7 +17,7 @@ def compared(later: Sequence[Row], earlier: Sequence[Row] | None = None) -> tupl
     earlier = earlier or rows("income", {"Net sales": (1_200, 1_000), "Income taxes": (21, 18)})
     found = compare([*earlier, *later], {A: "marlow", B: "marlow"})
     told = [(one.row_path[-1], one.shown, other.shown) for one, other in found.restated]
-    return found.count, told
+    return found.lines, told
 
 
 def test_another_value_of_the_same_line_and_year_is_restated() -> None:
