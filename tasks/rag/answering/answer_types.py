@@ -59,7 +59,9 @@ def new_numbers(question: Question, text: str) -> list[str]:
 
 def yes_or_no(question: Question, text: str) -> bool | None:
     """Whether a sentence affirms what the question asks; None for a question that denies, or a sentence that may do."""
-    if question.wants != "yesno" or _NAMED["negates"].search(question.text.lower()):
+    denies = (_NAMED["negates"], _NAMED["may_deny"])
+    asked_so = any(pattern.search(question.text.lower()) for pattern in denies)
+    if question.wants != "yesno" or asked_so or _NAMED["may_deny"].search(text):
         return None
     return _NAMED["negates"].search(text) is None
 

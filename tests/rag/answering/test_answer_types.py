@@ -67,6 +67,10 @@ def test_a_number_that_the_question_says_does_not_answer_it() -> None:
         ("설명회를 여는가?", "설명회를 연다.", True),
         ("Is parking not allowed?", "Parking is allowed.", None),
         ("Where may one park?", "Parking is not allowed.", None),
+        ("Is parking allowed?", "Parking on the closed quay is allowed.", None),
+        ("Is the offer due in May?", "The offer is due no later than May 3.", None),
+        ("Was the store closed?", "The store was closed in May.", None),
+        ("주차가 되는가?", "3층을 제외하고 주차가 된다.", None),
     ],
 )
 def test_a_sentence_affirms_or_denies_what_is_asked(question: str, text: str, affirms: bool | None) -> None:
