@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from tasks.documents.archives import Package, parse_xml
 from tasks.documents.document_errors import CorruptDocument
+from tasks.documents.office_package import Link, links
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_RELATIONSHIP = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 # ISO 29500 Strict has namespaces of its own for the same elements
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(officeDocument|wordprocessingml|drawingml)/([A-Za-z]+)")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
-
-
-class Relationship(NamedTuple):
-    """A reference from one part to another, or to something outside the document."""
-
-    type: str
-    """Last segment of the type: `image`, `footnotes`, `header` …"""
-    target: str
-    """Name of a part, or an address."""
-    external: bool
 
 
 class Part(NamedTuple):
@@ -35,7 +23,7 @@ class Part(NamedTuple):
 
     name: str
     root: ET.Element
-    relationships: dict[str, Relationship]
+    relationships: dict[str, Link]
 
 
 class WordPackage(Package):
@@ -43,7 +31,7 @@ class WordPackage(Package):
 
     def main(self) -> Part:
         """The part that holds the body. Raises CorruptDocument if there is none."""
-        targets = [found.target for found in self._relationships("").values() if found.type == "officeDocument"]
+        targets = [found.target for found in links(self, "").values() if found.type == "officeDocument"]
         for name in (*targets, "word/document.xml"):
             if name in self.names:
                 return self.part(name)
@@ -51,7 +39,7 @@ class WordPackage(Package):
 
     def part(self, name: str) -> Part:
         """The part `name`."""
-        return Part(name, self.tree(name), self._relationships(name))
+        return Part(name, self.tree(name), links(self, name))
 
     def related(self, part: Part, kind: str) -> Part | None:
         """The part of a kind (`styles`, `footnotes` …) that `part` points to, if there is one."""
@@ -63,20 +51,6 @@ class WordPackage(Package):
     def tree(self, name: str) -> ET.Element:
         """The XML of a part, in the transitional namespaces."""
         return parse_xml(_STRICT.sub(_TRANSITIONAL, self.xml_source(name)), name=name)
-
-    def _relationships(self, name: str) -> dict[str, Relationship]:
-        folder, file = posixpath.split(name)
-        listing = posixpath.join(folder, "_rels", f"{file}.rels")
-        if listing not in self.names:
-            return {}
-        return {node.get("Id", ""): _relationship(node, folder) for node in self.tree(listing).iter(_RELATIONSHIP)}
-
-
-def _relationship(node: ET.Element, folder: str) -> Relationship:
-    target, external = node.get("Target", ""), node.get("TargetMode") == "External"
-    if not external:
-        target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
-    return Relationship(node.get("Type", "").rpartition("/")[2], target, external)
 
 
 def attribute(node: ET.Element, name: str) -> str | None:

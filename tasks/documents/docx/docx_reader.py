@@ -11,47 +11,27 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate, Kind
-from tasks.documents.document_errors import NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_inline import MC, VML, A
 from tasks.documents.docx.docx_package import Part, R, W, WordPackage, attribute
 from tasks.documents.docx.docx_styles import Numbering, Styles
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.office_package import core_properties, refuse_encrypted
 
 READER = "trivet docx 1"
-_CORE_NAMES = {
-    "title": "title",
-    "creator": "author",
-    "subject": "subject",
-    "keywords": "keywords",
-    "created": "created",
-    "modified": "modified",
-    "lastModifiedBy": "last_modified_by",
-}
 
 
 def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """A Word document, read whole: it knows its pages only when its last editor noted where they begin."""
-    _refuse_encrypted(path, password)
+    refuse_encrypted(path, password, program="Word")
     try:
         with WordPackage(path) as package:
             return _read(package)
     except RecursionError as error:
         raise RefusedDocument("The document nests elements hundreds deep, as no program writes them.") from error
-
-
-def _refuse_encrypted(path: Path, password: str | None) -> None:
-    """An encrypted document is an OLE container around the zip."""
-    with path.open("rb") as file:
-        if file.read(len(OLE_MAGIC)) != OLE_MAGIC:
-            return
-    remedy = "save a copy without a password in Word and index that"
-    if password is None:
-        raise NeedsPassword(f"The Word document is encrypted, and its encryption is not supported; {remedy}.")
-    raise UnsupportedDocument(f"The encryption of Word documents is not supported, with or without password; {remedy}.")
 
 
 def _read(package: WordPackage) -> Reader:
@@ -64,7 +44,7 @@ def _read(package: WordPackage) -> Reader:
         page = item.page if has_pages and item.page else None
         blocks.add(item.kind, item.text, level=item.level, cells=item.cells, page=page, section=item.section)
     pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
-    metadata = _core_properties(package)
+    metadata = core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
     title, notes = title and storable(title), _notes(package, findings)
     return read_whole(pages, format="docx", reader=READER, title=title, metadata=metadata, notes=notes)
@@ -119,13 +99,6 @@ def _header_parts(package: WordPackage, main: Part, findings: Findings) -> Itera
             if relationship and relationship.target in package.names and relationship.target not in seen:
                 seen.add(relationship.target)
                 yield kind, package.part(relationship.target)
-
-
-def _core_properties(package: WordPackage) -> dict[str, str]:
-    if "docProps/core.xml" not in package.names:
-        return {}
-    named = {node.tag.rpartition("}")[2]: (node.text or "").strip() for node in package.tree("docProps/core.xml")}
-    return {ours: storable(named[theirs]) for theirs, ours in _CORE_NAMES.items() if named.get(theirs)}
 
 
 def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
