@@ -22,7 +22,8 @@ Policy = Literal["published", "strict", "flexible"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 READINGS = "readings"
 """Key of `Sample.detail`: what policies other than the headline's read, where it differs."""
-MOST_BOX_CHARS = 2_000
+MOST_BOX_CHARS = 40_000
+"""A longer box is no answer; its equality with one would not be tried."""
 _BRACE = re.compile(r"[{}]")
 
 
