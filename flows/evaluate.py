@@ -4,6 +4,8 @@ plan ─► preflight ─► generate(benchmark 1) ─► generate(benchmark 2) 
                           └─► score shards ─┐     └─► score shards ─┐        while later ones generate    (CPU)
                                             └──────────► aggregate ─► write_database ─► write_json ─► report
 tasks of the lm-evaluation-harness ─► run_harness ─────────┘                            compare_with_last ─┘
+
+Where a run asks for demonstrations, `show_examples` stands between plan and preflight.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
 from flows.running.evaluation_config import EvaluateConfig as EvaluateConfig
+from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import EvaluationRun
 from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
+from models.weight_files import fingerprint
 from storage.storage_errors import StorageError
+from tasks.demonstrating.steps import EMBEDDER, show_examples
 from tasks.evaluation import steps
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
@@ -39,6 +44,7 @@ runner: Any = task_runner(max(4, os.cpu_count() or 1))
     name="evaluation", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False
 )
 @watched
+@with_lineage
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""
     ongoing = EvaluationRun.begin(flow_run.id, config.model_dump(mode="json"))
@@ -54,6 +60,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
         settings=config.settings,
         overwrite=config.overwrite,
     )
+    planned = planned.model_copy(update={"tasks": tuple(_with_examples(task, config) for task in planned.tasks)})
     for task in planned.tasks:
         if not task.whole:
             called(steps.preflight, f"preflight {task.task}")(as_is(task))
@@ -81,6 +88,14 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     for result in report.results:
         say(headline_of(result))
     return ongoing.end(report)
+
+
+def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
+    """The task with the demonstrations that the run asks for."""
+    if not (task.examples and (chosen := config.settings.demonstrations)):
+        return task
+    step = called(show_examples, f"show_examples {task.task}")
+    return step(as_is(task), chosen=chosen, fingerprint=fingerprint(EMBEDDER), seed=config.settings.seed[-1])
 
 
 class _Asked(NamedTuple):

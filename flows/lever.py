@@ -16,15 +16,26 @@ from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.running.lever_config import LeverConfig
+from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import LeverRun
 from flows.running.shown import flow_version, say, watched
 from storage.records import Ref
 from tasks.lever import file_steps, steps
 from tasks.lever.data.folder_layout import Layout
-from tasks.lever.judge.judges import DIGITS, EncoderSpec, JudgeSpec, encoder_spec, fingerprint_of_judge
+from tasks.lever.judge.judges import (
+    CPU_WORLDS,
+    DIGITS,
+    EncoderSpec,
+    JudgeSpec,
+    encoder_spec,
+    fingerprint_of_judge,
+    text_encoder_spec,
+)
+from tasks.lever.judge.text_classification import WORDINGS
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.lever_records import Embedded
+from tasks.lever.lever_options import OF_LIKELIHOODS
+from tasks.lever.lever_records import Embedded, PoolRecipe
 from tasks.lever.opened_worlds import DatasetRead, Effort, Learning, World, shards_of
 from tasks.step import called, gather, placed
 
@@ -41,6 +52,7 @@ runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shar
 
 @flow(name="lever", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False)
 @watched
+@with_lineage
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
     ongoing = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
@@ -52,7 +64,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     weights = _digits_judge(config)
     found = _dataset(config, files)
     if found.left_out:
-        ongoing.say(f"{found.left_out} questions were left out: no whole picture, or no answer")
+        ongoing.say(f"{found.left_out} items were left out: no whole picture, no answer, or a text that is examined")
     embedded = _embedded(config, found.dataset, files, ongoing, weights=weights)
     world = World(
         dataset=found.dataset,
@@ -82,22 +94,23 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
     )
     if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
-    start = config.start.model_copy(update=_begun(config, files))
-    config = config.model_copy(update={"start": start})
+    config = config.begun_with(files)
+    start = config.start
+    recipe = _recipe(config, world, ongoing)
     pools = called(steps.build_pools, f"build pools, seed {seed}")(
-        world.dataset, embedded=world.embedded, sampler=config.sampler, size=config.pool_size, seed=seed
+        world.dataset, embedded=world.embedded, recipe=recipe, seed=seed
     )
     ongoing.done("pools")
 
-    sft, pools = _imitate(config, world, files, ongoing, queries=queries, pools=pools, asking=asking)
-    _export(ongoing, {files.checkpoint("sft", config.sampler): sft})
+    sft, pools = _imitate(config, world, files, ongoing, queries=queries, pools=pools, recipe=recipe, asking=asking)
+    _export(ongoing, {files.checkpoint("sft", recipe.sampler): sft})
     ongoing.done("sft")
 
-    data, measured_only = None, config.begin_at == "evaluate"
-    if not (start.rce_checkpoint and (start.grpo_checkpoint or config.rce_only or measured_only)):
+    data = None
+    if config.needs_rl_data:
         data = _rl_data(config, world, ongoing, queries=queries, pools=pools, selector=sft, asking=asking)
         copies = [config.rl_data_copy] if config.rl_data_copy else []
-        _export(ongoing, dict.fromkeys([files.rl_data(config.sampler), *copies], data))
+        _export(ongoing, dict.fromkeys([files.rl_data(recipe.sampler), *copies], data))
     ongoing.done("rl-data")
 
     learnt: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
@@ -106,24 +119,23 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
     else:
         step = called(steps.train_rce, f"train RCE, seed {seed}")
         rce = ongoing.trained(step(world, selector=sft, settings=config.rce, **learnt))
-    _export(ongoing, {files.checkpoint("rce", config.sampler): rce})
+    _export(ongoing, {files.checkpoint("rce", recipe.sampler): rce})
     ongoing.done("rce")
 
     selectors = {"sft": sft, "rce": rce}
     if start.grpo_checkpoint:
         selectors["grpo"] = _read_checkpoint(config, start.grpo_checkpoint, world, ongoing)
-    elif not (config.rce_only or measured_only):
+    elif config.trains_grpo:
         step = called(steps.train_grpo, f"train GRPO, seed {seed}")
         selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **learnt))
     if grpo := selectors.get("grpo"):
-        _export(ongoing, {files.checkpoint("grpo", config.sampler): grpo})
+        _export(ongoing, {files.checkpoint("grpo", recipe.sampler): grpo})
         ongoing.done("grpo")
 
     future = called(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
         pools=pools,
         selectors=selectors,
-        sampler=config.sampler,
         shots=tuple(sorted({*config.evaluated_shots, config.shots})),
         oracle=config.oracle,
         **asking,
@@ -133,10 +145,16 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
     ongoing.done("evaluate")
 
 
-def _begun(config: LeverConfig, files: Layout) -> dict[str, Path]:
-    """Files left by an earlier run of this seed; files that the user names take precedence."""
-    left = files.files_before(config.begin_at, sampler=config.sampler)
-    return {name: path for name, path in left.items() if getattr(config.start, name) is None}
+def _recipe(config: LeverConfig, world: World, ongoing: LeverRun) -> PoolRecipe:
+    """How pools are made: as the checkpoint says that the run begins with, unless the configuration says otherwise."""
+    start = config.start
+    paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
+    trained = {path: _checkpoint(config, path, world).recipe for path in paths}
+    recipe = config.pools(next(iter(trained.values()), None)).of(world.embedded)
+    for path, own in trained.items():
+        if not own.of(world.embedded).is_that_of(recipe):
+            ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
+    return recipe
 
 
 def _digits_judge(config: LeverConfig) -> Ref | None:
@@ -155,11 +173,10 @@ def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
 
 
 def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
-    """The dataset; the CPU world is drawn here."""
+    """The dataset; a CPU world is drawn here."""
     chosen, start = config.dataset, config.start
-    if drawn := chosen.name == DIGITS and chosen.data_dir is None:
-        sizes: Any = {"train": config.digits.candidates, "validation": chosen.validation, "test": chosen.test or 400}
-        steps.write_digits(files.data.absolute(), seed=config.digits.seed, **sizes)
+    if drawn := chosen.name in CPU_WORLDS and chosen.data_dir is None:
+        steps.write_digits(files.data.absolute(), world=chosen.name, seed=config.digits.seed, **config.world_sizes)
     return steps.read_dataset(
         chosen.name,
         data_dir=files.data.absolute() if drawn else chosen.data_dir,
@@ -179,6 +196,8 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
         return read.seen_as(config.vectors)
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
+    elif config.dataset.name in WORDINGS:
+        encoder = text_encoder_spec(config.encoder)
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
     embedded = called(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
@@ -187,7 +206,15 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
 
 
 def _imitate(
-    config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, *, queries: int, pools: Ref, asking: Asking
+    config: LeverConfig,
+    world: World,
+    files: Layout,
+    ongoing: LeverRun,
+    *,
+    queries: int,
+    pools: Ref,
+    recipe: PoolRecipe,
+    asking: Asking,
 ) -> tuple[Ref, Ref]:
     """The SFT selector, read from a file, or trained on demonstrations from a file or a search; and its pools."""
     start, beams = config.start, ()
@@ -208,9 +235,7 @@ def _imitate(
             for one in shards
         ]
         beams = tuple(ongoing.note(gather(searching)))
-        place = files.beam_data(
-            config.judge, config.sampler, config.beams.width, config.shots, config.pool_size, queries
-        )
+        place = files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
         _export(ongoing, {place: steps.merge_beams(beams, pools=pools)})
     ongoing.done("beams")
     step = called(steps.train_sft, f"train SFT, seed {seed}")
@@ -218,8 +243,12 @@ def _imitate(
     return ongoing.trained(trained), pools
 
 
+def _checkpoint(config: LeverConfig, path: Path, world: World) -> file_steps.CheckpointRead:
+    return file_steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
+
+
 def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: LeverRun) -> Ref:
-    read = file_steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
+    read = _checkpoint(config, path, world)
     ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
     return read.weights
 
@@ -233,9 +262,7 @@ def _rl_data(
         ongoing.say(*read.notes)
         return read.data
     seed, shards = asking["learning"].seed, shards_of(queries)
-    settings = config.rl_data.model_copy(
-        update={"gt_prob": config.rl_data.gt_prob or config.reward == "hard_plus_gtprob"}
-    )
+    settings = config.rl_data.model_copy(update={"gt_prob": config.rl_data.gt_prob or config.reward in OF_LIKELIHOODS})
     chosen: Any = {"pools": pools, "selector": selector, "settings": settings, **asking}
     asks_judge = placed(steps.generate_rl_data, in_process=world.judge.in_process)
     drawing = [

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError
 
+from models.gguf_files import split_gguf
 from models.model_errors import ModelUnavailable
 from models.protocols import Chat
 from models.request_fields import AS_ASKED, ResponseFormat, Thinking
@@ -62,6 +63,9 @@ class HFArgs(BackendArgs):
 
     pretrained: str | None = None
     revision: str | None = None
+    gguf_file: str | None = None
+    """Name of a GGUF file in the folder `pretrained`, in place of safetensors; `pretrained=FOLDER/FILE.gguf` is the
+    same."""
     dtype: str = Field(default="auto", validation_alias=AliasChoices("dtype", "torch_dtype"))
     device: str | None = None
     device_map: str | dict[str, JsonValue] | None = None
@@ -224,17 +228,20 @@ def _open_endpoint(asked: Asked) -> Chat:
 
 def _open_hf(asked: Asked) -> Chat:
     """A vision-language model without its encoder where no pictures come and transformers can load it so."""
-    from models.vision_weights import kind_of
+    from models.vision_weights import Kind, kind_of
 
     args = checked_args(HFArgs, asked)
-    pretrained = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
-    kind = kind_of(pretrained, args.revision)
+    name = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
+    pretrained, gguf_file = split_gguf(name, args.gguf_file)
+    kind = kind_of(pretrained, args.revision) if gguf_file is None else Kind(sees=False, reads_text_alone=True)
     sees = kind.sees and (asked.pictures or not kind.reads_text_alone)
-    lacking = ("trust_remote_code",) if sees else ("min_pixels", "max_pixels")
+    lacking = ("trust_remote_code", "gguf_file") if sees else ("min_pixels", "max_pixels")
     if said := [name for name in lacking if getattr(args, name)]:
         how = "with its eyes" if sees else "for text alone"
         raise ModelUnavailable(f"the model in {pretrained} is loaded {how}, without {' and '.join(said)}; leave it out")
-    chosen = args.model_dump(exclude={"pretrained", *lacking})
+    chosen: dict[str, Any] = args.model_dump(exclude={"pretrained", *lacking}) | (
+        {} if sees else {"gguf_file": gguf_file}
+    )
     if sees:
         from models.vision_language import HFVision
 
@@ -292,7 +299,7 @@ BACKENDS: dict[str, Backend] = {
         _open_hf,
         HFArgs,
         "process",
-        "`hf:FOLDER` or `hf:NAME@REVISION` (transformers, in this process)",
+        "`hf:FOLDER`, `hf:FILE.gguf` or `hf:NAME@REVISION` (transformers, in this process)",
         subject="pretrained",
     ),
     "vllm": Backend(_open_vllm, VLLMArgs, "process", "`vllm:FOLDER` (vLLM, in this process)", subject="pretrained"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -20,7 +19,7 @@ from models.model_errors import ContextOverflow, ModelError, RequestRefused, Tra
 from models.prompt_pictures import pictures_of
 from models.prompts import Listener, cut
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.token_likelihoods import Window, pair_windows, prompt_tokens, score, text_windows
+from models.token_likelihoods import Window, pair_windows, prompt_tokens, score, shared_rows, text_windows
 
 if TYPE_CHECKING:
     from models.vision_weights import Sight
@@ -63,10 +62,16 @@ class CausalLM:
         peft: str | None = None,
         trust_remote_code: bool = False,
         max_length: int | None = None,
+        gguf_file: str | None = None,
         batch_size: int | Literal["auto"] = "auto",
     ) -> None:
         self._weights = find_weights(
-            pretrained, revision=revision, dtype=dtype, peft=peft, trust_remote_code=trust_remote_code
+            pretrained,
+            revision=revision,
+            dtype=dtype,
+            peft=peft,
+            trust_remote_code=trust_remote_code,
+            gguf_file=gguf_file,
         )
         refuse_longer(self._weights, max_length)
         # a context that is cut short by hand cuts answers short
@@ -211,10 +216,7 @@ class CausalLM:
 
     def _likelihoods(self, windows: Sequence[list[Window]]) -> Iterator[tuple[int, LogProb]]:
         """The sums over the windows of each text, each as soon as its last window is done."""
-        reads: dict[tuple[int, ...], list[Window]] = defaultdict(list)
-        for window in (window for group in windows for window in group):
-            reads[window.read].append(window)  # what reads the same text shares a row: answers A to D of a question
-        rows = sorted(reads.items(), key=lambda row: len(row[0]), reverse=True)
+        rows = shared_rows([window for group in windows for window in group])
         missing, sums = [len(group) for group in windows], [LogProb(0.0, True)] * len(windows)
         yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
         for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):

@@ -8,12 +8,21 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from models.gguf_files import bar_hidden, gguf_in
 from models.model_errors import ModelError, ModelUnavailable
-from models.weight_files import GENERATOR_FILES, digest_folder, hub_folder, label_of, read_json, require_safetensors
+from models.weight_files import (
+    GENERATOR_FILES,
+    digest_files,
+    digest_folder,
+    hub_folder,
+    label_of,
+    read_json,
+    require_safetensors,
+)
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
@@ -35,6 +44,14 @@ class Weights(NamedTuple):
     dtype: str  # as a torch name, `auto` resolved
     adapter: Path | None
     trust_remote_code: bool
+    gguf: str | None = None  # name of a GGUF file in the folder, in place of safetensors
+
+    @property
+    def format(self) -> dict[str, Any]:
+        """How transformers is told to read the weights. Raises ModelUnavailable for pickled ones."""
+        if self.gguf is None:
+            require_safetensors(self.folder)
+        return {"use_safetensors": True} if self.gguf is None else {"gguf_file": self.gguf}
 
 
 class Loaded(NamedTuple):
@@ -61,13 +78,22 @@ class Loaded(NamedTuple):
 
 
 def find_weights(
-    name: str, *, revision: str | None, dtype: str, peft: str | None, trust_remote_code: bool, merges: bool = True
+    name: str,
+    *,
+    revision: str | None,
+    dtype: str,
+    peft: str | None,
+    trust_remote_code: bool,
+    merges: bool = True,
+    gguf_file: str | None = None,
 ) -> Weights:
     """Where a model lies and what it is; loads nothing. Raises ModelUnavailable.
 
     peft: folder or hub name of a LoRA. merges: the library peft will merge it, so both are checked.
     """
     check_dtype(dtype)
+    if gguf_file is not None:
+        return _find_gguf(name, gguf_file, dtype=dtype, peft=peft)
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
     folder = weights_folder(name, revision, wanted, "model")
     config = model_config(folder)
@@ -83,6 +109,22 @@ def find_weights(
         dtype=_dtype(config, dtype.removeprefix("torch.")),
         adapter=adapter,
         trust_remote_code=trust_remote_code,
+    )
+
+
+def _find_gguf(name: str, gguf_file: str, *, dtype: str, peft: str | None) -> Weights:
+    folder = weights_folder(name, None, (gguf_file,), "model")
+    if peft:
+        raise ModelUnavailable(f"peft={peft}: adapters are added to safetensors alone, and {gguf_file} is GGUF")
+    file = gguf_in(folder, gguf_file)
+    return Weights(
+        folder=folder,
+        label=file.stem,
+        fingerprint=digest_files([file]),
+        dtype=_dtype({}, dtype.removeprefix("torch.")),
+        adapter=None,
+        trust_remote_code=False,
+        gguf=gguf_file,
     )
 
 
@@ -117,25 +159,26 @@ def _dtype(config: dict[str, Any], wanted: str) -> str:
 
 
 def load(weights: Weights, *, device: str | None, device_map: Any, max_length: int | None) -> Loaded:
-    """The model on its device. Only safetensors are read. Raises ModelUnavailable."""
+    """The model on its device. Only safetensors and GGUF are read. Raises ModelUnavailable."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    require_safetensors(weights.folder)
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
-    with progress_hidden(), failures_named(weights.folder):
-        tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
+    hidden = bar_hidden() if weights.gguf else nullcontext()
+    with progress_hidden(), hidden, failures_named(weights.folder):
+        own = {"gguf_file": weights.gguf} if weights.gguf else {}
+        tokenizer = AutoTokenizer.from_pretrained(weights.folder, **own, **source)
         model = read_model(AutoModelForCausalLM, weights, tokenizer, device=device, device_map=device_map)
     return loaded_of(model, tokenizer, max_length)
 
 
 def read_model(kind: Any, weights: Weights, tokenizer: Any, *, device: str | None, device_map: Any) -> Any:
-    """The model with its adapter, on its device. Only safetensors are read. Raises ModelUnavailable.
+    """The model with its adapter, on its device. Only safetensors and GGUF are read. Raises ModelUnavailable.
 
     kind: the class of transformers that reads it, such as AutoModelForCausalLM.
     """
     import torch
 
-    require_safetensors(weights.folder)
+    reading = weights.format
     device = device_for(device)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise ModelUnavailable(
@@ -146,9 +189,9 @@ def read_model(kind: Any, weights: Weights, tokenizer: Any, *, device: str | Non
         weights.folder,
         local_files_only=True,
         trust_remote_code=weights.trust_remote_code,
-        use_safetensors=True,
         dtype=getattr(torch, weights.dtype),
         output_loading_info=True,
+        **reading,
         **({} if device_map is None else {"device_map": device_map}),
     )
     require_whole(info, tokenizer, weights.folder)

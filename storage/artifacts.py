@@ -59,7 +59,7 @@ class Artifacts:
 
     def put(self, kind: str, data: bytes) -> Ref:
         """Store `data`; storing the same bytes again changes nothing. Raises StoreUnreachable."""
-        ref = Ref(kind=kind, digest=hashlib.sha256(data).hexdigest(), size=len(data))
+        ref = Ref.of(kind, data)
         if not self._renew(ref):
             files.write(self._path(ref), data)
         self._upload(ref)
@@ -114,6 +114,18 @@ class Artifacts:
             return False
         return True
 
+    def is_whole(self, ref: Ref) -> bool:
+        """As `verify`, and changes nothing: a damaged object stays where it is, and none is downloaded.
+
+        Of an object of a remote store only the size is compared. Raises StoreUnreachable.
+        """
+        if self.remote:
+            return self._remote_stat(ref) is not None
+        try:
+            return self._has(ref)
+        except MissingArtifact:
+            return False
+
     def save(self, kind: str, value: BaseModel) -> Ref:
         """Store a pydantic value as JSON."""
         return self.put(kind, value.model_dump_json().encode())
@@ -165,7 +177,7 @@ class Artifacts:
     def _ensure(self, ref: Ref) -> None:
         """See to it that a whole copy lies below the root; brings it from the remote store if need be."""
         try:
-            if self._is_whole(ref):
+            if self._has(ref):
                 return
             if not self.remote:
                 raise self._set_aside(ref)
@@ -174,7 +186,8 @@ class Artifacts:
                 raise
         self._download(ref)
 
-    def _is_whole(self, ref: Ref) -> bool:
+    def _has(self, ref: Ref) -> bool:
+        """True for a whole copy below the root. Raises MissingArtifact for none."""
         if (known := self._verified.get(ref.digest)) is not None:
             with suppress(OSError):  # said below, with a remedy
                 facts = os.stat(self._object(ref))  # noqa: PTH116 as in get

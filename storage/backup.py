@@ -1,4 +1,4 @@
-"""One file that holds everything a home keeps: artifacts, keys, results and the database; and back again."""
+"""One file that holds everything a home keeps: artifacts, keys, results, lineage, database; and back again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
@@ -24,10 +25,17 @@ from storage import connections as database
 from storage import files
 from storage.artifacts import Artifacts
 from storage.embedded import Cluster
+from storage.lineages import FILE as LINEAGE
 from storage.postgres_binaries import find_program
 from storage.records import Record
 from storage.results import FOLDER, Results
-from storage.storage_errors import BackupUnusable, DamagedArtifact, DatabaseUnavailable, MissingArtifact
+from storage.storage_errors import (
+    BackupUnusable,
+    DamagedArtifact,
+    DatabaseUnavailable,
+    MissingArtifact,
+    StoreUnreachable,
+)
 from storage.stores import Folder
 
 MANIFEST = "manifest.json"
@@ -97,6 +105,9 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
         with _dumped(home, database_url, beside=target) as dump:
             if dump is not None:
                 written.file(DATABASE, dump)
+        with _copied(home / LINEAGE, beside=target) as copy:
+            if copy is not None:
+                written.file(LINEAGE, copy)
         for artifact in store.objects():
             ref = artifact.ref
             try:
@@ -126,6 +137,8 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
                     results.write(each.name, record)
             if manifest.database:
                 _load_database(staging / DATABASE, home, database_url)
+            if (staging / LINEAGE).exists():
+                shutil.move(staging / LINEAGE, home / LINEAGE)
         except BaseException:  # take back what was brought into a home that was empty
             Cluster(home).remove()
             for name in ("store", FOLDER):
@@ -206,6 +219,8 @@ def _section(name: str) -> str:
     """What a member is; a name that leads out of the folder is refused."""
     if name == DATABASE:
         return "database"
+    if name == LINEAGE:
+        return "lineage"
     if OBJECT_NAME.fullmatch(name):
         return "artifacts"
     if KEY_NAME.fullmatch(name):
@@ -252,6 +267,22 @@ def _dumped(home: Path, database_url: str | None, *, beside: Path) -> Generator[
         dump = Path(folder) / DATABASE
         _run_client("pg_dump", url, "--format=custom", "--no-owner", "--no-privileges", f"--file={dump}")
         yield dump
+
+
+@contextmanager
+def _copied(file: Path, *, beside: Path) -> Generator[Path | None]:
+    """A copy of an SQLite file as it is between two writes; None where there is none."""
+    if not file.exists():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(dir=beside.parent, prefix=".dumping-") as folder:
+        copy = Path(folder) / file.name
+        try:
+            with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+        except sqlite3.Error as error:
+            raise StoreUnreachable(f"{file} cannot be read ({error}); move it away and back up again") from error
+        yield copy
 
 
 def _load_database(dump: Path, home: Path, database_url: str | None) -> None:

@@ -19,6 +19,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.files import make_folder
 from storage.storage_errors import StoreUnreachable
 
 log = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class EmbeddingCache:
 
     def _transaction(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
         if self._connection is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             self._connection = _connect(self._path)
         with self._connection:
             return work(self._connection)
@@ -130,7 +131,7 @@ def cache_key(embedder_id: str, text: str) -> bytes:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=WAIT_FOR_WRITERS_S, check_same_thread=False)
     try:
-        _switch_to_wal(connection)
+        switch_to_wal(connection)
         # NORMAL: kill -9 loses nothing, a power cut perhaps the last rows, which are computed again
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(SCHEMA)
@@ -140,7 +141,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _switch_to_wal(connection: sqlite3.Connection) -> None:
+def switch_to_wal(connection: sqlite3.Connection) -> None:
     """Two that open a new file at once: the switch fails at once where any other statement would wait."""
     deadline = time.monotonic() + WAIT_FOR_WRITERS_S
     while True:

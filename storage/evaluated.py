@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -80,6 +80,10 @@ class Run(FiniteRecord):
     skipped: dict[str, str] = Field(default_factory=dict)
     """Tasks that an earlier run had done, with its id."""
     notes: tuple[str, ...] = ()
+    calls: int | None = None
+    """Model calls that it made, without recalled ones; None if unknown."""
+    cost: float | None = None
+    """Cost of these calls, in the currency of the prices; None without prices."""
 
 
 class Task(FiniteRecord):
@@ -166,6 +170,8 @@ class StoredScore(FiniteRecord):
     task: str
     dataset_checksum: str
     settings_digest: str
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Parameters of the settings."""
     metric: str
     part: str
     value: float
@@ -180,3 +186,16 @@ class StoredScore(FiniteRecord):
     headline: bool
     higher_is_better: bool
     ended_at: datetime | None
+
+
+def without_figures(metrics: Mapping[str, JsonValue], results: Iterable[Result]) -> dict[str, JsonValue]:
+    """`metrics` with None for the figures that `results` hold, so that each is kept once."""
+    held = {one.metric: one.value for one in results if not one.part}
+    return {name: None if name in held and held[name] == value else value for name, value in metrics.items()}
+
+
+def with_figures(task: Task, results: Iterable[Result]) -> Task:
+    """The task with the figures that `without_figures` took out."""
+    held = {one.metric: one.value for one in results if not one.part}
+    metrics = {name: held.get(name) if value is None else value for name, value in task.metrics.items()}
+    return task.model_copy(update={"metrics": metrics})

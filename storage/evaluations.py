@@ -13,7 +13,19 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, fun
 from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
-from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, Run, Sample, StoredScore, Task
+from storage.evaluated import (
+    Dataset,
+    EvalSettings,
+    Evaluated,
+    Model,
+    Result,
+    Run,
+    Sample,
+    StoredScore,
+    Task,
+    with_figures,
+    without_figures,
+)
 from storage.records import Record
 from storage.responses import escape, unescape
 from storage.storage_errors import UnknownRun
@@ -177,7 +189,9 @@ def _read(connection: Connection, run: str, *, with_samples: bool) -> list[Evalu
         of_task = of_run | {"task": task}
         (measured_on,) = _table_rows(connection, datasets, {"id": dataset}, without=("id",))
         (chosen,) = _table_rows(connection, eval_settings, {"digest": settings}, without=("digest",))
-        figures = _table_rows(connection, eval_results, of_task | {"dataset": dataset})
+        figures = [
+            Result.model_validate(row) for row in _table_rows(connection, eval_results, of_task | {"dataset": dataset})
+        ]
         tasks = _table_rows(connection, eval_tasks, of_task, without=("run", "dataset", "settings"))
         items = _samples(run, unescape(task)).where(samples.c.dataset == dataset)
         read.append(
@@ -185,9 +199,9 @@ def _read(connection: Connection, run: str, *, with_samples: bool) -> list[Evalu
                 run=made[0],
                 dataset=Dataset.model_validate(measured_on),
                 settings=EvalSettings.model_validate(chosen),
-                results=tuple(map(Result.model_validate, figures)),
+                results=tuple(figures),
                 samples=tuple(map(_sample, connection.execute(items).mappings())) if with_samples else (),
-                task=Task.model_validate(tasks[0]) if tasks else None,
+                task=with_figures(Task.model_validate(tasks[0]), figures) if tasks else None,
             )
         )
     return read
@@ -239,6 +253,7 @@ def _figures_of(wanted: sa.Subquery) -> Select[Any]:
             eval_tasks.c.task,
             datasets.c.checksum.label("dataset_checksum"),
             eval_tasks.c.settings.label("settings_digest"),
+            eval_settings.c.parameters.label("settings"),
             *(eval_tasks.c.counts, eval_tasks.c.usage, eval_runs.c.ended_at),
             *(figures[name] for name in Result.model_fields),
         )
@@ -247,6 +262,7 @@ def _figures_of(wanted: sa.Subquery) -> Select[Any]:
         .join(eval_runs, eval_runs.c.id == eval_tasks.c.run)
         .join(models, models.c.id == eval_runs.c.model)
         .join(datasets, datasets.c.id == eval_tasks.c.dataset)
+        .join(eval_settings, eval_settings.c.digest == eval_tasks.c.settings)
         .join(eval_results, (figures.run == eval_tasks.c.run) & (figures.task == eval_tasks.c.task))
         .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, figures.part, eval_runs.c.started_at)
     )
@@ -266,6 +282,7 @@ def _write(connection: Connection, one: Evaluated) -> int:
     of_task = {"run": one.run.id, "task": name, "dataset": dataset}
     if one.task:
         row = of_task | {"settings": one.settings.digest} | _row(one.task)
+        row["metrics"] = without_figures(one.task.metrics, one.results)
         changed += _upsert(connection, eval_tasks, [row], key=("run", "task"))
     results = (of_task | {"settings": one.settings.digest} | result.model_dump() for result in one.results)
     changed += _upsert(connection, eval_results, results, key=("run", "task", "dataset", "metric", "part"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
+from storage.home import mode_of
 from storage.storage_errors import StoreUnreachable
 
 TEMPORARY = ".writing-"  # what the names of unfinished files begin with
@@ -80,7 +81,7 @@ def make_folder(folder: Path) -> None:
         if folder.is_dir():
             return
         make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=mode_of(folder), exist_ok=True)
     except OSError as error:
         raise StoreUnreachable(refusal(folder, error)) from error
     sync_folder(folder.parent)

@@ -73,7 +73,7 @@ class StoredChunk(Protocol):
 
 def claim(out: Path) -> None:
     """Make `out` an index folder if it is empty or absent. Raises NotAnIndex, StoreUnreachable."""
-    _refuse_foreign(out)
+    refuse_foreign(out)
     files.make_folder(out / "generations")
 
 
@@ -142,7 +142,8 @@ def open_index(path: Path, *, embedder: str | None = None) -> Index:
             return index
 
 
-def _refuse_foreign(out: Path) -> None:
+def refuse_foreign(out: Path) -> None:
+    """Raises NotAnIndex for a folder that holds something else, StoreUnreachable; changes nothing."""
     if out.exists() and not out.is_dir():
         raise NotAnIndex(f"{out} is a file; name a folder for the index")
     with files.reachable(out):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +30,11 @@ class Ref(Record):
     """SHA-256 of the content, hex."""
     size: int = Field(ge=0)
     """Bytes."""
+
+    @classmethod
+    def of(cls, kind: str, data: bytes) -> Self:
+        """The name of these bytes, whether or not they are kept anywhere."""
+        return cls(kind=kind, digest=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
 def refs_in(value: Any) -> Iterator[Ref]:

@@ -122,6 +122,8 @@ eval_runs = Table(
     Column("model", Integer, ForeignKey("models.id", name="eval_runs_model_fkey")),
     *_required(JSONB, "model_args", "config", "skipped", server_default="{}"),
     *_required(JSONB, "notes", server_default="[]"),
+    *_optional(Integer, "calls"),
+    *_optional(sa.Double, "cost"),
     Index("eval_runs_kind_started_at", "kind", "started_at"),
     Index("eval_runs_model_started_at", "model", "started_at"),
 )
@@ -140,7 +142,7 @@ eval_tasks = Table(
     *_optional(JSONB(none_as_null=True), "judge_usage"),
     Index("eval_tasks_task_settings", "task", "settings"),
 )
-"""What a run says of one benchmark as a whole."""
+"""What a run says of one benchmark as a whole; in `metrics` null stands for a figure that eval_results holds."""
 
 eval_results = Table(
     "eval_results",
@@ -173,5 +175,63 @@ samples = Table(
     *_required(ARRAY(Text), "response_keys", server_default="{}"),
     *_required(sa.Boolean, "truncated", "missing", server_default=sa.false()),
     sa.CheckConstraint("status in ('scored', 'unscored')", name="samples_status"),
+    Index("samples_response_keys", "response_keys", postgresql_using="gin"),
 )
 """What became of each item of a run; `response_keys` lead to the response store."""
+
+night_incidents = Table(
+    "night_incidents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *_required(Text, "suite", "of", "task", "metric", "kind", "status", "opened_run"),
+    *_required(sa.DateTime(timezone=True), "opened_at", "baseline_at"),
+    *_required(Text, "baseline_run", "word"),
+    *_required(sa.Double, "baseline_value"),
+    *_required(sa.Boolean, "higher_is_better"),
+    *_optional(sa.DateTime(timezone=True), "accepted_at"),
+    *_required(JSONB, "events"),
+    sa.CheckConstraint("kind in ('drop', 'drift')", name="night_incidents_kind"),
+    sa.CheckConstraint("status in ('open', 'back', 'accepted')", name="night_incidents_status"),
+    Index("night_incidents_suite_opened_at", "suite", "opened_at"),
+)
+"""Figures of nights that got worse, from the night that saw it until they are back or accepted; `events` by night."""
+
+night_pins = Table(
+    "night_pins",
+    metadata,
+    *(Column(name, Text, primary_key=True) for name in ("suite", "of", "task")),
+    *_required(Text, "run"),
+    *_required(sa.DateTime(timezone=True), "at"),
+)
+"""Figures that later nights of a suite are compared with."""
+
+lineage_steps = Table(
+    "lineage_steps",
+    metadata,
+    Column("key", Text, primary_key=True),
+    *_required(Text, "step", "run", "code", "parameters"),
+    *_required(Integer, "version"),
+    *_required(sa.DateTime(timezone=True), "at"),
+    *_required(sa.Double, "seconds"),
+)
+"""Steps that ran, under their cache keys; `parameters` is JSON."""
+
+lineage_edges = Table(
+    "lineage_edges",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("item", Integer, primary_key=True),
+    Column("made", sa.Boolean, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    *_required(Text, "kind", "name"),
+    Index("lineage_edges_digest_made", "digest", "made"),
+)
+"""What each step used and made."""
+
+lineage_collected = Table(
+    "lineage_collected",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    *_required(sa.DateTime(timezone=True), "at"),
+)
+"""What `trivet gc` removed of that, and when."""

@@ -189,13 +189,19 @@ class _Pool:
 
     def __exit__(self, *raised: object) -> None:
         try:
-            self._finish()
-            for caller in self._callers:
-                caller.end()
+            self._end()
             for thread in self._threads:
                 thread.join()
-        finally:  # a second Ctrl-C ends the joins
+        except BaseException:  # Ctrl-C, a second one too, ends the joins; it may come before all threads were told
+            self._end()
+            raise
+        finally:
             self._commit.__exit__(*raised)
+
+    def _end(self) -> None:
+        self._finish()
+        for caller in self._callers:
+            caller.end()
 
     def _start(self) -> None:
         # Ctrl-C may come at any line, and who leaves joins what is listed: by then it has a slot, so that it can end

@@ -37,6 +37,8 @@ class CallThread:
     def __init__(self) -> None:
         self._finishing = threading.Event()
         self._ended = False
+        self.is_waiting = False
+        """A call is under way, whose result is wanted."""
         self._calls: SimpleQueue[tuple[Call[Any], threading.Event] | None] | None = None
         self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
         with _guard:
@@ -52,11 +54,13 @@ class CallThread:
         outcome: _Outcome | None = None
         try:
             self.refuse_when_ended()
+            self.is_waiting = True
             calls.put((call, left))
             outcome = self._outcomes.get(timeout=seconds)
         except Empty:
             raise TransientModelError(f"The model did not answer within {seconds:g} s.") from None
         finally:
+            self.is_waiting = False
             left.set()
             if outcome is None:
                 self._leave_behind()
@@ -121,14 +125,29 @@ class CallThread:
 def stop_asking() -> None:
     """End every call under way and refuse every later one, for good: this process is about to end."""
     _stopped.set()
-    with _guard:
-        waiting = list(_waiting)
-    for each in waiting:
+    for each in _all_threads():
         each.end()
 
 
+def finish_asking() -> None:
+    """Let every call under way be the last one of its thread, for good: this process ends with their answers."""
+    _stopped.set()
+    for each in _all_threads():
+        each.finish()
+
+
+def is_asking() -> bool:
+    """Whether calls are under way whose results are wanted."""
+    return any(each.is_waiting for each in _all_threads())
+
+
+def _all_threads() -> list[CallThread]:
+    with _guard:
+        return list(_waiting)
+
+
 def refuse_when_stopped() -> None:
-    """Raises ModelUnavailable once `stop_asking` was called."""
+    """Raises ModelUnavailable once `stop_asking` or `finish_asking` was called."""
     if _stopped.is_set():
         raise ModelUnavailable("The program is ending; the model is not asked any more. Run it again to go on.")
 

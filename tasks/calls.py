@@ -19,7 +19,10 @@ from models.model_errors import TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 from tasks.budget import Budget, Tokens
+from tasks.call_breaker import FAILURES, REST_S, RESTS, Breaker, LeftAlone
 from tasks.call_thread import Call, CallThread, refuse_when_stopped
+from tasks.call_thread import finish_asking as finish_asking
+from tasks.call_thread import is_asking as is_asking
 from tasks.call_thread import stop_asking as stop_asking
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ class CallSettings(Record):
     timeout_s: float = Field(default=300.0, gt=0)
     """Seconds for one try, whatever the backend's own time-out; without effect on a model in this process."""
     rest_s: float = Field(default=0.0, ge=0)
-    """Seconds after a last try in which its error is raised again, and nothing is asked."""
+    """Seconds after a last try in which its error is raised again, and nothing is asked; 0: callers wait for it."""
     concurrency: int = Field(default=8, ge=1)
     """Requests under way at once."""
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -277,7 +280,7 @@ class Limits:
         self._tokens = _Rate(settings.tokens_per_minute, clock)
         self._guard = threading.Lock()
         self._closed_until = clock()
-        self._rests: tuple[float, TransientModelError] | None = None
+        self._breaker = _breaker(settings, clock)
         self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def alone(self, key: str) -> threading.Lock:
@@ -288,21 +291,20 @@ class Limits:
     def run(self, call: Call[Result], *, expected: Tokens, thread: CallThread, timed: bool) -> Result:
         """What `call` returns, tried again while it raises TransientModelError; the last one is raised.
 
-        timed: each try has to end within `timeout_s`.
+        timed: each try has to end within `timeout_s`. While the endpoint rests (tasks.call_breaker) nothing is tried.
         """
-        if self._rests and self.clock() < self._rests[0]:
-            raise self._rests[1]
         pause = self._sleep or thread.pause
         for attempt in range(1, self.settings.tries + 1):
             if (wait_s := self._wait_s(expected)) > 0:
                 pause(wait_s)
             try:
-                with self._slot(thread):
+                with self._slot(thread), self._breaker.watching(pause):
                     return thread.within(self.settings.timeout_s if timed else None, call)
+            except LeftAlone:
+                raise
             except TransientModelError as error:
                 delay_s = self._delay_s(error, attempt)
                 if delay_s is None:
-                    self._rests = (self.clock() + self.settings.rest_s, error)
                     raise
                 log.warning("model call failed try=%d wait_s=%.1f error=%s", attempt, delay_s, error)
             pause(delay_s)
@@ -335,6 +337,12 @@ class Limits:
         with self._guard:
             closed_s = self._closed_until - self.clock()
         return max(closed_s, self._requests.take(1), self._tokens.take(expected.prompt + expected.answer))
+
+
+def _breaker(settings: CallSettings, clock: Callable[[], float]) -> Breaker:
+    if settings.rest_s:
+        return Breaker(failures=settings.tries, first_rest_s=settings.rest_s, rests=0, clock=clock)
+    return Breaker(failures=FAILURES, first_rest_s=REST_S, rests=RESTS, clock=clock)
 
 
 class _Rate:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from storage.embeddings import EmbeddingCache
     from storage.evaluations import Evaluations
     from storage.forgiving import Forgiving
+    from storage.incidents import Incidents
+    from storage.lineages import Lineage
     from storage.responses import Responses
     from storage.results import Results
     from storage.sessions import Sessions
@@ -62,6 +64,8 @@ class Resources:
     openai_base_url: str | None
     """… of all other models and embedders."""
     api_key: SecretStr | None
+    program: Callable[[], str]
+    """Version of the program, and its commit where it has one."""
     secret: Callable[[str], str | None]
     """The value of an environment variable that a user named, such as `--password-env NAME`; never kept."""
 
@@ -144,6 +148,14 @@ def results() -> Results:
 
 
 @_kept
+def lineage() -> Lineage:
+    """What finished steps used and made: in the database that was configured, else in a file of this home."""
+    from storage.lineages import FILE, Lineage
+
+    return Lineage(_database if resources().database_url else None, resources().home / FILE)
+
+
+@_kept
 def responses() -> Responses:
     """The response store of this process; PostgreSQL starts with the first question."""
     from storage.responses import Responses
@@ -173,6 +185,14 @@ def evaluations() -> Evaluations:
     from storage.evaluations import Evaluations
 
     return Evaluations(_database)
+
+
+@_kept
+def incidents() -> Incidents:
+    """The incidents and pinned figures of nights."""
+    from storage.incidents import Incidents
+
+    return Incidents(_database)
 
 
 def _database() -> str:

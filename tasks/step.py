@@ -7,12 +7,14 @@ removed and the step runs. Results are small JSON records, never pickles.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from datetime import UTC, datetime
+from functools import lru_cache, partial, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
@@ -30,9 +32,14 @@ from prefect.serializers import JSONSerializer
 from prefect.utilities.annotations import quote
 from pydantic import Field, PrivateAttr
 
-from storage.records import refs_in
+from storage.lineage import StepRun
+from storage.records import Ref, refs_in
+from storage.storage_errors import StorageError
 from tasks.keys import content_key
-from tasks.resources import Sent, artifacts, resources, results
+from tasks.lineage import edges_of, parameters_of
+from tasks.resources import Sent, artifacts, lineage, resources, results
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,11 +48,17 @@ V = TypeVar("V")
 GPU = "gpu"
 """Tag of a step whose backend runs on a device, and name of the slot that it takes where it runs."""
 
+CHANGED = "files are gone or changed"
+"""`undone` of a step that writes files."""
+
 Verify = Callable[[Any, dict[str, Any]], bool]
 """(result, inputs) → whether a cached result may stand."""
 
 _sent_by: ContextVar[str | None] = ContextVar("_sent_by", default=None)
 """The run that a step was sent by, in the process that it was sent to."""
+
+_found: dict[str, set[str]] = {}
+"""Keys of records that steps found in this process, by flow run."""
 
 
 class Incomplete(Exception, Generic[R]):
@@ -62,6 +75,16 @@ class Incomplete(Exception, Generic[R]):
         return type(self), (self.result, self.items)
 
 
+class Kept(NamedTuple):
+    """The record of a step: its result, or why it does not serve."""
+
+    result: Any
+    fault: str = ""
+    """`artifact gone: chunks 0a1b2c3d4e5f`, `record damaged`, or what `undone` of the step says; empty: it serves."""
+    lost: frozenset[Ref] = frozenset()
+    """Artifacts of the result that are gone or damaged."""
+
+
 @dataclass
 class StepKey(CachePolicy):
     """Key of a step: its name and version and the content of its inputs."""
@@ -70,6 +93,7 @@ class StepKey(CachePolicy):
     version: int = 1
     reads_world: bool = False
     verify: Verify | None = None
+    undone: str = ""
     aside: tuple[str, ...] = ()
 
     def compute_key(
@@ -84,6 +108,7 @@ class StepKey(CachePolicy):
         if (record := results().read(key)) is not None:
             if self._holds(record, inputs):
                 results().renew(key, record)
+                _found.get(str(task_ctx.task_run.flow_run_id), set[str]()).add(key)
             else:
                 results().remove(key)
         return key
@@ -93,14 +118,24 @@ class StepKey(CachePolicy):
         told = {name: value for name, value in inputs.items() if name not in self.aside}
         return content_key(self.name, self.version, told, str(run) if self.reads_world else None)
 
+    def look_up(self, inputs: dict[str, Any], *, run: object = None) -> Kept | None:
+        """What a run would find under the key of these inputs, None for no record; changes nothing."""
+        record = results().read(self.key_of(inputs, run=run))
+        return None if record is None else self._read(record, inputs, is_whole=artifacts().is_whole)
+
     def _holds(self, record: bytes, inputs: dict[str, Any]) -> bool:
+        return not self._read(record, inputs, is_whole=artifacts().verify).fault
+
+    def _read(self, record: bytes, inputs: dict[str, Any], *, is_whole: Callable[[Ref], bool]) -> Kept:
         try:
             result: Any = ResultRecord.deserialize(record).result
         except Exception:  # noqa: BLE001 whatever is wrong with a record, running the step mends it
-            return False
-        if not all(map(artifacts().verify, refs_in(result))):
-            return False
-        return self.verify is None or self.verify(result, inputs)
+            return Kept(None, "record damaged")
+        if lost := [ref for ref in refs_in(result) if not is_whole(ref)]:
+            return Kept(None, f"artifact gone: {lost[0].kind} {lost[0].digest[:12]}", frozenset(lost))
+        if self.verify is not None and not self.verify(result, inputs):
+            return Kept(None, self.undone)
+        return Kept(result)
 
 
 @lru_cache(maxsize=16)
@@ -146,6 +181,7 @@ def step(
     gpu: bool = False,
     reads_world: bool = False,
     verify: Verify | None = None,
+    undone: str = "its effect is undone",
     aside: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Make a task of a function whose inputs and result are small JSON-able values and Refs.
@@ -154,15 +190,16 @@ def step(
     gpu: its backend may run on a device; where there is one, or a pool that has one, the task is tagged `gpu`.
     reads_world: the inputs do not tell what it will find (a folder, a clock), so its record serves only its own run.
     verify: for a step that changes the world, whether its effect is still there.
+    undone: what is wrong where `verify` says no, in words for users.
     aside: inputs that say how hard to work, not what to find (a budget, a device): others find the same record.
     """
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
         name = f"{function.__module__}.{function.__qualname__}"
-        key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, aside=aside)
+        key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, undone=undone, aside=aside)
         make: Any = task  # its overloads do not know a function whose parameters are a ParamSpec
         return make(
-            _placed(function, key) if gpu else function,
+            _traced(_placed(function, key) if gpu else function, key),
             name=function.__name__,
             task_run_name=function.__name__,  # Prefect's own adds three signs of the key
             version=str(version),
@@ -198,9 +235,63 @@ def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
     return body
 
 
+def _traced(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
+    """The function; what it used and made is noted when it ends, so that `trivet why` finds it."""
+
+    shape = signature(function)
+
+    @wraps(function)
+    def body(*args: P.args, **kwargs: P.kwargs) -> R:
+        context = TaskRunContext.get()
+        if context is None:
+            return function(*args, **kwargs)
+        bound = shape.bind(*args, **kwargs)
+        bound.apply_defaults()
+        note = partial(_note, key, bound.arguments, str(context.task_run.flow_run_id), datetime.now(UTC))
+        try:
+            result = function(*args, **kwargs)
+        except Incomplete as error:
+            note(error.result)
+            raise
+        note(result)
+        return result
+
+    return body
+
+
+def _note(key: StepKey, inputs: dict[str, Any], run: str, started: datetime, result: Any) -> None:
+    seconds = (datetime.now(UTC) - started).total_seconds()
+    if not (edges := edges_of(inputs, result, found=key.reads_world)):
+        return
+    told = StepRun(
+        key=key.key_of(inputs, run=run),
+        step=key.name,
+        version=key.version,
+        run=_sent_by.get() or run,
+        code=resources().program(),
+        at=started,
+        seconds=seconds,
+        parameters=parameters_of(inputs),
+    )
+    try:
+        lineage().record(told, edges, only_new=key.reads_world)
+    except StorageError as error:  # the work is done; only the way to it is not told
+        log.warning("what %s made was not noted: %s", key.name, error)
+
+
 def slot(name: str) -> AbstractContextManager[None]:
     """Hold one of the places that a server gives out under `name` (deployments/limits.yaml); unlimited elsewhere."""
     return concurrency(name)
+
+
+@contextmanager
+def noting_found(run: str) -> Generator[set[str]]:
+    """Keys of the records that steps of a flow run find in this process, while the block lasts."""
+    _found[run] = set()
+    try:
+        yield _found[run]
+    finally:
+        del _found[run]
 
 
 @contextmanager

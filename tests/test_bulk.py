@@ -17,9 +17,10 @@ from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.scripted import ScriptedChat
 from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
+from tasks import bulk, call_thread
 from tasks.budget import Budget, BudgetSpent
 from tasks.bulk import LOOKUP, WINDOW, ask_all
-from tasks.calls import Answer, CallSettings, Limits, ask
+from tasks.calls import Answer, CallSettings, Limits, ask, finish_asking, is_asking
 from tests.models.server import MODEL, error_reply, prompt_of, serving, too_many
 
 
@@ -301,6 +302,33 @@ def test_a_reader_that_has_enough_waits_for_no_other_try():
     assert time.monotonic() - started < 10
 
 
+def test_a_process_that_is_told_to_end_asks_no_more_and_keeps_what_is_under_way(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(call_thread, "_stopped", threading.Event())  # for good, but for this process of tests
+    go, store, given = threading.Event(), Kept(), list[int]()
+
+    def held(prompt: str) -> str:
+        assert go.wait(10)
+        return prompt
+
+    chat = Scripted(held)
+
+    def tell() -> None:
+        while chat.at_once < 4:
+            time.sleep(0.001)
+        finish_asking()
+        assert is_asking()
+        go.set()
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    with pytest.raises(ModelUnavailable, match="is ending"):
+        give(ask_all(chat, questions(100), responses=store, limits=limits()), given)
+    teller.join()
+    assert sorted(map(int, chat.asked)) == sorted(given) == [0, 1, 2, 3]
+    assert len(store.rows) == 4
+    assert not is_asking()
+
+
 def test_ctrl_c_ends_the_asking_at_once():
     chat = Scripted()
     waiting = threading.get_ident()
@@ -343,6 +371,23 @@ def test_ctrl_c_at_any_line_leaves_no_thread(pause_s: float):
         asking()
     for thread in ours() - stale:
         thread.join(10)  # one that was just starting ends by itself
+    assert ours() <= stale
+
+
+def test_ctrl_c_while_it_ends_leaves_no_thread(monkeypatch: pytest.MonkeyPatch):
+    finish, times, stale = bulk._Pool._finish, [], ours()
+
+    def interrupted(pool):
+        times.append(pool)
+        if len(times) == 1:
+            raise KeyboardInterrupt
+        finish(pool)
+
+    monkeypatch.setattr(bulk._Pool, "_finish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(ask_all(Scripted(), questions(50), responses=Kept(), limits=limits(concurrency=32)))
+    for thread in ours() - stale:
+        thread.join(10)
     assert ours() <= stale
 
 

@@ -18,6 +18,7 @@ from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import ScriptedChat
 from storage.responses import StoredResponse
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
+from tasks.call_breaker import Breaker
 from tasks.calls import (
     Answer,
     CallSettings,
@@ -27,7 +28,7 @@ from tasks.calls import (
     canonical,
     response_key,
 )
-from tests.models.server import MODEL, half_a_stream, serving
+from tests.models.server import MODEL, Reply, half_a_stream, serving
 
 
 class Kept:
@@ -205,6 +206,56 @@ def test_after_a_last_try_its_error_stands_for_a_while_and_nothing_is_asked(cloc
     assert well.calls == 0
     clock.now = 10
     assert ask(well, request(), responses=Kept(), limits=shared).response.text == "fine"
+
+
+def test_an_endpoint_that_fails_every_request_is_left_alone(clock: Clock):
+    shared, chat = limits(clock, first_delay_s=1), Flaky(*[TransientModelError("it answered 500.")] * 999)
+    for number in range(89):
+        with pytest.raises(TransientModelError, match=r"it answered 500\."):
+            ask(chat, request(str(number)), responses=Kept(), limits=shared)
+    # 20 in a row, then one after 5, 10, 20 and 40 s of rest each, and one where the next rest was over by itself
+    assert 24 <= chat.calls <= 26
+    with pytest.raises(TransientModelError, match=r"It failed \d+ times in a row and is left alone\."):
+        ask(chat, request(), responses=Kept(), limits=shared)
+
+
+def test_an_endpoint_that_comes_back_while_it_rests_loses_no_answer(clock: Clock):
+    shared, chat = limits(clock), Flaky(*[TransientModelError("it answered 500.")] * 22)
+    texts: list[str] = []
+    for number in range(40):
+        try:
+            texts.append(ask(chat, request(str(number)), responses=Kept(), limits=shared).response.text)
+        except TransientModelError:
+            texts.append("")
+    assert texts == [""] * 4 + ["fine"] * 36, "the first four used up their tries before the endpoint rested"
+
+
+def test_an_endpoint_that_refuses_or_names_a_time_is_not_away(clock: Clock):
+    busy = [TransientModelError("429", retry_after_s=1), RequestRefused("bad")] * 40
+    shared, chat = limits(clock, tries=1), Flaky(*busy)
+    for number in range(80):
+        with pytest.raises(ModelError):
+            ask(chat, request(str(number)), responses=Kept(), limits=shared)
+    assert chat.calls == 80
+
+
+def test_of_many_threads_one_tries_an_endpoint_that_rested():
+    with serving() as server:
+        server.misbehave = lambda path, body: Reply(500, b"{}")
+        chat = OpenAIChat(MODEL, base_url=server.base_url)
+        shared = Limits(CallSettings(tries=5, first_delay_s=0.01, concurrency=8), rng=random.Random(1))
+        shared._breaker = Breaker(failures=20, first_rest_s=0.1, rests=3, clock=time.monotonic)  # pyright: ignore[reportPrivateUsage]
+
+        def failed(number: int) -> bool:
+            try:
+                ask(chat, request(str(number)), responses=Kept(), limits=shared)
+            except TransientModelError:
+                return True
+            return False
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(failed, range(89)))
+        assert len(server.requests) <= 20 + 7 + 4 + 3, "20 in a row, those under way then, one after each rest"
 
 
 def test_the_servers_word_on_when_to_come_back_is_kept(clock: Clock):

@@ -11,6 +11,7 @@ import typer
 from flows.cli import (
     ask_command,
     chat_command,
+    diff_command,
     evaluation,
     house_commands,
     index_command,
@@ -22,6 +23,7 @@ from flows.cli import (
     rag_commands,
     service_commands,
     sweep_command,
+    why_command,
 )
 from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
 
@@ -52,6 +54,8 @@ app.add_typer(rag, name="rag", rich_help_panel=PIPELINES)
 app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
 app.add_typer(lever_commands.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
+app.command(rich_help_panel=PIPELINES)(why_command.why)
+app.command(rich_help_panel=PIPELINES)(diff_command.diff)
 for function in service_commands.COMMANDS:
     app.command(rich_help_panel=SERVICE)(function)
 for function in house_commands.COMMANDS:

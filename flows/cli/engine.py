@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
-from threading import Lock, Thread, Timer
+from threading import Lock, Timer
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID,
 from rich.text import Text
 
 from flows.cli.output import INTERRUPTED, fail, harmless, plain_errors, state
+from flows.running.ending import listening_for_signals
 from flows.running.settings import settings
 from flows.running.task_runners import ClusterUnusable
 from models.model_errors import ModelError
@@ -127,7 +127,7 @@ def interruptible(*, left: str) -> Generator[None]:
     ending = _Ending(left)
     with handling(signal.SIGTERM, end):
         try:
-            with _listening_for_signals(ending):
+            with listening_for_signals(ending.begin):
                 yield
         except (KeyboardInterrupt, _Terminated, Stopped) as error:
             ending.said = True
@@ -177,29 +177,6 @@ class _Ending:
         with suppress(OSError):
             os.write(2, (cursor + ("" if self.said else f"error: {harmless(sentence)}\n")).encode())
         os._exit(code)
-
-
-@contextmanager
-def _listening_for_signals(ending: _Ending) -> Generator[None]:
-    """Have a thread notice both signals, whoever handles them: Prefect waits for steps in progress first."""
-
-    def listen() -> None:
-        while heard := hears.recv(1):
-            if heard[0] in (signal.SIGINT, signal.SIGTERM):
-                ending.begin(heard[0])
-
-    hears, tells = socket.socketpair()
-    tells.setblocking(False)
-    listener = Thread(target=listen, name="signals", daemon=True)
-    listener.start()
-    before = signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        tells.close()
-        listener.join()
-        hears.close()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from flows.running.settings import settings
 from flows.service.doctor import Report, examine
 from flows.service.gpu_doctor import examine_gpu
 from storage.artifacts import Artifacts
-from storage.results import Results
+from storage.results import FOLDER, Results
 from storage.storage_errors import BackupUnusable, StorageError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def gc(
     from flows.service.old_runs import clear_history
     from storage import cleanup
     from storage.embeddings import EmbeddingCache
+    from tasks.resources import lineage
 
     now, home = datetime.now(UTC), settings().home
     store = _store(home)
@@ -87,6 +88,9 @@ def gc(
             needed=cleared.needed,
             embeddings=EmbeddingCache.below(home),
         )
+        if not dry_run:
+            gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(FOLDER)]
+            lineage().note_collected(gone, at=now)
     prefect = [each.model_dump(mode="json") for each in cleared.histories]
     emit({**done.model_dump(mode="json"), "prefect": prefect}, as_json, lambda: _show_cleanup(done, cleared.histories))
     for each in cleared.histories:

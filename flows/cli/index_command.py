@@ -44,12 +44,14 @@ from flows.cli.shared_options import (
     prices_of,
     refuse_unusable,
 )
+from flows.cli.show_plan import PlanOption, refuse_both, show_steps
 from flows.running.settings import settings
 from flows.running.task_runners import placed
 from models.model_errors import ModelUnavailable
 from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
+    from flows.running.foresight.of_index import IndexPlan
     from flows.running.rag_config import IndexConfig
     from tasks.rag.indexing.figures import FigurePlan
     from tasks.rag.indexing.index_report import IndexReport
@@ -67,6 +69,7 @@ OPTIONS = Options(
         "reading.pdf_reader": Flag(),
         "reading.tables": Flag("--tables/--no-tables"),
         "reading.ocr": Flag(),
+        "reading.layout": Flag(),
         "limits.page_cpu_s": Flag(min=0.1),
         "chunk_chars": Flag(),
         "overlap_chars": Flag(),
@@ -94,14 +97,21 @@ def index(
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
+    plan: PlanOption = False,
     as_json: Json = False,
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
+    refuse_both(plan, dry_run)
     chosen = _chosen(given, documents, index)
+    if plan:
+        with _valid():
+            ahead = plan_build(chosen, quiet=as_json)
+        emit(ahead, as_json, lambda: _show_ahead(ahead))
+        return
     if dry_run:
         with _valid():
-            plan = plan_figures(chosen, quiet=as_json)
-        emit(plan, as_json, lambda: _show_plan(plan))
+            figures = plan_figures(chosen, quiet=as_json)
+        emit(figures, as_json, lambda: _show_plan(figures))
         return
     _build(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
 
@@ -189,6 +199,17 @@ def run_build(
         return run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
 
 
+def plan_build(chosen: dict[str, Any], *, quiet: bool) -> IndexPlan:
+    """What `run_build` would do; starts nothing, and needs no Prefect API."""
+    with expected_errors(), progress_bars(quiet):
+        from flows.running.foresight.of_index import plan_index
+        from flows.running.rag_config import IndexConfig
+
+        config = IndexConfig.model_validate(chosen)
+        _vlm(config)
+        return plan_index(config)
+
+
 def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
     """Cost of describing the figures of a folder; calls no model, writes no index."""
     with expected_errors(), progress_bars(quiet):
@@ -267,6 +288,14 @@ def _show_report(report: IndexReport, index: Path) -> None:
         console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
     if documents.failed:
         console.print(f"  see [bold]trivet rag status --index {escape(str(index))}[/bold] for what failed, and why")
+
+
+def _show_ahead(plan: IndexPlan) -> None:
+    changes = {name: count for name, count in plan.documents if count}
+    console.print_line("documents: " + ", ".join(f"{count:,} {name}" for name, count in changes.items()))
+    show_steps(plan)
+    if plan.calls:
+        _show_plan(plan.calls)
 
 
 def _show_plan(plan: FigurePlan) -> None:

@@ -16,9 +16,11 @@ from flows.cli.commands import App, Flag, Given, Json, Options, command, nested
 from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.shared_options import refuse_unusable
+from flows.cli.show_plan import PlanOption, refuse_both, show_steps
 from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
+    from flows.running.lever_calls import CallPlan
     from flows.running.lever_config import LeverConfig
     from tasks.lever.data.vqa_files import VqaScores
     from tasks.lever.learning.lever_results import LeverReport
@@ -33,7 +35,7 @@ STAGES = {
     "rl-data": "Let a trained selector draw demonstrations, and have the judge answer with them.",
     "rce": "Train on rewarded groups of demonstrations.",
     "grpo": "Train on comparisons within groups, which the judge answers during training.",
-    "evaluate": "Measure selectors against random choice, similarity and the oracle.",
+    "evaluate": "Measure selectors against zero-shot, random choice, nearest neighbours and the oracle.",
 }
 """Command → help. Each but `run` is also the name of the last stage of the flow that it runs."""
 OF_REAL_DATA: dict[str, Any] = {
@@ -41,7 +43,6 @@ OF_REAL_DATA: dict[str, Any] = {
     "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
     "encoder": "clip",
     "prompts": {"style": "chat"},
-    "pool_size": 64,
     "network": {},
     "beams": {},
     "sft": {},
@@ -50,18 +51,36 @@ OF_REAL_DATA: dict[str, Any] = {
     "grpo": {},
     "oracle": {"most_judgments": 20_000},
 }
-"""Defaults of runs on real data, in place of those of the CPU world; {}: the defaults of Lever-Plus."""
+"""Defaults of runs on questions about real pictures, in place of those of the CPU world; {}: Lever-Plus's own."""
+OF_TEXTS: dict[str, Any] = {
+    "dataset": {"train_queries": 40, "validation": 20, "test": 60},
+    "judge": "smollm2",
+    "encoder": "minilm",
+    "reward": "gt_logprob",
+    "pool_size": 16,
+    "evaluated_shots": (2,),
+    "beams": {"width": 1, "candidates": 6},
+    "sft": {"batch_size": 16},
+    "rl_data": {"beams": 2, "samples": 1, "random": 2},
+    "rce": {"batch_size": 16, "epochs": 6},
+    "grpo": {"batch_size": 40, "rounds": 3, "draws": 4},
+    "oracle": {"most_judgments": 200},
+}
+"""Defaults of runs on texts: as much as a small language model on a CPU answers in some minutes."""
 
 
-def _shown(of_real_data: object) -> str:
-    return f"{of_real_data}; {{usual}} for digits"
+def _shown(of_real_data: object, of_texts: object) -> str:
+    return f"{of_real_data}; {{usual}} for CPU worlds, {of_texts} for texts"
 
 
 Start = Literal["sft", "rl-data", "rce", "grpo", "evaluate"]
 """Stages that can begin from files of the results folder."""
-DATASET = "digits (small, for CPUs), okvqa, vqav2, textvqa or vizwiz."
+DATASET = "digits or crowded (small, for CPUs), okvqa, vqav2, textvqa, vizwiz; texts: trec, sst2, agnews."
 VECTORS = "What the selector sees of queries and candidates: joint, image or text."
-SAMPLER = "How the candidates of a query are found: RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
+SAMPLER = (
+    "How candidates of a query are found: RetrievalSampler (nearest of all, and some at random), or Lever-Plus's "
+    "RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
+)
 FROM = "First stage, from files of the results folder: sft, rl-data, rce, grpo or evaluate."
 NO_GATE = "Ablation: the state of the pointer network ignores the demonstrations picked so far."
 UNSET: dict[str, Any] = {"default": None}
@@ -71,17 +90,21 @@ OPTIONS = Options(
     {
         "dataset.name": Flag("--dataset --world", type=str, help=DATASET, **UNSET),
         "dataset.data_dir": Flag(**UNSET),
-        "judge": Flag("--judge --vqa-model", shown=_shown(OF_REAL_DATA["judge"]), **UNSET),
-        "encoder": Flag(shown=_shown(OF_REAL_DATA["encoder"]), **UNSET),
+        "judge": Flag("--judge --vqa-model", shown=_shown(OF_REAL_DATA["judge"], OF_TEXTS["judge"]), **UNSET),
+        "encoder": Flag(shown=_shown(OF_REAL_DATA["encoder"], OF_TEXTS["encoder"]), **UNSET),
         "adapters": Flag(),
         "vectors": Flag(type=str, help=VECTORS, **UNSET),
-        "sampler": Flag(type=str, help=SAMPLER, **UNSET),
-        "pool_size": Flag("--pool-size --candidate-num", shown=_shown(OF_REAL_DATA["pool_size"]), **UNSET),
+        "sampler": Flag(type=str, help=SAMPLER, shown="RetrievalSampler, or the checkpoint's", **UNSET),
+        "pool_size": Flag(
+            "--pool-size --candidate-num", shown="64, 32 for CPU worlds, 16 for texts, or the checkpoint's", **UNSET
+        ),
         "shots": Flag("--shots --shot-num", **UNSET),
         "seeds": Flag(**UNSET),
         "first_seed": Flag("--seed", min=0, **UNSET),
         "dataset.train_queries": Flag(
-            "--train-queries --sample-num", shown=_shown(OF_REAL_DATA["dataset"]["train_queries"]), **UNSET
+            "--train-queries --sample-num",
+            shown=_shown(OF_REAL_DATA["dataset"]["train_queries"], OF_TEXTS["dataset"]["train_queries"]),
+            **UNSET,
         ),
         "begin_at": Flag("--from", type=Start, metavar="STAGE", help=FROM, **UNSET),
         "start.sft_checkpoint": Flag("--sft-ckpt"),
@@ -118,17 +141,28 @@ def _command(until: str) -> Callable[..., None]:
             list[str] | None,
             typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, such as grpo.rounds=10; may be repeated."),
         ] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Count the judge's calls by stage, and do nothing.")
+        ] = False,
+        plan: PlanOption = False,
         as_json: Json = False,
     ) -> None:
+        refuse_both(plan, dry_run)
         try:
             with expected_errors():
                 chosen = config_of(given, until=until, file=config, settings=settings or ())
+            if plan:
+                _look_ahead(chosen, as_json)
+                return
+            if dry_run:
+                _count_calls(chosen, as_json)
+                return
             with prefect_for_a_command(quiet=as_json):
                 from flows.lever import post_train
                 from tasks.lever.judge.judges import DIGITS
 
                 if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
-                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}")
+                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=not chosen.of_texts)
                 outcome = run_flow(post_train, chosen, errors.Unfinished)
         except ValidationError as error:
             fail(_sentences(error), REFUSED)
@@ -139,11 +173,43 @@ def _command(until: str) -> Callable[..., None]:
     return stage
 
 
+def _count_calls(config: LeverConfig, as_json: bool) -> None:
+    """Print what the stages would ask the judge."""
+    from flows.running.lever_calls import plan_calls
+
+    with expected_errors():
+        plan = plan_calls(config)
+    emit(plan, as_json, lambda: _show_calls(plan))
+
+
+def _show_calls(plan: CallPlan) -> None:
+    screen = Screen()
+    for stage, count in [*plan.calls.items(), ("total", plan.total)]:
+        screen.print(f"{stage:<10}{count:>12,}{'  at most' if stage in ('oracle', 'total') else ''}", markup=False)
+
+
+def _look_ahead(config: LeverConfig, as_json: bool) -> None:
+    """Print what the stages would do, and what those that run would ask the judge."""
+    with expected_errors():
+        from flows.running.foresight.of_lever import plan_training
+
+        plan = plan_training(config)
+
+    def show_plan() -> None:
+        show_steps(plan)
+        if plan.calls.calls:
+            Screen().print("the judge's calls")
+            _show_calls(plan.calls)
+
+    emit(plan, as_json, show_plan)
+
+
 def config_of(given: Given, *, until: str, file: Path | None = None, settings: Sequence[str] = ()) -> LeverConfig:
     """The parameters of the flow: its defaults, then the YAML file, then the options, then each --set."""
     from flows.running.lever_config import LeverConfig
     from tasks.lever.data.folder_layout import dataset_of
-    from tasks.lever.judge.judges import DIGITS
+    from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
+    from tasks.lever.judge.text_classification import WORDINGS
 
     typed: dict[str, Any] = {}
     for one in settings:
@@ -151,7 +217,8 @@ def config_of(given: Given, *, until: str, file: Path | None = None, settings: S
     in_file = _in_file(file)
     name = dataset_of(given.get("dataset.name") or _dataset_in(typed) or _dataset_in(in_file) or DIGITS)
     # all fields, so that an option or a line that sets one field of a model leaves its others as they are
-    chosen = LeverConfig().model_dump() | (deepcopy(OF_REAL_DATA) if name != DIGITS else {})
+    usual = {} if name in CPU_WORLDS else OF_TEXTS if name in WORDINGS else OF_REAL_DATA
+    chosen = LeverConfig().model_dump() | deepcopy(usual)
     for more in (in_file, nested(_read(given) | {"dataset.name": name, "until": until}), typed):
         _merge(chosen, more)
     return LeverConfig.model_validate(chosen)
@@ -237,10 +304,18 @@ def predict(
     ids: Annotated[Path | None, typer.Option(help="IDs of the queries, if not beside their file.")] = None,
     cand_ids: Annotated[Path | None, typer.Option(help="IDs of the candidates, if not beside their file.")] = None,
     shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Number of demonstrations per query.")] = 2,
+    sampler: Annotated[str | None, typer.Option(help=SAMPLER, show_default="that of the checkpoint's training")] = None,
     pool_size: Annotated[
-        int,
-        typer.Option("--pool-size", "--candidate-num", min=1, help="Number of most similar candidates to choose from."),
-    ] = 64,
+        int | None,
+        typer.Option(
+            "--pool-size",
+            "--candidate-num",
+            min=1,
+            help="Number of candidates to choose from.",
+            show_default="that of the checkpoint's training",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of candidates that are drawn at random.")] = 0,
     heads: Annotated[
         int | None,
         typer.Option(min=1, help="Number of attention heads, for a checkpoint of Lever-Plus that does not record it."),
@@ -250,16 +325,25 @@ def predict(
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
     with plain_errors(errors.LeverError):
         from tasks.lever.compat.seed_checkpoints import open_selector
-        from tasks.lever.data.embeddings import QueryPools, read_bank, read_embeddings
-        from tasks.lever.learning import choosing
+        from tasks.lever.data.folder_layout import sampler_of
+        from tasks.lever.learning.predicting import predict_files
 
         opened = open_selector(checkpoint, heads=heads)
-        candidates = read_embeddings(cand_emb, ids=cand_ids)
-        bank, pools = (candidates.bank, candidates.pools) if isinstance(candidates, QueryPools) else (candidates, None)
-        queries = read_bank(query_emb, ids=ids)
-        opened.refuse_other(queries.encoder, dimension=queries.dimension, path=checkpoint)
-        found = choosing.predict(opened.selector, queries, bank, shots=shots, pools=pools, pool_size=pool_size)
-    told = {query: one._asdict() for query, one in found.items()}
+        found = predict_files(
+            opened,
+            checkpoint,
+            queries=query_emb,
+            candidates=cand_emb,
+            ids=ids,
+            candidate_ids=cand_ids,
+            shots=shots,
+            sampler=sampler_of(sampler) if sampler else None,
+            pool_size=pool_size,
+            seed=seed,
+        )
+    for warning in found.warnings:
+        typer.secho(f"note: {harmless(warning)}", fg="yellow", err=True)
+    told = {query: one._asdict() for query, one in found.chosen.items()}
     emit(told, as_json, lambda: _show_prediction(told, opened.notes))
 
 
@@ -322,9 +406,7 @@ def _title(found: Summary) -> str:
     about = found.conditions
     seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
     questions = max(figure.accuracy.n for figure in found.figures)
-    return (
-        f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: VQA accuracy"
-    )
+    return f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: accuracy"
 
 
 def _accuracies(found: Summary) -> Table:
@@ -333,7 +415,7 @@ def _accuracies(found: Summary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("demonstrations by")
     for count in shots:
-        table.add_column(f"{count} shot{'s' if count > 1 else ''}", justify="right", no_wrap=True)
+        table.add_column(f"{count} shot{'s' if count != 1 else ''}", justify="right", no_wrap=True)
         if count == about.trained_shots:
             table.add_column("95 % interval", justify="right", no_wrap=True)
     for name in dict.fromkeys(one.selector for one in found.figures):
@@ -356,7 +438,7 @@ def _gains(found: Summary) -> list[str]:
         if gain.shots == shots
     ]
     ways = [
-        f"{way.selector} is {way.share:.0%} of the way from random to the oracle"
+        f"{way.selector} is {way.share:.0%} of the way from similarity to the oracle"
         for way in found.ways
         if way.shots == shots and way.selector == "grpo"
     ]

@@ -213,16 +213,16 @@ def _shown(number: Number) -> dict[str, Any]:
 
 def _show_check(counts: Numbers, broken: Numbers, compared: Compared) -> None:
     for one in broken.records():
-        said = f"{escape(one['line'])}  [cyan]{one['period'] or 'no period'}[/cyan]  {escape(one['shown'])}"
+        said = f"{escape(one['line'])}  [cyan]{escape(one['period'] or 'no period')}[/cyan]  {escape(one['shown'])}"
         console.print_line(
-            f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}; {one['doubt']}"
+            f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}; {escape(one['doubt'])}"
         )
     _show_rows(counts)
     tried, held = (sum(one[name] for one in counts.records()) for name in ("tried", "held"))
     share = f", {held / tried:.1%}" if tried else ""
     console.print(f"{held:,} of {tried:,} identities hold{share}")
     for one, other in compared.restated:
-        said = f"{escape(' › '.join(one.row_path))}  [cyan]{one.period.label}[/cyan]  {escape(one.shown)}"
+        said = f"{escape(' › '.join(one.row_path))}  [cyan]{escape(one.period.label)}[/cyan]  {escape(one.shown)}"
         where = escape(place(other.name, other.page))
         console.print_line(f"{escape(place(one.name, one.page))}: {said}, and {escape(other.shown)} in {where}")
     if compared.lines:

@@ -37,7 +37,7 @@ _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
 """Dots that lead to the page number in a table of contents."""
 READING = Options(
     "tasks.documents.document_readers:ReadOptions",
-    {"pdf_reader": Flag(), "tables": Flag("--tables/--no-tables"), "ocr": Flag()},
+    {"pdf_reader": Flag(), "tables": Flag("--tables/--no-tables"), "ocr": Flag(), "layout": Flag()},
 )
 
 

@@ -64,8 +64,8 @@ def prices_of(option: str | None) -> dict[str, float] | None:
     return {"prompt": prompt, "answer": answer}
 
 
-def refuse_unusable(name: str, option: str) -> None:
-    """Exit if it is certain, without loading it, that a model cannot be asked about pictures.
+def refuse_unusable(name: str, option: str, *, pictures: bool = True) -> None:
+    """Exit if it is certain, without loading it, that a model cannot be asked, about pictures or about texts alone.
 
     option: the option with its value.
     """
@@ -74,7 +74,7 @@ def refuse_unusable(name: str, option: str) -> None:
 
     with plain_errors(ModelUnavailable, option=option):
         if local := local_of(name):
-            require_here(local, pictures=True)
+            require_here(local, pictures=pictures)
         else:
             vision(name)  # steps of this process use this model
 

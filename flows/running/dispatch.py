@@ -29,6 +29,8 @@ from prefect.serializers import JSONSerializer
 from prefect.states import Cancelled, Cancelling
 from pydantic import TypeAdapter
 
+from flows.running.settings import settings
+from flows.running.shown import part_name, say
 from flows.running.warm import settle
 from storage.records import Ref
 from tasks import progress
@@ -36,6 +38,8 @@ from tasks.resources import Sent, artifacts, results
 
 POLL_S = 1.0
 """Seconds between two polls of the child, and of the run that waits for it."""
+PAUSE_S = 10.0
+"""Seconds before a step whose process was killed is sent again."""
 LARGEST_INLINE = 64_000
 """Most bytes of parameters; larger ones are sent as an artifact, to keep the server's database small."""
 OURS = ("tasks.", "models.", "storage.", "builtins.")
@@ -65,16 +69,14 @@ def send(sent: Sent, deployment: str) -> Any:
         context = TaskRunContext.get()
         assert context and context.task_run.flow_run_id, "only a step of a run is sent"  # noqa: PT018
         mine = _whole(client, context.task_run.flow_run_id)
-        if child := _under_way(client, sent, deployment):
-            client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{mine[0]}"})
-        else:
-            child = _started(sent, deployment, mine[0])
         relay = Relay()
-        try:
-            child = _waited_for(client, child, mine, relay)
-        except BaseException:
-            _cancel(client, child.id, mine[0])
-            raise
+        child = _done(client, sent, deployment, mine, relay)
+        for _ in range(settings().crash_retries):
+            if not (child.state and child.state.is_crashed()) or results().read(sent.key) is not None:
+                break
+            say(f"{child.name} is sent again: {child.state.message}")
+            time.sleep(PAUSE_S)
+            child = _done(client, sent, deployment, mine, relay)
         told = results().read(outcome_of(child.id))
         if told is None:
             return _recorded(sent, child)
@@ -82,6 +84,19 @@ def send(sent: Sent, deployment: str) -> Any:
             results().remove(outcome_of(child.id))
     relay.tell(json.loads(told).get("counts", {}))
     return opened(told)
+
+
+def _done(client: SyncPrefectClient, sent: Sent, deployment: str, mine: list[UUID], relay: Relay) -> FlowRun:
+    """The child that does the step, once it has ended or left its outcome."""
+    if child := _under_way(client, sent, deployment):
+        client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{mine[0]}"})
+    else:
+        child = _started(sent, deployment, mine[0], part_of=client.read_flow_run(mine[-1]).name)
+    try:
+        return _waited_for(client, child, mine, relay)
+    except BaseException:
+        _cancel(client, child.id, mine[0])
+        raise
 
 
 def _whole(client: SyncPrefectClient, run: UUID) -> list[UUID]:
@@ -110,14 +125,14 @@ def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRu
     return runs[0] if runs else None
 
 
-def _started(sent: Sent, deployment: str, run: UUID) -> FlowRun:
+def _started(sent: Sent, deployment: str, run: UUID, *, part_of: str) -> FlowRun:
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
     if len(told := json.dumps(params).encode()) > LARGEST_INLINE:
         params = artifacts().put("step-inputs", told).model_dump(mode="json")
     started: Any = run_deployment(
         deployment,
         parameters={"entry": sent.step, "params": params},
-        flow_run_name=sent.name,
+        flow_run_name=part_name(sent.name, part_of),
         tags=["gpu", _tag(sent.key), f"{WAITS}{run}"],
         timeout=0,
         as_subflow=True,

@@ -15,6 +15,10 @@ from pathlib import Path
 from platformdirs import user_data_path
 from pydantic import JsonValue
 
+from storage.files import make_folder
+from storage.home import close
+from storage.storage_errors import StoreUnreachable
+
 QUIET = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -39,6 +43,7 @@ def home_folder() -> Path:
 
 def prepare_environment() -> None:
     """Set what is not set yet; Prefect's own home goes below ours unless the user, or a worker, has chosen one."""
+    close(home_folder())
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     # loopback past the user's proxy: a proxy elsewhere would ask itself
@@ -55,13 +60,15 @@ def prepare_environment() -> None:
 
 
 class _HomeFirst(MetaPathFinder):
-    """Creates the home when Prefect, which warns of a missing one, is imported; other commands create none."""
+    """Makes the home when Prefect, which warns of a missing one, is imported; other commands make none."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002
         if fullname == "prefect":
             sys.meta_path.remove(self)
-            with suppress(OSError):  # a home that cannot be made is refused when something is kept there
-                home_folder().mkdir(parents=True, exist_ok=True)
+            with suppress(StoreUnreachable):  # a home that cannot be made is refused when something is kept there
+                make_folder(home_folder())
+                if (folder := Path(os.environ["PREFECT_HOME"])).parent == home_folder():
+                    make_folder(folder)  # or Prefect makes it, open to other accounts
 
 
 def program_version() -> str:
@@ -82,6 +89,12 @@ def git_commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return said.stdout.strip()
+
+
+def program() -> str:
+    """`1.4.0`, or `1.4.0+6c1f2ab9` of a checkout."""
+    commit = git_commit()
+    return f"{program_version()}+{commit[:8]}" if commit else program_version()
 
 
 def environment() -> dict[str, JsonValue]:

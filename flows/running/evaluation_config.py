@@ -10,7 +10,7 @@ from pydantic import Field
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.planning import RunSettings, TaskChoice
+from tasks.evaluation.running.planning import Plan, RunSettings, TaskChoice
 
 
 class EvaluateConfig(Record):
@@ -47,3 +47,25 @@ class EvaluateConfig(Record):
         from flows.running.shown import few  # which imports prefect
 
         return f"evaluate {few([self.model.name or self.model.backend])} {few(task.task for task in self.tasks)}"
+
+
+def planned_of(config: EvaluateConfig) -> Plan:
+    """The tasks of a run, as its step `plan` finds them, whether or not the model can be had here.
+
+    Raises what tasks.evaluation.running.task_choice.choose does, but ModelUnavailable.
+    """
+    from tasks.evaluation.running.task_choice import choose
+    from tasks.resources import artifacts, evaluations
+
+    return choose(
+        config.tasks,
+        artifacts(),
+        model=config.model,
+        judge=config.judge,
+        auto_judge=config.auto_judge,
+        data_dir=config.data_dir,
+        include_path=config.include_path,
+        settings=config.settings,
+        known=None if config.overwrite or config.settings.debug else evaluations(),
+        opened=False,
+    )

@@ -12,8 +12,11 @@ from models.backends import kinds
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.lever import lever_options as options
-from tasks.lever.judge.judges import DIGITS, PromptSettings
-from tasks.lever.lever_records import Sampler
+from tasks.lever.data.folder_layout import Layout
+from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
+from tasks.lever.judge.text_classification import WORDINGS
+from tasks.lever.lever_records import PoolRecipe, Sampler
 
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
@@ -22,12 +25,13 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 class DatasetConfig(Record):
     """The dataset and its splits."""
 
-    name: Literal["digits", "okvqa", "vqav2", "textvqa", "vizwiz"] = DIGITS
-    """`digits` is generated; the others are read from `data_dir` in their official format."""
+    name: Literal["digits", "crowded", "okvqa", "vqav2", "textvqa", "vizwiz", "trec", "sst2", "agnews"] = DIGITS
+    """`digits` and `crowded` are generated; the others are read from `data_dir` in their official format; of these
+    `trec`, `sst2` and `agnews` are texts with classes."""
     data_dir: Path | None = None
-    """Folder of questions, annotations and images. Unset: for `digits`, a folder below the results."""
+    """Folder of questions, annotations and images, or of texts. Unset: for generated worlds, one below the results."""
     train_queries: int = Field(default=4000, ge=1)
-    """Number of training queries; all training items are candidates."""
+    """Number of training queries; all training items are candidates, in `crowded` others are."""
     validation: int = Field(default=400, ge=1)
     """Number of held-out queries for choosing checkpoints."""
     test: int | None = Field(default=400, ge=1)
@@ -37,12 +41,12 @@ class DatasetConfig(Record):
 
 
 class DigitsConfig(Record):
-    """The CPU world, for the dataset `digits`."""
+    """The CPU worlds, for the datasets `digits` and `crowded`."""
 
     seed: int = 0
     """Seed of the images, the lexicon and the judge."""
     candidates: int = Field(default=4000, ge=10)
-    """Number of training items."""
+    """Number of items that may be shown."""
     judge_steps: int = Field(default=800, ge=1)
     """Number of training steps of the judge."""
 
@@ -80,21 +84,25 @@ class LeverConfig(Record):
     judge: str = DIGITS
     """Model that answers with the demonstrations: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this
     process, arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; a name from the file that TRIVET_MODELS
-    names; or `digits`, only for that dataset."""
+    names; or `digits`, only for the CPU worlds."""
     concurrency: int = Field(default=16, ge=1)
     """Number of concurrent requests to an endpoint."""
     encoder: str = DIGITS
-    """Model that embeds: `clip`, the name or path of another CLIP (`hf:…` is the same), or `digits`."""
+    """Model that embeds: `clip`, the name or path of another CLIP (`hf:…` is the same), or `digits`; for texts `minilm`
+    or another embedder."""
     adapters: Path | None = None
     """Folder of LoRA weights for the CLIP."""
     prompts: PromptSettings = PromptSettings()
     """How demonstrations are shown."""
     vectors: options.Vectors = "joint"
     """What the selector sees of queries and candidates."""
-    sampler: Sampler = "RandSampler"
-    """How candidates of a query are found."""
-    pool_size: int = Field(default=32, ge=2)
-    """Number of candidates of a query."""
+    sampler: Sampler | None = None
+    """How candidates of a query are found. Unset: as for the checkpoint that the run begins with, else by
+    RetrievalSampler, which takes the nearest of all."""
+    pool_size: int | None = Field(default=None, ge=2)
+    """Number of candidates of a query. Unset: as for the checkpoint, else 64, for CPU worlds 32."""
+    pool_others: float | None = Field(default=None, ge=0, lt=1)
+    """Share of a pool that RetrievalSampler draws at random. Unset: as for the checkpoint, else a quarter."""
     shots: int = Field(default=2, ge=1)
     """Number of demonstrations that selectors learn to choose."""
     network: options.NetworkSettings = options.NetworkSettings(layers=2, dropout=0.3)
@@ -108,7 +116,7 @@ class LeverConfig(Record):
     reward: options.RewardMode = "hard_plus_soft"
     """How answers are rewarded."""
     threshold: float = Field(default=0.5, gt=0, le=1)
-    """VQA accuracy from which an answer counts as correct."""
+    """Accuracy from which an answer counts as correct."""
     stem: bool = False
     """Compare stems of words, as OK-VQA does."""
     rce: options.RceSettings = options.RceSettings(epochs=10, temperature_start=0.5, temperature_end=0.1)
@@ -120,7 +128,7 @@ class LeverConfig(Record):
     rce_only: bool = False
     """Skip GRPO; an ablation."""
     evaluated_shots: tuple[int, ...] = (1, 2, 3, 4)
-    """Numbers of demonstrations to report."""
+    """Numbers of demonstrations to report; zero-shot, which is 0, is reported anyway."""
     oracle: options.OracleSettings = options.OracleSettings()
     """Search for the best demonstrations, as an upper bound."""
     seeds: int = Field(default=1, ge=1)
@@ -149,7 +157,49 @@ class LeverConfig(Record):
         """Name of the run in the Prefect UI: `post-train okvqa RandSampler, 1 shot, 3 seeds`."""
         shots = f"{self.shots} shot{'s' if self.shots != 1 else ''}"
         seeds = f"{self.seeds} seed{'s' if self.seeds != 1 else ''}"
-        return f"post-train {self.dataset.name} {self.sampler}, {shots}, {seeds}"
+        return f"post-train {self.dataset.name} {self.pools().sampler}, {shots}, {seeds}"
+
+    @property
+    def of_texts(self) -> bool:
+        """True for texts with classes, false for questions about pictures."""
+        return self.dataset.name in WORDINGS
+
+    @property
+    def world_sizes(self) -> dict[str, int]:
+        """Number of items of each kind that a CPU world has."""
+        held_out = {"validation": self.dataset.validation, "test": self.dataset.test or 400}
+        return {"candidates": self.digits.candidates, "queries": self.dataset.train_queries, **held_out}
+
+    @property
+    def needs_rl_data(self) -> bool:
+        """True unless all selectors that would learn from RL data are there."""
+        start, measured_only = self.start, self.begin_at == "evaluate"
+        return not (start.rce_checkpoint and (start.grpo_checkpoint or self.rce_only or measured_only))
+
+    @property
+    def trains_grpo(self) -> bool:
+        """True where GRPO is trained in this run."""
+        return not (self.start.grpo_checkpoint or self.rce_only or self.begin_at == "evaluate")
+
+    def begun_with(self, files: Layout) -> LeverConfig:
+        """The same with the files that an earlier run of a seed has left; those that the user names take precedence."""
+        left = files.files_before(self.begin_at, sampler=self.pools().sampler)
+        found = {name: path for name, path in left.items() if getattr(self.start, name) is None}
+        return self.model_copy(update={"start": self.start.model_copy(update=found)})
+
+    def pools(self, of_checkpoint: PoolRecipe | None = None) -> PoolRecipe:
+        """The recipe of the pools; what is unset is that of the checkpoint that the run begins with, if it is known."""
+        usual = PoolRecipe(
+            sampler="RetrievalSampler",
+            size=32 if self.dataset.name in CPU_WORLDS else 64,
+            others=0.25,
+            modalities=("joint",) if self.of_texts else ("joint", "images", "texts"),
+        )
+        begun = of_checkpoint.model_dump(exclude_defaults=True) if of_checkpoint else {}
+        said = {"sampler": self.sampler, "size": self.pool_size, "others": self.pool_others}
+        said = {name: value for name, value in said.items() if value is not None}
+        known = {name: value for name, value in begun.items() if value}
+        return PoolRecipe.model_validate(usual.model_dump() | known | said)
 
     @model_validator(mode="before")
     @classmethod
@@ -165,14 +215,16 @@ class LeverConfig(Record):
     def _fits_together(self) -> Self:
         """Refuse inconsistent settings before anything is trained."""
         most = max((self.shots, *self.evaluated_shots) if self.until == "evaluate" else (self.shots,))
-        if most > self.pool_size:
-            raise ValueError(f"{most} shots from pools of {self.pool_size}: widen pool_size, or lower the shots")
-        if min(self.evaluated_shots, default=1) < 1:
-            raise ValueError(f"evaluated_shots {self.evaluated_shots}: at least 1 is shown")
+        if most > (size := self.pools().size):
+            raise ValueError(f"{most} shots from pools of {size}: widen pool_size, or lower the shots")
+        if min(self.evaluated_shots, default=0) < 0:
+            raise ValueError(f"evaluated_shots {self.evaluated_shots}: 0 is zero-shot, and fewer cannot be shown")
         likely = self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
-        if self.reward == "hard_plus_gtprob" and not likely:
+        if self.of_texts:
+            self._fits_texts()
+        if self.reward in options.OF_LIKELIHOODS and not likely:
             raise ValueError(
-                f"the reward hard_plus_gtprob needs log-probabilities, and {self.judge} gives none; take hf:… or vllm:…"
+                f"the reward {self.reward} needs log-probabilities, and {self.judge} gives none; take hf:… or vllm:…"
             )
         searched = self.until not in ("embed", "pools") and STAGES.index(self.begin_at) <= STAGES.index("beams")
         if searched and not likely and not (self.start.beam_data or self.start.sft_checkpoint):
@@ -181,3 +233,15 @@ class LeverConfig(Record):
                 "--beam-data or --sft-ckpt, or a judge in this process (hf:…, vllm:…)"
             )
         return self
+
+    def _fits_texts(self) -> None:
+        name = self.dataset.name
+        if self.judge.split(":")[0] not in kinds("process"):
+            raise ValueError(
+                f"{name} needs a judge that tells how likely labels are, and {self.judge} does not; take smollm2, hf:… "
+                "or vllm:…"
+            )
+        if self.encoder == DIGITS:
+            raise ValueError(f"{name} holds texts, which `digits` cannot embed; take minilm or another embedder")
+        if self.prompts.style == "chat":
+            raise ValueError(f"{name} is asked as a completion; leave prompts.style out")

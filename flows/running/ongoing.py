@@ -12,6 +12,8 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from flows.running.environment import environment, git_commit, program_version
+from flows.running.retried import notes_on_retries
+from flows.running.shown import begun_run
 from models.model_errors import ModelError
 from storage.records import Ref
 from storage.storage_errors import StorageError
@@ -123,7 +125,7 @@ class EvaluationRun(Ongoing):
             results=tuple(self.results),
             skipped=planned.skipped,
             earlier=_metrics_of(planned.skipped),
-            notes=(trouble,) if trouble else (),
+            notes=(*planned.notes, *notes_on_retries(begun_run()), *((trouble,) if trouble else ())),
         )
 
 
@@ -199,7 +201,7 @@ class LeverRun(Ongoing):
             seeds=tuple(self.seeds),
             summary=self.summary,
             files=tuple(self.files),
-            notes=(*self.notes, *((trouble,) if trouble else ())),
+            notes=(*self.notes, *notes_on_retries(begun_run()), *((trouble,) if trouble else ())),
             unfinished=self.unfinished,
             **self.facts(),
         )

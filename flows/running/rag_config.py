@@ -6,7 +6,7 @@ import glob
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from flows.running.answer_models import priced, spelled_out
 from storage.records import Record
@@ -39,10 +39,11 @@ class IndexConfig(Record):
     """Limits on time and memory for reading a page."""
     chunk_chars: int = Field(default=CHUNK_CHARS, ge=100, le=20_000)
     """Maximum length of a chunk, in characters."""
-    overlap_chars: int = Field(default=OVERLAP_CHARS, ge=0)
+    overlap_chars: int = Field(default=OVERLAP_CHARS, ge=0, validate_default=True)
     """Characters that a chunk repeats from the end of the previous one."""
     embedder: str = "minilm"
-    """Embedding model: `minilm`, a sentence-transformers name or path (`hf:…` is the same), or `openai:MODEL`."""
+    """Embedding model: `minilm`, `e5` (many languages), a sentence-transformers name or path (`hf:…` is the same), or
+    `openai:MODEL`."""
     vlm: str | None = None
     """Model that describes figures: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this process,
     arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; or a name from the file that TRIVET_MODELS names.
@@ -74,15 +75,26 @@ class IndexConfig(Record):
     def _priced(cls, given: Any) -> Any:
         return priced(given, by="vlm")
 
+    @field_validator("overlap_chars")
+    @classmethod
+    def _fits_into_a_chunk(cls, overlap: int, given: ValidationInfo) -> int:
+        if overlap >= (chunk := given.data.get("chunk_chars", overlap + 1)):
+            raise ValueError(f"{overlap:,} characters do not fit into chunks of {chunk:,}; give fewer, or longer ones")
+        return overlap
+
     @field_validator("vlm")
     @classmethod
     def _spelled_out(cls, vlm: str | None) -> str | None:
         return vlm and spelled_out(vlm)
 
-    def shown(self, vlm: str | None) -> dict[str, JsonValue]:
-        """The settings that an index records, with the full name of its `vlm`; a change rebuilds all documents."""
+    def shown(self, vlm: str | None, *, tokenizer: str, weights: str, seen_by: str) -> dict[str, JsonValue]:
+        """The settings that an index records; a change rebuilds all documents.
+
+        vlm: full name of the model. weights, seen_by: fingerprints of the embedder and of that model.
+        """
         made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
-        return made | {"vlm": vlm}
+        shown = made | {"vlm": vlm, "tokenizer": tokenizer, "weights": weights}
+        return shown | {"vlm_weights": seen_by} if seen_by else shown
 
 
 class AnswerConfig(Record):

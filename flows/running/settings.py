@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.running.environment import home_folder
+from flows.running.environment import home_folder, program
 from flows.running.environment import prepare_environment as prepare_environment
 
 if TYPE_CHECKING:
@@ -60,10 +60,20 @@ class Settings(BaseSettings):
     """TOML of lines and ratios of your own, in the form of `tasks/rag/numbers/concepts.toml`; unset: none."""
     serve_token: SecretStr | None = Field(default=None, validation_alias="TRIVET_SERVE_TOKEN")
     """Auth string that `trivet rag serve` asks for; unset: one of its own, in `serve-token` below the home."""
+    crash_retries: int = Field(default=2, ge=0, validation_alias="TRIVET_CRASH_RETRIES")
+    """Automatic retries of a run, or of a step on the GPU pool, whose process was killed; 0: none."""
     api_linger_s: float = Field(default=600.0, ge=0, validation_alias="TRIVET_API_LINGER_S")
     """Idle seconds after which the Prefect API that commands share ends; 0: each command has its own."""
+    openlineage_url: SecretStr | None = Field(default=None, validation_alias="OPENLINEAGE_URL")
+    """Server that is told of runs, their steps and the digests that these used and made: `http://127.0.0.1:5000`."""
+    openlineage_endpoint: str = Field(default="api/v1/lineage", validation_alias="OPENLINEAGE_ENDPOINT")
+    """Path of that server that takes events."""
+    openlineage_api_key: SecretStr | None = Field(default=None, validation_alias="OPENLINEAGE_API_KEY")
+    """Key of that server, sent as a bearer token."""
+    openlineage_namespace: str = Field(default="trivet", validation_alias="OPENLINEAGE_NAMESPACE")
+    """Namespace of the jobs in its events."""
     parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
-    """Append a line here for every document that a parser child starts and finishes."""
+    """File that gets `start read SHA256` and `finish read SHA256` of each document that is parsed."""
 
     @property
     def database_address(self) -> str | None:
@@ -100,6 +110,7 @@ def step_resources() -> Resources:
         llm_timeout_s=read.llm_timeout_s,
         openai_base_url=read.openai_base_url,
         api_key=read.openai_api_key,
+        program=program,
         secret=os.environ.get,
     )
 

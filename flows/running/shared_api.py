@@ -136,7 +136,7 @@ def start(
     before: Callable[[], None] | None = None,
 ) -> Process:
     """Start a server; `arguments` follow its socket, `before` runs in the new process. Raises OSError."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(log.parent)
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment |= _server_settings() | {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1"}
     environment |= {"PREFECT__SERVER_FINAL": "1", **(variables or {})}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from math import floor
 from threading import Event, Lock, Thread
@@ -33,7 +33,9 @@ from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Failed
 
+from flows.running.ending import ending_in_order
 from flows.running.environment import git_commit, program_version
+from flows.running.told_elsewhere import told
 from tasks import progress
 
 P = ParamSpec("P")
@@ -75,12 +77,15 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
         run = context.flow_run if context else None
         if run is None:
             return flow(*args, **kwargs)
+        name = context.flow.name if context and context.flow else ""
         around = _deployed.get()
         runs = (*around, run) if around or run.deployment_id else ()
         token = _deployed.set(runs)
         try:
-            with _bars(run.id, get_run_logger()) if runs else nullcontext():
-                return flow(*args, **kwargs)
+            # a run that is a part of another ends with that
+            in_order = ending_in_order() if runs and not around else nullcontext()
+            with in_order, _bars(run.id, get_run_logger()) if runs else nullcontext():
+                return told(partial(flow, *args, **kwargs), run=run, flow=name)
         except Exception as error:
             if not _is_running(run):
                 raise
@@ -92,6 +97,11 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
     # Prefect draws its form from the signature, and would look names up in this module
     setattr(body, "__signature__", signature(flow, eval_str=True))  # noqa: B010 functions have no such attribute
     return body
+
+
+def begun_run() -> FlowRun | None:
+    """The run that was begun by its deployment, of which the current one may be a part; None elsewhere."""
+    return next(iter(_deployed.get()), None)
 
 
 def flow_version() -> str:
@@ -110,6 +120,11 @@ def few(names: Iterable[str]) -> str:
     short = [name.rstrip("/").rpartition("/")[2] for name in names]
     more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""
     return ",".join(short[:NAMES]) + more
+
+
+def part_name(name: str, whole: str) -> str:
+    """`embed 1/1 of index notices`: name of a run that is a part of another, in the list of runs."""
+    return f"{name} of {whole}"
 
 
 class Shard(NamedTuple):
@@ -173,7 +188,7 @@ class Stage:
 def _is_running(run: FlowRun) -> bool:
     """False for a run that is being cancelled, which takes no other state, and for one whose server is away."""
     try:
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), _client() as client:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), impatient_client() as client:
             state = client.read_flow_run(run.id).state
     except (httpx.HTTPError, PrefectException):
         return False
@@ -233,7 +248,7 @@ class _Board:
             pass
         if not self._stages:
             return
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), _client() as client:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), impatient_client() as client:
             while not self.ended.is_set():
                 self._tell(client)
                 self.ended.wait(LOOK_S)
@@ -260,7 +275,7 @@ class _Board:
         if told and abs(told[1] - percent) < WORTH_TELLING and percent < 100 and not self.ended.is_set():
             return
         described = f"{name}: {words}"
-        if artifact := told[0] if told else _of_an_earlier_try(client, self._run, name):
+        if artifact := told[0] if told else earlier_artifact(client, self._run, key_of(name)):
             client.update_artifact(artifact, ArtifactUpdate(data=percent, description=described))
         else:
             key = key_of(name)
@@ -269,7 +284,8 @@ class _Board:
         self._told[name] = artifact, percent, words
 
 
-def _client() -> SyncPrefectClient:
+def impatient_client() -> SyncPrefectClient:
+    """A client whose requests wait for PATIENCE_S."""
     return get_client(httpx_settings={"timeout": PATIENCE_S}, sync_client=True)  # other settings: not the run's own
 
 
@@ -278,9 +294,9 @@ def key_of(stage: str) -> str:
     return "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
 
 
-def _of_an_earlier_try(client: SyncPrefectClient, run: UUID, stage: str) -> UUID | None:
-    """The bar of an earlier attempt at this run, which a retry continues."""
-    wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [key_of(stage)]}})
+def earlier_artifact(client: SyncPrefectClient, run: UUID, key: str) -> UUID | None:
+    """The artifact of an earlier attempt at this run, which a retry goes on with."""
+    wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [key]}})
     found = client.read_artifacts(artifact_filter=wanted, limit=1)
     return found[0].id if found else None
 

@@ -24,6 +24,8 @@ from prefect.flow_engine import run_flow
 from prefect.runtime import flow_run
 from prefect.states import AwaitingRetry, Cancelled, Crashed, Pending
 
+from tasks.calls import finish_asking
+
 LINGER_S = 30.0
 """How long a process waits for the next step of its run."""
 YIELD_S = 5.0
@@ -104,6 +106,7 @@ def _done(client: SyncPrefectClient, flow: Flow[..., Any], run: FlowRun) -> bool
         worker.join(timeout=LOOK_S)
         state = client.read_flow_run(run.id).state
         if state and state.is_cancelling():
+            finish_asking()
             client.set_flow_run_state(run.id, Cancelled(message="Its process was ended."), force=True)
             return False  # which ends the thread with the process
     state = client.read_flow_run(run.id).state

@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -25,8 +25,10 @@ from fastapi import Depends, FastAPI, Header, HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import Receive, Scope, Send
 
 from flows.service.serving_work import Begun, Item, LiveIndex, Question, Refusal, Work, refusal
+from storage.files import make_folder
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError
 from tasks.rag.answering.assistant import Event
@@ -163,8 +165,7 @@ async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
     first = await anext(items, None)
     headers = {SESSION_HEADER: first.session} if isinstance(first, Begun) and first.session else {}
     if stream and isinstance(first, Begun):
-        headers["Cache-Control"] = "no-store"
-        return StreamingResponse(_events(items), media_type="text/event-stream", headers=headers)
+        return _Stream(items, headers | {"Cache-Control": "no-store"})
     async with aclosing(items):
         last = first
         while isinstance(last, Begun | Event):
@@ -176,6 +177,20 @@ async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
             return JSONResponse({"error": sentence}, status)
         case None:
             return Response(status_code=CLIENT_GONE)
+
+
+class _Stream(StreamingResponse):
+    """The items as events; a client may be gone before the first one is looked at, and the work is abandoned too."""
+
+    def __init__(self, items: AsyncGenerator[Item], headers: Mapping[str, str]) -> None:
+        super().__init__(_events(items), media_type="text/event-stream", headers=headers)
+        self._items = items
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._items.aclose()
 
 
 async def _events(items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
@@ -249,7 +264,7 @@ def _checked(value: str, where: str) -> SecretStr:
 
 
 def _make(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     unfinished = path.with_name(f"{FILE}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

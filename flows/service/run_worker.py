@@ -1,7 +1,8 @@
 """The worker of a pool, as a supervisor, systemd or a container runs it: `python -m flows.service.run_worker POOL`.
 
-Prefect's process worker, which also reschedules runs: when it is stopped, those whose processes it ends; when it
-starts after a kill, those that died with its predecessor.
+Prefect's process worker, which executes installed flows alone (run_limits.py), does crashed runs again (healing.py),
+and reschedules runs: when it is stopped, those whose processes it ends; when it starts after a kill, those that died
+with its predecessor.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from flows.running.settings import prepare_environment, settings
 from flows.service import processes
 from flows.service.api import Api, ApiAway, ApiFailed, Refused, abandoned, hand_back
+from flows.service.healing import heal_on
 from flows.service.place import Place
 
 LOOK_S = 0.5
@@ -34,6 +36,8 @@ def main(pool: str) -> None:
     place = Place(settings().home)
     place.prepare()
     os.environ[processes.MARK] = place.mark  # the runs inherit it, and are found by it
+    # Prefect looks for hooks of a cancelled run by a script in its folder `runner`, whose `storage.py` is not ours
+    os.environ["PYTHONSAFEPATH"] = "1"
     tempfile.tempdir = str(place.scratch)  # of this process alone: the runs keep the system's
     url = os.environ.get("PREFECT_API_URL")
     if not url:
@@ -45,14 +49,16 @@ def main(pool: str) -> None:
 async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
-    from prefect.workers.process import ProcessWorker  # while the server starts
+    from flows.service.run_limits import LimitedWorker  # imports Prefect while the server starts
 
     await _until_there(api, pool)
     alive = {each.run for each in processes.of_service(place.mark) if each.run}
     dead = abandoned(api, pool=pool, worker=name, alive=alive)
     for run in hand_back(api, dead, why="its process was killed together with its worker"):
         _say(f"handed back {run}")
-    await ProcessWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
+    healing = asyncio.create_task(heal_on(api, pool=pool, retries=settings().crash_retries))
+    await LimitedWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
+    healing.cancel()
 
 
 async def _until_there(api: Api, pool: str) -> None:

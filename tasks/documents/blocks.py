@@ -70,6 +70,8 @@ class Block(Record):
     cells: tuple[Cell, ...] = ()
     level: int | None = None
     """Heading depth, 1 is the top; list depth, 1 is the outermost."""
+    marker: str | None = None
+    """The bullet or number of a list item, with which its text begins; None where the item has none."""
     place: Place = Place()
 
 

@@ -25,6 +25,8 @@ class ReadOptions(Record):
     """Tables of PDFs become rows of their own."""
     ocr: Literal["auto", "off"] = "auto"
     """auto: tesseract (kor+eng) on pages without text, when it is installed."""
+    layout: Literal["auto", "off"] = "auto"
+    """auto: HWP and HWPX are laid out as pages, and Word documents by LibreOffice (seconds each), when installed."""
 
 
 class Header(Record):
@@ -70,9 +72,12 @@ class SimpleReader:
         return iter(self._pages[first - 1 :])
 
 
-def read_whole(pages: Sequence[Page], **about: Any) -> SimpleReader:
-    """The reader of these pages, at least one; about: fields of its Header, without those on pages."""
-    source = "none" if pages[0].number is None else "stored"
+def read_whole(pages: Sequence[Page], *, page_source: PageSource | None = None, **about: Any) -> SimpleReader:
+    """The reader of these pages, at least one.
+
+    page_source: by default, pages with numbers are stored ones. about: further fields of its Header.
+    """
+    source = page_source or ("none" if pages[0].number is None else "stored")
     return SimpleReader(Header(page_source=source, page_count=len(pages), **about), pages)
 
 
@@ -130,6 +135,7 @@ class BlockList:
         section: int | None = None,
         bbox: BBox | None = None,
         at: str | None = None,
+        marker: str | None = None,
     ) -> None:
         """Append a block unless it has no text (a figure needs none). The text of a table comes from its cells.
 
@@ -141,7 +147,9 @@ class BlockList:
             return
         path = self._headings.path_of(kind, text, level)
         place = Place(section=section, block=len(self._blocks), heading_path=path, cells=at)
-        self._blocks.append(Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, place=place))
+        self._blocks.append(
+            Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
+        )
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._blocks)
@@ -173,11 +181,11 @@ def storable(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
 
 
-def table_text(cells: Sequence[Cell]) -> str:
-    """Rows as lines, cells joined by ` | `; a merged cell stands once."""
+def table_text(cells: Sequence[Cell], *, between: str = " | ") -> str:
+    """Rows as lines, cells with `between` between them; a merged cell stands once."""
     rows = itertools.groupby(sorted(cells, key=attrgetter("row", "col")), key=attrgetter("row"))
     lines = [[" ".join(cell.text.split()) for cell in row] for _, row in rows]
-    return "\n".join(" | ".join(line) for line in lines if any(line))
+    return "\n".join(between.join(line) for line in lines if any(line))
 
 
 _ROMAN = (

@@ -59,7 +59,7 @@ class DocumentFormat(Record):
     ole_streams: tuple[tuple[str, bytes], ...] = ()
     """Streams of an OLE container with the bytes that each begins with; one of them is enough."""
     program: str | None = None
-    """A program that the opener runs; without it the opener raises UnsupportedDocument, which names it."""
+    """A program that the opener runs where it is installed: a document is read again once it is."""
     distribution: str | None = None
     """Name and version of the package whose entry point this is, filled in by `formats`; None for built-in formats."""
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.docx.docx_reader import open_docx
+from tasks.documents.office_program import PROGRAM, ProgramFailed, converted
 from tasks.documents.sheets.xlsx_reader import open_xlsx
 from tasks.documents.slides.pptx_reader import open_pptx
-
-PROGRAM = "soffice"
-TIMEOUT_S = 180.0
 
 
 def open_doc(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -33,38 +30,19 @@ def open_ppt(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     return _converted(path, "ppt", "pptx", lambda made: open_pptx(made, password=None, options=options))
 
 
-def _converted(path: Path, format: str, to: str, opened: Callable[[Path], Reader]) -> Reader:
+def _converted(
+    path: Path, format: str, to: Literal["docx", "xlsx", "pptx"], opened: Callable[[Path], Reader]
+) -> Reader:
     """The reader of the converted document, which it has read whole when the copy goes."""
-    with tempfile.TemporaryDirectory() as scratch:
-        reader = opened(_convert(path, format, to, Path(scratch)))
-    about = {"format": format, "reader": f"LibreOffice, {reader.header.reader}"}
-    reader.header = reader.header.model_copy(update=about)
-    return reader
-
-
-def _convert(path: Path, format: str, to: str, scratch: Path) -> Path:
-    """The document in the newer format. LibreOffice runs no macros of documents that nobody has trusted."""
-    program = shutil.which(PROGRAM)
-    if program is None:
+    if shutil.which(PROGRAM) is None:
         raise UnsupportedDocument(
             f"The file is {format.upper()}; install LibreOffice, which Trivet reads it with, or save it as .{to}."
         )
-    source = scratch / f"document.{format}"  # stored documents have no suffix, by which LibreOffice may go
-    shutil.copyfile(path, source)
-    profile = (scratch / "profile").as_uri()  # of its own: one that is in use, or trusts macros, is no help
-    command = [program, f"-env:UserInstallation={profile}", "--headless", "--norestore", "--convert-to", to]
     try:
-        done = subprocess.run(
-            [*command, "--outdir", str(scratch / "made"), str(source)],
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as late:
-        raise UnsupportedDocument(f"LibreOffice took more than {TIMEOUT_S:g} s; save the file as .{to}.") from late
-    made = scratch / "made" / f"document.{to}"
-    if done.returncode or not made.is_file():
-        said = done.stderr.decode("utf-8", "replace").split()
-        why = " ".join(said)[:120] or f"exit code {done.returncode}"
-        raise UnsupportedDocument(f"LibreOffice cannot convert the file ({why}); save it as .{to}.")
-    return made
+        with converted(path, suffix=format, to=to) as made:
+            reader = opened(made)
+    except ProgramFailed as failure:
+        raise UnsupportedDocument(f"{failure}; save the file as .{to}.") from failure
+    about = {"format": format, "reader": f"LibreOffice, {reader.header.reader}"}
+    reader.header = reader.header.model_copy(update=about)
+    return reader

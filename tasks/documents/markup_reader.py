@@ -181,7 +181,8 @@ class _HtmlWriter:
         text = "\n".join(lines).strip()
         self._text.clear()
         if text:
-            self._blocks.add(self._kind, f"{self._marker} {text}" if self._marker else text, level=self._level)
+            marked = f"{self._marker} {text}" if self._marker else text
+            self._blocks.add(self._kind, marked, level=self._level, marker=self._marker)
             self._marker = None
         for alt in self._images:
             self._blocks.add("figure", alt)
@@ -295,7 +296,8 @@ class _MarkdownWriter:
         if self._heading is not None:
             self._blocks.add("heading", text, level=self._heading)
         elif self._lists:
-            self._blocks.add("list", f"{self._marker} {text}" if self._marker else text, level=len(self._lists))
+            marked = f"{self._marker} {text}" if self._marker else text
+            self._blocks.add("list", marked, level=len(self._lists), marker=self._marker)
             self._marker = None
         else:
             self._blocks.add("paragraph", text)

@@ -20,6 +20,14 @@ Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", 
 """Kind of grading, by which `eval list` groups benchmarks."""
 
 
+class Example(FiniteRecord):
+    """A solved item that may be shown before a question."""
+
+    id: str
+    prompt: str
+    answer: str
+
+
 class Sampling(FiniteRecord):
     """Sampling parameters; the benchmark's own, unless the run sets others."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Sequence
+
+from tasks.grading.anchored_pattern import Anchored
 
 _GERMAN = r"(?:[Aa]ntwort|Lösung|Ergebnis)(?:[ \t]+(?:auf|zu|für)\b[^.:\n]{0,80}?)?(?:[ \t]+(?:ist|lautet|beträgt)\b"
 _FRENCH = (
@@ -16,30 +18,24 @@ _FRENCH = (
 )
 _SPANISH = r"[Rr](?:espuesta|esultado)(?:[ \t]+(?:final|correcta|correcto|a|al|de)\b[^.:\n]{0,80}?)?(?:[ \t]+es\b"
 _COLON = r"|[ \t]*\**[ \t]*[:：])"
-_NOUNS = ("답", "答", "正解", "ntwort", "ösung", "rgebnis", "éponse", "sultat", "espuesta", "esultado")
-"""One stands in every phrase below."""
 _OTHERS = (
     rf"(?<![^\W_])(?:{_GERMAN}{_COLON}|{_FRENCH}{_COLON}|{_SPANISH}{_COLON})"
     r"|(?<![가-힣])(?:최종\s?)?(?:정답|답안|답)(?:[은는이]|[ \t]*\**[ \t]*[:：])"
     r"|(?:答案|答え|解答|正解)\**[ \t]*(?:(?:应该|應該)?[是为為]|は|[:：])"
-    r"|(?m:^)[ \t*]*答[ \t]*[:：]"
+    r"|(?<![^\s*])答[ \t]*[:：]"
 )
+_WORDS = ("Antwort", "Lösung", "Ergebnis", "Réponse", "Résultat", "Resulta", "Respuesta")
+_SIGNS = ("최종", "정답", "답", "答", "解答", "正解")
+"""With `_WORDS`, what the phrases above begin with."""
 
 
-class Announcements:
-    """Finds what announces an answer: English phrases, given, and those of the other languages.
+def announcements(english: str, words: Sequence[str], flags: int = 0) -> Anchored:
+    """Finds what announces an answer, in English or another language; a match ends where the answer begins.
 
-    What is found ends where the answer begins, colons aside.
+    english: the source of a regular expression without groups; words: its matches begin with one of them.
     """
-
-    def __init__(self, english: str, flags: int = 0) -> None:
-        """english: the source of a regular expression without groups."""
-        self._english = re.compile(english, flags)
-        self._all = re.compile(rf"{english}|(?-x:(?:{_OTHERS})\**[ \t]*:?[ \t]*)", flags)
-
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        """The announcements in `text`, in order."""
-        return (self._all if any(noun in text for noun in _NOUNS) else self._english).finditer(text)
+    others = rf"(?-x:(?:{_OTHERS})\**[ \t]*:?[ \t]*)"
+    return Anchored(rf"{english}|{others}", (*words, *_WORDS, *_SIGNS), flags)
 
 
 _FIELD = re.compile(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.answer_phrases import Announcements
+from tasks.grading.anchored_pattern import Anchored
+from tasks.grading.answer_phrases import announcements
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing
@@ -62,19 +63,17 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     gold = "".join(sorted(set(str(item.gold).upper()) & set(asked.letters)))
     readings, where = read(response.text, asked, rule)
 
-    def graded(letters: str | None) -> Sample:
-        return Sample.graded(
-            item,
-            response,
-            score=_score(letters, gold, asked) if letters else 0.0,
-            extracted=letters,
-            gold=gold,
-            reason=where.get(letters, "rule") if letters else why_missing(response, "no option is named"),
-            detail=_chosen(letters, asked),
-            missing=letters is None,
-        )
+    def graded(letters: str | None) -> dict[str, Any]:
+        return {
+            "score": _score(letters, gold, asked) if letters else 0.0,
+            "extracted": letters,
+            "gold": gold,
+            "reason": where.get(letters, "rule") if letters else why_missing(response, "no option is named"),
+            "detail": _chosen(letters, asked),
+            "missing": letters is None,
+        }
 
-    return graded_by(rule, readings, graded)
+    return graded_by(rule, readings, item, response, graded)
 
 
 class Read(NamedTuple):
@@ -127,15 +126,16 @@ def find_unannounced(text: str, asked: Asked) -> Choice | None:
     for line in (text[-WINDOW_CHARS:].split("\n")[-1], text[:WINDOW_CHARS].split("\n")[0]):
         if line.strip() and (letters := _all_that_is_said(line, asked)):
             return Choice(letters, "line")
-    tail = text[-TAIL_CHARS:]
-    for line in reversed(tail.split("\n")):
-        if 0 < len(line) <= LONGEST_LONE_LINE and (alone := _lone(line, asked)):
+    tail, patterns = text[-TAIL_CHARS:], _patterns(asked.letters)
+    plain = unmarked(tail)
+    for line in map(str.strip, reversed(plain.split("\n"))):
+        if patterns.opens.match(line) and len(line) <= LONGEST_LONE_LINE and (alone := _lone(line, asked)):
             return Choice(alone, "line")
-    bold = (_lone(match[1], asked) for match in reversed(list(_BOLD.finditer(tail))))
+    bold = (_lone(unmarked(match[1]).strip(), asked) for match in reversed(list(_BOLD.finditer(tail))))
     if letters := next((one for one in bold if one), None):
         return Choice(letters, "bold")
-    last = deque(_patterns(asked.letters).prose.finditer(unmarked(tail)), maxlen=1)
-    return Choice(_letters(last[0]["letters"], asked), "prose") if last else None
+    last = patterns.prose.last(plain)
+    return Choice(_letters(last["letters"], asked), "prose") if last else None
 
 
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
@@ -145,9 +145,9 @@ def _tails(text: str) -> tuple[str, ...]:
     return (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)
 
 
-def _lone(said: str, asked: Asked) -> str | None:
+def _lone(plain: str, asked: Asked) -> str | None:
     """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
-    plain, patterns = unmarked(said).strip(), _patterns(asked.letters)
+    patterns = _patterns(asked.letters)
     if patterns.lone.fullmatch(plain):
         return _letters(plain.removesuffix(".").rpartition(" ")[2], asked)
     match = patterns.label.fullmatch(plain)
@@ -155,7 +155,12 @@ def _lone(said: str, asked: Asked) -> str | None:
 
 
 def _is_option(said: str, asked: Asked) -> bool:
-    return canonical(said) in map(canonical, asked.options)
+    return canonical(said) in _canonical_options(asked.options)
+
+
+@lru_cache(maxsize=1_000)
+def _canonical_options(options: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(canonical, options))
 
 
 def _score(chosen: str, gold: str, asked: Asked) -> float:
@@ -172,13 +177,16 @@ def _chosen(letters: str | None, asked: Asked) -> dict[str, JsonValue]:
 
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
+_LATEX_SPACE = re.compile(r"\\[ ,;:!]")
 _MARKS = str.maketrans("", "", "{}$*_`\"'“”‘’")
 
 
 def unmarked(text: str) -> str:
     """`text` without the marks of Markdown and LaTeX around its words."""
-    bare = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
-    return re.sub(r"\\[ ,;:!]|~", " ", bare).translate(_MARKS)
+    if "\\" in text:
+        text = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
+        text = _LATEX_SPACE.sub(" ", text)
+    return text.replace("~", " ").translate(_MARKS)
 
 
 def canonical(text: str) -> str:
@@ -187,7 +195,7 @@ def canonical(text: str) -> str:
     return "".join(plain.casefold().split()).strip(".,;:!")
 
 
-STATES = Announcements(
+STATES = announcements(
     r"""
     (?i:
       (?:\banswers?|\b(?:correct|right|best|final)\s(?:options?|choices?|statements?|letters?|ones?))
@@ -202,6 +210,7 @@ STATES = Announcements(
     | (?:選擇|选择) (?:是|为|為)? (?=[\s:：(①-⑩A-Z])
     | 答案 (?=[\s(①-⑩A-Z])
     """,
+    ("answer", "correct", "right", "best", "final", "####", "選擇", "选择"),
     re.VERBOSE,
 )
 """Announces an answer, which follows."""
@@ -214,15 +223,22 @@ AFTER = r"(?![A-Za-z0-9’+#]|-[a-z]|\.[A-Z]\.)"
 NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due|is|based)\b)[a-z])"
 """A and I are words too: `the answer is A` counts, `the answer is I think …` does not."""
 
+_REMARKS = "option choice correct right best choose pick select go opt therefore thus hence so"
+_PROSE = "it that this which must would should think guess believe say sure means definitely probably leav"
+"""What the patterns of remarks and of prose begin with."""
+
 
 class _Patterns(NamedTuple):
     begins: re.Pattern[str]
     is_all: re.Pattern[str]
     small: re.Pattern[str]
     label: re.Pattern[str]
+    opens: re.Pattern[str]
     lone: re.Pattern[str]
-    remark: re.Pattern[str]
-    prose: re.Pattern[str]
+    alone: re.Pattern[str]
+    remark: Anchored
+    korean: re.Pattern[str]
+    prose: Anchored
 
 
 @lru_cache(maxsize=64)
@@ -241,19 +257,26 @@ def _patterns(letters: str) -> _Patterns:
         label=re.compile(
             rf"{LEAD}(?:[(\[](?P<closed>[{letters}])[)\]]:?|(?P<open>[{letters}])\s?[.):–-])\s?(?P<rest>\S.*)", re.S
         ),
+        opens=re.compile(rf"{LEAD}[(\[]?[{letters}](?![A-Za-z])"),
         lone=re.compile(rf"(?i:option |choice |answer )?\(?[{letters}]\)?[.!]?"),
-        remark=re.compile(
+        alone=re.compile(rf"(?<![A-Za-z])[{letters}](?![A-Za-z])", re.I),
+        remark=Anchored(
             rf"(?i:options?|choices?)\s(?P<of>{one})\s(?:is|must\sbe)\s(?:(?:the|indeed|therefore)\s){{0,2}}"
             rf"(?:correct|right|best|true|answer)\b"
-            rf"|(?<![A-Za-z])(?P<it>{one})\sis\sthe\s(?:correct|right|best)\s(?:answer|option|choice)"
+            rf"|(?:(?<=(?<![A-Za-z])(?P<it>[{letters}])\sis\sthe\s)"
+            rf"|(?<=(?<![A-Za-z])(?P<that>[{letters}])\)\sis\sthe\s))(?:correct|right|best)\s(?:answer|option|choice)"
             rf"|\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?(?P<picked>{said})"
-            rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?P<option>{one}){AFTER}|(?P<so>\([{letters}]\)))"
-            rf"|(?<![A-Za-z])(?P<kr>[{letters}{CIRCLED}]|\d(?=번))번?\s?(?:이|가|은|는)?\s?(?:정답|맞[다습]|옳[다습])"
+            rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?P<option>{one}){AFTER}|(?P<so>\([{letters}]\)))",
+            _REMARKS.split(),
         ),
-        prose=re.compile(
+        korean=re.compile(
+            rf"(?<![A-Za-z])([{letters}{CIRCLED}]|\d(?=번))번?\s?(?:이|가|은|는)?\s?(?:정답|맞[다습]|옳[다습])"
+        ),
+        prose=Anchored(
             r"(?i:\b(?:it|that|this|which|must|would|should)(?:\s(?:has\sto|must|would|should))?(?:\sbe|[’']?s|\sis)"
-            r"|\bfor\ssure|\b(?:think|guess|believe|say|says|sure|means|definitely|probably|leaves|leaving))"
-            rf"\s?:?\s(?P<letters>(?:(?i:option|choice|answer)\s)?{said}){NOT_A_WORD}"
+            r"|\b(?:think|guess|believe|say|says|sure|means|definitely|probably|leaves|leaving))"
+            rf"\s?:?\s(?P<letters>(?:(?i:option|choice|answer)\s)?{said}){NOT_A_WORD}",
+            _PROSE.split(),
         ),
     )
 
@@ -274,8 +297,8 @@ def _all_that_is_said(said: str, asked: Asked) -> str | None:
 
 
 def _last_stated(plain: str, asked: Asked) -> str | None:
-    ends = deque((match.end() for match in STATES.finditer(plain)), maxlen=MOST_STATEMENTS)
-    said = (_stated(plain[end : end + WINDOW_CHARS], asked) for end in reversed(ends))
+    ends = (match.end() for match in islice(STATES.backwards(plain), MOST_STATEMENTS))
+    said = (_stated(plain[end : end + WINDOW_CHARS], asked) for end in ends)
     return next((letters for letters in said if letters), None)
 
 
@@ -299,10 +322,14 @@ def _stated(following: str, asked: Asked) -> str | None:
 
 
 def _last_remarked(plain: str, asked: Asked) -> str | None:
-    last = deque(_patterns(asked.letters).remark.finditer(plain), maxlen=1)
+    patterns = _patterns(asked.letters)
+    last = patterns.remark.last(plain)
+    if any(sign in plain for sign in ("정답", "맞", "옳")):
+        found = (last, *patterns.korean.finditer(plain))
+        last = max(filter(None, found), key=lambda match: match.start(), default=None)
     if not last:
         return None
-    said = next(group for group in last[0].groups() if group)
+    said = next(group for group in last.groups() if group)
     match = NUMBERED.fullmatch(f"{said}번")
     return _by_number(match, asked) if match else _letters(said, asked)
 
@@ -326,11 +353,12 @@ def _letter(number: int, asked: Asked) -> str | None:
 
 def _by_text(said: str, asked: Asked) -> str | None:
     wanted = canonical(said)
-    same = (letter for letter, option in zip(asked.letters, asked.options, strict=False) if canonical(option) == wanted)
+    options = zip(asked.letters, _canonical_options(asked.options), strict=False)
+    same = (letter for letter, option in options if option == wanted)
     return next(same, None) if wanted else None
 
 
 def _letters(said: str, asked: Asked) -> str:
     """The letters between words such as `and`, sorted, each once."""
-    alone = re.findall(rf"(?<![A-Za-z])[{asked.letters}](?![A-Za-z])", said, re.I) or list(said)
+    alone = _patterns(asked.letters).alone.findall(said) or list(said)
     return "".join(sorted({letter.upper() for letter in alone} & set(asked.letters)))

@@ -7,14 +7,15 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from functools import partial
+from typing import Any
 
-from tasks.grading.answer_phrases import Announcements, json_field
+from tasks.grading.answer_phrases import announcements, json_field
 from tasks.grading.choice import unmarked
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing
 
-ANNOUNCED = Announcements(r"(?:(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?))|\#{4})[ \t*]*")
+ANNOUNCED = announcements(r"(?:(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?))|\#{4})[ \t*]*", ("answer", "####"))
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 LONGEST_LINE = 1_000
 ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")
@@ -24,20 +25,18 @@ def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE
     """A sample for each response, in order; `item.gold`: the answer, or a list of accepted answers."""
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold])]
-        yield graded_by(rule, read(response.text, rule), partial(_sample, item, response, golds))
+        yield graded_by(rule, read(response.text, rule), item, response, partial(_graded, response, golds))
 
 
-def _sample(item: Item, response: Response, golds: list[str], said: str | None) -> Sample:
+def _graded(response: Response, golds: list[str], said: str | None) -> dict[str, Any]:
     match = next((gold for gold in golds if said is not None and same_words(gold, said)), None)
-    return Sample.graded(
-        item,
-        response,
-        score=float(match is not None),
-        extracted=said,
-        gold=" | ".join(golds),
-        reason=why_missing(response) if said is None else "other words" if match is None else "same words",
-        missing=said is None,
-    )
+    return {
+        "score": float(match is not None),
+        "extracted": said,
+        "gold": " | ".join(golds),
+        "reason": why_missing(response) if said is None else "other words" if match is None else "same words",
+        "missing": said is None,
+    }
 
 
 def read(response: str, rule: Rule) -> Readings:
@@ -62,10 +61,10 @@ def _announced(text: str) -> str | None:
 
     if box := last_boxed(text):
         return box[:LONGEST_LINE].strip()
-    if field := json_field(text):
+    if '"' in text and (field := json_field(text)):
         return field[:LONGEST_LINE].strip()
-    ends = [match.end() for match in ANNOUNCED.finditer(text)]
-    lines = (_first_line(text[end : end + LONGEST_LINE]) for end in reversed(ends))
+    ends = (match.end() for match in ANNOUNCED.backwards(text))
+    lines = (_first_line(text[end : end + LONGEST_LINE]) for end in ends)
     return next((line for line in lines if line), None)
 
 

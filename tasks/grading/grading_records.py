@@ -128,8 +128,9 @@ class Sample(FiniteRecord):
     @classmethod
     def graded(cls, item: Item, response: Response, **found: Any) -> Self:
         """The sample of a response, with the fields that the grader `found`."""
-        own = {"item": item.id, "repeat": response.repeat, "group": item.group, "truncated": response.truncated}
-        return cls(**own, **found)
+        own: dict[str, Any] = {"item": item.id, "repeat": response.repeat, "group": item.group}
+        own |= {"truncated": response.truncated, "keys": response.call_keys}
+        return cls(**own | found)
 
 
 class Counts(FiniteRecord):

@@ -7,16 +7,21 @@ published  the rule of the benchmark's source, a list of steps of which the firs
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple, cast, get_args
+from time import monotonic
+from typing import Any, Literal, NamedTuple, cast, get_args
 
+import regex
 from pydantic import JsonValue, field_validator, model_validator
 
 from storage.records import Record
-from tasks.grading.grading_records import Sample
+from tasks.grading.grading_records import Item, Response, Sample
+
+log = logging.getLogger(__name__)
 
 Policy = Literal["published", "strict", "flexible"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -24,6 +29,8 @@ READINGS = "readings"
 """Key of `Sample.detail`: what policies other than the headline's read, where it differs."""
 MOST_BOX_CHARS = 40_000
 """A longer box is no answer; its equality with one would not be tried."""
+PATTERN_S = 2.0
+"""Time for one pattern on one response; it then matches nothing, with a warning."""
 _BRACE = re.compile(r"[{}]")
 
 
@@ -34,14 +41,16 @@ class Pattern(Record):
     """The first match decides."""
     last: str | None = None
     """The last match decides."""
+    within_line: bool = False
+    """No match holds a line break: of `last`, lines are searched from the last one on."""
 
     @field_validator("first", "last")
     @classmethod
     def _has_a_group(cls, pattern: str | None) -> str | None:
         if pattern is not None:
             try:
-                groups = re.compile(pattern).groups
-            except re.error as error:
+                groups = regex.compile(pattern).groups
+            except regex.error as error:
                 raise ValueError(f"not a regular expression ({error})") from error
             if not groups:
                 raise ValueError("expected a group, the answer; it has none")
@@ -88,13 +97,15 @@ class Rule(NamedTuple):
 
     def read(self, visible: str, strict: str | None, flexible: str | None) -> Readings:
         """The readings of a response; `visible`: its text without reasoning."""
-        steps = (self._step(step, visible, strict, flexible) for step in self.published)
-        return Readings(next((said for said in steps if said), None), strict, flexible)
-
-    def _step(self, step: Step, visible: str, strict: str | None, flexible: str | None) -> str | None:
-        if isinstance(step, Pattern):
-            return _matched(step, visible)
-        return last_box(visible) if step == "last_box" else strict if step == "strict" else flexible
+        published = None
+        for step in self.published:
+            if isinstance(step, Pattern):
+                published = _matched(step, visible)
+            else:
+                published = last_box(visible) if step == "last_box" else strict if step == "strict" else flexible
+            if published:
+                break
+        return Readings(published or None, strict, flexible)
 
 
 STRICT, FLEXIBLE = Rule(("strict",)), Rule(("flexible",))
@@ -124,33 +135,58 @@ def last_box(text: str) -> str | None:
 
 
 def _matched(pattern: Pattern, text: str) -> str | None:
-    if pattern.first is not None:
-        found = _compiled(pattern.first).search(text)
-    else:
-        last = deque(_compiled(cast("str", pattern.last)).finditer(text), maxlen=1)
-        found = last[0] if last else None
+    try:
+        if pattern.first is not None:
+            found = _compiled(pattern.first).search(text, timeout=PATTERN_S)
+        else:
+            found = _last_match(_compiled(cast("str", pattern.last)), text, within_line=pattern.within_line)
+    except TimeoutError:
+        log.warning("published pattern took over %g s on %d characters: %s", PATTERN_S, len(text), pattern)
+        return None
     return next((group.strip() for group in found.groups() if group), None) if found else None
 
 
+def _last_match(pattern: regex.Pattern[str], text: str, *, within_line: bool) -> regex.Match[str] | None:
+    end = len(text)
+    until = monotonic() + PATTERN_S
+    while end >= 0:
+        start = text.rfind("\n", 0, end) + 1 if within_line else 0
+        if last := deque(pattern.finditer(text, start, end, timeout=PATTERN_S), maxlen=1):
+            return last[0]
+        if monotonic() > until:
+            raise TimeoutError
+        end = start - 1
+    return None
+
+
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+def _compiled(pattern: str) -> regex.Pattern[str]:
+    return regex.compile(pattern)
 
 
-def graded_by(rule: Rule, readings: Readings, grade: Callable[[str | None], Sample]) -> Sample:
-    """The sample of the headline's reading, with what other policies read where that differs; each is graded once."""
-    distinct = readings.distinct
-    if len(distinct) == 1:
-        return grade(distinct[0])
-    graded = {said: grade(said) for said in distinct}
+def graded_by(
+    rule: Rule, readings: Readings, item: Item, response: Response, grade: Callable[[str | None], dict[str, Any]]
+) -> Sample:
+    """The sample of the headline's reading, with what other policies read where that differs; each is graded once.
+
+    grade: fields of the sample of what was read, `score` and `extracted` among them.
+    """
+    graded = {said: grade(said) for said in readings.distinct}
     headline = graded[readings.of(rule.headline)]
-    others = {policy: graded[readings.of(policy)] for policy in POLICIES}
-    differing: dict[str, JsonValue] = {
-        policy: {"extracted": other.extracted, "score": other.score}
+    if len(graded) > 1 and (differing := _differing(headline, graded, readings)):
+        headline["detail"] = headline.get("detail", {}) | {READINGS: differing}
+    return Sample.graded(item, response, **headline)
+
+
+def _differing(
+    headline: dict[str, Any], graded: Mapping[str | None, dict[str, Any]], readings: Readings
+) -> dict[str, JsonValue]:
+    others = {policy: graded[said] for policy, said in zip(POLICIES, readings, strict=True)}
+    return {
+        policy: {"extracted": other["extracted"], "score": other["score"]}
         for policy, other in others.items()
-        if (other.extracted, other.score) != (headline.extracted, headline.score)
+        if other["extracted"] != headline["extracted"] or other["score"] != headline["score"]
     }
-    return headline.model_copy(update={"detail": headline.detail | {READINGS: differing}}) if differing else headline
 
 
 def readings_of(sample: Sample) -> Mapping[str, Mapping[str, JsonValue]]:

@@ -27,6 +27,8 @@ def visible_text(text: str) -> str | None:
     if "<|channel|>" in text:
         _, final, answer = text.rpartition(FINAL_CHANNEL)
         return HARMONY_END.sub("", answer) if final else None
+    if "hink" not in text and "THINK" not in text:
+        return text
     for opening, closing in TAGS:
         _, _, text = text.rpartition(closing)
         if opening in text:

@@ -93,6 +93,12 @@ def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
     return [[*_words(text), *(next(korean) if HANGUL.search(text) else ())] for text in composed]
 
 
+def syllable_pairs(text: str) -> list[str]:
+    """Neighbouring syllables of Hangul as `예_산`, which no token equals: they find what kiwi splits in two ways."""
+    runs = re.findall(f"{HANGUL.pattern}+", unicodedata.normalize("NFC", text))
+    return [f"{one}_{two}" for run in runs for one, two in pairwise(run)]
+
+
 def _words(text: str) -> Iterator[str]:
     """Tokens other than Hangul; dates and amounts also in one normalized form."""
     for match in TOKEN.finditer(text):

@@ -8,31 +8,33 @@ from typing import Any
 
 from storage.records import Record, Ref
 from tasks.lever.data.json_files import sha256_of
-from tasks.lever.lever_records import Dataset, Embedded, Pools
+from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools
 from tasks.lever.opened_worlds import World
 from tasks.resources import artifacts
-from tasks.step import step
+from tasks.step import CHANGED, step
 
 
 class CheckpointRead(Record):
     """A selector that was read from a file."""
 
     weights: Ref
+    recipe: PoolRecipe
+    """Of the pools that it was trained in."""
     notes: tuple[str, ...]
     """Notes for the user."""
 
 
-@step(version=1, reads_world=True)
+@step(version=2, reads_world=True)
 def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
     """The selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
     from tasks.lever.compat.seed_checkpoints import open_selector
-    from tasks.lever.learning.checkpoints import save_selector
+    from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
 
     opened = open_selector(path, heads=heads)
     opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
-    meta = {"read_from": path.name, "encoder": opened.encoder}
+    meta = {"read_from": path.name, "encoder": opened.encoder, POOLS_OF: opened.recipe.model_dump(mode="json")}
     weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
-    return CheckpointRead(weights=weights, notes=opened.notes)
+    return CheckpointRead(weights=weights, recipe=opened.recipe, notes=opened.notes)
 
 
 class BeamsRead(Record):
@@ -93,7 +95,7 @@ def _is_exported(result: Exported, inputs: dict[str, Any]) -> bool:
     return all(Path(path).is_file() and sha256_of(Path(path)) == digest for path, digest in result.files.items())
 
 
-@step(version=1, verify=_is_exported)
+@step(version=1, verify=_is_exported, undone=CHANGED)
 def export_files(files: dict[str, Ref]) -> Exported:
     """Write artifacts to the given paths, each file atomically."""
     from storage.files import write
@@ -103,7 +105,7 @@ def export_files(files: dict[str, Ref]) -> Exported:
     return Exported(files={path: ref.digest for path, ref in files.items()})
 
 
-@step(version=1, verify=_is_exported)
+@step(version=1, verify=_is_exported, undone=CHANGED)
 def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
     """Write embeddings in Lever-Plus's layout: a file for the candidates and for each split, with its ids beside it."""
     from tasks.lever.data.earlier_files import banks_by_file

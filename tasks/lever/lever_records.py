@@ -1,29 +1,38 @@
-"""Records of the lever: questions with their answers, pools, pointers, and results of trainings and of selectors.
+"""Records of the lever: items with their answers, pools, pointers, and results of trainings and of selectors.
 
 An answer that the judge could not give is neither right nor wrong: it is counted, and in no mean.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from storage.records import FiniteRecord, Record, Ref
 from tasks.lever.lever_errors import FileUnusable
 
 Split = Literal["train", "validation", "test"]
-Sampler = Literal["RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
+Sampler = Literal["RetrievalSampler", "RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
+Modality = Literal["joint", "images", "texts"]
+"""Embeddings by which candidates are near: of image and question together, of the image, of the question."""
 Stage = Literal["sft", "rce", "grpo"]
 Method = Literal["beam", "sample", "random", "retrieval"]
 Pointer = tuple[int, ...]
 """Positions in a pool, in the order of the picks, in which the demonstrations are shown."""
 
-SIMILARITIES = ("similarity", "similarity_text", "similarity_image", "similarity_class")
-"""Image and question together, the question, the image, what the encoder takes the image for."""
+ZERO_SHOT, RANDOM, ORACLE = "zero_shot", "random", "oracle"
+SIMILARITY = "similarity"
+"""Nearest neighbours among all candidates, of image and question or of the text (RICES): what learning has to beat."""
+SIMILARITY_POOL = "similarity_pool"
+"""The same among the candidates of the query's pool alone."""
+SIMILARITY_CLASS = "similarity_class"
+"""Nearest by what the encoder takes the images for, among all candidates."""
+SEED_CHOICES: tuple[Sampler, ...] = ("TextSimSampler", "ImgSimSampler", "MixSampler")
+"""What the samplers of Lever-Plus would show of all candidates; RandSampler's choice is `random`."""
+UNTRAINED = (ZERO_SHOT, RANDOM, SIMILARITY, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
 TRAINED = ("sft", "rce", "grpo")
-RANDOM, ORACLE = "random", "oracle"
-SELECTORS = (RANDOM, *SIMILARITIES, *TRAINED, ORACLE)
+SELECTORS = (*UNTRAINED, *TRAINED, ORACLE)
 """In the order in which tables show them; others, such as ablations, stand before the oracle."""
 
 
@@ -48,28 +57,132 @@ class VqaItem(Record):
         """What a demonstration shows: the answer given most often, of equals the first."""
         return max(self.answers, key=self.answers.count)
 
+    @property
+    def group(self) -> str:
+        """The kind of question, by which figures are broken down."""
+        return self.answer_type
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What files hold for people who look: picture and question."""
+        return {"image_id": self.image_id, "question": self.question}
+
+
+class TextItem(Record):
+    """A text with its class."""
+
+    id: str
+    text: str
+    label: str
+    """The word for its class, as prompts have it."""
+
+    @property
+    def shown_answer(self) -> str:
+        """What a demonstration shows."""
+        return self.label
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """All right answers."""
+        return (self.label,)
+
+    @property
+    def group(self) -> str:
+        """The class, by which figures are broken down."""
+        return self.label
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What files hold for people who look."""
+        return {"text": self.text}
+
+
+Item = VqaItem | TextItem
+"""A query or a demonstration: it has an id, an answer that is shown, and right answers."""
+
 
 class Dataset(Record):
-    """Questions of one dataset. Candidates and train queries are `train`; nothing is chosen by `test`."""
+    """Items of one dataset. Candidates and train queries are in `train`; nothing is chosen by `test`."""
 
     name: str
-    train: tuple[VqaItem, ...]
+    train: tuple[Item, ...]
+    shown: tuple[str, ...] = ()
+    """Ids in `train` that may be shown; empty: all may."""
     train_queries: tuple[str, ...]
     """Ids in `train` that selectors learn from."""
-    validation: tuple[VqaItem, ...]
+    validation: tuple[Item, ...]
     """Held-out queries by which a checkpoint is chosen."""
-    test: tuple[VqaItem, ...]
+    test: tuple[Item, ...]
     left_out: dict[str, str] = Field(default_factory=dict[str, str])
-    """Question id → why it cannot be used (no picture, no answer)."""
+    """Id → why it cannot be used (no picture, no answer)."""
     counted: tuple[str, ...] = ()
     """Ids of all questions of the training file, in its order: files of Lever-Plus name them by their numbers."""
+
+    @model_serializer(mode="wrap")
+    def _without_usual_candidates(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain = dump(self)
+        if not self.shown:  # keys of results that were made before `shown` existed still hold
+            plain.pop("shown", None)
+        return plain
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All of them."""
+        return (*self.train, *self.validation, *self.test)
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """Ids of the train, validation and test queries."""
+        return (*self.train_queries, *(item.id for item in (*self.validation, *self.test)))
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Ids of the items that may be shown."""
+        return self.shown or tuple(item.id for item in self.train)
+
+
+class PoolRecipe(Record):
+    """How candidates of a query are found. Checkpoints hold the recipe of the pools that they were trained in."""
+
+    sampler: Sampler
+    size: int = Field(ge=0)
+    """Candidates of a query; 0: not known."""
+    others: float = Field(default=0.0, ge=0, lt=1)
+    """RetrievalSampler: share of the pool that is drawn at random, beside the nearest."""
+    modalities: tuple[Modality, ...] = ()
+    """RetrievalSampler: embeddings by which candidates are the nearest, in turn."""
+
+    @model_validator(mode="after")
+    def _is_near_by_something(self) -> Self:
+        if self.sampler == "RetrievalSampler" and not self.modalities:
+            raise ValueError("RetrievalSampler finds the nearest by some modality: joint, images or texts")
+        return self
+
+    def of(self, embedded: Embedded) -> PoolRecipe:
+        """The recipe with these embeddings: fewer modalities where some are missing, none where none is needed."""
+        if self.sampler != "RetrievalSampler":
+            return PoolRecipe(sampler=self.sampler, size=self.size)
+        there = {"joint", *(["images"] if embedded.images else []), *(["texts"] if embedded.texts else [])}
+        return self.model_copy(update={"modalities": tuple(one for one in self.modalities if one in there)})
+
+    def is_that_of(self, other: PoolRecipe) -> bool:
+        """True where both give the same pools, as far as both are known."""
+        known = {"size": other.size} if not self.size else {}
+        return self.model_copy(update=known) == other or (not other.size and other.is_that_of(self))
+
+    @property
+    def told(self) -> str:
+        """In words: `pools of 32 by RandSampler`."""
+        words = f"pools of {self.size or 'unknown size'} by {self.sampler}"
+        if self.sampler != "RetrievalSampler":
+            return words
+        return f"{words} ({' + '.join(self.modalities)}, {self.others:.0%} others)"
 
 
 class Pools(Record):
     """The candidates of each query, in the order in which pointers count them."""
 
-    sampler: Sampler
-    size: int
+    recipe: PoolRecipe
     seed: int
     pools: dict[str, tuple[str, ...]]
     """Query id → ids of its candidates, all distinct and none of them the query."""
@@ -82,13 +195,13 @@ class Embedded(Record):
     """Name and revision of the encoder."""
     dimension: int
     candidates: Ref
-    """Joint embeddings (image and question) of every item of `train`."""
+    """Joint embeddings (image and question, or the text) of every candidate."""
     queries: Ref
     """Joint embeddings of the validation and test items and of the train queries."""
     images: Ref | None = None
     """Images alone, of all items; none in files of the seed."""
     texts: Ref | None = None
-    """Questions alone, of all items; none in files of the seed."""
+    """Questions or texts alone, of all items; none in files of the seed."""
     classes: Ref | None = None
     """What the encoder takes the pictures for, where it tells; another baseline."""
     vectors: Literal["joint", "image", "text"] = "joint"
@@ -194,11 +307,12 @@ class Outcome(Record):
 
     query: str
     pointer: Pointer
+    """Empty where something is shown that is not in the query's pool."""
     shown: tuple[str, ...]
     """Ids of the demonstrations, in the order in which they are shown."""
     answer: str | None = None
     accuracy: float | None = Field(default=None, ge=0, le=1)
-    """VQA accuracy; None where the judge failed."""
+    """As the task scores it, by VQA accuracy or 1 for the right class; None where the judge failed."""
     correct: int | None = Field(default=None, ge=0, le=1)
     """1 where the accuracy reaches the threshold."""
     failed: str | None = None
@@ -247,8 +361,10 @@ class Conditions(Record):
     encoder: str
     sampler: Sampler
     pool_size: int
+    pool_others: float = 0.0
+    """Share of the pool that is drawn at random, by RetrievalSampler."""
     threshold: float
-    """VQA accuracy from which an answer counts as right."""
+    """Accuracy from which an answer counts as right."""
     trained_shots: int
     """Shots that the selectors were trained for, and that count: the others are reported."""
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -15,8 +15,19 @@ from tasks import progress
 from tasks.budget import Spending
 from tasks.calls import wait_for_twin
 from tasks.keys import content_key
-from tasks.lever.judge.judges import JudgeSpec, PromptSettings
-from tasks.lever.lever_records import BeamPart, Curve, Dataset, Embedded, PointerRecord, Pools, Stage, TrainedSelector
+from tasks.lever.judge.demonstration_task import DemonstrationTask, PromptSettings
+from tasks.lever.judge.judges import JudgeSpec
+from tasks.lever.lever_records import (
+    BeamPart,
+    Curve,
+    Dataset,
+    Embedded,
+    PointerRecord,
+    PoolRecipe,
+    Pools,
+    Stage,
+    TrainedSelector,
+)
 from tasks.resources import artifacts, budget, kept_responses, resources
 from tasks.step import paying_run
 
@@ -39,9 +50,9 @@ class World(Record):
     judge: JudgeSpec
     prompts: PromptSettings = PromptSettings()
     threshold: float = Field(default=0.5, gt=0, le=1)
-    """VQA accuracy from which an answer counts as right."""
+    """Accuracy from which an answer counts as right."""
     stem: bool = False
-    """Compare stems of words, as OK-VQA does."""
+    """Compare stems of words, as OK-VQA does; of questions about pictures."""
 
 
 class DatasetRead(Record):
@@ -53,7 +64,7 @@ class DatasetRead(Record):
     validation: int
     test: int
     left_out: int
-    """Questions without a picture or an answer."""
+    """Items that cannot be used, such as questions without a picture or an answer."""
 
 
 class Learning(Record):
@@ -85,16 +96,62 @@ def open_setting(world: World, effort: Effort) -> Setting:
     dataset = artifacts().load(Dataset, world.dataset)
     judging = Judging(
         open_judge(world.judge),
-        {item.id: item for item in (*dataset.train, *dataset.validation, *dataset.test)},
-        prompts=world.prompts,
+        {item.id: item for item in dataset.items},
+        open_task(dataset.name, world.prompts, stem=world.stem),
         threshold=world.threshold,
-        stem=world.stem,
         responses=kept_responses(),
         limits=limits_of(world.judge.name, concurrency=effort.concurrency),
         budget=budget(paying_run(), effort.spending),
     )
     queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
     return Setting(dataset, queries, candidates, judging)
+
+
+def draw_world(
+    folder: Path, *, world: str, seed: int, candidates: int, queries: int, validation: int, test: int
+) -> None:
+    """Write a CPU world in the official format."""
+    from tasks.lever.digits.crowd import CROWDED, write_crowded
+    from tasks.lever.digits.scenes import WorldSize, write_world
+
+    if world == CROWDED:
+        write_crowded(folder, seed=seed, candidates=candidates, queries=queries, validation=validation, test=test)
+    else:
+        write_world(folder, WorldSize(train=candidates, validation=validation, test=test), seed=seed)
+
+
+def open_items(
+    name: str,
+    data_dir: Path | None,
+    *,
+    train_queries: int,
+    validation: int,
+    test: int | None,
+    seed: int,
+    queries_of: Path | None = None,
+) -> Dataset:
+    """The items of a dataset. queries_of: file of an earlier run that names the train queries.
+
+    Raises DatasetUnusable, FileUnusable.
+    """
+    from tasks.lever.data.datasets import open_dataset
+    from tasks.lever.data.earlier_files import with_queries_of
+    from tasks.lever.data.text_files import open_texts
+    from tasks.lever.judge.text_classification import WORDINGS
+
+    opened = open_texts if name in WORDINGS else open_dataset
+    found = opened(name, data_dir, train_queries=train_queries, validation=validation, test=test, seed=seed)
+    return found if queries_of is None else with_queries_of(found, queries_of)
+
+
+def open_task(dataset: str, prompts: PromptSettings, *, stem: bool = False) -> DemonstrationTask[Any]:
+    """What the items of a dataset are to the judge."""
+    from tasks.lever.judge.text_classification import WORDINGS, TextClassification
+    from tasks.lever.judge.vqa_task import VqaTask
+
+    if wording := WORDINGS.get(dataset):
+        return TextClassification(wording, prompts)
+    return VqaTask(prompts, stem=stem)
 
 
 def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:
@@ -131,11 +188,12 @@ def training_folder(name: str, **inputs: object) -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def keep_selector(stage: Stage, trained: Trained, *, encoder: str) -> TrainedSelector:
-    """Save what was learnt as artifacts."""
-    from tasks.lever.learning.checkpoints import save_selector
+def keep_selector(stage: Stage, trained: Trained, *, encoder: str, recipe: PoolRecipe) -> TrainedSelector:
+    """Save what was learnt as artifacts. recipe: of the pools that it was trained in."""
+    from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
 
-    meta = {"stage": stage, "chosen_epoch": trained.chosen_epoch, "encoder": encoder}
+    about = {"stage": stage, "chosen_epoch": trained.chosen_epoch, "encoder": encoder}
+    meta = about | {POOLS_OF: recipe.model_dump(mode="json")}
     return TrainedSelector(
         stage=stage,
         weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),

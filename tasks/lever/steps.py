@@ -8,6 +8,7 @@ from typing import Any
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
 from tasks.lever.file_steps import digest_of_folder
+from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
@@ -17,9 +18,9 @@ from tasks.lever.lever_records import (
     Dataset,
     Embedded,
     Evaluated,
+    PoolRecipe,
     Pools,
     RlPart,
-    Sampler,
     TrainedSelector,
 )
 from tasks.lever.opened_worlds import (
@@ -27,17 +28,20 @@ from tasks.lever.opened_worlds import (
     Effort,
     Learning,
     World,
+    draw_world,
     in_shard,
     keep_selector,
     open_beams,
+    open_items,
     open_setting,
+    open_task,
     open_training,
     open_weights,
     telling,
     training_folder,
 )
 from tasks.resources import artifacts
-from tasks.step import Incomplete, slot, step
+from tasks.step import CHANGED, Incomplete, slot, step
 
 EFFORT = ("effort",)
 
@@ -66,12 +70,16 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
     return result.folder.is_dir() and digest_of_folder(result.folder) == result.digest
 
 
-@step(version=1, verify=_is_written)
-def write_digits(folder: Path, *, seed: int, train: int, validation: int, test: int) -> Written:
-    """Draw the pictures of the CPU world, and write its questions and answers in the official format."""
-    from tasks.lever.digits.scenes import WorldSize, write_world
+@step(version=2, verify=_is_written, undone=CHANGED)
+def write_digits(
+    folder: Path, *, world: str, seed: int, candidates: int, queries: int, validation: int, test: int
+) -> Written:
+    """Draw the pictures of a CPU world, and write its questions and answers in the official format.
 
-    write_world(folder, WorldSize(train=train, validation=validation, test=test), seed=seed)
+    queries: number of questions to learn from; in the world `digits` they are among the candidates.
+    """
+    sizes: Any = {"candidates": candidates, "queries": queries, "validation": validation, "test": test}
+    draw_world(folder, world=world, seed=seed, **sizes)
     return Written(folder=folder, digest=digest_of_folder(folder))
 
 
@@ -86,16 +94,12 @@ def read_dataset(
     seed: int,
     queries_of: Path | None = None,
 ) -> DatasetRead:
-    """Questions, answers and pictures of a dataset. queries_of: file of an earlier run that names the train queries."""
-    from tasks.lever.data.datasets import open_dataset
-    from tasks.lever.data.earlier_files import with_queries_of
-
-    found = open_dataset(name, data_dir, train_queries=train_queries, validation=validation, test=test, seed=seed)
-    if queries_of is not None:
-        found = with_queries_of(found, queries_of)
+    """The items of a dataset. queries_of: file of an earlier run that names the train queries."""
+    sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
+    found = open_items(name, data_dir, **sizes, seed=seed, queries_of=queries_of)
     return DatasetRead(
-        dataset=artifacts().save("vqa-dataset", found),
-        candidates=len(found.train),
+        dataset=artifacts().save("vqa-dataset", found),  # texts too: results are found by this name
+        candidates=len(found.candidates),
         train_queries=len(found.train_queries),
         validation=len(found.validation),
         test=len(found.test),
@@ -105,22 +109,21 @@ def read_dataset(
 
 @step(version=1, gpu=True)
 def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
-    """Vectors of all pictures and questions; a shard that is done is done for good."""
+    """Vectors of all pictures and questions, or texts; a shard that is done is done for good."""
     from tasks.lever.data.dataset_embeddings import embed_dataset
-    from tasks.lever.judge.judges import open_encoder
 
-    items = artifacts().load(Dataset, dataset)
-    tell = telling("embed", len(items.train) + len(items.validation) + len(items.test))
-    return embed_dataset(items, open_encoder(encoder), artifacts(), tell=tell)
+    found = artifacts().load(Dataset, dataset)
+    views = open_task(found.name, PromptSettings()).views(encoder)
+    return embed_dataset(found, views, artifacts(), tell=telling("embed", len(found.items)))
 
 
-@step(version=1)
-def build_pools(dataset: Ref, *, embedded: Embedded, sampler: Sampler, size: int, seed: int) -> Ref:
+@step(version=2)
+def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: int) -> Ref:
     """The candidates of every query."""
     from tasks.lever.data.candidate_pools import build
 
     items = artifacts().load(Dataset, dataset)
-    return artifacts().save("pools", build(items, embedded, artifacts(), sampler=sampler, size=size, seed=seed))
+    return artifacts().save("pools", build(items, embedded, artifacts(), recipe=recipe, seed=seed))
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -139,7 +142,7 @@ def search_beams(
     return artifacts().save("beams", BeamPart(queries=found))
 
 
-@step(version=1, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, aside=EFFORT)
 def train_sft(
     world: World,
     *,
@@ -161,7 +164,7 @@ def train_sft(
         labelled = labelled_of(setting, candidates, open_beams(beams))
         config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
         trained = learn_sft(config, labelled, settings, run)
-        return keep_selector("sft", trained, encoder=world.embedded.encoder)
+        return keep_selector("sft", trained, encoder=world.embedded.encoder, recipe=candidates.recipe)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -217,7 +220,7 @@ def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     return artifacts().put("rl-data", rl_data_bytes(whole))
 
 
-@step(version=1, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, aside=EFFORT)
 def train_rce(
     world: World,
     *,
@@ -235,13 +238,14 @@ def train_rce(
 
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
-        setting, _, run = opened
+        setting, candidates, run = opened
         start = open_weights(selector, run.device)
         groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
-        return keep_selector("rce", learn_rce(start, groups, settings, run), encoder=world.embedded.encoder)
+        trained = learn_rce(start, groups, settings, run)
+        return keep_selector("rce", trained, encoder=world.embedded.encoder, recipe=candidates.recipe)
 
 
-@step(version=1, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, aside=EFFORT)
 def train_grpo(
     world: World,
     *,
@@ -260,36 +264,37 @@ def train_grpo(
     epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
-        setting, _, run = opened
+        setting, candidates, run = opened
         start = open_weights(selector, run.device)
         groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
         trained = learn_grpo(start, groups, settings, run, judge=online_rewards(setting, groups, mode=reward))
-        return keep_selector("grpo", trained, encoder=world.embedded.encoder)
+        return keep_selector("grpo", trained, encoder=world.embedded.encoder, recipe=candidates.recipe)
 
 
-@step(version=1, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, aside=EFFORT)
 def evaluate_selector(
     world: World,
     *,
     pools: Ref,
     selectors: dict[str, Ref],
-    sampler: Sampler,
     shots: tuple[int, ...],
     oracle: options.OracleSettings,
     learning: Learning,
     effort: Effort,
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
+    from tasks.lever.data.candidate_pools import banks_of
     from tasks.lever.judge.judges import open_judge
-    from tasks.lever.learning.choosing import banks_of, measure, unanswered
+    from tasks.lever.learning.choosing import measure, unanswered
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     conditions = Conditions(
         dataset=setting.dataset.name,
         judge=open_judge(world.judge).id,
         encoder=world.embedded.encoder,
-        sampler=sampler,
-        pool_size=candidates.size,
+        sampler=candidates.recipe.sampler,
+        pool_size=candidates.recipe.size,
+        pool_others=candidates.recipe.others,
         threshold=world.threshold,
         trained_shots=learning.shots,
     )
@@ -309,7 +314,7 @@ def evaluate_selector(
     return kept
 
 
-@step(version=1)
+@step(version=2)
 def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     """Figures over all seeds, and gains paired by query and seed."""
     from tasks.lever.learning.selector_comparison import summarise
@@ -324,7 +329,7 @@ class Results(Record):
     plots: dict[str, Ref]
 
 
-@step(version=1)
+@step(version=2)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
     """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
     from tasks.lever.learning.lever_results import figures_of, plots_of

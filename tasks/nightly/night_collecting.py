@@ -1,33 +1,24 @@
-"""Collects the report of a night from the database, and keeps the history of nights.
-
-A figure is compared with that of the last night with equal data and settings, paired by item. It is worse if the drop
-exceeds the tolerance of the suite, its 95 % interval excludes zero, and p is below 0.05.
-"""
+"""Collects the report of a night from the database, and keeps the history of nights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from storage.artifacts import Artifacts
 from storage.evaluated import Evaluated, Result, Run
-from storage.evaluated import Sample as Row
 from storage.evaluations import Evaluations
+from storage.incidents import Incident, Incidents, Pin
 from storage.records import Record
-from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
-from tasks.evaluation.results.result_rows import sample_from_row
-from tasks.evaluation.results.results_file import dict_or_empty
-from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
+from tasks.evaluation.evaluation_records import Counts, Usage
 from tasks.keys import content_key
-from tasks.measure.paired_tests import SIGNIFICANT, newcombe
+from tasks.nightly import night_baselines, night_incidents
+from tasks.nightly.night_baselines import Known, Line
+from tasks.nightly.night_comparing import ANSWERS, Found
 from tasks.nightly.night_records import (
-    Change,
     Failure,
     Measure,
     ModelFactsOfNight,
@@ -35,20 +26,19 @@ from tasks.nightly.night_records import (
     Night,
     NightReport,
     Nights,
+    NoIncident,
     NoNight,
     Point,
     Score,
     Series,
     State,
     Trend,
-    Verdict,
 )
 from tasks.nightly.suite import RegressionRules
 
 INDEX, SELECTOR = "index", "selector"
 RANKED = ("page.mrr@10", "document.mrr@10")
 """Metrics by which an index is compared: by page, or by document if the documents have no pages."""
-ANSWERS = "answers.correct"
 SHOWN = 5
 KEPT = 400
 """Maximum number of nights kept per suite."""
@@ -88,25 +78,56 @@ def _history(suite: str | None) -> str:
 
 
 def collect(
-    night: Night, earlier: Sequence[Night], evaluations: Evaluations, *, nights: int, rules: RegressionRules
+    night: Night,
+    earlier: Sequence[Night],
+    evaluations: Evaluations,
+    incidents: Incidents,
+    *,
+    nights: int,
+    rules: RegressionRules,
 ) -> NightReport:
-    """The report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable."""
-    reading = _Reading(night, tuple(earlier)[-(nights - 1) :], evaluations, rules)
-    changes = tuple(reading.changes())
+    """The report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable.
+
+    Nothing is stored: that is `keep`.
+    """
+    shown = tuple(earlier)[-(nights - 1) :]
+    reading = Reading(night, shown, evaluations)
+    stored = incidents.of(night.file)
+    known = Known(shown, night_incidents.before(stored, night), incidents.pins(night.file))
+    changes = night_baselines.changes(reading.measured_lines(), known, evaluations, rules)
+    accepted = night_incidents.ended_figures(stored, night)
+    now = night_incidents.after(known.incidents, changes, night, accepted=accepted)
     failures = (*night.failures, *reading.unscored())
     return NightReport(
         night=night,
-        state=state_of(failures, changes, fails=rules.fail, measured=reading.measured),
+        state=state_of(failures, now, fails=rules.fail, measured=reading.measured),
         models=tuple(reading.models()),
         scores=tuple(reading.scores()),
-        changes=changes,
+        changes=tuple(changes),
+        incidents=tuple(one for one in now if one.open or not shown or one.last.at >= shown[0].started_at),
         trends=tuple(reading.trends()),
-        index=tuple(_measures(reading.index(night))),
-        selector=tuple(_measures(reading.selector(night))),
+        index=tuple(_measures(reading.only(_run_of_index(night)))),
+        selector=tuple(_measures(reading.only(night.selector))),
         failures=failures,
         nights=len(earlier) + 1,
         fails_on_regression=rules.fail,
     )
+
+
+def pins_of(run: str, nights: Sequence[Night], evaluations: Evaluations) -> tuple[Pin, ...]:
+    """The figures of a night, or of one run of it, as pins. Raises NoIncident, DatabaseUnavailable.
+
+    run: ID of the night or of the run, or its beginning. nights: oldest first; of several the last one counts.
+    """
+    for night in reversed(nights) if run else ():
+        reading = Reading(night, (), evaluations)
+        found = list(reading.measured_lines())
+        if not night.run.startswith(run):
+            found = [(line, now) for line, now in found if now.measure.run.startswith(run)]
+        if found:
+            return tuple(Pin(of=line.of, task=line.task, run=now.measure.run, at=now.night) for line, now in found)
+    known = ", ".join(f"{night.run[:8]} ({night.started_at:%Y-%m-%d})" for night in nights[-SHOWN:])
+    raise NoIncident(f"no night and no run of one begins with {run!r}; the last nights are {known}")
 
 
 def without_figures(night: Night, why: Failure, *, nights: int, rules: RegressionRules) -> NightReport:
@@ -116,44 +137,23 @@ def without_figures(night: Night, why: Failure, *, nights: int, rules: Regressio
     return NightReport(night=night, state=state, failures=failures, nights=nights, fails_on_regression=rules.fail)
 
 
-def state_of(failures: Sequence[Failure], changes: Sequence[Change], *, fails: bool, measured: bool) -> State:
-    """The final state of the night. fails: regressions count; measured: there is a figure, or none was requested."""
-    if fails and any(change.regressed for change in changes):
+def state_of(failures: Sequence[Failure], incidents: Sequence[Incident], *, fails: bool, measured: bool) -> State:
+    """The final state of the night. fails: incidents count; measured: there is a figure, or none was requested."""
+    if fails and any(one.open for one in incidents):
         return "Regressed"
     if any(failure.may_pass for failure in failures) or (failures and not measured):
         return "Failed"
     return "CompletedWithFailures" if failures else "Completed"
 
 
-class Found(NamedTuple):
-    """A figure of a night, with what determines whether another is comparable."""
-
-    night: datetime
-    measure: Measure
-    at: Evaluated
-    """The rows of its run, without samples."""
-
-    @property
-    def comparable_by(self) -> tuple[str, str, str]:
-        """Checksum of the data, digest of the settings, metric."""
-        return self.at.dataset.checksum, self.at.settings.digest, self.measure.metric
-
-
-class _Line(NamedTuple):
-    """A figure through the nights."""
-
-    kind: str
-    of: str
-    task: str
-    at: Callable[[Night], Found | None]
-
-
 @dataclass
-class _Reading:
+class Reading:
+    """The figures of a night and of those before it, read from the database; each method raises DatabaseUnavailable."""
+
     night: Night
     earlier: tuple[Night, ...]
+    """Oldest first."""
     evaluations: Evaluations
-    rules: RegressionRules
     _known: dict[str, dict[str, Evaluated]] = field(default_factory=dict[str, "dict[str, Evaluated]"])
 
     def found(self, run: str) -> dict[str, Evaluated]:
@@ -172,21 +172,27 @@ class _Reading:
         built_only = index is not None and not index.measured and all(one.what == INDEX for one in failures)
         return built_only or any(row.results for run in wanted for row in self.found(run).values())
 
-    def lines(self) -> Iterator[_Line]:
+    def lines(self) -> Iterator[Line]:
         """The models on their benchmarks, then the index, then the selector."""
         for model in self.night.models:
             for task in model.tasks:
-                yield _Line("model", model.label, task, partial(self._of_model, model.label, task))
+                read = partial(self._of_task, task)
+                yield Line("model", model.label, task, partial(_run_of_model, model.label, task), read)
         for metric in (*RANKED, ANSWERS):
-            yield _Line(INDEX, INDEX, metric, partial(self._of_index, metric))
-        if now := self._of_selector(self.night):
-            yield _Line(SELECTOR, SELECTOR, now.measure.metric, self._of_selector)
+            yield Line(INDEX, INDEX, metric, _run_of_index, partial(self._of_index, metric))
+        read = partial(self._of_task, "")
+        if self.night.selector and (now := read(self.night.selector, self.night.started_at)):
+            yield Line(SELECTOR, SELECTOR, now.measure.metric, _run_of_selector, read)
+
+    def measured_lines(self) -> Iterator[tuple[Line, Found]]:
+        """The lines that have a figure in this night."""
+        return ((line, now) for line in self.lines() if (now := line.at(self.night)))
 
     def scores(self) -> Iterator[Score]:
         for model in self.night.models:
             for task, run in model.tasks.items():
                 if (row := self.found(run).get(task)) and row.task:
-                    found = _headline(self.night, row)
+                    found = _headline(self.night.started_at, row)
                     yield Score(
                         model=model.label,
                         task=task,
@@ -203,13 +209,6 @@ class _Reading:
         for model in self.night.models:
             yield _facts(model, [row for task, run in model.tasks.items() if (row := self.found(run).get(task))])
 
-    def changes(self) -> Iterator[Change]:
-        for line in self.lines():
-            if now := line.at(self.night):
-                before = filter(None, map(line.at, reversed(self.earlier)))
-                least = self.rules.least_drop
-                yield change(line.of, line.task, now, before, evaluations=self.evaluations, least_drop=least)
-
     def trends(self) -> Iterator[Trend]:
         drawn: dict[tuple[str, str], dict[str, list[Found]]] = {}
         for line in self.lines():
@@ -218,27 +217,21 @@ class _Reading:
         for (_, task), lines in drawn.items():
             yield from _trend(task, lines)
 
-    def index(self, night: Night) -> Evaluated | None:
-        run = night.index.measured if night.index else None
+    def only(self, run: str | None) -> Evaluated | None:
+        """The results of a run without tasks: of an index, or of a selector."""
         return self.found(run).get("") if run else None
 
-    def selector(self, night: Night) -> Evaluated | None:
-        return self.found(night.selector).get("") if night.selector else None
+    def _of_task(self, task: str, run: str, at: datetime) -> Found | None:
+        """The headline of a task of a run."""
+        return _headline(at, self.found(run).get(task))
 
-    def _of_model(self, label: str, task: str, night: Night) -> Found | None:
-        model = next((one for one in night.models if one.label == label and task in one.tasks), None)
-        return _headline(night, self.found(model.tasks[task]).get(task) if model else None)
-
-    def _of_index(self, metric: str, night: Night) -> Found | None:
+    def _of_index(self, metric: str, run: str, at: datetime) -> Found | None:
         """A figure of the index; the one by document only if there is none by page."""
-        row = self.index(night)
+        row = self.found(run).get("")
         named = {one.metric: one for one in row.results if not one.part} if row else {}
         if row is None or metric not in named or (metric == RANKED[1] and RANKED[0] in named):
             return None
-        return Found(night.started_at, _measure(named[metric], row.run), row)
-
-    def _of_selector(self, night: Night) -> Found | None:
-        return _headline(night, self.selector(night))
+        return Found(at, _measure(named[metric], row.run), row)
 
     def unscored(self) -> Iterator[Failure]:
         """Failures for samples without a score, which are in no mean and which no retry grades."""
@@ -249,9 +242,21 @@ class _Reading:
                 yield Failure(what=f"{score.model}, {score.task}", why=why, may_pass=False)
 
 
-def _headline(night: Night, row: Evaluated | None) -> Found | None:
+def _run_of_model(label: str, task: str, night: Night) -> str | None:
+    return next((one.tasks[task] for one in night.models if one.label == label and task in one.tasks), None)
+
+
+def _run_of_index(night: Night) -> str | None:
+    return night.index.measured if night.index else None
+
+
+def _run_of_selector(night: Night) -> str | None:
+    return night.selector
+
+
+def _headline(at: datetime, row: Evaluated | None) -> Found | None:
     one = next((result for result in row.results if result.headline), None) if row else None
-    return Found(night.started_at, _measure(one, row.run), row) if one and row else None
+    return Found(at, _measure(one, row.run), row) if one and row else None
 
 
 def _measure(one: Result, run: Run) -> Measure:
@@ -302,88 +307,3 @@ def _facts(model: ModelRun, rows: Sequence[Evaluated]) -> ModelFactsOfNight:
         cost=model.cost,
         seconds=model.seconds,
     )
-
-
-def change(
-    of: str, task: str, now: Found, earlier: Iterable[Found], *, evaluations: Evaluations, least_drop: float = 0.0
-) -> Change:
-    """A figure against the last comparable one of `earlier`, newest first. Raises DatabaseUnavailable."""
-    others = iter(earlier)
-    last = next(others, None)
-    if last is None:
-        return Change(of=of, task=task, verdict="first", now=now.measure)
-    before = next((one for one in chain([last], others) if one.comparable_by == now.comparable_by), None)
-    if before is None:
-        return Change(of=of, task=task, verdict="not comparable", now=now.measure, why=_differences(last, now))
-    told: dict[str, Any] = {"of": of, "task": task, "now": now.measure, "before": before.measure, "night": before.night}
-    if before.measure.run == now.measure.run:
-        return Change(verdict="same run", difference=0.0, **told)
-    try:
-        compared = compare(
-            _samples(before, task, evaluations),
-            _samples(now, task, evaluations),
-            higher_is_better=now.measure.higher_is_better,
-        )
-    except ResultsUnusable:  # no samples were kept, or none that both could score
-        return _from_intervals(now, before, told, least_drop=least_drop)
-    return Change(
-        verdict=_verdict(compared, up=now.measure.higher_is_better, least_drop=least_drop),
-        difference=compared.difference,
-        low=compared.low,
-        high=compared.high,
-        p=compared.p,
-        n=compared.n,
-        wins=compared.wins,
-        losses=compared.losses,
-        paired=True,
-        worse=compared.worse[:SHOWN],
-        **told,
-    )
-
-
-def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:
-    gain = compared.difference if up else -compared.difference
-    low, high = compared.low, compared.high
-    if not compared.significant or low is None or high is None or low <= 0 <= high:
-        return "within noise"
-    if gain > 0:
-        return "better"
-    return "worse" if -gain >= least_drop else "within noise"
-
-
-def _from_intervals(now: Found, before: Found, told: Mapping[str, Any], *, least_drop: float) -> Change:
-    """For runs without shared items: compare the two intervals."""
-    new, last = (Estimate.model_validate(one.measure.model_dump(exclude={"run"})) for one in (now, before))
-    difference, p = new.value - last.value, newcombe(new, last)
-    sure = p is not None and p < SIGNIFICANT and abs(difference) >= least_drop
-    worse = regressed(difference, p, higher_is_better=new.higher_is_better)
-    verdict: Verdict = ("worse" if worse else "better") if sure else "within noise"
-    return Change(verdict=verdict, difference=difference, p=p, **told)
-
-
-def _samples(found: Found, task: str, evaluations: Evaluations) -> Iterable[Sample]:
-    """The samples behind a figure, with the score of its metric."""
-    kept = evaluations.samples(found.measure.run, found.at.task.task if found.at.task else "")
-    if found.at.run.kind == "rag":
-        return (_of_question(row, task) for row in kept)
-    return map(sample_from_row, kept)
-
-
-def _of_question(row: Row, metric: str) -> Sample:
-    """The score of a question in one metric of an index: `page.mrr@10`, `answers.correct`."""
-    unit, _, name = metric.partition(".")
-    value: Any = None
-    if metric == ANSWERS:
-        checks = dict_or_empty(row.detail.get("checks"))
-        value = checks.get("contains") if checks.get("number") is None else checks["number"]
-    elif isinstance(ranked := dict_or_empty(row.detail.get(unit)).get(name), int | float):
-        value = ranked
-    if value is None:
-        return Sample(item=row.item, repeat=row.repeat, status="unscored", reason="it has no gold for this figure")
-    return Sample(item=row.item, repeat=row.repeat, score=float(value))
-
-
-def _differences(before: Found, now: Found) -> tuple[str, ...]:
-    """Differences of data and settings, a phrase each."""
-    first, second = ({"data": one.at.dataset.checksum[:8]} | one.at.settings.parameters for one in (before, now))
-    return differing(first, second) or ("another figure is the headline",)

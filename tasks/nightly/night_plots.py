@@ -22,7 +22,7 @@ from tasks.measure.plot_style import (
     title,
 )
 from tasks.nightly.night_records import Change, NightReport, Series, Trend
-from tasks.nightly.night_report import figure, signed
+from tasks.nightly.night_report import figure, signed, tone
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,10 +75,10 @@ def _changes(changes: Sequence[Change]) -> Figure:
 
 def _draw_change(axes: Axes, at: int, change: Change) -> None:
     assert change.difference is not None
-    tint = {"worse": WORSE, "better": BETTER}.get(change.verdict, NEUTRAL)
+    tint = {"worse": WORSE, "better": BETTER}.get(tone(change.verdict), NEUTRAL)
     if change.low is not None and change.high is not None:
         axes.plot([change.low, change.high], [at, at], color=tint, linewidth=2, solid_capstyle="round", zorder=2)
-    inside = tint if change.verdict in ("worse", "better") else "white"
+    inside = "white" if tint is NEUTRAL else tint
     axes.scatter([change.difference], [at], s=46, color=inside, edgecolors=tint, linewidths=1.6, zorder=3)
     beside: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "annotation_clip": False}
     text = signed(change.difference, like=change.now.value)

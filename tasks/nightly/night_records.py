@@ -3,9 +3,10 @@
 NightlyError
 ├── SuiteUnusable    the suite file cannot be understood: names file and line
 ├── NoNight          nothing to report: no night has run
+├── NoIncident       no open incident, or no night, has the ID that was given
 ├── NightUnfinished  parts are missing that may succeed another time: the report holds the rest
 ├── NightFailed      nothing could be measured, and nothing of it may succeed another time
-└── NightRegressed   a figure is worse than in the nights before, beyond chance
+└── NightRegressed   a figure is worse than its baseline, beyond chance
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from storage.incidents import Incident
 from storage.records import FiniteRecord, Record
 from tasks.evaluation.evaluation_records import Counts, Usage
 from tasks.evaluation.results.run_comparison import Change as Flip
 
 State = Literal["Completed", "CompletedWithFailures", "Failed", "Regressed"]
 """Final state of a night, and name of the state of its flow run."""
-Verdict = Literal["worse", "better", "within noise", "same run", "first", "not comparable"]
+Verdict = Literal["worse", "drifting", "better", "within noise", "same run", "first", "not comparable"]
 
 
 class Failure(FiniteRecord):
@@ -123,7 +125,7 @@ class Score(FiniteRecord):
 
 
 class Change(FiniteRecord):
-    """A figure compared with that of the last comparable night."""
+    """A figure compared with its baseline: the pinned one, that of an open incident, or that of the last good night."""
 
     of: str
     """Label of the model, `index` or `selector`."""
@@ -149,8 +151,14 @@ class Change(FiniteRecord):
     why: tuple[str, ...] = ()
 
     @property
+    def gain(self) -> float:
+        """The difference, positive where the figure is better; 0 without one."""
+        difference = self.difference or 0.0
+        return difference if self.now.higher_is_better else -difference
+
+    @property
     def regressed(self) -> bool:
-        return self.verdict == "worse"
+        return self.verdict in ("worse", "drifting")
 
 
 class Point(FiniteRecord):
@@ -204,6 +212,8 @@ class NightReport(FiniteRecord):
     trends: tuple[Trend, ...] = ()
     index: tuple[Measure, ...] = ()
     selector: tuple[Measure, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    """Figures that got worse: the open ones, and those that ended within the nights shown; oldest first."""
     failures: tuple[Failure, ...] = ()
     notes: tuple[str, ...] = ()
     nights: int = Field(default=1, ge=1)
@@ -213,6 +223,10 @@ class NightReport(FiniteRecord):
     @property
     def regressions(self) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.regressed)
+
+    @property
+    def open_incidents(self) -> tuple[Incident, ...]:
+        return tuple(one for one in self.incidents if one.open)
 
     @property
     def compared(self) -> int:
@@ -230,6 +244,10 @@ class SuiteUnusable(NightlyError):
 
 class NoNight(NightlyError):
     """No night is stored, of this suite or at all."""
+
+
+class NoIncident(NightlyError):
+    """No open incident, or no night, has this ID."""
 
 
 class _EndedNight(NightlyError):

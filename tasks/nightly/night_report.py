@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import get_args
 
+from storage.incidents import Incident
 from tasks.measure.page_style import plain_markdown as _plain
 from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State, Verdict
 
@@ -13,13 +14,26 @@ WORDS: dict[State, str] = {
     "Completed": "nothing got worse beyond noise",
     "CompletedWithFailures": "some parts failed, for good",
     "Failed": "some parts are missing; Retry does only these",
-    "Regressed": "something got worse beyond noise",
+    "Regressed": "something got worse beyond noise, and is neither back nor accepted",
 }
 VERDICTS: dict[str, str] = {verdict: verdict for verdict in get_args(Verdict)} | {"same run": "unchanged"}
-MARKS = {"worse": "▼ ", "better": "▲ "}
+MARKS = {"worse": "▼ ", "drifting": "▼ ", "better": "▲ "}
+FOUND = {
+    "worse": "worse",
+    "not back": "not back yet",
+    "not comparable": "not comparable any more",
+    "back": "back",
+}
 MINUS = "−"
 NONE = "–"
 NAMED = 4
+MOST_SHOWN = 10
+"""Number of nights of an incident in a row of the table."""
+
+
+def tone(verdict: Verdict) -> str:
+    """Class of the page for a verdict; empty without a movement."""
+    return {"worse": "worse", "drifting": "worse", "better": "better"}.get(verdict, "")
 
 
 def figure(value: float | None, *, like: float | None = None) -> str:
@@ -83,14 +97,11 @@ def count(number: int, what: str) -> str:
 
 
 def caution(report: NightReport) -> str:
-    """Number of regressions to expect from chance alone; empty if nothing was compared."""
-    tested = [change for change in report.changes if change.p is not None]
+    """How far changes can be believed; empty if nothing was compared."""
+    tested = sum(change.p is not None for change in report.changes)
     if not tested:
         return ""
-    return (
-        f"{count(len(tested), 'comparison')} at 95 %: were nothing worse in truth, about "
-        f"{len(tested) * 0.025:.2g} would look so by chance."
-    )
+    return f"{count(tested, 'comparison')}; of those called better or worse at most 5 % are so by chance, on average."
 
 
 def sentence(report: NightReport) -> str:
@@ -98,6 +109,9 @@ def sentence(report: NightReport) -> str:
     parts: list[str] = []
     if regressions := report.regressions:
         parts.append(f"{count(len(regressions), 'regression')}: {_few([_told(one) for one in regressions])}")
+    told = {(one.of, one.task) for one in regressions}
+    if others := [one for one in report.open_incidents if one.figure not in told]:
+        parts.append(f"{count(len(others), 'open incident')}: {_few(list(map(incident, others)))}")
     passing = [one for one in report.failures if one.may_pass]
     lasting = [one for one in report.failures if not one.may_pass]
     if passing:
@@ -105,6 +119,20 @@ def sentence(report: NightReport) -> str:
     if lasting:
         parts.append(f"failed for good: {_few([f'{one.what} ({one.why})' for one in lasting])}")
     return ". ".join(parts) or f"{count(len(report.scores), 'score')}, none worse beyond noise"
+
+
+def incident(one: Incident) -> str:
+    """An incident in a sentence."""
+    moved = f"{one.of} on {one.task} {figure(one.baseline_value)} → {figure(one.last.value)}"
+    since = f"since {day(one.opened.at)}, {count(len(one.events), 'night')}"
+    match one.status:
+        case "accepted":
+            return f"{moved}, {since}, accepted: {one.word}"
+        case "back":
+            return f"{moved}, {since}, back on {day(one.last.at)}"
+        case "open":
+            found = "slow fall" if one.kind == "drift" and len(one.events) == 1 else FOUND[one.last.found]
+            return f"{moved}, {since}, {found}; incident {one.short_id}"
 
 
 def _told(change: Change) -> str:
@@ -138,6 +166,7 @@ def _lines(report: NightReport, plots: Mapping[str, str]) -> Iterator[str]:
         f"{count(report.nights, 'night')} known · Trivet {night.version}{commit}"
     )
     yield from _section("Worse beyond noise", [line for one in report.regressions for line in _regression(one)])
+    yield from _incidents(report)
     remedies = {True: "Retry does only this", False: "for good"}
     failures = [f"**{_plain(one.what)}** ({remedies[one.may_pass]}): {_plain(one.why)}" for one in report.failures]
     yield from _section("Failures", failures)
@@ -186,6 +215,29 @@ def _regression(change: Change) -> Iterator[str]:
         yield f"    - item `{_code(flip.item)}`: {figure(flip.before)} → {figure(flip.after)}{told}"
 
 
+def _incidents(report: NightReport) -> Iterator[str]:
+    columns = ("incident", "figure", "baseline", "opened", "now", "state", "nights")
+    yield from _table(
+        "Incidents", columns, list(map(_incident, report.incidents)), numbers=("baseline", "opened", "now")
+    )
+    if report.open_incidents:
+        yield ""
+        yield "Open until the figure is back, or until `trivet nightly accept INCIDENT --why …`."
+
+
+def _incident(one: Incident) -> tuple[str, ...]:
+    state = f"accepted: {_plain(one.word)}" if one.status == "accepted" else one.status
+    return (
+        f"`{one.short_id}`",
+        f"{_plain(one.of)} on {_plain(one.task)}",
+        f"{figure(one.baseline_value)} `{one.baseline_run[:8]}`",
+        f"{figure(one.opened.value)} on {day(one.opened.at)}",
+        f"{figure(one.last.value)} on {day(one.last.at)}",
+        f"{state} ({one.kind})",
+        " ".join(figure(event.value) for event in one.events[-MOST_SHOWN:]),
+    )
+
+
 def _scores(report: NightReport) -> Iterator[str]:
     changes = {(change.of, change.task): change for change in report.changes}
     yield from _table(
@@ -216,7 +268,7 @@ def _score(score: Score, change: Change | None) -> tuple[str, ...]:
 
 def _changes(report: NightReport) -> Iterator[str]:
     yield from _table(
-        "Change against the last comparable night",
+        "Change against the baseline",
         ("what", "figure", "before", "now", "difference", "95 % interval", "p", "won / lost", "verdict"),
         list(map(_change, report.changes)),
         numbers=("before", "now", "difference", "p", "won / lost"),

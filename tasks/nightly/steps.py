@@ -21,7 +21,7 @@ from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import Failure, Night, NightReport
 from tasks.nightly.suite import RegressionRules, Suite, SuiteIndex, read_suite
 from tasks.rag.answering.wiring import Models
-from tasks.resources import artifacts, evaluations, resources
+from tasks.resources import artifacts, evaluations, incidents, resources
 from tasks.step import Incomplete, step
 
 
@@ -65,10 +65,11 @@ def measure_index(
 
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
-    """Store the night and its report, which compares it with the nights before."""
+    """Store the night, its incidents and its report, which compares it with the nights before."""
     earlier = [one for one in night_collecting.nights_of(Path(night.file), artifacts()) if one.run != night.run]
     try:
-        report = night_collecting.collect(night, earlier, evaluations(), nights=nights, rules=rules)
+        report = night_collecting.collect(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)
+        incidents().keep(night.file, night.run, report.incidents)
     except StorageError as error:
         why = Failure(what="database", why=str(error), may_pass=True)
         report = night_collecting.without_figures(night, why, nights=len(earlier) + 1, rules=rules)

@@ -172,6 +172,8 @@ class Answered(Record):
     abstained: bool = False
     plan: RetrievalPlan
     retrieved: tuple[Retrieved, ...]
+    index_digest: str = ""
+    """Digest of the index that was asked; empty in answers of versions that did not keep it."""
     reason: str | None = None
     """Without a model: why the documents are taken to answer the question or not."""
     confidence: float | None = None

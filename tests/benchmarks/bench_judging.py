@@ -30,8 +30,9 @@ from models.protocols import ChatRequest, ChatResponse
 from storage.responses import Responses
 from tasks.calls import CallSettings, Limits
 from tasks.grading.vqa_accuracy import CONTRACTIONS, vqa_accuracy
-from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.vqa_task import VqaTask
 from tasks.lever.lever_records import VqaItem
 from tests.benchmarks.bench_calls import MODEL, Cost, _cost, _endpoint, _store
 from tests.benchmarks.peers.plain_vqa import plain_accuracy
@@ -70,8 +71,8 @@ class Bench(NamedTuple):
     def judging(self, judge: Any) -> Judging:
         """A judge that remembers nothing yet."""
         limits = Limits(CallSettings(concurrency=self.concurrency), rng=random.Random(0))
-        prompts = PromptSettings()
-        return Judging(judge, self.items, prompts=prompts, threshold=0.5, responses=self.responses, limits=limits)
+        task = VqaTask(PromptSettings())
+        return Judging(judge, self.items, task, threshold=0.5, responses=self.responses, limits=limits)
 
 
 def main() -> None:

@@ -358,6 +358,7 @@ BACKENDS: dict[str, Backend] = {
     "minilm": Backend(_plain(_embedder("minilm")), frozenset({EMBEDS, MEANS})),
     "minilm:fp32": Backend(_plain(_embedder("minilm:fp32")), frozenset({EMBEDS, MEANS})),
     "minilm:bf16": Backend(_plain(_embedder("minilm:bf16")), frozenset({EMBEDS, MEANS})),
+    "e5:fp32": Backend(_plain(_embedder("e5:fp32")), frozenset({EMBEDS, MEANS})),
     "sentence-transformers": Backend(_from_folder(_sentence_transformer), frozenset({EMBEDS}), _embedder_weights),
     "sentence-transformers MiniLM": Backend(
         _plain(_bundled_weights), frozenset({EMBEDS, MEANS}), marks=(pytest.mark.slow,)

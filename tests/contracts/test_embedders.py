@@ -71,6 +71,7 @@ def test_threads_may_share_an_embedder(backend: Embedder) -> None:
     ("embedder_id", "expected"),
     [
         ("minilm@1f2e/bf16", "minilm@1f2e"),
+        ("e5@1f2e/fp32", "e5@1f2e"),
         ("BAAI/bge-m3@77aa/fp32", "BAAI/bge-m3@77aa"),
         ("openai:org/model", "openai:org/model"),
     ],
@@ -79,7 +80,7 @@ def test_family(embedder_id: str, expected: str) -> None:
     assert family(embedder_id) == expected
 
 
-@pytest.mark.parametrize("name", ["minilm:int4", "minilm:", "", "no such/model name", "nobody/nothing@main"])
+@pytest.mark.parametrize("name", ["minilm:int4", "minilm:", "e5:int4", "", "no such/model name", "nobody/nothing@main"])
 def test_a_wrong_name_is_refused_with_a_sentence(name: str) -> None:
     with pytest.raises(ModelUnavailable, match="embedder"):
         open_embedder(name)

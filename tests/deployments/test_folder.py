@@ -27,6 +27,7 @@ from prefect.utilities.callables import parameter_schema  # noqa: E402
 
 from flows.service.deploying import NoFolder, deploy, find_deployments_folder  # noqa: E402
 from flows.service.deploying.deployments_folder import Deployment, FolderUnusable, read_folder  # noqa: E402
+from flows.service.run_limits import VARIABLES  # noqa: E402
 
 FOLDER = find_deployments_folder()
 ROOT = FOLDER.parent
@@ -147,7 +148,14 @@ def test_an_environment_without_the_folder_says_what_to_do(monkeypatch: pytest.M
 def test_pools_are_of_processes_that_start_where_their_worker_did() -> None:
     for name in ("cpu", "gpu"):
         template = json.loads((FOLDER / "pools" / f"{name}.json").read_text())
-        assert template["variables"]["properties"]["working_dir"]["default"] == "."
+        assert template["job_configuration"]["working_dir"] == "."
+
+
+def test_pools_offer_exactly_the_variables_that_workers_accept() -> None:
+    for name in ("cpu", "gpu"):
+        template = json.loads((FOLDER / "pools" / f"{name}.json").read_text())
+        assert set(template["variables"]["properties"]["env"]["properties"]) == VARIABLES
+        assert "command" not in template["job_configuration"]
 
 
 @pytest.mark.parametrize(

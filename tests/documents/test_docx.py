@@ -51,7 +51,7 @@ def _build(folder: Path, body: str, *, parts: dict[str, str] | None = None, rela
 
 
 def _read(path: Path) -> Document:
-    reader = open_docx(path, password=None, options=ReadOptions())
+    reader = open_docx(path, password=None, options=ReadOptions(layout="off"))
     header = reader.header
     pages = tuple(reader.pages())
     assert header.page_count == len(pages)
@@ -115,7 +115,17 @@ def test_a_nested_table_is_text_of_its_cell(tmp_path: Path) -> None:
     outer = f"<w:tc>{_p('밖')}{inner}<w:p/></w:tc>"
     body = f"<w:tbl>{_row(outer, _cell('옆'))}</w:tbl>"
 
-    assert [cell.text for cell in _blocks(_build(tmp_path, body))[0].cells] == ["밖\n안 | 쪽", "옆"]
+    assert [cell.text for cell in _blocks(_build(tmp_path, body))[0].cells] == ["밖\n안\t쪽", "옆"]
+
+
+def test_a_box_of_one_cell_is_the_text_in_it(tmp_path: Path) -> None:
+    inner = f"<w:tbl>{_row(_cell('안'), _cell('쪽'))}</w:tbl>"
+    cell = f"<w:tc>{_item('가', 0)}{inner}<w:p/></w:tc>"
+    body = f"<w:tbl>{_row(cell)}</w:tbl>"
+
+    blocks = _blocks(_styled(tmp_path, body))
+
+    assert [(block.kind, block.text) for block in blocks] == [("list", "I. 가"), ("table", "안 | 쪽")]
 
 
 STYLES = """<w:root>
@@ -174,6 +184,30 @@ def test_numbers_and_bullets_are_written_out(tmp_path: Path) -> None:
     body = _item("a", 0) + _item("b", 1) + _item("c", 2) + _item("d", 1) + _item("e", 0) + _item("f", 1)
 
     assert _texts(_styled(tmp_path, body)) == ["I. a", "1.1 b", "• c", "1.2 d", "II. e", "2.1 f"]
+
+
+def test_an_item_knows_its_marker_and_its_depth(tmp_path: Path) -> None:
+    blocks = _blocks(_styled(tmp_path, _item("a", 0) + _item("b", 1) + _item("c", 2) + _p("d")))
+
+    assert [(block.marker, block.level) for block in blocks] == [("I.", 1), ("1.1", 2), ("•", 3), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "indent", "kind", "marker"),
+    [
+        ("○ 대상", "w:left='400' w:hanging='400'", "list", "○"),
+        ("가. 대상", "w:left='400' w:firstLine='-400'", "list", "가."),
+        ("- 대상", "w:left='400'", "paragraph", None),
+        ("대상", "w:left='400' w:hanging='400'", "paragraph", None),
+    ],
+    ids=["bullet", "number", "does not hang", "no mark"],
+)
+def test_a_typed_mark_before_hanging_lines_makes_an_item(
+    tmp_path: Path, text: str, indent: str, kind: str, marker: str | None
+) -> None:
+    (block,) = _blocks(_build(tmp_path, _p(text, f"<w:ind {indent}/>")))
+
+    assert (block.kind, block.marker, block.text) == (kind, marker, text)
 
 
 def test_a_list_that_starts_anew_shares_nothing_but_its_levels(tmp_path: Path) -> None:
@@ -457,9 +491,9 @@ def test_an_encrypted_document_asks_for_another_copy(tmp_path: Path) -> None:
     path.write_bytes(bytes.fromhex("D0CF11E0A1B11AE1") + bytes(504))
 
     with pytest.raises(NeedsPassword, match="save a copy without"):
-        open_docx(path, password=None, options=ReadOptions())
+        open_docx(path, password=None, options=ReadOptions(layout="off"))
     with pytest.raises(UnsupportedDocument, match="save a copy without"):
-        open_docx(path, password="1234", options=ReadOptions())
+        open_docx(path, password="1234", options=ReadOptions(layout="off"))
 
 
 OFFICE_SAMPLES = (

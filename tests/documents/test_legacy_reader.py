@@ -12,7 +12,7 @@ import docx
 import pytest
 import xlsxwriter
 
-from tasks.documents import legacy_reader
+from tasks.documents import office_program
 from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.formats import outside_reader, sniff
@@ -49,7 +49,7 @@ def old(path: Path, stream: str) -> Path:
 
 
 def read(opened: Callable[..., Reader], path: Path) -> Reader:
-    return opened(path, password=None, options=ReadOptions())
+    return opened(path, password=None, options=ReadOptions(layout="off"))
 
 
 def test_a_word_document_is_read_as_it_is_converted(tmp_path: Path, program: Callable[[str], None]) -> None:
@@ -62,7 +62,7 @@ def test_a_word_document_is_read_as_it_is_converted(tmp_path: Path, program: Cal
     reader = read(open_doc, old(tmp_path / "a.doc", "WordDocument"))
 
     assert [block.text for page in reader.pages() for block in page.blocks] == ["Lamps"]
-    assert (reader.header.format, reader.header.reader) == ("doc", "LibreOffice, trivet docx 1")
+    assert (reader.header.format, reader.header.reader) == ("doc", "LibreOffice, trivet docx 2")
     profile, *flags = log.read_text().splitlines()
     assert profile.startswith("-env:UserInstallation=file:///")
     assert flags[:4] == ["--headless", "--norestore", "--convert-to", "docx"]
@@ -109,7 +109,7 @@ def test_a_file_over_which_the_program_hangs(
     tmp_path: Path, program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(legacy_reader, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(office_program, "WALL_S", 0.2)
 
     with pytest.raises(UnsupportedDocument, match=r"more than 0\.2 s"):
         read(open_doc, old(tmp_path / "a.doc", "WordDocument"))

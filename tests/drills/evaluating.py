@@ -20,11 +20,11 @@ SUM = re.compile(r"What is (\d+) \+ (\d+)\?")
 WAIT_S = 120
 
 
-def write_sums(folder: Path, count: int) -> Path:
-    """A folder of data in which MATH500 asks for `count` sums, each another one."""
+def write_sums(folder: Path, count: int, *, first: int = 0) -> Path:
+    """A folder of data in which MATH500 asks for `count` sums, each another one, from the number `first` on."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "math500.jsonl").open("w") as file:
-        for number in range(count):
+        for number in range(first, first + count):
             left, right = 1000 + number, 7 * number
             problem = {
                 "problem": f"What is {left} + {right}?",

@@ -43,7 +43,7 @@ class Outage(NamedTuple):
 @pytest.fixture(scope="module")
 def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     folder = tmp_path_factory.mktemp("diaries")
-    with service_home() as running:
+    with service_home(variables={"TRIVET_CRASH_RETRIES": "0"}) as running:
         running.up()
         patient, hasty = deploy(running.api, "count"), deploy(running.api, "count", name="hasty", variables=ONE_RETRY)
         runs = (

@@ -66,7 +66,7 @@ def disk() -> Iterator[Path]:
 def story(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("diaries")
     diary, waiting_diary, ballast = folder / "run", folder / "waiting", disk / "ballast"
-    with service_home(within=disk) as running:
+    with service_home(within=disk, variables={"TRIVET_CRASH_RETRIES": "0"}) as running:
         running.up()
         count, doze = deploy(running.api, "count"), deploy(running.api, "doze")
         run = running.run(count, diary, steps=STEPS, seconds=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ RIGHT = {
 }
 """Language, item → a body that passes."""
 FOREVER = "    while True:\n        pass\n"
+OUT_OF_TIME = r"it used more than 3 s of processor time|killed after 3 s"
+"""Both limits count the time that a program had a processor: whichever is looked at first ends it."""
 BREAKS = "    return 'its zygote dies'"
 
 
@@ -193,7 +196,8 @@ def test_a_program_that_a_limit_ends_is_wrong(evaluate: Callable[..., Done], tmp
     [result] = done.json["results"]
     assert (result["counts"]["scored"], result["counts"]["unscored"]) == (2, 0)
     reasons = [kept(done.json["run"]["id"], item)[0]["reason"] for item in ("HumanEval/0", "HumanEval/1")]
-    assert reasons == ["it used more than 3 s of processor time", "MemoryError"]
+    assert re.fullmatch(OUT_OF_TIME, reasons[0])
+    assert reasons[1] == "MemoryError"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +205,7 @@ def test_a_program_that_a_limit_ends_is_wrong(evaluate: Callable[..., Done], tmp
     [
         ("    import no_such_library\n    return 1\n", "No module named 'no_such_library'"),
         ("    return len(bytearray(1 << 40))\n", "MemoryError"),
-        (FOREVER, "it used more than 3 s of processor time"),
+        (FOREVER, OUT_OF_TIME),
         ("    return 0\n", "AssertionError"),
     ],
     ids=["import", "memory", "time", "wrong"],
@@ -218,6 +222,6 @@ def test_canonical_solutions_that_fail_here_stop_the_run(
     done = evaluate(data=data)
     assert (done.code, done.stdout) == (2, ""), done.stderr
     assert "HumanEval does not pass its own checks: item HumanEval/0: " in done.stderr
-    assert said in done.stderr
+    assert re.search(said, done.stderr)
     assert not [source for source in executed if "# answer" in source]
     assert not (tmp_path / "out").exists()

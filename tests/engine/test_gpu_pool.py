@@ -155,7 +155,7 @@ def test_the_workers_process_does_the_step_and_the_index_is_the_same(
     done = indexed(documents, tmp_path / "sent")
     assert done.code == 0, done.stderr
     [child] = children(client)
-    assert child.name == "embed 1/1"
+    assert child.name == f"embed 1/1 of index {documents.name}"
     assert f"a child of {worker.pid}" in until(client, lambda: said(client, child.id))
     assert {"gpu"} <= set(child.tags)
 

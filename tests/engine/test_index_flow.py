@@ -324,6 +324,7 @@ def test_described_figures_become_chunks_and_are_asked_about_once(
 
     skipped = place.build().json["figures"]
     planned = place.build("--dry-run", "--vlm", "scripted").json
+    ahead = place.build("--plan", "--vlm", "scripted").json
     asked_by_plan = len(calls)
     partly = place.build("--vlm", "scripted", "--max-vlm-calls", 2).json["figures"]
     asked_at_first = len(calls)
@@ -336,6 +337,8 @@ def test_described_figures_become_chunks_and_are_asked_about_once(
 
     assert skipped["described"] == 0
     assert skipped["skipped"] == skipped["kept"] == planned["expected_calls"] > 2
+    assert ahead["calls"] == planned
+    assert [step["step"] for step in ahead["steps"] if step["runs"] and step["step"] == "extract_figures"]
     assert asked_by_plan == 0
     assert (partly["described"], partly["skipped"], asked_at_first) == (2, skipped["kept"] - 2, 2)
     assert (whole["described"], whole["skipped"], asked_in_all) == (skipped["kept"], 0, skipped["kept"])

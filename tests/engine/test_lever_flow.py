@@ -16,7 +16,8 @@ from tests.drills.levering import SMALL, count_questions
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
 SELECTORS = {
-    *("random", "similarity", "similarity_text", "similarity_image", "similarity_class"),
+    *("zero_shot", "random", "similarity", "similarity_pool"),
+    *("TextSimSampler", "ImgSimSampler", "MixSampler", "similarity_class"),
     *("sft", "rce", "grpo", "oracle"),
 }
 
@@ -63,13 +64,31 @@ def test_a_run_tells_the_accuracy_of_every_selector(world: World) -> None:
     assert told.keys() >= SELECTORS
     assert all(0 <= told[name]["accuracy"] <= 1 for name in SELECTORS)
     assert told["oracle"]["accuracy"] >= max(told[name]["accuracy"] for name in SELECTORS)
+    assert told["summary"]["headline"]["better"] == "grpo"
+    assert told["summary"]["headline"]["worse"] == "similarity"
     assert told["stages"] == ["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
+
+
+def test_each_hop_from_a_figure_to_the_judge_is_told(world: World) -> None:
+    def walk(told: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield told
+        for source in told["sources"]:
+            yield from walk(source)
+
+    [tree] = run_here("why", world.first.json["run"], "--json").json["origins"]
+    assert tree["step"]["step"] == "tasks.lever.steps.write_database"
+    [evaluated] = [one for one in tree["sources"] if one["what"] == "evaluated"]
+    assert evaluated["key"] == world.first.json["seeds"][0]["evaluated"]["digest"]
+    assert evaluated["sources"][0]["step"]["step"] == "tasks.lever.steps.train_grpo"
+    made = {one["step"]["step"].rpartition(".")[2] for one in walk(tree) if one["step"]}
+    assert {"train_rce", "train_sft", "generate_rl_data", "search_beams", "build_pools", "export_embeddings"} <= made
+    assert {"train_digits_judge", "read_dataset"} <= made
 
 
 def test_files_lie_where_the_seed_has_them(world: World) -> None:
     made = {str(path.relative_to(world.made)) for path in world.made.rglob("*") if path.is_file()}
     beams = (
-        "vqa-digits-digits-RandSampler-scorer:infoscore-construct_order:left-beam_size:5-max_shot:2"
+        "vqa-digits-digits-RetrievalSampler-scorer:infoscore-construct_order:left-beam_size:5-max_shot:2"
         "-candidate_num:8-sample_num:20.json"
     )
     assert {
@@ -77,11 +96,13 @@ def test_files_lie_where_the_seed_has_them(world: World) -> None:
         "cache/candidate_embeddings.pt",
         "cache/validation_embeddings.pt",
         "cache/test_embeddings.pt",
+        "cache/candidate_embeddings.images.pt",
+        "cache/query_embeddings.texts.pt",
         f"generated_data/{beams}",
-        "generated_data/rl_data_RandSampler.json",
-        "model_cpk/v2/sft_RandSampler.safetensors",
-        "model_cpk/v3/rce_RandSampler.safetensors",
-        "model_cpk/v3/grpo_RandSampler.safetensors",
+        "generated_data/rl_data_RetrievalSampler.json",
+        "model_cpk/v2/sft_RetrievalSampler.safetensors",
+        "model_cpk/v3/rce_RetrievalSampler.safetensors",
+        "model_cpk/v3/grpo_RetrievalSampler.safetensors",
         "selectors/accuracy.json",
         "selectors/accuracy.png",
         "selectors/curves.png",
@@ -89,6 +110,8 @@ def test_files_lie_where_the_seed_has_them(world: World) -> None:
     accuracy = json.loads((world.made / "selectors" / "accuracy.json").read_text())
     [grpo] = [value for name, value in accuracy.items() if "-GRPO-" in name]
     assert grpo["shot_num=2"] == world.first.json["grpo"]["accuracy"]
+    [zero] = [value for name, value in accuracy.items() if "-zero_shot-" in name]
+    assert zero == {"shot_num=0": world.first.json["zero_shot"]["accuracy"]}
     assert set(grpo) == {f"shot_num={shots}" for shots in (1, 2, 3, 4)}
 
 
@@ -109,7 +132,7 @@ def test_working_harder_or_less_hard_finds_the_same_record(world: World) -> None
 
 
 def test_files_that_are_lost_are_written_again_without_a_question(world: World) -> None:
-    before, lost = world.asked, world.made / "generated_data" / "rl_data_RandSampler.json"
+    before, lost = world.asked, world.made / "generated_data" / "rl_data_RetrievalSampler.json"
     content = lost.read_bytes()
     lost.unlink()
     assert world.run("rl-data").code == 0
@@ -154,10 +177,11 @@ def test_samples_lead_to_the_answers_that_made_them(world: World) -> None:
 
 def test_a_trained_selector_predicts_from_the_exported_files(world: World) -> None:
     cache = world.made / "cache"
-    checkpoint = world.made / "model_cpk" / "v3" / "grpo_RandSampler.safetensors"
+    checkpoint = world.made / "model_cpk" / "v3" / "grpo_RetrievalSampler.safetensors"
     vectors = ("--query_emb", cache / "query_embeddings.pt", "--cand_emb", cache / "candidate_embeddings.pt")
     done = run_here("lever", "predict", checkpoint, *vectors, "--shots", 3, "--json")
     assert done.code == 0, done.stderr
+    assert "trained in" not in done.stderr
     assert len(done.json) == 80
     for query, one in done.json.items():
         assert len(set(one["demonstrations"])) == 3
@@ -170,7 +194,22 @@ def test_exported_vectors_stand_in_for_the_encoder(world: World, tmp_path: Path)
     done = world.run("run", *vectors, results=tmp_path)
     assert done.code == 0, done.stderr
     assert done.json["grpo"] == world.first.json["grpo"]
-    assert "similarity_image" not in done.json
+    assert "similarity_class" not in done.json
+
+
+def test_a_checkpoint_is_measured_in_its_own_pools_and_in_others_with_a_word(world: World, tmp_path: Path) -> None:
+    trained = [world.made / "model_cpk" / place for place in ("v2/sft", "v3/rce", "v3/grpo")]
+    own = [f"{path}_RetrievalSampler.safetensors" for path in trained]
+    begun = ("--sft-ckpt", own[0], "--rce-ckpt", own[1], "--grpo-ckpt", own[2])
+    done = world.run("evaluate", *begun, "--set", "pool_size=", results=tmp_path)
+    assert done.code == 0, done.stderr
+    assert done.json["grpo"] == world.first.json["grpo"]
+    assert not [note for note in done.json["notes"] if "trained in" in note]
+    asked = world.run("evaluate", *begun, "--sampler", "RandSampler", results=tmp_path)
+    assert asked.code == 0, asked.stderr
+    [note] = [note for note in asked.json["notes"] if "grpo_RetrievalSampler" in note]
+    assert "was trained in pools of 8 by RetrievalSampler" in note
+    assert "this run has pools of 8 by RandSampler" in note
 
 
 def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: Path) -> None:

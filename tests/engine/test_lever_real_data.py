@@ -24,7 +24,10 @@ SMALL = (
     *("--set", "grpo.rounds=2", "--set", "grpo.draws=4", "--set", "oracle.most_judgments=40"),
     *("--set", "evaluated_shots=[1, 2]", "--device", "cpu", "--save", "file", "--json"),
 )
-SELECTORS = {"random", "similarity", "similarity_text", "similarity_image", "sft", "rce", "grpo", "oracle"}
+SELECTORS = {
+    *("zero_shot", "random", "similarity", "similarity_pool", "TextSimSampler", "ImgSimSampler", "MixSampler"),
+    *("sft", "rce", "grpo", "oracle"),
+}
 SAID = ("yes", "no", "red", "two", "dog")
 SIDEWAYS, ORIENTATION = 6, 0x0112
 
@@ -111,7 +114,7 @@ def beams(whole: Path) -> Path:
 
 
 def rl_data(results: Path) -> dict[str, Any]:
-    return json.loads((results / "okvqa" / "generated_data" / "rl_data_RandSampler.json").read_text())
+    return json.loads((results / "okvqa" / "generated_data" / "rl_data_RetrievalSampler.json").read_text())
 
 
 def statuses(results: Path) -> Counter[str]:
@@ -163,7 +166,7 @@ def test_an_endpoint_that_is_away_is_asked_again_for_the_rest_alone(
             return None
         return error_reply(503, "overloaded", headers={"Retry-After": "0"})
 
-    selector = whole / "model_cpk" / "v2" / "sft_RandSampler.safetensors"
+    selector = whole / "model_cpk" / "v2" / "sft_RetrievalSampler.safetensors"
     options = ("--sft-ckpt", selector, "--seed", 7, "--set", "prompts.instruction=Answer.")
     endpoint.misbehave = dies
     broken = folder.run("rl-data", tmp_path, *options, judge=f"openai:{MODEL}")
@@ -206,7 +209,7 @@ def as_lever_plus_has_them(beams: Path, folder: Path, name: Callable[[str], int]
         else:
             written[str(name(query))] = found | {"candidate_pool_ids": pool}
     path = folder / (
-        "vqa-okvqa_local-Qwen2_5-VL-3B-Instruct-RandSampler-scorer:infoscore-construct_order:left"
+        "vqa-okvqa_local-Qwen2_5-VL-3B-Instruct-RetrievalSampler-scorer:infoscore-construct_order:left"
         "-beam_size:5-max_shot:2-candidate_num:64-sample_num:800.json"
     )
     path.write_text(json.dumps(written))

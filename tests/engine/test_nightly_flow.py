@@ -50,6 +50,11 @@ class Nights:
         self.second = run_here("nightly", "run", self.suite, "--json")
         self.page = (self.out / "report.html").read_text()
         self.third = run_here("nightly", "run", self.suite, "--json")
+        self.known = run_here("nightly", "incidents", self.suite, "--json")
+        (one,) = self.known.json["incidents"]
+        self.accepted = run_here("nightly", "accept", one["events"][0]["night"][:8], "--why", "none", self.suite)
+        shutil.copytree(SAMPLES / "nightly" / "hasty", self.folder / "hasty", dirs_exist_ok=True)
+        self.mended = run_here("nightly", "run", self.suite, "--json")
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +103,36 @@ def test_a_model_that_did_not_change_is_not_measured_again(nights: Nights) -> No
     assert [one["run"] == two["run"] for one, two in zip(before, now, strict=True)] == [True, False]
 
 
-def test_the_alarm_is_given_once(nights: Nights) -> None:
-    assert (nights.third.code, nights.third.json["state"]) == (0, "Completed"), nights.third.stderr
-    assert set(verdicts(nights.third).values()) == {"same run"}
+def test_a_night_stays_regressed_until_the_figure_is_back(nights: Nights) -> None:
+    assert (nights.third.code, nights.third.json["state"]) == (1, "Regressed"), nights.third.stderr
+    assert verdicts(nights.third)["hasty", "MATH500"] == "worse", "against the first night, not against the second"
+    (one,) = nights.known.json["incidents"]
+    assert [event["value"] for event in one["events"]] == [pytest.approx(16 / 30)] * 2
+    assert nights.mended.json["state"] == "Completed", nights.mended.stderr
+    (ended,) = nights.mended.json["incidents"]
+    assert (ended["status"], ended["events"][-1]["found"]) == ("back", "back")
+
+
+def test_an_unknown_incident_is_refused_with_the_open_ones(nights: Nights) -> None:
+    assert nights.accepted.code == 2
+    assert "open are: " in nights.accepted.stderr
+    assert "(hasty on MATH500)" in nights.accepted.stderr
+
+
+def test_a_figure_is_pinned_and_accepted_from_the_command_line(tmp_path: Path) -> None:
+    folder = shutil.copytree(SAMPLES / "nightly", tmp_path / "suite")
+    suite = folder / "suite.yaml"
+    first = run_here("nightly", "run", suite, "--json")
+    pinned = run_here("nightly", "pin", first.json["night"]["run"][:8], suite)
+    assert "hasty on MATH500: run " in pinned.stdout
+    shutil.copytree(folder / "hasty-worse", folder / "hasty", dirs_exist_ok=True)
+    assert run_here("nightly", "run", suite).code == 1
+    incident = run_here("nightly", "incidents", suite).stdout.split("; incident ")[1].strip()
+    accepted = run_here("nightly", "accept", incident, "--why", "a harder prompt", suite)
+    assert "accepted: a harder prompt" in accepted.stdout
+    assert len(run_here("nightly", "unpin", suite, "--json").json["pins"]) == 4
+    last = run_here("nightly", "run", suite, "--json")
+    assert (last.code, last.json["state"]) == (0, "Completed"), last.stderr
 
 
 def test_report_and_plots_lie_below_the_output_of_the_suite(nights: Nights) -> None:
@@ -123,7 +155,7 @@ def test_every_figure_is_one_that_its_run_has_stored(nights: Nights) -> None:
 def test_the_report_can_be_made_again(nights: Nights, tmp_path: Path) -> None:
     page, words = tmp_path / "night.html", tmp_path / "night.md"
     told = run_here("nightly", "report", nights.suite, "--out", page, "--json")
-    assert told.json["night"]["run"] == nights.third.json["night"]["run"]
+    assert told.json["night"]["run"] == nights.mended.json["night"]["run"]
     assert run_here("nightly", "report", "--out", words).code == 0, "without a suite: the last one that ran"
     assert page.read_text() == (nights.out / "report.html").read_text()
     assert words.read_text().startswith("# Night of ")
@@ -192,8 +224,8 @@ def test_a_retry_asks_only_the_model_that_was_away(server: Server, client: SyncP
     report = run_here("nightly", "report", suite, "--json").json
     assert (report["state"], report["failures"], len(report["scores"])) == ("Completed", [], 2)
     found = children(client, run.id)
-    assert [name for name, _ in found].count("evaluate well MATH500") == 1
-    assert ("evaluate ill MATH500", "Completed") in found
+    assert [name for name, _ in found].count("evaluate well MATH500 of nightly retried") == 1
+    assert ("evaluate ill MATH500 of nightly retried", "Completed") in found
 
 
 @pytest.mark.slow

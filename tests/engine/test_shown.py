@@ -115,7 +115,7 @@ def test_an_evaluation_shows_its_scores_its_plot_and_its_file(client: SyncPrefec
             ),
             "evaluate Qwen2.5-7B a.yaml,b.yaml,c.yaml,d.yaml and 2 more",
         ),
-        (post_train, LeverConfig(seeds=3), "post-train digits RandSampler, 2 shots, 3 seeds"),
+        (post_train, LeverConfig(seeds=3), "post-train digits RetrievalSampler, 2 shots, 3 seeds"),
         (build_index, IndexConfig(documents=Path("docs/"), index=Path("out")), "index docs"),
     ],
     ids=["many tasks", "lever", "folder"],
@@ -216,7 +216,9 @@ def until(found: Callable[[], Any]) -> Any:
 def test_a_server_that_does_not_take_bars_costs_no_run(
     client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shown, "_client", lambda: SyncPrefectClient("http://127.0.0.1:9/api"))  # nobody listens there
+    monkeypatch.setattr(
+        shown, "impatient_client", lambda: SyncPrefectClient("http://127.0.0.1:9/api")
+    )  # nobody listens there
 
     @flow(name="unheard")
     @watched

@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
 from prefect.states import AwaitingRetry, Cancelling, Completed, Crashed, Pending, Running  # noqa: E402
 
 from flows.running import warm  # noqa: E402
+from tasks import call_thread  # noqa: E402
 
 pytestmark = pytest.mark.engine
 
@@ -102,7 +103,8 @@ def test_a_run_is_taken_once(client: SyncPrefectClient, make: Make) -> None:
     assert client.read_flow_run(run.id).labels[warm.HOST] == str(hosts[0].id)
 
 
-def test_a_run_that_is_cancelled_ends_its_process(client: SyncPrefectClient) -> None:
+def test_a_run_that_is_cancelled_ends_its_process(client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_thread, "_stopped", threading.Event())  # for good, but for this process of tests
     run = client.create_flow_run(sleeper)
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(warm._done, client, sleeper, run)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.cli.evaluation.board_tables import show_boards
 from storage.evaluated import StoredScore
 from tasks.evaluation.results.ranking import (
     as_csv,
@@ -28,6 +29,7 @@ from tasks.evaluation.results.ranking import (
     render_page,
     scores_of,
 )
+from tasks.evaluation.results.setting_words import Settings, setting_words
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.scores import NOON, score
 
@@ -81,6 +83,44 @@ def test_figures_that_cannot_be_compared_are_ranked_apart(changed: dict[str, Any
     boards = rank([score("a", 0.9, **changed), score("a", 0.5), score("b", 0.4)])
     assert [board.variant for board in boards] == variants
     assert [len(board.rows) for board in boards] == [2, 1]  # the way that more models went is first
+
+
+def test_ways_are_named_by_what_differs_between_them() -> None:
+    ways = [
+        {"sampling": {"max_tokens": tokens, "temperature": 0.7}, "version": f"1-{tokens}"} for tokens in (32768, 24)
+    ]
+    boards = rank(score("a", 0.5, settings=way, settings_digest=str(at) * 64) for at, way in enumerate(ways))
+    assert [board.name for board in boards] == ["AIME24 · max_tokens 32768", "AIME24 · max_tokens 24"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ({"judge": None}, {"judge": {"name": "m"}}, ("judge name unset", "judge name m")),
+        ({"version": "1-a"}, {"version": "1-b"}, ("version 1-a", "version 1-b")),
+        ({"version": "1-a", "limit": 3}, {"version": "1-b", "limit": None}, ("limit 3", "limit unset")),
+        ({"seed": [0, 1]}, {"seed": [0, 2]}, ("seed [0, 1]", "seed [0, 2]")),
+        ({}, {}, ("settings aaaaaaaa", "settings bbbbbbbb")),
+        ({"x": "a" * 30 + "b"}, {"x": "a" * 30 + "c"}, ("settings aaaaaaaa", "settings bbbbbbbb")),
+        (dict.fromkeys("pqrs", 1), dict.fromkeys("pqrs", 2), ("p 1, q 1, r 1 and 1 more", "p 2, q 2, r 2 and 1 more")),
+    ],
+)
+def test_words_of_settings(one: Settings, other: Settings, words: tuple[str, str]) -> None:
+    assert tuple(setting_words({"a" * 64: one, "b" * 64: other}).values()) == words
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_heading_of_a_table_is_cut(width: int, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    told: dict[str, Any] = {"usage": {"calls": 9, "prompt_tokens": 1_234_567, "completion_tokens": 9, "cost": 12.25}}
+    told |= {"counts": {"unscored": 3, "differing": 2}}
+    tasks = ["AIME24", "GPQADiamond", "LiveCodeBenchOfficial", "MATH500"]
+    show_boards(rank(score(name, 0.5, task=task, **told) for name in ("org/" + "long" * 10, "b") for task in tasks))
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert {"tokens", "cost", "unscored", *tasks} <= set(said.split())
+    assert ("date" in said.split()) == (width > 80)
+    assert max(map(len, said.splitlines())) <= width
 
 
 @pytest.mark.parametrize(
@@ -194,16 +234,16 @@ def test_json_is_json() -> None:
 def test_markdown_has_a_table_per_ranking() -> None:
     assert as_markdown(rank([score("한국어 모델", 0.25, run="12345678" * 4)])) == (
         "### AIME24 — accuracy_avg\n\n"
-        "| # | model | score | 95 % | n | unscored | differing | backend | date | run |\n"
-        "| ---: | :--- | ---: | :---: | ---: | ---: | ---: | :--- | :--- | :--- |\n"
-        "| 1 | 한국어 모델 | 0.250 | 0.150–0.350 | 30 | 0 | 0 | replay | 2026-03-01 | 12345678 |\n"
+        "| # | model | score | 95 % | n | unscored | differing | tokens | cost | backend | date | run |\n"
+        "| ---: | :--- | ---: | :---: | ---: | ---: | ---: | ---: | ---: | :--- | :--- | :--- |\n"
+        "| 1 | 한국어 모델 | 0.250 | 0.150–0.350 | 30 | 0 | 0 | 0 | – | replay | 2026-03-01 | 12345678 |\n"
     )
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "a | b", "[x](javascript:y)", "`x`", "a\nb"])
 def test_no_name_breaks_a_markdown_table(name: str) -> None:
     line = as_markdown(rank([score(name, 0.25)])).splitlines()[-1]
-    assert len(re.findall(r"(?<!\\)\|", line)) == 11
+    assert len(re.findall(r"(?<!\\)\|", line)) == 13
     assert "<" not in line
     assert not re.search(r"(?<!\\)[\[`]", line)
 

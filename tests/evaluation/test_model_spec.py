@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from models.backends import open_backend
 from models.scripted import ScriptedChat
@@ -105,3 +106,13 @@ def test_another_order_of_the_fields_of_an_answer_is_another_model() -> None:
         open_backend(spec.backend, name=spec.name, args=spec.args).id for spec in (reason_first, grade_first, again)
     ]
     assert chats[0] != chats[1] == chats[2]
+
+
+def test_rates_among_the_arguments_hold_wherever_a_model_is_written() -> None:
+    written = {"backend": "openai", "args": {"num_concurrent": 4, "max_retries": 1, "api_key_env": "KEY", "top": 1}}
+    read = ModelSpec.model_validate(written | {"calls": {"concurrency": 16, "timeout_s": 7.0}})
+    assert (read.calls.concurrency, read.calls.tries, read.calls.timeout_s) == (4, 2, 7.0)
+    assert (read.args, read.api_key_env) == ({"top": 1}, "KEY")
+    assert ModelSpec.model_validate_json(read.model_dump_json()) == read
+    with pytest.raises(ValidationError, match=r"calls\.concurrency"):
+        ModelSpec.model_validate({"backend": "openai", "args": {"num_concurrent": "many"}})

@@ -30,6 +30,7 @@ def test_the_table_has_a_row_for_each_task() -> None:
         "no answer": 1,
         "differing": 0,
         "tokens": 120,
+        "cost": 0.01,
     }
     assert (second["metric"], second["score"], second["low"], second["unscored"]) == (None, None, None, 2)
 

@@ -13,6 +13,7 @@ from flows.cli import lever_commands
 from flows.cli.lever_commands import OF_REAL_DATA, STAGES, config_of
 from tasks.lever.learning.lever_results import LeverReport
 from tasks.lever.learning.selector_comparison import summarise
+from tasks.lever.lever_records import PoolRecipe
 from tests.command import run_here
 from tests.lever.outcomes import seed_of
 
@@ -29,7 +30,17 @@ def test_the_names_of_the_seed_are_understood() -> None:
     assert config.dataset.name == "okvqa"
     assert config.judge == "hf:Qwen/Qwen2.5-VL-3B-Instruct"
     assert (config.sampler, config.vectors) == ("RandSampler", "joint")
-    assert (config.encoder, config.pool_size) == ("clip", 64)
+    assert (config.encoder, config.pools().size) == ("clip", 64)
+
+
+def test_pools_are_as_said_else_as_the_checkpoint_s_else_retrieved() -> None:
+    usual = config_of({}, until="evaluate")
+    assert usual.pools().told == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
+    own = PoolRecipe(sampler="ImgSimSampler", size=16)
+    assert usual.pools(own).model_copy(update={"others": 0.0, "modalities": ()}) == own
+    assert usual.pools(own.model_copy(update={"size": 0})).size == 32
+    said = config_of({"sampler": "RandSampler", "pool_size": 8}, until="evaluate", settings=["pool_others=0"])
+    assert (said.pools(own).sampler, said.pools(own).size, said.pools(own).others) == ("RandSampler", 8, 0)
 
 
 def test_one_run_leaves_nothing_to_the_next() -> None:
@@ -88,7 +99,7 @@ def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFix
     found = summarise([seed_of(0, {"random": [0.0, 0.3], "similarity": [0.3, 0.6], "grpo": [1.0, 0.6]})])
     lever_commands.show(told(stages=("embed", "evaluate"), summary=found))
     title, header, *rows = capsys.readouterr().out.splitlines()
-    assert title == "digits, RandSampler, pools of 32, 1 seed, 2 questions: VQA accuracy"
+    assert title == "digits, RandSampler, pools of 32, 1 seed, 2 questions: accuracy"
     assert header.split() == ["demonstrations", "by", "2", "shots", "95", "%", "interval"]
     assert [row.split()[:2] for row in rows[:3]] == [["random", "0.150"], ["similarity", "0.450"], ["grpo", "0.800"]]
 

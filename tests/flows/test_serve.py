@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -11,7 +12,7 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +21,16 @@ from typing import Any, NamedTuple
 import pytest
 import uvicorn
 from pydantic import SecretStr
+from starlette.requests import ClientDisconnect
 
-from flows.service.index_server import FILE, MOST_BODY_BYTES, AuthUnusable, auth_string, create_app
-from flows.service.serving_work import LiveIndex
+from flows.service.index_server import FILE, MOST_BODY_BYTES, AuthUnusable, _Stream, auth_string, create_app
+from flows.service.serving_work import Item, LiveIndex
 from models.embedders import open_embedder
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
 from storage.storage_errors import IndexUnusable
+from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered
 from tests.command import TRIVET, run_here
 from tests.flows.asks import TEXTS, FirstSentence, digest, opened, publish_texts
@@ -284,6 +287,29 @@ def test_a_client_that_goes_away_stops_the_work(server: Server, stream: bool) ->
         if stream:
             connection.recv(1000)
     assert server.desks[0].given_up.wait(PATIENCE_S)
+
+
+def test_a_client_that_is_gone_before_the_first_event_stops_the_work() -> None:
+    abandoned = list[str]()
+
+    async def items() -> AsyncGenerator[Item]:
+        try:
+            yield Event("stage", "retrieve")
+            yield Event("stage", "generate")
+        finally:
+            abandoned.append("work")
+
+    async def gone(*_: object) -> Any:
+        raise OSError("the client is gone")
+
+    async def respond() -> None:
+        working = items()
+        await anext(working)
+        with pytest.raises(ClientDisconnect):
+            await _Stream(working, {})({"type": "http", "asgi": {"spec_version": "2.4"}}, gone, gone)
+        assert abandoned == ["work"]
+
+    asyncio.run(respond())
 
 
 @pytest.mark.slow  # as above

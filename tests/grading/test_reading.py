@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
-from tasks.grading import choice, exact
+from tasks.grading import choice, exact, reading
 from tasks.grading.choice import Asked, grade_choice
 from tasks.grading.exact import grade_exact
 from tasks.grading.math import math_extraction
@@ -46,6 +46,7 @@ def letters(response: str, rule: Rule = BOX) -> Readings:
         ("Therefore, she makes 18 dollars every day.", None, None, "18"),
         ("She makes **18** dollars.", None, None, "18"),
         ("9*2=18\n\n18", None, None, "18"),
+        ("It follows that she makes\n18", None, None, "18"),
         ("She sells 9 eggs for $2 each.\nSo $x = 18$ dollars in total.", None, None, "x = 18"),
         ("<think>The answer is 18.</think>" + "I cannot say, since nobody counted them. " * 6, None, None, None),
         ("<think>The answer is 18.", None, None, None),
@@ -206,6 +207,14 @@ def test_the_headline_is_of_the_chosen_policy() -> None:
     assert readings_of(sample) == {policy: {"extracted": None, "score": 0.0} for policy in ("published", "strict")}
 
 
+def test_lines_are_searched_from_the_last_on_for_a_pattern_that_stays_within_a_line() -> None:
+    def published(text: str, *, within_line: bool) -> str | None:
+        return math(text, Rule((Pattern(last=r"\b(\d+)\b", within_line=within_line),))).published
+
+    for text in ("1 2\nthree\n4 5\n", "\n", "6", "7\n\nnone", "8 x"):
+        assert published(text, within_line=True) == published(text, within_line=False)
+
+
 @pytest.mark.parametrize("policy", ["published", "strict", "flexible"])
 def test_letters_and_words_are_graded_under_each_policy(policy: str) -> None:
     expected = float(policy == "flexible")
@@ -216,3 +225,12 @@ def test_letters_and_words_are_graded_under_each_policy(policy: str) -> None:
     response = Response(item="a", turns=(Reply(text="So it is.\nOslo"),))
     item = Item(id="a", prompts=("?",), gold="Oslo")
     assert next(grade_exact([(item, response)], rule)).score == expected
+
+
+def test_a_pattern_that_backtracks_reads_nothing_in_bounded_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reading, "PATTERN_S", 0.05)
+    rule = Rule((Pattern(first=r"((?:a|aa)+)$"), "last_box"))
+    assert rule.read("a" * 60 + r"b\boxed{18}", None, None).published == "18"
+    assert "published pattern took over" in caplog.text

@@ -118,7 +118,7 @@ def _deployments() -> list[dict[str, Any]]:
 
 
 def tables() -> Iterator[str]:
-    """Tables, columns, constraints and indexes, and the revision of the migrations."""
+    """Tables, columns, constraints, indexes and views, and the revision of the migrations."""
     from alembic.script import ScriptDirectory
     from sqlalchemy.dialects import postgresql
 
@@ -135,6 +135,8 @@ def tables() -> Iterator[str]:
         yield f"{table.name} | primary key {', '.join(column.name for column in table.primary_key)}"
         yield from (f"{table.name} | index {one.name}" for one in table.indexes)
         yield from (f"{table.name} | constraint {one.name}" for one in table.constraints if one.name)
+    views = importlib.import_module("storage.migrations.versions.0007_views").VIEWS
+    yield from (f"view {name}.{column}" for name, (*_, columns) in views.items() for column in columns)
     scripts = ScriptDirectory(str(Path(tables.__file__).parent / "migrations"))
     yield from (f"migration {one.revision} after {one.down_revision}" for one in scripts.walk_revisions())
 
@@ -165,7 +167,8 @@ def steps() -> Iterator[str]:
             if not isinstance(task, Task) or task.fn.__module__ != module.__name__:
                 continue
             key: Any = task.cache_policy
-            marks = [" gpu"] if hasattr(task.fn, "__wrapped__") else []
+            traced: Any = task.fn  # around the function, and around its place if it has one
+            marks = [" gpu"] if hasattr(traced.__wrapped__, "__wrapped__") else []
             marks += [" reads_world"] * key.reads_world + [" verify"] * bool(key.verify)
             marks += [f" aside={','.join(key.aside)}"] if key.aside else []
             parameters = ", ".join(map(_parameter, inspect.signature(task.fn).parameters.values()))

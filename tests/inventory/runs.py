@@ -162,6 +162,7 @@ def runs_of_a_night(folder: Path) -> Iterator[str]:
     suite = shutil.copytree(SAMPLES / "nightly", folder / "suite")
     yield from printed("nightly run", "nightly", "run", suite / "suite.yaml")
     yield from printed("nightly report", "nightly", "report", suite / "suite.yaml")
+    yield from printed("nightly incidents", "nightly", "incidents", suite / "suite.yaml")
     yield from written("nightly run", suite / "out")
 
 
@@ -172,5 +173,5 @@ def runs_of_the_lever(results: Path) -> Iterator[str]:
     made = results / "digits"
     vectors = ("--query_emb", made / "cache/query_embeddings.pt", "--cand_emb", made / "cache/candidate_embeddings.pt")
     yield from printed(
-        "lever predict", "lever", "predict", made / "model_cpk/v3/grpo_RandSampler.safetensors", *vectors
+        "lever predict", "lever", "predict", made / "model_cpk/v3/grpo_RetrievalSampler.safetensors", *vectors
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.language import tokens as module
-from tasks.language.tokens import BIGRAM, WrongTokenizer, installed_tokenizer, tokenize
+from tasks.language.tokens import BIGRAM, WrongTokenizer, installed_tokenizer, syllable_pairs, tokenize
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 
 ROOT = Path(__file__).parents[3]
@@ -78,6 +78,11 @@ def test_korean_pairs_stay_within_a_run() -> None:
     assert words("사업금액 원") == ["사업", "업금", "금액", "원"]
 
 
+def test_marked_pairs_equal_no_word() -> None:
+    assert syllable_pairs("사업금액 2억원 bid 원") == ["사_업", "업_금", "금_액", "억_원"]
+    assert syllable_pairs(unicodedata.normalize("NFD", "사업")) == ["사_업"]
+
+
 def test_decomposed_text_gives_the_words_of_composed_text() -> None:
     assert words(unicodedata.normalize("NFD", "사업 café")) == words("사업 café")
 
@@ -89,6 +94,14 @@ def test_chunks_are_found_by_heading_text_and_sentences() -> None:
     )  # fmt: skip
     (found,) = tokenize_chunks([chunk], tokenizer=BIGRAM)
     assert {"result", "41", "42", "revenu", "2022"} <= set(found)
+
+
+@pytest.mark.skipif(installed_tokenizer() == BIGRAM, reason="needs kiwipiepy")
+def test_beside_the_morphemes_of_a_chunk_stand_its_pairs() -> None:
+    chunk = Chunk(id="x", document="x", page=1, bbox=None, kind="text", text="예산이 늘었다")
+    (found,) = tokenize_chunks([chunk], tokenizer=installed_tokenizer())
+    assert {"예산", "예_산", "산_이"} <= set(found)
+    assert "예_산" not in tokenize_chunks([chunk], tokenizer=BIGRAM)[0]
 
 
 def test_a_tokenizer_that_is_not_here_is_refused_with_the_remedy() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from PIL import Image
 
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of
 from tasks.lever.judge.judging import Asked, Judgment
-from tasks.lever.lever_records import Dataset, Pools, VqaItem
+from tasks.lever.lever_records import Dataset, Item, PoolRecipe, Pools, VqaItem
 
 
 def png(red: int, green: int = 0, blue: int = 0) -> bytes:
@@ -35,12 +35,17 @@ def item(id: str, *, picture: bytes = b"", question: str = "?", folder: Path | N
     )
 
 
+def pictured(items: Iterable[Item]) -> list[VqaItem]:
+    """Those that are questions about pictures."""
+    return [one for one in items if isinstance(one, VqaItem)]
+
+
 def dataset(
-    train: Sequence[VqaItem],
+    train: Sequence[Item],
     *,
     train_queries: Sequence[str] = (),
-    validation: Sequence[VqaItem] = (),
-    test: Sequence[VqaItem] = (),
+    validation: Sequence[Item] = (),
+    test: Sequence[Item] = (),
 ) -> Dataset:
     return Dataset(
         name="small",
@@ -59,7 +64,11 @@ def bank(vectors: Mapping[str, Sequence[float]]) -> EmbeddingBank:
 
 def pools(of: Mapping[str, Sequence[str]]) -> Pools:
     size = len(next(iter(of.values())))
-    return Pools(sampler="RandSampler", size=size, seed=0, pools={query: tuple(pool) for query, pool in of.items()})
+    return Pools(
+        recipe=PoolRecipe(sampler="RandSampler", size=size),
+        seed=0,
+        pools={query: tuple(pool) for query, pool in of.items()},
+    )
 
 
 class ColourEncoder:

@@ -16,8 +16,9 @@ from models.protocols import ChatRequest, ChatResponse, Text
 from storage.responses import Responses, StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
-from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.vqa_task import VqaTask
 from tasks.lever.lever_records import VqaItem
 
 ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)
@@ -110,6 +111,10 @@ def five_questions(folder: Path) -> dict[str, VqaItem]:
     return found
 
 
+def limits() -> Limits:
+    return Limits(CallSettings(concurrency=1, tries=1), rng=random.Random(0))
+
+
 def judging(
     chat: Endpoint,
     items: Mapping[str, VqaItem],
@@ -120,16 +125,14 @@ def judging(
     budget: Budget | None = None,
     stem: bool = False,
 ) -> Judging:
-    limits = Limits(CallSettings(concurrency=1, tries=1), rng=random.Random(0))
     return Judging(
         chat,
         items,
-        prompts=prompts or PromptSettings(),
+        VqaTask(prompts or PromptSettings(), stem=stem),
         threshold=threshold,
         responses=responses or Kept(),
-        limits=limits,
+        limits=limits(),
         budget=budget,
-        stem=stem,
     )
 
 

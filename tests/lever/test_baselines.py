@@ -3,52 +3,94 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
+import torch
 
-from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.learning.choosing import choose_at_random, choose_most_similar, predict
+from tasks.lever.data.embeddings import EmbeddingBank, bank_of
+from tasks.lever.learning.baselines import (
+    Shown,
+    choose_at_random,
+    choose_by_sampler,
+    choose_nearest,
+    choose_nearest_of_pool,
+    untrained,
+)
+from tasks.lever.learning.predicting import refuse_others
 from tasks.lever.lever_errors import FileUnusable
-from tests.lever.small_dataset import bank, pools
+from tasks.lever.lever_records import UNTRAINED
+from tests.lever.small_dataset import bank
 
-POOLS = pools({"q": ("a", "b", "c", "d"), "r": ("d", "c", "b", "a")})
+POOLS = {"q": ("a", "b", "c"), "r": ("b", "d", "a")}
 CANDIDATES = bank({"a": [1.0, 0.0], "b": [0.8, 0.6], "c": [0.6, 0.8], "d": [0.0, 1.0]})
 QUERIES = bank({"q": [1.0, 0.1], "r": [0.1, 1.0]})
+ALIKE = bank({name: [0.6, 0.8] for name in "abcd"})
 
 
-def similar(shots: int, **changed: object) -> dict[str, tuple[int, ...]]:
-    banks = {"of_queries": QUERIES, "of_candidates": CANDIDATES} | changed
-    return choose_most_similar(POOLS, ["q", "r"], shots=shots, **banks)  # pyright: ignore[reportArgumentType]
+def similar(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Shown:
+    return choose_nearest(["q", "r"], "abcd", QUERIES, candidates, shots=shots)
 
 
-def test_the_most_similar_is_shown_last() -> None:
-    # q is closest to a, then b, then c; r to d, then c, which stand first in its pool
-    assert similar(3) == {"q": (2, 1, 0), "r": (2, 1, 0)}
-    assert similar(1) == {"q": (0,), "r": (0,)}
+def similar_in_pool(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Shown:
+    return choose_nearest_of_pool(["q", "r"], POOLS, QUERIES, candidates, shots=shots)
+
+
+def test_the_most_similar_of_all_is_shown_last() -> None:
+    # q is closest to a, then b, then c; r to d, then c, which is not in its pool
+    assert similar(3) == {"q": ("c", "b", "a"), "r": ("b", "c", "d")}
+    assert similar(1) == {"q": ("a",), "r": ("d",)}
+
+
+def test_in_the_pool_the_nearest_is_that_of_the_pool() -> None:
+    assert similar_in_pool(2) == {"q": ("b", "a"), "r": ("b", "d")}
+
+
+def test_a_query_is_not_its_own_neighbour() -> None:
+    assert choose_nearest(["a"], "abcd", CANDIDATES, CANDIDATES, shots=2) == {"a": ("c", "b")}
 
 
 def test_of_equals_the_smaller_id_is_the_more_similar_one() -> None:
-    alike = bank({name: [0.6, 0.8] for name in "abcd"})
-    assert similar(2, of_candidates=alike) == {"q": (1, 0), "r": (2, 3)}
+    assert similar(2, ALIKE) == {"q": ("b", "a"), "r": ("b", "a")}
+    assert similar_in_pool(2, ALIKE) == {"q": ("b", "a"), "r": ("b", "a")}
 
 
-def test_a_candidate_without_a_vector_is_named() -> None:
+@pytest.mark.parametrize("choose", [similar, similar_in_pool])
+def test_a_candidate_without_a_vector_is_named(choose: Callable[..., Shown]) -> None:
     with pytest.raises(FileUnusable, match="d"):
-        similar(2, of_candidates=bank({name: [0.6, 0.8] for name in "abc"}))
+        choose(2, bank({name: [0.6, 0.8] for name in "abc"}))
 
 
-def test_random_positions_are_distinct_and_a_query_s_own() -> None:
-    both = choose_at_random(POOLS, ["q", "r"], shots=3, seed=1)
-    assert choose_at_random(POOLS, ["r"], shots=3, seed=1)["r"] == both["r"]
-    assert all(len(set(pointer)) == 3 and max(pointer) < 4 for pointer in both.values())
+def test_random_candidates_are_distinct_and_a_query_s_own() -> None:
+    both = choose_at_random(["a", "r"], "abcd", shots=3, seed=1)
+    assert choose_at_random(["r"], "dcba", shots=3, seed=1)["r"] == both["r"]
+    assert set(both["a"]) == set("bcd"), "never the query itself"
+    assert len(set(both["r"])) == 3
 
 
-def test_every_ordered_pointer_is_drawn_alike() -> None:
-    drawn = Counter(choose_at_random(POOLS, ["q"], shots=2, seed=seed)["q"] for seed in range(2_400))
+def test_every_ordered_choice_is_drawn_alike() -> None:
+    drawn = Counter(choose_at_random(["q"], "abcd", shots=2, seed=seed)["q"] for seed in range(2_400))
     # 12 ordered pairs, 200 each; 6 standard deviations of a binomial are 81
     assert len(drawn) == 12
     assert all(abs(count - 200) < 81 for count in drawn.values())
+
+
+def test_a_sampler_shows_what_it_would_draw_first_last() -> None:
+    vectors = torch.cat([QUERIES.vectors, CANDIDATES.vectors])
+    every = bank_of((*"qrabcd",), vectors, encoder="by hand", where="test")
+    banks = {"texts": (every, every)}
+    assert choose_by_sampler(["q", "r"], "abcd", banks, sampler="TextSimSampler", shots=2, seed=0) == similar(2)
+
+
+def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing() -> None:
+    made = untrained(["q"], "abcd", {"joint": (QUERIES, CANDIDATES)}, pools=POOLS, seed=0)
+    assert list(made) == ["zero_shot", "random", "similarity", "similarity_pool"]
+    assert made["zero_shot"](shots=0) == {"q": ()}
+    with pytest.raises(ValueError, match="2 shots of zero_shot"):
+        made["zero_shot"](shots=2)
+    pair = (QUERIES, CANDIDATES)
+    every = {"joint": pair, "images": pair, "texts": pair, "classes": pair}
+    assert list(untrained(["q"], "abcd", every, pools=POOLS, seed=0)) == list(UNTRAINED)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +101,5 @@ def test_every_ordered_pointer_is_drawn_alike() -> None:
     ],
 )
 def test_a_selector_is_not_asked_about_vectors_of_two_encoders(other: EmbeddingBank, said: str) -> None:
-    selector = PointerSelector(PointerConfig(embedding_dim=2, hidden=8, layers=1))
     with pytest.raises(FileUnusable, match=said):
-        predict(selector, QUERIES, other, shots=1)
+        refuse_others(QUERIES, other)

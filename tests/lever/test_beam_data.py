@@ -17,7 +17,7 @@ from tasks.lever.data.pointer_files import (
     with_ids,
 )
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
-from tasks.lever.lever_records import PointerRecord, Pools
+from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools
 
 OLD = {"100": {"id_list": [[7, 8, 100], [9, 7, 100]], "score_list": [0.046, 0.045]}}
 NEW = {
@@ -30,7 +30,7 @@ NEW = {
     }
 }
 BEST_FIRST = (("7", "8"), ("9", "7"))
-POOLS = Pools(sampler="RandSampler", size=4, seed=0, pools={"100": ("6", "7", "8", "9")})
+POOLS = Pools(recipe=PoolRecipe(sampler="RandSampler", size=4), seed=0, pools={"100": ("6", "7", "8", "9")})
 
 
 def as_file(content: object) -> bytes:

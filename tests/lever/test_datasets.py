@@ -12,6 +12,7 @@ import pytest
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset
+from tests.lever.small_dataset import pictured
 from tests.lever.vqa_folders import annotation, photograph, picture, question, read_vqa, write_coco, write_files
 
 TEN = ["book"] * 6 + ["magazine"] * 4
@@ -166,7 +167,7 @@ def test_splits_have_the_sizes_that_were_asked_for(okvqa: Path) -> None:
 
 def test_no_question_and_no_picture_is_in_two_splits(okvqa: Path) -> None:
     found = opened(okvqa)
-    splits = [found.train, found.validation, found.test]
+    splits = [pictured(split) for split in (found.train, found.validation, found.test)]
     for of in (lambda item: item.id, lambda item: item.image_id):
         parts = [{of(item) for item in split} for split in splits]
         assert len(set.union(*parts)) == sum(map(len, parts))
@@ -174,8 +175,8 @@ def test_no_question_and_no_picture_is_in_two_splits(okvqa: Path) -> None:
 
 
 def test_test_questions_come_from_the_official_validation_split(okvqa: Path) -> None:
-    assert all(int(item.image_id) > 100 for item in opened(okvqa).test)
-    assert all(int(item.image_id) <= 20 for item in opened(okvqa).validation)
+    assert all(int(item.image_id) > 100 for item in pictured(opened(okvqa).test))
+    assert all(int(item.image_id) <= 20 for item in pictured(opened(okvqa).validation))
 
 
 def test_the_same_seed_draws_the_same_and_another_one_others(okvqa: Path) -> None:
@@ -313,7 +314,8 @@ def test_real_questions_with_some_pictures_are_read(shared: Path, tmp_path: Path
         path = tmp_path / folder / (image if image.endswith(".jpg") else f"{image}.jpg")
         path.write_bytes(picture(number, kind="JPEG"))
     found = opened(tmp_path, name=name)
-    used = (*found.train, *found.validation, *found.test)
+    used = pictured(found.items)
+    assert len(used) == len(found.items)
     assert {item.image_id for item in used} <= chosen
     assert all(len(item.answers) == 10 for item in used)
     assert (len(found.validation), len(found.test)) == (6, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from storage.records import Ref
 from tasks.lever.data import dataset_embeddings
 from tasks.lever.data.dataset_embeddings import embed_dataset
 from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.judge.vqa_task import views_of
 from tasks.lever.lever_errors import DatasetUnusable
-from tasks.lever.lever_records import Dataset
+from tasks.lever.lever_records import Dataset, Embedded
 from tests.lever.small_dataset import ColourEncoder, dataset, item, png
 
 RED, GREEN = png(255), png(0, 255)
@@ -28,6 +30,10 @@ def pictures(tmp_path: Path) -> Path:
     folder = tmp_path / "pictures"
     folder.mkdir()
     return folder
+
+
+def embed(found: Dataset, encoder: ColourEncoder, store: Artifacts, **chosen: Any) -> Embedded:
+    return embed_dataset(found, views_of(encoder), store, **chosen)
 
 
 def small(pictures: Path) -> Dataset:
@@ -55,7 +61,7 @@ def opened(store: Artifacts, ref: Ref | None) -> EmbeddingBank:
 
 
 def test_image_and_question_are_normalised_averaged_and_normalised_again(store: Artifacts, pictures: Path) -> None:
-    embedded = embed_dataset(small(pictures), ColourEncoder(), store)
+    embedded = embed(small(pictures), ColourEncoder(), store)
     candidates = opened(store, embedded.candidates)
     # t2: the picture [255, 0, 0, 0] and the question [0, 0, 0, 4] are unit vectors after the first step
     half = 0.5**0.5
@@ -65,7 +71,7 @@ def test_image_and_question_are_normalised_averaged_and_normalised_again(store: 
 
 
 def test_each_bank_has_its_own_ids(store: Artifacts, pictures: Path) -> None:
-    embedded = embed_dataset(small(pictures), ColourEncoder(), store)
+    embedded = embed(small(pictures), ColourEncoder(), store)
     everything = ("t1", "t2", "t3", "v1", "x1")
     found = {name: opened(store, getattr(embedded, name)).ids for name in ("candidates", "queries", "images", "texts")}
     assert found == {
@@ -78,32 +84,32 @@ def test_each_bank_has_its_own_ids(store: Artifacts, pictures: Path) -> None:
 
 
 def test_classes_are_kept_where_the_encoder_names_them(store: Artifacts, pictures: Path) -> None:
-    with_classes = embed_dataset(small(pictures), ColourEncoder(), store)
+    with_classes = embed(small(pictures), ColourEncoder(), store)
     assert opened(store, with_classes.classes).rows(["t1", "t3"]).tolist() == [[1, 0], [0, 1]]
     other = ColourEncoder(classes=False)
     other.id = "colours:2"
-    assert embed_dataset(small(pictures), other, store).classes is None
+    assert embed(small(pictures), other, store).classes is None
 
 
 def test_equal_pictures_and_equal_questions_are_embedded_once(store: Artifacts, pictures: Path) -> None:
     encoder = ColourEncoder()
-    embed_dataset(small(pictures), encoder, store)
+    embed(small(pictures), encoder, store)
     assert encoder.pictures == [RED, GREEN]
     assert encoder.texts == ["aaaa", "bbbb", "cc", "ee"]
 
 
 def test_a_second_export_embeds_nothing_and_gives_the_same(store: Artifacts, pictures: Path) -> None:
-    first = embed_dataset(small(pictures), ColourEncoder(), store)
+    first = embed(small(pictures), ColourEncoder(), store)
     idle = ColourEncoder()
-    assert embed_dataset(small(pictures), idle, store) == first
+    assert embed(small(pictures), idle, store) == first
     assert (idle.pictures, idle.texts) == ([], [])
 
 
 def test_another_encoder_embeds_anew(store: Artifacts, pictures: Path) -> None:
-    embed_dataset(small(pictures), ColourEncoder(), store)
+    embed(small(pictures), ColourEncoder(), store)
     other = ColourEncoder()
     other.id = "colours:2"
-    embed_dataset(small(pictures), other, store)
+    embed(small(pictures), other, store)
     assert len(other.pictures) == 2
 
 
@@ -112,34 +118,34 @@ def test_an_export_that_was_interrupted_goes_on_where_it_stopped(
 ) -> None:
     monkeypatch.setattr(dataset_embeddings, "PER_SHARD", 4)
     with pytest.raises(KeyboardInterrupt):
-        embed_dataset(many(pictures, 11), ColourEncoder(dies_after=8), store)
+        embed(many(pictures, 11), ColourEncoder(dies_after=8), store)
     resumed = ColourEncoder()
-    embedded = embed_dataset(many(pictures, 11), resumed, store)
+    embedded = embed(many(pictures, 11), resumed, store)
     assert resumed.pictures == [png(9, 9), png(10, 9)]
-    assert embedded == embed_dataset(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "undisturbed"))
+    assert embedded == embed(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "undisturbed"))
 
 
 def test_the_shards_do_not_show_in_the_vectors(
     store: Artifacts, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = embed_dataset(many(pictures, 11), ColourEncoder(), store)
+    whole = embed(many(pictures, 11), ColourEncoder(), store)
     monkeypatch.setattr(dataset_embeddings, "PER_SHARD", 3)
-    assert embed_dataset(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "other")) == whole
+    assert embed(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "other")) == whole
 
 
 def test_progress_adds_up_to_the_items(store: Artifacts, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset_embeddings, "PER_SHARD", 1)
     told: list[int] = []
-    embed_dataset(small(pictures), ColourEncoder(), store, tell=told.append)
+    embed(small(pictures), ColourEncoder(), store, tell=told.append)
     assert told == [3, 2]
 
 
 def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path) -> None:
     black = dataset([item("night", picture=png(0), question="a", folder=pictures)])
-    with pytest.raises(DatasetUnusable, match=r"question night .* zero or no number"):
-        embed_dataset(black, ColourEncoder(), store)
+    with pytest.raises(DatasetUnusable, match=r"item night: .* zero or no number"):
+        embed(black, ColourEncoder(), store)
 
 
 def test_a_missing_picture_is_named(store: Artifacts, pictures: Path) -> None:
     with pytest.raises(DatasetUnusable, match="question gone"):
-        embed_dataset(dataset([item("gone", picture=RED)]), ColourEncoder(), store)
+        embed(dataset([item("gone", picture=RED)]), ColourEncoder(), store)

@@ -10,22 +10,22 @@ from tasks.lever.data.rl_data import search
 from tasks.lever.judge.judging import Asked
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings
-from tasks.lever.lever_records import PointerRecord, Pools, VqaItem
+from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem
 
-POOLS = Pools(sampler="RandSampler", size=4, seed=0, pools={"q": ("a", "b", "c", "d")})
+POOLS = Pools(recipe=PoolRecipe(sampler="RandSampler", size=4), seed=0, pools={"q": ("a", "b", "c", "d")})
 QUERY = VqaItem(id="q", image_id="1", image="1.png", image_sha256="0" * 64, question="?", answers=("yes", "no", "yes"))
 
 
 class Likelihoods:
-    """Of the answer `yes`, by what is shown; .01 for all else."""
+    """Of the right answer, by what is shown; .01 for all else."""
 
     def __init__(self, **given: float) -> None:
         self.given = given
-        self.asked: list[tuple[str, str]] = []
+        self.asked: list[str] = []
 
-    def log_probs(self, asked: list[tuple[Asked, str]]) -> list[float]:
-        self.asked += [("".join(one.demonstrations), answer) for one, answer in asked]
-        return [math.log(self.given.get("".join(one.demonstrations) or "none", 0.01)) for one, _ in asked]
+    def answer_log_probs(self, asked: list[Asked]) -> list[float]:
+        self.asked += ["".join(one.demonstrations) for one in asked]
+        return [math.log(self.given.get("".join(one.demonstrations) or "none", 0.01)) for one in asked]
 
 
 def found(judge: Likelihoods, *, shots: int = 2, **settings: int) -> list[PointerRecord]:
@@ -46,13 +46,11 @@ def test_a_narrow_beam_misses_what_begins_badly() -> None:
     assert found(Likelihoods(**likelihoods), width=1)[0].pointer == (0, 1)
 
 
-def test_the_judge_is_asked_for_the_answer_given_most_and_never_for_a_repeated_candidate() -> None:
+def test_each_sequence_is_weighed_once_and_none_repeats_a_candidate() -> None:
     judge = Likelihoods()
     found(judge, width=5)
-    shown = [one for one, _ in judge.asked]
-    assert {answer for _, answer in judge.asked} == {"yes"}
-    assert len(shown) == len(set(shown)) == 1 + 4 + 4 * 3
-    assert all(len(set(one)) == len(one) for one in shown)
+    assert len(judge.asked) == len(set(judge.asked)) == 1 + 4 + 4 * 3
+    assert all(len(set(one)) == len(one) for one in judge.asked)
 
 
 def test_fewer_candidates_may_be_tried_always_the_same_ones() -> None:
@@ -60,7 +58,7 @@ def test_fewer_candidates_may_be_tried_always_the_same_ones() -> None:
     found(first, candidates=3)
     found(again, candidates=3)
     assert first.asked == again.asked
-    assert len({one for one, _ in first.asked if len(one) == 1}) == 3
+    assert len({one for one in first.asked if len(one) == 1}) == 3
 
 
 def test_fewer_candidates_than_shots_are_refused() -> None:

@@ -13,7 +13,7 @@ from storage import connections
 from storage.embedded import Cluster
 from storage.responses import Responses
 from tasks.budget import Budget, BudgetSpent
-from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Judgment
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.lever_records import VqaItem
@@ -181,9 +181,9 @@ def test_a_spent_budget_is_raised_and_the_answers_are_kept(items: dict[str, VqaI
 def test_a_question_of_another_dataset_is_refused_before_anything_is_asked(items: dict[str, VqaItem]) -> None:
     chat = Engine()
     judge = judging(chat, items)
-    with pytest.raises(DatasetUnusable, match="there is no question z in this dataset"):
+    with pytest.raises(DatasetUnusable, match="there is no item z in this dataset"):
         judge.judge(asked("abq", "zq"))
-    with pytest.raises(DatasetUnusable, match="there is no question z in this dataset"):
+    with pytest.raises(DatasetUnusable, match="there is no item z in this dataset"):
         judge.log_probs([(one, "ferry") for one in asked("abq", "az")])
     assert (chat.asked, chat.weighed) == ([], [])
 

@@ -11,7 +11,7 @@ import pytest
 from models.protocols import ChatRequest
 from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
-from tasks.lever.judge.judges import PromptSettings
+from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import TOGETHER
 from tasks.lever.lever_errors import JudgeUnusable
 from tasks.lever.lever_records import VqaItem
@@ -128,6 +128,12 @@ def test_the_probability_of_a_right_answer_weighs_answers_by_people(items: dict[
     # 2 of 10 say "ferry", one "a boat", seven "ship"; the engine halves for each letter
     expected = 2 / 3 * 2**-5 + 1 / 3 * 2**-6 + 1 * 2**-4
     assert judging(Engine(), items).gt_prob(asked("abq", "q")) == pytest.approx([expected, expected])
+
+
+def test_the_right_answer_that_is_weighed_is_the_one_that_demonstrations_show(items: dict[str, VqaItem]) -> None:
+    judge = judging(chat := Engine(), items)
+    assert judge.answer_log_probs(asked("abq")) == [chat.log_prob("ship")]
+    assert chat.weighed == [("abq", "ship")]
 
 
 def test_a_store_that_takes_nothing_is_no_secret(items: dict[str, VqaItem]) -> None:

@@ -17,7 +17,9 @@ from tasks.lever.data.folder_layout import (
     vectors_of,
 )
 from tasks.lever.lever_errors import FileUnusable, OptionUnusable
+from tasks.lever.lever_records import PoolRecipe
 
+RANDOM = PoolRecipe(sampler="RandSampler", size=64)
 EXAMPLE = (
     "vqa-okvqa-Qwen2_5-VL-3B-Instruct-RandSampler-scorer:infoscore-construct_order:left-beam_size:5-max_shot:2"
     "-candidate_num:64-sample_num:800.json"
@@ -26,7 +28,7 @@ FILES = Layout(Path("results"), "okvqa")
 
 
 def test_beam_data_is_called_as_the_seed_calls_it() -> None:
-    path = FILES.beam_data("hf:Qwen/Qwen2.5-VL-3B-Instruct", "RandSampler", 5, 2, 64, 800)
+    path = FILES.beam_data("hf:Qwen/Qwen2.5-VL-3B-Instruct", RANDOM, 5, 2, 800)
     assert path == Path("results/okvqa/generated_data") / EXAMPLE
 
 
@@ -92,7 +94,7 @@ def touch(*paths: Path) -> None:
 
 def test_a_stage_begins_from_what_the_stages_before_left(tmp_path: Path) -> None:
     files = Layout(tmp_path, "okvqa")
-    beams = files.beam_data("digits", "RandSampler", 5, 2, 64, 800)
+    beams = files.beam_data("digits", RANDOM, 5, 2, 800)
     sft, rce, data = (
         files.checkpoint("sft", "RandSampler"),
         files.checkpoint("rce", "RandSampler"),
@@ -127,7 +129,7 @@ def test_a_stage_whose_file_is_missing_is_refused(tmp_path: Path) -> None:
 
 def test_two_files_that_may_be_meant_are_named(tmp_path: Path) -> None:
     files = Layout(tmp_path, "okvqa")
-    touch(*(files.beam_data("digits", "RandSampler", size, 2, 64, 800) for size in (3, 5)))
+    touch(*(files.beam_data("digits", RANDOM, size, 2, 800) for size in (3, 5)))
     with pytest.raises(FileUnusable, match=r"2 files .*beam_size:3.*; name one by --beam-data"):
         files.files_before("sft", sampler="RandSampler")
 

@@ -55,7 +55,7 @@ def test_every_selector_has_a_row() -> None:
 
 def test_names_values_and_gains_stand_in_the_picture() -> None:
     texts = words_of(draw_accuracy(summary(), format="svg"))
-    for word in ("RCE + GRPO", "similar image + question", "oracle", "0.800", "+0.400", "2 seeds"):
+    for word in ("RCE + GRPO", "nearest of all (RICES)", "oracle", "0.800", "+0.400", "2 seeds"):
         assert any(word in text for text in texts), word
 
 

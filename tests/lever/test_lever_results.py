@@ -88,7 +88,6 @@ def test_each_figure_and_gain_is_a_row_with_its_interval() -> None:
         *(f"{kind}.{name}" for kind in ("accuracy", "correct") for name in ("random", "similarity", "grpo")),
         "gain.grpo-similarity",
         "gain.similarity-random",
-        "gain.grpo-random",
     }
     gain = results["gain.grpo-similarity", "shots=2"]
     assert gain.low is not None
@@ -168,6 +167,7 @@ def test_settings_hold_the_conditions_and_the_seeds() -> None:
         "encoder": "by hand",
         "sampler": "RandSampler",
         "pool_size": 32,
+        "pool_others": 0.0,
         "threshold": 0.5,
         "trained_shots": 2,
         "seeds": [3, 4],

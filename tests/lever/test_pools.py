@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +16,14 @@ from storage.artifacts import Artifacts
 from tasks.lever.data import candidate_pools as module
 from tasks.lever.data.candidate_pools import build, draw_pools, most_similar
 from tasks.lever.data.dataset_embeddings import embed_dataset
+from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.judge.vqa_task import views_of
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
-from tasks.lever.lever_records import Sampler
+from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
 from tests.lever.small_dataset import ColourEncoder, bank, dataset, item, png
 
 IDS = [f"c{number:02d}" for number in range(40)]
-SAMPLERS: list[Sampler] = ["RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
+SAMPLERS: list[Sampler] = ["RetrievalSampler", "RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
 
 
 def circle(ids: list[str], turn: float = 0.0) -> dict[str, list[float]]:
@@ -28,11 +32,28 @@ def circle(ids: list[str], turn: float = 0.0) -> dict[str, list[float]]:
     return {name: [float(np.cos(angle)), float(np.sin(angle))] for name, angle in zip(ids, angles, strict=True)}
 
 
-BANKS = {"images": bank(circle(IDS)), "texts": bank(circle(IDS[::-1]))}
+def both(one: EmbeddingBank) -> tuple[EmbeddingBank, EmbeddingBank]:
+    """The vectors of queries and of candidates."""
+    return one, one
 
 
-def draw(sampler: Sampler, queries: list[str] = IDS, *, size: int = 16, seed: int = 0) -> dict[str, tuple[str, ...]]:
-    return draw_pools(queries, IDS, BANKS, sampler=sampler, size=size, seed=seed).pools
+BANKS = {
+    "joint": both(bank(circle(IDS))),
+    "images": both(bank(circle(IDS))),
+    "texts": both(bank(circle(IDS[::-1]))),
+}
+
+
+def recipe(sampler: Sampler, size: int, *, others: float = 0.25, modalities: Sequence[Modality] = ()) -> PoolRecipe:
+    if sampler == "RetrievalSampler":
+        modalities = modalities or ("joint", "images", "texts")
+    return PoolRecipe(sampler=sampler, size=size, others=others, modalities=tuple(modalities))
+
+
+def draw(
+    sampler: Sampler, queries: list[str] = IDS, *, size: int = 16, seed: int = 0, **how: Any
+) -> dict[str, tuple[str, ...]]:
+    return draw_pools(queries, IDS, BANKS, recipe=recipe(sampler, size, **how), seed=seed).pools
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -45,7 +66,7 @@ def test_no_query_is_its_own_candidate_and_none_comes_twice(sampler: Sampler) ->
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_pool_depends_neither_on_other_queries_nor_on_the_order_of_candidates(sampler: Sampler) -> None:
-    alone = draw_pools(["c07"], IDS[::-1], BANKS, sampler=sampler, size=16, seed=0).pools
+    alone = draw_pools(["c07"], IDS[::-1], BANKS, recipe=recipe(sampler, 16), seed=0).pools
     assert alone["c07"] == draw(sampler)["c07"]
 
 
@@ -71,16 +92,15 @@ def test_similar_candidates_come_the_most_similar_first() -> None:
 
 
 def test_equally_similar_candidates_come_by_id() -> None:
-    alike = {"images": bank({name: [0.6, 0.8] for name in IDS})}
-    pool = draw_pools(["c01"], IDS[::-1], alike, sampler="ImgSimSampler", size=4, seed=0).pools["c01"]
+    alike = {"images": both(bank({name: [0.6, 0.8] for name in IDS}))}
+    pool = draw_pools(["c01"], IDS[::-1], alike, recipe=recipe("ImgSimSampler", 4), seed=0).pools["c01"]
     assert pool == ("c00", "c02", "c03", "c04")
 
 
 def test_a_query_with_the_same_picture_is_a_candidate() -> None:
-    same = {"images": bank({"q": [1, 0], "same": [1, 0], "other": [0, 1]})}
-    assert draw_pools(["q"], ["q", "same", "other"], same, sampler="ImgSimSampler", size=1, seed=0).pools["q"] == (
-        "same",
-    )
+    same = {"images": both(bank({"q": [1, 0], "same": [1, 0], "other": [0, 1]}))}
+    drawn = draw_pools(["q"], ["q", "same", "other"], same, recipe=recipe("ImgSimSampler", 1), seed=0)
+    assert drawn.pools["q"] == ("same",)
 
 
 def test_a_mix_is_a_quarter_by_text_a_quarter_by_image_and_random_for_the_rest() -> None:
@@ -90,6 +110,45 @@ def test_a_mix_is_a_quarter_by_text_a_quarter_by_image_and_random_for_the_rest()
     assert pool[4:8] == tuple(name for name in by_image if name not in by_text[:4])[:4]
     drawn = [name for name in draw("RandSampler", ["c00"], size=16)["c00"] if name not in pool[:8]]
     assert pool[8:] == tuple(drawn[:8])
+
+
+def test_retrieved_pools_are_the_nearest_by_each_modality_in_turn_and_a_share_of_others() -> None:
+    pool = draw("RetrievalSampler", ["c00"], size=12, modalities=("images", "texts"))["c00"]
+    by_image, by_text = draw("ImgSimSampler", ["c00"])["c00"], draw("TextSimSampler", ["c00"])["c00"]
+    # both rank alike here: neighbours by number come first, each once
+    assert by_image[:9] == by_text[:9]
+    assert pool[:9] == by_image[:9]
+    drawn = [name for name in draw("RandSampler", ["c00"], size=12)["c00"] if name not in pool[:9]]
+    assert pool[9:] == tuple(drawn[:3])
+
+
+def test_modalities_take_turns() -> None:
+    ids = [f"c{number}" for number in range(6)]
+    image, text = circle(["q", *ids]), circle(["q", *ids[::-1]])
+    banks = {"joint": both(bank(image)), "images": both(bank(image)), "texts": both(bank(text))}
+    wanted = recipe("RetrievalSampler", 4, others=0, modalities=("images", "texts"))
+    assert draw_pools(["q"], ids, banks, recipe=wanted, seed=0).pools["q"] == ("c0", "c5", "c1", "c4")
+
+
+def test_of_equal_questions_the_jointly_nearer_comes_first() -> None:
+    ids = [f"c{number}" for number in range(6)]
+    joint, same = circle(["q", *ids[::-1]]), {name: [1.0, 0.0] for name in ("q", *ids)}
+    banks = {"joint": both(bank(joint)), "texts": both(bank(same))}
+    wanted = recipe("RetrievalSampler", 3, others=0, modalities=("texts",))
+    assert draw_pools(["q"], ids, banks, recipe=wanted, seed=0).pools["q"] == ("c5", "c4", "c3")
+
+
+def test_a_recipe_is_told_and_compared_as_far_as_it_is_known() -> None:
+    one = recipe("RetrievalSampler", 32)
+    assert one.told == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
+    assert recipe("RandSampler", 0, others=0).told == "pools of unknown size by RandSampler"
+    assert one.is_that_of(one)
+    assert not one.is_that_of(recipe("RetrievalSampler", 32, modalities=("joint",)))
+    assert recipe("RandSampler", 0).is_that_of(recipe("RandSampler", 64))
+    assert recipe("RandSampler", 64).is_that_of(recipe("RandSampler", 0))
+    assert not recipe("RandSampler", 0).is_that_of(one)
+    with pytest.raises(ValueError, match="by some modality"):
+        PoolRecipe(sampler="RetrievalSampler", size=3)
 
 
 @pytest.mark.parametrize(
@@ -104,21 +163,21 @@ def test_a_pool_larger_than_the_candidates_is_refused(
     queries: list[str], candidates: list[str], size: int, said: str
 ) -> None:
     with pytest.raises(PoolTooSmall, match=said):
-        draw_pools(queries, candidates, BANKS, sampler="RandSampler", size=size, seed=0)
+        draw_pools(queries, candidates, BANKS, recipe=recipe("RandSampler", size), seed=0)
 
 
 def test_similarity_needs_embeddings() -> None:
     with pytest.raises(FileUnusable, match="embeddings of the texts alone"):
-        draw_pools(["c00"], IDS, {}, sampler="TextSimSampler", size=2, seed=0)
+        draw_pools(["c00"], IDS, {}, recipe=recipe("TextSimSampler", 2), seed=0)
 
 
 def test_a_query_without_a_vector_is_named() -> None:
     with pytest.raises(FileUnusable, match="stranger"):
-        draw_pools(["stranger"], IDS, BANKS, sampler="ImgSimSampler", size=2, seed=0)
+        draw_pools(["stranger"], IDS, BANKS, recipe=recipe("ImgSimSampler", 2), seed=0)
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_blocks_do_not_change_what_is_most_similar(seed: int) -> None:
+def test_what_is_most_similar_is_exact_however_it_is_looked_up(seed: int) -> None:
     rng = np.random.default_rng(seed)
     # few distinct values: many ties
     candidates = rng.integers(-1, 2, (30, 3)).astype(np.float32)
@@ -130,8 +189,8 @@ def test_blocks_do_not_change_what_is_most_similar(seed: int) -> None:
     ]
     assert most_similar(queries, candidates, own=own, count=7).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SCORES_AT_ONCE", 61)
-        patch.setattr(module, "CANDIDATES_AT_ONCE", 4)
+        patch.setattr(module, "QUERIES_AT_ONCE", 2)
+        patch.setattr(module, "SLACK", 0)
         assert most_similar(queries, candidates, own=own, count=7).tolist() == expected
 
 
@@ -140,8 +199,8 @@ def test_pools_of_a_dataset_are_those_of_all_its_queries(tmp_path: Path) -> None
     asked = [item("v", picture=png(8, 100), question="b", folder=tmp_path)]
     small = dataset(train, train_queries=["t4"], validation=asked)
     store = Artifacts(tmp_path / "store")
-    embedded = embed_dataset(small, ColourEncoder(), store)
-    made = build(small, embedded, store, sampler="ImgSimSampler", size=2, seed=5)
-    assert (made.sampler, made.size, made.seed) == ("ImgSimSampler", 2, 5)
+    embedded = embed_dataset(small, views_of(ColourEncoder()), store)
+    made = build(small, embedded, store, recipe=recipe("ImgSimSampler", 2), seed=5)
+    assert (made.recipe, made.seed) == (recipe("ImgSimSampler", 2), 5)
     # the angle between [4, 100] and [5, 100] is smaller than that to [3, 100]; v has the picture of t8
     assert made.pools == {"t4": ("t5", "t3"), "v": ("t8", "t7")}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.protocols import ChatRequest, Image, Message, Text
-from tasks.lever.judge.judges import PromptSettings, answer_in, prompt
+from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.judge.vqa_task import VqaTask
 from tasks.lever.lever_records import VqaItem
 
 
@@ -29,6 +32,14 @@ def picture(of: VqaItem) -> Image:
 DOG, CAT, COW = item("dog", "dog", "puppy", "puppy"), item("cat"), item("cow")
 
 
+def prompt(query: VqaItem, demonstrations: Sequence[VqaItem], settings: PromptSettings) -> ChatRequest:
+    return VqaTask(settings, pictures=picture).request(query, demonstrations)
+
+
+def answer_in(text: str) -> str:
+    return VqaTask(PromptSettings()).answer_in(text)
+
+
 def shown(request: ChatRequest) -> list[tuple[str, str]]:
     """Role and content of each part; a picture as <name>."""
     return [
@@ -39,7 +50,7 @@ def shown(request: ChatRequest) -> list[tuple[str, str]]:
 
 
 def test_a_completion_is_one_message_of_pictures_and_texts_in_turn() -> None:
-    request = prompt(COW, (DOG, CAT), PromptSettings(style="completion"), picture)
+    request = prompt(COW, (DOG, CAT), PromptSettings(style="completion"))
     assert len(request.messages) == 1
     assert shown(request) == [
         ("user", "<dog>"),
@@ -52,7 +63,7 @@ def test_a_completion_is_one_message_of_pictures_and_texts_in_turn() -> None:
 
 
 def test_in_a_chat_the_model_itself_has_answered_the_demonstrations() -> None:
-    request = prompt(COW, (DOG, CAT), PromptSettings(style="chat"), picture)
+    request = prompt(COW, (DOG, CAT), PromptSettings(style="chat"))
     assert shown(request) == [
         ("user", "<dog>"),
         ("user", "Question:What is dog? Short answer:"),
@@ -70,25 +81,25 @@ def test_in_a_chat_the_model_itself_has_answered_the_demonstrations() -> None:
 def test_the_latest_pick_stands_first_on_demand(style: str) -> None:
     settings = PromptSettings.model_validate({"style": style, "latest_pick": "first"})
     usual = settings.model_copy(update={"latest_pick": "last"})
-    assert prompt(COW, (DOG, CAT), settings, picture) == prompt(COW, (CAT, DOG), usual, picture)
-    assert prompt(COW, (DOG, CAT), settings, picture) != prompt(COW, (DOG, CAT), usual, picture)
+    assert prompt(COW, (DOG, CAT), settings) == prompt(COW, (CAT, DOG), usual)
+    assert prompt(COW, (DOG, CAT), settings) != prompt(COW, (DOG, CAT), usual)
 
 
 @pytest.mark.parametrize("style", ["completion", "chat"])
 def test_without_demonstrations_only_the_question_is_asked(style: str) -> None:
-    request = prompt(COW, (), PromptSettings.model_validate({"style": style}), picture)
+    request = prompt(COW, (), PromptSettings.model_validate({"style": style}))
     assert shown(request) == [("user", "<cow>"), ("user", "Question:What is cow? Short answer:")]
 
 
 def test_settings_reach_the_request() -> None:
     settings = PromptSettings(instruction="Be short.", max_new_tokens=7, template=False)
-    request = prompt(COW, (DOG,), settings, picture)
+    request = prompt(COW, (DOG,), settings)
     assert request.messages[0] == Message(role="system", content=(Text(text="Be short."),))
     assert (request.max_tokens, request.template, request.temperature) == (7, False, 0.0)
 
 
 def test_five_tokens_are_enough_unless_said() -> None:
-    assert prompt(COW, (), PromptSettings(), picture).max_tokens == 5
+    assert prompt(COW, (), PromptSettings()).max_tokens == 5
 
 
 @pytest.mark.parametrize(

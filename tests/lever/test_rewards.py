@@ -30,6 +30,7 @@ FAILED = _judged(status="eval_failed", reason="no answer in 60 s")
         ("soft_only", 0.6, 0.3),
         ("separated", 2.6, 0.3),
         ("hard_plus_gtprob", 1.5, 0.25),
+        ("gt_logprob", math.log(0.5), math.log(0.25)),
         ("legacy", 0.2 * 1.5 + 1, 0.2 * 0.5 - 1),
     ],
 )
@@ -51,11 +52,16 @@ def test_a_record_without_a_hard_score_is_an_error(mode: RewardMode):
         ("soft_only", "vqa_acc_score"),
         ("separated", "vqa_acc_score"),
         ("hard_plus_gtprob", "vqa_gt_prob"),
+        ("gt_logprob", "vqa_gt_prob"),
     ],
 )
 def test_what_a_mode_needs_and_a_record_lacks_is_named(mode: RewardMode, field: str):
     with pytest.raises(RewardUnusable, match=f"without `{field}`, which {mode} needs"):
         reward_of(_judged(vqa_correct=1), mode)
+
+
+def test_an_answer_that_is_hardly_possible_has_the_least_reward():
+    assert [reward_of(_judged(vqa_correct=0, vqa_gt_prob=p), "gt_logprob") for p in (0.0, 1e-9)] == [-5.0, -5.0]
 
 
 def test_a_failed_judge_is_not_a_wrong_answer():

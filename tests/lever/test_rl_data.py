@@ -12,7 +12,7 @@ from tasks.lever.data.rl_data import draw, judge_all
 from tasks.lever.judge.judging import Asked, Judgment
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import RlDataSettings
-from tasks.lever.lever_records import PointerRecord, Pools
+from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools
 
 K, D = 6, 8
 
@@ -114,7 +114,7 @@ class Judge:
 
 
 def test_a_failure_is_a_record_and_only_what_may_get_better_is_asked_again() -> None:
-    pools = Pools(sampler="RandSampler", size=3, seed=0, pools={"q": ("c0", "c1", "c2")})
+    pools = Pools(recipe=PoolRecipe(sampler="RandSampler", size=3), seed=0, pools={"q": ("c0", "c1", "c2")})
     pointers = tuple(PointerRecord(pointer=(at, (at + 1) % 3), gen_method="random") for at in range(3))
     found, retryable = judge_all({"q": pointers}, pools, Judge())  # pyright: ignore[reportArgumentType]
     right, away, damaged = found["q"]

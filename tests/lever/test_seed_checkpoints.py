@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.compat.inert_pickle import MOST_BYTES, read_inert
 from tasks.lever.compat.seed_checkpoints import open_selector, read_seed_checkpoint
-from tasks.lever.learning.checkpoints import save_selector
+from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
 from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_records import PoolRecipe, Sampler
 from tests.lever.seed_files import (
     CONFIG,
     MARKER,
@@ -523,9 +524,36 @@ def test_any_opcodes_give_a_value_or_a_refusal(parts: list[bytes]) -> None:
 
 def test_ours_and_theirs_are_opened_alike(tmp_path: Path) -> None:
     theirs = open_selector(save(lightning(STATE), tmp_path / "v2.ckpt"))
-    (tmp_path / "ours.safetensors").write_bytes(save_selector(theirs.selector, meta={}))
-    ours = open_selector(tmp_path / "ours.safetensors")
+    recipe = PoolRecipe(sampler="RetrievalSampler", size=8, others=0.5, modalities=("joint",))
+    content = save_selector(theirs.selector, meta={POOLS_OF: recipe.model_dump(mode="json")})
+    (tmp_path / "grpo_RetrievalSampler.safetensors").write_bytes(content)
+    ours = open_selector(tmp_path / "grpo_RetrievalSampler.safetensors")
     assert theirs.notes
     assert not ours.notes
+    assert ours.recipe == recipe
     assert OrderedDict(ours.selector.state_dict()).keys() == STATE.keys()
     assert all(torch.equal(ours.selector.state_dict()[key], STATE[key]) for key in STATE)
+
+
+@pytest.mark.parametrize(
+    ("name", "sampler"),
+    [
+        ("grpo_RandSampler.safetensors", "RandSampler"),
+        ("sft_ImgSimSampler.safetensors", "ImgSimSampler"),
+        ("w.safetensors", "RandSampler"),
+    ],
+)
+def test_a_checkpoint_without_a_recipe_is_read_as_what_it_was(tmp_path: Path, name: str, sampler: Sampler) -> None:
+    theirs = open_selector(save(lightning(STATE), tmp_path / "v2.ckpt"))
+    (tmp_path / name).write_bytes(save_selector(theirs.selector, meta={"stage": "grpo"}))
+    old = open_selector(tmp_path / name)
+    assert old.recipe == PoolRecipe(sampler=sampler, size=0)
+    assert sampler in old.notes[0]
+
+
+def test_a_recipe_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    theirs = open_selector(save(lightning(STATE), tmp_path / "v2.ckpt"))
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(save_selector(theirs.selector, meta={POOLS_OF: {"sampler": "psychic"}}))
+    with pytest.raises(FileUnusable, match=r"w\.safetensors: `pools` of its header is no recipe"):
+        open_selector(path)

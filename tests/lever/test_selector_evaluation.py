@@ -33,7 +33,10 @@ def gain_of(summary: Summary, better: str, worse: str) -> Gain:
 def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
     judge = Verdicts(lambda query, shown: 1.0 if shown == ("c", "a") else 0.3)
     first, second = evaluate(
-        {"grpo": lambda shots: {"q": (2, 0), "r": (0, 1)}, "sft": lambda shots: {"q": (0, 2), "r": (0, 1)}},
+        {
+            "grpo": lambda shots: {"q": ("c", "a"), "r": ("c", "d")},
+            "sft": lambda shots: {"q": ("a", "c"), "r": ("c", "d")},
+        },
         ["q", "r"],
         POOLS,
         judge,
@@ -55,16 +58,26 @@ def test_the_standard_error_is_that_of_a_mean() -> None:
     assert value_of(summarise([seed_of(0, {"sft": [1]})]), "sft").se is None
 
 
-def test_each_number_of_shots_has_its_own_result() -> None:
-    results = evaluate(
-        {"random": lambda shots: {"q": tuple(range(shots))}}, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[1, 3]
+def test_each_number_of_shots_has_its_own_result_and_none_is_zero_shot() -> None:
+    choosers = {"zero_shot": lambda shots: {"q": ()}, "random": lambda shots: {"q": ("a", "b", "c")[:shots]}}
+    results = evaluate(choosers, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[0, 1, 3])
+    assert [(one.selector, one.shots, one.outcomes[0].shown) for one in results] == [
+        ("zero_shot", 0, ()),
+        ("random", 1, ("a",)),
+        ("random", 3, ("a", "b", "c")),
+    ]
+
+
+def test_what_is_shown_from_outside_the_pool_has_no_positions() -> None:
+    [found] = evaluate(
+        {"similarity": lambda shots: {"q": ("e", "a")}}, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[2]
     )
-    assert [(one.shots, one.outcomes[0].shown) for one in results] == [(1, ("a",)), (3, ("a", "b", "c"))]
+    assert (found.outcomes[0].pointer, found.outcomes[0].shown) == ((), ("e", "a"))
 
 
 def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
     judge = Verdicts(lambda query, _: None if query == "r" else 1.0)
-    (found,) = evaluate({"sft": lambda shots: {"q": (0,), "r": (0,)}}, ["q", "r"], POOLS, judge, shots=[1])
+    (found,) = evaluate({"sft": lambda shots: {"q": ("a",), "r": ("c",)}}, ["q", "r"], POOLS, judge, shots=[1])
     assert (accuracy_of(found), found.unscored) == (1.0, 1)
     assert found.outcomes[1].failed == "the judge is away"
 
@@ -76,7 +89,7 @@ def test_where_nothing_is_scored_there_is_no_accuracy() -> None:
 def test_shots_beyond_the_pool_are_refused_before_anything_is_judged() -> None:
     judge = Verdicts(lambda *_: 1.0)
     with pytest.raises(PoolTooSmall, match="query q: 3 candidates, 4 are to be shown"):
-        evaluate({"sft": lambda shots: {"q": tuple(range(shots))}}, ["q"], POOLS, judge, shots=[1, 4])
+        evaluate({"sft": lambda shots: {"q": ("a",) * shots}}, ["q"], POOLS, judge, shots=[1, 4])
     assert judge.asked == []
 
 
@@ -180,38 +193,54 @@ def test_a_single_query_has_no_interval() -> None:
     assert (found.low, found.high, found.se) == (None, None, None)
 
 
-def test_what_was_trained_is_compared_with_the_strongest_similarity_and_the_stage_before() -> None:
-    accuracies = {"random": 0.1, "similarity": 0.4, "similarity_text": 0.5, "sft": 0.3, "rce": 0.6, "grpo": 0.7}
-    more = {"grpo, no gate": 0.65, "oracle": 1.0}
-    summary = summarise([seed_of(0, {name: [one, one] for name, one in (accuracies | more).items()})])
-    assert [figure.selector for figure in summary.figures] == [*accuracies, *more]
+def test_what_was_trained_is_compared_with_similarity_the_strongest_choice_and_the_stage_before() -> None:
+    accuracies = {"random": 0.1, "similarity": 0.4, "similarity_pool": 0.3, "ImgSimSampler": 0.5}
+    learnt = {"sft": 0.3, "rce": 0.6, "grpo": 0.7, "grpo, no gate": 0.65, "oracle": 1.0}
+    found = seed_of(0, {name: [one, one] for name, one in (accuracies | learnt).items()})
+    without = result("zero_shot", [0.0, 0.2], shots=0)
+    summary = summarise([found.model_copy(update={"results": (*found.results, without)})])
+    assert [figure.selector for figure in summary.figures] == ["zero_shot", *accuracies, *learnt]
     assert [(gain.better, gain.worse) for gain in summary.gains] == [
-        ("grpo, no gate", "similarity_text"),
-        ("grpo", "similarity_text"),
-        ("rce", "similarity_text"),
-        ("sft", "similarity_text"),
-        ("similarity_text", "random"),
+        ("grpo, no gate", "similarity"),
+        ("grpo", "similarity"),
+        ("rce", "similarity"),
+        ("sft", "similarity"),
+        ("grpo", "ImgSimSampler"),
+        ("grpo", "similarity_pool"),
         ("grpo", "rce"),
         ("rce", "sft"),
-        ("sft", "random"),
+        ("similarity", "random"),
+        ("similarity", "zero_shot"),
     ]
-    assert gain_of(summary, "sft", "similarity_text").accuracy.value == pytest.approx(-0.2)
+    assert gain_of(summary, "sft", "similarity").accuracy.value == pytest.approx(-0.1)
+    assert gain_of(summary, "similarity", "zero_shot").accuracy.value == pytest.approx(0.3)
+    assert summary.headline == gain_of(summary, "grpo", "similarity")
+    assert [figure.selector for figure in summary.compared()] == ["zero_shot", *accuracies, *learnt]
 
 
-def test_the_way_from_random_to_the_oracle_is_a_share() -> None:
-    # random .2, oracle 1: grpo at .8 is three quarters of the way
-    summary = summarise(
-        [seed_of(0, {"random": [0, 0, 0, 0, 1.0], "grpo": [0, 1.0, 1.0, 1.0, 1.0], "oracle": [1.0] * 5})]
-    )
-    (way,) = summary.ways
+def test_the_headline_is_of_the_last_stage_at_the_shots_that_it_was_trained_for() -> None:
+    found = seed_of(0, {"similarity": [0.0, 1.0], "sft": [1.0, 1.0]})
+    more = (*found.results, result("similarity", [0.0, 0.0], shots=1), result("grpo", [1.0, 1.0], shots=1))
+    gain = summarise([found.model_copy(update={"results": more})]).headline
+    assert gain
+    assert (gain.better, gain.shots, gain.accuracy.value) == ("sft", 2, 0.5)
+    assert summarise([seed_of(0, {"random": [1.0, 0.0], "grpo": [1.0, 1.0]})]).headline is None
+
+
+def test_the_way_from_similarity_to_the_oracle_is_a_share() -> None:
+    # similarity .2, oracle 1: grpo at .8 is three quarters of the way, random at 0 a quarter back
+    right = {"random": 0, "similarity": 1, "grpo": 4, "oracle": 5}
+    summary = summarise([seed_of(0, {name: [0.0] * (5 - one) + [1.0] * one for name, one in right.items()})])
+    back, way = summary.ways
+    assert (back.selector, back.share) == ("random", pytest.approx(-0.25))
     assert (way.selector, way.share) == ("grpo", pytest.approx(0.75))
     assert way.low is not None
     assert way.high is not None
     assert 0 < way.low < 0.75 < way.high <= 1
 
 
-def test_there_is_no_way_where_the_oracle_is_no_better_than_random() -> None:
-    assert summarise([seed_of(0, {"random": [1.0, 0.0], "grpo": [1.0, 1.0], "oracle": [1.0, 0.0]})]).ways == ()
+def test_there_is_no_way_where_the_oracle_is_no_better_than_similarity() -> None:
+    assert summarise([seed_of(0, {"similarity": [1.0, 0.0], "grpo": [1.0, 1.0], "oracle": [1.0, 0.0]})]).ways == ()
 
 
 def test_an_oracle_that_did_not_try_everything_is_a_lower_bound() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.measure.paired_tests import adjusted_wald, mcnemar, paired_test, sign_flips
+from tasks.measure.paired_tests import adjusted_wald, discoveries, mcnemar, paired_test, sign_flips
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,11 @@ def test_the_interval_of_shares_holds_what_was_seen(gained: int, lost: int, ties
 def test_the_interval_does_not_depend_on_the_order_of_the_items() -> None:
     gains = [0.5, -0.25, 0.125, 0.75, 0.0]
     assert paired_test(gains, binary=False, seed=0) == paired_test(gains[::-1], binary=False, seed=0)
+
+
+def test_few_small_ps_among_many_are_not_believed() -> None:
+    # Benjamini and Hochberg at 5 %: the largest p with p ≤ .05 × rank / 4 and all below it
+    assert discoveries([0.01, 0.04, 0.03, 0.5]) == [True, False, False, False]
+    assert discoveries([0.01, 0.02, 0.03, 0.5]) == [True, True, True, False]
+    assert discoveries([0.04]) == [True]
+    assert discoveries([]) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from storage.incidents import Incident, IncidentEvent
 from tasks.evaluation.evaluation_records import Counts, Usage
 from tasks.evaluation.results.run_comparison import Change as Flip
 from tasks.nightly.night_records import (
@@ -70,6 +71,22 @@ def worse(of: str = "small", **changed: Any) -> Change:
     return Change.model_validate(plain | changed)
 
 
+def incident(**changed: Any) -> Incident:
+    plain: dict[str, Any] = {
+        "id": run(700),
+        "suite": "/suites/models.yaml",
+        "of": "small",
+        "task": "Sums",
+        "metric": "accuracy",
+        "kind": "drop",
+        "baseline_run": run(1),
+        "baseline_value": 0.9,
+        "baseline_at": TWO,
+        "events": (IncidentEvent(night=run(902), at=TWO, run=run(2), value=0.5, p=0.0004, found="worse"),),
+    }
+    return Incident.model_validate(plain | changed)
+
+
 def report(**changed: Any) -> NightReport:
     """A night in which one model got worse, one is new, and one could not be asked."""
     points = tuple(
@@ -110,6 +127,7 @@ def report(**changed: Any) -> NightReport:
         ),
         "trends": (Trend(task="Sums", metric="accuracy", series=(Series(label="small", points=points),)),),
         "index": (measure(0.8, 902, metric="page.mrr@10"),),
+        "incidents": (incident(),),
         "failures": (Failure(what="model large", why="it answered 503; start it", may_pass=True),),
         "nights": 3,
         "fails_on_regression": True,

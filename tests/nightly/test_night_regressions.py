@@ -10,7 +10,7 @@ import pytest
 
 from storage.evaluated import Dataset, EvalSettings, Evaluated, Run, Sample, Task
 from storage.evaluations import Evaluations
-from tasks.nightly.night_collecting import Found, change
+from tasks.nightly.night_comparing import Found, change
 from tasks.nightly.night_records import Change
 from tests.nightly.nights import TWO, measure, run
 

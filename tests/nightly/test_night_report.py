@@ -12,7 +12,7 @@ from tasks.nightly.night_page import render_page, scale_of
 from tasks.nightly.night_plots import plots_of
 from tasks.nightly.night_records import Failure, NightReport
 from tasks.nightly.night_report import markdown_of, sentence
-from tests.nightly.nights import HOSTILE, night, report, run, worse
+from tests.nightly.nights import HOSTILE, incident, night, report, run, worse
 
 PASSING = Failure(what="model large", why="it is away; start it", may_pass=True)
 LASTING = Failure(what="index", why="1 of 9 documents could not be read", may_pass=False)
@@ -35,7 +35,8 @@ def test_a_night_ends_as_its_failures_say(
 
 @pytest.mark.parametrize(("fails", "state"), [(True, "Regressed"), (False, "Completed")])
 def test_a_regression_ends_a_night_where_the_suite_says_so(fails: bool, state: str) -> None:
-    assert state_of((), (worse(),), fails=fails, measured=True) == state
+    assert state_of((), (incident(),), fails=fails, measured=True) == state
+    assert state_of((), (incident(status="accepted"),), fails=fails, measured=True) == "Completed"
 
 
 def test_the_sentence_names_what_got_worse_and_what_is_missing() -> None:
@@ -43,6 +44,15 @@ def test_the_sentence_names_what_got_worse_and_what_is_missing() -> None:
     assert said.startswith("1 regression: small on Sums 0.900 → 0.500 (-0.400, p = 0.0004; run ")
     assert "not finished: model large (it is away; start it); Retry does only these" in said
     assert "failed for good: index (1 of 9 documents could not be read)" in said
+
+
+def test_an_open_incident_is_told_on_every_night_until_it_ends() -> None:
+    quiet = report(changes=(), failures=())
+    assert sentence(quiet).startswith("1 open incident: small on Sums 0.900 → 0.500, since 2026-03-01, 1 night, worse")
+    ended = report(changes=(), failures=(), incidents=(incident(status="accepted", word="a harder prompt"),))
+    assert sentence(ended) == "1 score, none worse beyond noise"
+    for told in (markdown_of(ended), render_page(ended)):
+        assert "a harder prompt" in told
 
 
 @pytest.mark.parametrize("render", [markdown_of, render_page])
@@ -65,6 +75,7 @@ def test_names_are_shown_not_acted_on(render: object) -> None:
     assert callable(render)
     hostile = report(
         changes=(worse(HOSTILE, task=HOSTILE),),
+        incidents=(incident(of=HOSTILE, task=HOSTILE, status="accepted", word=HOSTILE),),
         failures=(Failure(what=HOSTILE, why=HOSTILE, may_pass=False),),
         notes=(HOSTILE,),
     )

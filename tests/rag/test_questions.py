@@ -51,6 +51,16 @@ class Shared(Line):
     why: str = ""
 
 
+class Across(Shared):
+    """Of a document in another language."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pages_only_where_there_are_some(cls, fields: dict[str, object]) -> dict[str, object]:
+        """Two questions are of a HWPX whose pages were not printed by Hancom's program."""
+        return fields | {"pages": fields["pages"] or [0]}
+
+
 class Asked(Line):
     kind: str
     split: Literal["calibration", "report", "promise"]
@@ -91,6 +101,7 @@ SHARED = [Shared.model_validate_json(line) for line in lines(QUESTIONS)]
 ANSWERABLE = [line for line in SHARED if line.answerable]
 ANSWERS = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("answers.jsonl"))]
 PROMISE = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("promise-en.jsonl"))]
+CROSS = [Across.model_validate_json(line) for line in lines(QUESTIONS.with_name("english-on-korean.jsonl"))]
 UNANSWERABLE = [Line.model_validate_json(line) for line in lines(SAMPLES / "unanswerable.jsonl")]
 CONVERSATIONS = [Conversation.model_validate_json(line) for line in lines(SAMPLES / "conversations.jsonl")]
 EXCHANGES = [(f"{talk.id}.{number}", turn) for talk in CONVERSATIONS for number, turn in enumerate(talk.turns)]
@@ -162,6 +173,21 @@ def test_answers_come_from_documents_that_there_are(asked: list[Asked]):
 def test_answers_from_the_shared_documents_name_them(asked: list[Asked], shared: Path):
     named = {line.document for line in asked if line.document and not line.document.startswith("samples/")}
     assert named <= set(files(shared / "documents"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("line", [line for line in CROSS if line.pages != [0]], ids=lambda line: line.id)
+def test_each_gold_page_of_an_english_question_holds_the_korean_answer(line: Across, shared: Path):
+    known = files(shared / "documents")
+    # beside each HWP lies the PDF that Hancom's program printed of it
+    text = pages(known.get(f"{line.document}.pdf") or known[line.document or ""])
+    assert [number for number in line.pages if not holds(text[number - 1], line.answer or "")] == []
+
+
+def test_english_questions_on_korean_documents_are_halved():
+    assert len(CROSS) == len({line.id for line in CROSS}) == 30
+    assert {(line.lang, line.kind) for line in CROSS} == {("en", "cross")}
+    assert sum(line.split == "dev" for line in CROSS) == 15
 
 
 @pytest.mark.shared

@@ -45,4 +45,4 @@ def test_a_run_learns_by_it(folder: Path):
     done = run_apart("lever", "run", *given, PYTHONPATH=str(folder), OMP_NUM_THREADS="1")
     assert done.code == 0, done.stderr
     assert "grpo" in done.stdout
-    assert (folder / "results/digits/model_cpk/v3/grpo_RandSampler.safetensors").is_file()
+    assert (folder / "results/digits/model_cpk/v3/grpo_RetrievalSampler.safetensors").is_file()

@@ -171,7 +171,7 @@ def test_pruning_makes_no_cache_where_there_is_none(path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnreachable, match="check the permissions"):
+    with pytest.raises(StoreUnreachable, match="choose a folder"):
         EmbeddingCache(tmp_path / "file" / "embeddings.sqlite").get_many("m", ["a"])
 
 

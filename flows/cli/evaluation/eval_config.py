@@ -14,6 +14,7 @@ import yaml
 from pydantic import SecretStr, ValidationError
 
 from flows.cli.commands import nested
+from flows.cli.evaluation import other_harnesses
 from flows.cli.evaluation.run_command import OPTIONS
 from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
@@ -23,7 +24,7 @@ from models.backends import PRESS, backends, parse_model_args
 from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, named, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.model_spec import CALLS, ModelSpec
 from tasks.sandbox.engines import refuse_unsafe
 
 ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
@@ -33,8 +34,6 @@ KEY_VARIABLE = "TRIVET_{}_API_KEY"
 OUTER = {"backend": "model", "name": "model_name", "judge": "annotator_model", "args": "model_args"}
 INNER = {"prices": "price", "tries": "max_retries", "timeout_s": "timeout"}
 """Fields of the configuration, and the flags or model_args of another name."""
-CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
-"""Fields of CallSettings, and what model_args call them."""
 FILE_OF = {"scripted": "rules", "replay": "path"}
 """Argument of the backend that names its file."""
 TASK_FILES = (".yaml", ".yml", ".py")
@@ -55,7 +54,8 @@ def config_of(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
 def _config(chosen: Mapping[str, Any]) -> EvaluateConfig:
     if chosen["unsafe_code"]:
         refuse_unsafe()
-    chosen = resolved(chosen, _pairs(chosen["model_args"], "model_args"))
+    chosen = other_harnesses.options(chosen, _pairs(chosen["model_args"], "model_args"))
+    chosen = resolved(chosen, chosen["model_args"])
     model = model_of(chosen)
     tasks = tasks_of(chosen["tasks"])
     if not tasks:
@@ -171,26 +171,21 @@ def _spec(
 
     Rates that are not given are the defaults of an evaluation.
     """
-    rest = dict(args)
+    own = PRESS["concurrency"] if concurrency else ()  # what the flag precedes
+    rest = {name: value for name, value in args.items() if name not in own}
     own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
-    own_variable = rest.pop("api_key_env", None)
     if key := rest.pop("api_key", None):
-        own_variable = KEY_VARIABLE.format(who)
-        os.environ[own_variable] = str(key)
-    calls = ModelSpec.model_fields["calls"].default.model_dump(exclude_unset=True)
-    calls |= {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
-    if "max_retries" in rest:
-        calls["tries"] = _whole(rest.pop("max_retries"), "max_retries") + 1
+        rest["api_key_env"] = KEY_VARIABLE.format(who)
+        os.environ[rest["api_key_env"]] = str(key)
     if concurrency:
-        calls["concurrency"] = concurrency
+        rest["concurrency"] = concurrency
     return ModelSpec.model_validate(
         {
             "backend": backend,
             "name": name,
             "args": rest,
             **address_of(base_url or own_url, who=who),
-            "api_key_env": api_key_env or own_variable,
-            "calls": calls,
+            "api_key_env": api_key_env,
         }
     )
 

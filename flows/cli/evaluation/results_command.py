@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from flows.cli.commands import Json
+from flows.cli.evaluation.board_tables import show_boards
 from flows.cli.evaluation.show_command import RunArgument, TasksOption, named_tasks
-from flows.cli.output import DONE_WITH_FAILURES, REFUSED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, harmless, plain_errors
 from storage.files import write
 from storage.storage_errors import StorageError
 from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
-    from tasks.evaluation.results.ranking import Board, Row, TaskColumn
+    from tasks.evaluation.results.finding_runs import FoundRun
+    from tasks.evaluation.results.ranking import Board
     from tasks.evaluation.results.result_rows import Imported
 
 
 Format = Literal["table", "json", "csv", "markdown", "html"]
-ExportFormat = Literal["lm-eval", "model-card"]
+ExportFormat = Literal["inspect", "eee", "lm-eval", "model-card"]
 
 
 def results(
@@ -59,7 +59,7 @@ def results(
     if out:
         typer.echo(f"{out}: {len(boards)} rankings", err=True)
     elif format == "table":
-        _show_boards(boards)
+        show_boards(boards)
     else:
         sys.stdout.write(written)
 
@@ -116,97 +116,83 @@ def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
     return ranking.as_markdown(boards)  # a table in a file is one of markdown
 
 
-def _show_boards(boards: Sequence[Board]) -> None:
-    from tasks.evaluation.results.ranking import models_of
-
-    console = Screen()
-    if not boards:
-        console.print("no results yet; evaluate a model with `trivet eval run`, or name a folder with --path")
-        return
-    models = models_of(boards)
-    if len(boards) > 1 and len(models) > 1:
-        console.print(_overview(boards, models), "")
-    for board in boards:
-        lower = "" if board.higher_is_better else ", lower is better"
-        title = f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
-        console.print(title, soft_wrap=True)
-        console.print(_ranking(board), "")
-    console.print(
-        "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
-    )
-
-
-def _overview(boards: Sequence[Board], models: Sequence[str]) -> Table:
-    from tasks.evaluation.results.ranking import cell
-
-    table = Table("model", box=None, header_style="bold", pad_edge=False)
-    for board in boards:
-        table.add_column(escape(board.name), justify="right")
-    for model in models:
-        table.add_row(escape(model), *(_cell(board, cell(board, model)) for board in boards))
-    return table
-
-
-def _cell(board: Board, row: Row | None) -> str:
-    if row is None:
-        return "[dim]–[/dim]"
-    value = board.shown(row.score.value)
-    return f"[bold]{value}[/bold]" if row.rank == 1 and len(board.rows) > 1 else value
-
-
-def _ranking(board: Board) -> Table:
-    from tasks.evaluation.results.ranking import when
-
-    further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run"):
-        table.add_column(name, justify="left" if name in ("model", "date", "run") else "right", no_wrap=name != "model")
-    for row in board.rows:
-        one = row.score
-        more = [_further(column, row) for column in further]
-        ended = when(one) if one.status == "completed" else f"[yellow]{one.status}[/yellow]"
-        cells = (board.shown(one.value), board.interval(one), f"{one.n:,}", *more, ended, escape(one.run[:8]))
-        table.add_row(str(row.rank), escape(row.name), *cells)
-    return table
-
-
-def _further(column: TaskColumn, row: Row) -> str:
-    from tasks.evaluation.results.ranking import shown
-
-    value = row.columns[column.name]
-    text = shown(value, thousands=",")
-    return f"[yellow]{text}[/yellow]" if column.is_defect and value else text
-
-
 def export(
     run: RunArgument,
     format: Annotated[
         ExportFormat,
-        typer.Option(help="lm-eval: results of the lm-evaluation-harness; model-card: YAML front matter for the hub."),
+        typer.Option(
+            help="inspect: a log of inspect_ai, one for each task; eee: Every Eval Ever; lm-eval: results of the "
+            "lm-evaluation-harness; model-card: YAML front matter for the hub."
+        ),
     ] = "lm-eval",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write. Unset: stdout.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File to write; for inspect a folder, or FILE.eval. Unset: stdout."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, with the text under `content`.")
     ] = False,
 ) -> None:
-    """Write a run in a form that other programs read."""
+    """Write a run in a form that other programs read; for inspect and eee with its samples."""
     from storage import files
     from tasks.evaluation.results.finding_runs import find_run
-    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
     from tasks.resources import evaluations
 
     with plain_errors(EvaluationError, failed=(StorageError,)):
-        report = find_run(run, evaluations()).report
-        if format == "model-card":
-            text = model_card_of(report)
-        else:
-            text = json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2) + "\n"
+        found = find_run(run, evaluations())
+        if task is not None:
+            found.require(task)
+            chosen = tuple(one for one in found.report.results if one.task == task)
+            found.report = found.report.model_copy(update={"results": chosen})
+        written = dict(_exported(found, format, out))
         if out is None:
-            told = {"run": run, "format": format, "content": text}
-            emit(told, as_json, lambda: typer.echo(text, nl=False))
+            [content] = written.values()
+            told = {"run": run, "format": format, "content": content.decode()}
+            emit(told, as_json, lambda: typer.echo(told["content"], nl=False))
             return
-        files.write(out.absolute(), text.encode("utf-8", "replace"))
-    typer.echo(f"wrote {out}", err=True)
+        for place, content in written.items():
+            files.write(place.absolute(), content)
+    for place in written:
+        typer.echo(f"wrote {place}", err=True)
+
+
+def _exported(found: FoundRun, format: ExportFormat, out: Path | None) -> Iterator[tuple[Path, bytes]]:
+    """What is written, and where."""
+    from tasks.evaluation.results import every_eval_ever as eee
+    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
+    from tasks.evaluation.results.inspect_logs import inspect_log
+    from tasks.resources import artifacts
+
+    report, place = found.report, out or Path("-")
+    if format == "inspect":
+        if out is None or (out.suffix == ".eval" and len(report.results) != 1):
+            tasks = ", ".join(result.task for result in report.results)
+            fail(
+                f"a log of inspect_ai is of one task; give --out FOLDER, or --task and --out FILE.eval ({tasks})",
+                REFUSED,
+            )
+        for result in report.results:
+            log = out if out.suffix == ".eval" else out / f"{result.task}_{report.run.id[:8]}.eval"
+            yield log, inspect_log(report, result, found.told(result, artifacts()))
+    elif format == "eee":
+        if out is None:
+            yield place, _indented(eee.eee_of(report))
+            return
+        told = (
+            one for result in report.results for one in eee.eee_samples(report, result, found.told(result, artifacts()))
+        )
+        lines, beside = eee.as_lines(told), out.with_name(f"{out.stem}_samples.jsonl")
+        yield beside, lines
+        yield out, _indented(eee.eee_of(report, samples=lines, samples_file=beside.name))
+    elif format == "model-card":
+        yield place, model_card_of(report).encode("utf-8", "replace")
+    else:
+        yield place, _indented(lm_eval_of(report))
+
+
+def _indented(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace")
 
 
 def import_results(

@@ -13,14 +13,17 @@ from rich.table import Table
 
 from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options
 from flows.cli.engine import expected_errors, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.evaluation import other_harnesses
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, sentences
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
+from flows.cli.show_plan import PlanOption, refuse_both, show_steps
 from flows.running.task_runners import placed
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
+    from flows.running.foresight.of_evaluation import EvaluationPlan
     from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
     from tasks.evaluation.running.rescoring import Rescored
     from tasks.evaluation.running.task_choice import RunEstimate
@@ -48,7 +51,7 @@ OPTIONS = Options(
         "output_path": Flag("--output-path -o", default=Path("logs")),
         "data_dir": Flag(envvar="TRIVET_DATA_DIR"),
         "include_path": Flag(),
-        "settings.limit": Flag("--limit -L"),
+        "settings.limit": Flag("--limit -L", type=float, default=None, metavar="N|0.X", callback=other_harnesses.limit),
         "model.args.batch_size": Flag("--batch-size -b", default="auto", metavar="N|auto", help=BATCH),
         "settings.max_tokens": Flag(),
         "settings.n_repeat": Flag(),
@@ -63,6 +66,7 @@ OPTIONS = Options(
         "settings.system_instruction": Flag(),
         "settings.num_fewshot": Flag("--num-fewshot -f"),
         "settings.fewshot_as_multiturn": Flag(),
+        "settings.demonstrations": Flag(metavar="HOW:N"),
         "model.args.device": Flag(default=None, help=DEVICE),
         "model.args.trust_remote_code": Flag(type=bool, default=False, help="Run code that comes with a model."),
         "data_parallel": Flag(),
@@ -75,35 +79,6 @@ OPTIONS = Options(
     },
 )
 """All of them may also stand in the YAML file of --config."""
-TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
-WITHOUT_EFFECT = {
-    "--use_cache": "answers are always kept in the response store",
-    "--cache_requests": "requests are always kept in the response store",
-    "--log_samples": "samples are always kept",
-    "--check_integrity": "every run checks its benchmarks before it starts",
-    "--show_config": "`trivet eval show RUN` shows it",
-    "--verbosity": "`trivet --debug eval run …` says more",
-    "--wandb_args": "Prefect shows the run",
-    "--wandb_config_args": "Prefect shows the run",
-    "--hf_hub_log_args": "`trivet eval export` writes what a model card needs",
-    "--use_database": "results always go to the database, unless --save file",
-    "--is_external_model": "the model's backend says it",
-    "--creation_location": "`trivet eval show RUN` says where a run was made",
-    "--created_by": "`trivet eval show RUN` says who made a run",
-    "--model_id": "a model is known by its name and revision",
-    "--write_out": "`trivet eval show RUN --item ID` shows prompts and answers",
-    "--max_batch_size": "batches shrink by themselves when memory runs out",
-}
-"""Flags of `python -m eval.eval` without effect here, and why."""
-SWITCHES = {
-    "--log_samples",
-    "--check_integrity",
-    "--show_config",
-    "--use_database",
-    "--is_external_model",
-    "--write_out",
-}
-"""Those of them that take no value, or True or False."""
 
 
 def run(
@@ -114,11 +89,17 @@ def run(
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
+    plan: PlanOption = False,
     as_json: Json = False,
 ) -> None:
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
+    refuse_both(plan, dry_run)
     flags = OPTIONS.named(given)
     try:
+        if plan:
+            ahead = _ahead(flags, config, quiet=as_json)
+            emit(ahead, as_json, lambda: _show_ahead(ahead))
+            return
         if dry_run:
             estimate = _estimated(flags, config, quiet=as_json)
             emit(estimate, as_json, lambda: show_estimate(estimate))
@@ -141,29 +122,35 @@ def run(
 def _estimated(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
     """Calls, tokens and cost of a run; calls no model."""
     with expected_errors(), progress_bars(quiet):
-        from tasks.evaluation.running.task_choice import choose, estimate_run
-        from tasks.resources import artifacts, evaluations, responses
+        from flows.running.evaluation_config import planned_of
+        from tasks.evaluation.running.task_choice import estimate_run
+        from tasks.resources import artifacts, responses
 
-        config = _config(flags, file)
-        planned = choose(
-            config.tasks,
-            artifacts(),
-            model=config.model,
-            judge=config.judge,
-            auto_judge=config.auto_judge,
-            data_dir=config.data_dir,
-            include_path=config.include_path,
-            settings=config.settings,
-            known=None if config.overwrite else evaluations(),
-        )
+        config = _config(flags, file, usable=False)
+        planned = planned_of(config)
         return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
 
 
-def _config(flags: Mapping[str, Any], file: Path | None) -> EvaluateConfig:
-    """The configuration; exits if it is certain that the model, or the named judge, cannot be used."""
+def _ahead(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> EvaluationPlan:
+    """What a run would do; calls no model, starts nothing."""
+    with expected_errors(), progress_bars(quiet):
+        from flows.running.foresight.of_evaluation import plan_evaluation
+
+        return plan_evaluation(_config(flags, file, usable=False))
+
+
+def _show_ahead(plan: EvaluationPlan) -> None:
+    show_steps(plan)
+    show_estimate(plan.calls)
+
+
+def _config(flags: Mapping[str, Any], file: Path | None, *, usable: bool = True) -> EvaluateConfig:
+    """The configuration; usable: exits if it is certain that the model, or the named judge, cannot be used."""
     from flows.cli.evaluation.eval_config import config_of
 
     config = config_of(flags, file)
+    if not usable:
+        return config
     refuse_unusable_spec(config.model, "model")
     if config.judge and not config.auto_judge:
         refuse_unusable_spec(config.judge, "annotator_model")
@@ -174,34 +161,8 @@ class RunCommand(ConfigCommand):
     """Reads `--apply_chat_template` without a value as True, and ignores flags without effect with a note."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, after flags of `python -m eval.eval` were brought into click's form."""
-        return super().parse_args(ctx, _without_idle_flags(_with_template_value(args)))
-
-
-def _with_template_value(args: list[str]) -> list[str]:
-    given: list[str] = []
-    for flag, following in zip(args, [*args[1:], "--"], strict=False):  # no arguments: nothing follows
-        given.append(flag)
-        if flag in TEMPLATE_FLAGS and following.startswith("-"):
-            given.append("True")
-    return given
-
-
-def _without_idle_flags(args: list[str]) -> list[str]:
-    kept: list[str] = []
-    idle = ""
-    for word in args:
-        flag = word.partition("=")[0]
-        known = f"--{flag.removeprefix('--').replace('-', '_')}" if flag.startswith("--") else flag
-        if known in WITHOUT_EFFECT:
-            typer.secho(f"note: {flag} is not needed: {WITHOUT_EFFECT[known]}", err=True)
-            idle = known if "=" not in word else ""
-        elif idle and not word.startswith("-") and (idle not in SWITCHES or word.lower() in ("true", "false")):
-            idle = ""  # its value
-        else:
-            idle = ""
-            kept.append(word)
-    return kept
+        """Read the arguments, after those of `python -m eval.eval` and `lm_eval` were brought into click's form."""
+        return super().parse_args(ctx, other_harnesses.arguments(args))
 
 
 def show_report(found: EvalReport, *, kept: bool = True) -> None:
@@ -283,6 +244,8 @@ def show_estimate(found: RunEstimate) -> None:
         screen.print(f"not counted, tasks of the harness: {escape(', '.join(found.harness))}")
     for task, run in found.skipped.items():
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}")
+    for note in found.notes:
+        screen.print(escape(note))
 
 
 def show_rescored(found: Rescored) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.engine import expected_errors, interruptible
-from flows.cli.evaluation import run_command
+from flows.cli.evaluation import other_harnesses, run_command
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import require_file
 from tasks.budget import Budget
@@ -30,7 +30,7 @@ OPTIONS = Options(
     run_command.OPTIONS.config,
     {
         **{path: FLAGS[path] for path in ("judge.name", "judge.args", "data_dir", "settings.unsafe_code")},
-        "settings.limit": Flag(),
+        "settings.limit": Flag(type=float, default=None, metavar="N|0.X", callback=other_harnesses.limit),
         "settings.ks": FLAGS["settings.ks"]._replace(help=KS),
         "settings.extract": FLAGS["settings.extract"],
         "model.name": FLAGS["model.name"]._replace(default="recorded", help=MODEL),

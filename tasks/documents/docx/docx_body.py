@@ -14,6 +14,7 @@ from tasks.documents.docx import docx_inline
 from tasks.documents.docx.docx_inline import CHART, MC, A, first_copy
 from tasks.documents.docx.docx_package import Part, W, WordPackage, attribute, child_value
 from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, integer
+from tasks.documents.list_marks import mark_of
 
 _WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
 _MOST_COLUMNS = 1000  # Word itself allows 63
@@ -29,6 +30,7 @@ class Item(NamedTuple):
     level: int | None = None
     cells: tuple[Cell, ...] = ()
     title: bool = False
+    marker: str | None = None
 
 
 @dataclass
@@ -121,7 +123,10 @@ class StoryWalker:
             label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
             text = f"{label} {text.strip()}" if label else text.strip()
             kind, level = _kind(look)
-            yield Item(kind, text, self.pages.turn(), self._section, level, title=look.title)
+            marker = label if kind == "list" else None
+            if kind == "paragraph" and look.hangs and (marker := mark_of(text) or None):  # typed, as many people do
+                kind, level = "list", 1
+            yield Item(kind, text, self.pages.turn(), self._section, level, title=look.title, marker=marker)
         yield from self._later
         self._later.clear()
 
@@ -158,8 +163,12 @@ class StoryWalker:
         return items
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
-        """The table, cut where a page ends, then the figures that stand in it."""
+        """The table, cut where a page ends, then the figures that stand in it; a single cell is a box around text."""
         rows = [row for row in _unwrapped(node) if row.tag == f"{W}tr" and row.find(f"{W}trPr/{W}del") is None]
+        inside = [cell for row in rows for cell in _unwrapped(row) if cell.tag == f"{W}tc"]
+        if len(inside) == 1:
+            yield from self.items(inside[0])
+            return
         grid = _Grid()
         figures: list[Item] = []
         for number, row in enumerate(rows):
@@ -178,7 +187,7 @@ class StoryWalker:
             self.pages.page = first
             items = list(self.items(cell))
             span = min(max(1, integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
-            text = "\n".join(item.text for item in items if item.kind != "figure")
+            text = "\n".join(_in_cell(item) for item in items if item.kind != "figure")
             figures += [item for item in items if item.kind == "figure"]
             starts += [item.page for item in items[:1]]
             ends.append(self.pages.page)
@@ -222,6 +231,11 @@ class _Grid:
 def _cut(cell: Cell, first: int, last: int) -> Cell:
     """The cell in the rows from `first` to `last`, counted from the first."""
     return cell.model_copy(update={"row": cell.row - first, "row_span": min(cell.row_span, last - cell.row + 1)})
+
+
+def _in_cell(item: Item) -> str:
+    """The text of a block in a cell; a nested table with tabs, as ` | ` would look like columns of the outer one."""
+    return table_text(item.cells, between="\t") if item.cells else item.text
 
 
 def _vertical_merge(cell: ET.Element) -> str | None:

@@ -6,35 +6,43 @@ Order: body with text boxes at their anchors, then notes and comments, then head
 
 from __future__ import annotations
 
+import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from tasks.documents.blocks import ImageCandidate, Kind
+from tasks.documents.blocks import ImageCandidate, Kind, Page
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_inline import MC, VML, A
+from tasks.documents.docx.docx_layout import PageMargins, lay_out
 from tasks.documents.docx.docx_package import Part, R, W, WordPackage, attribute
-from tasks.documents.docx.docx_styles import Numbering, Styles
+from tasks.documents.docx.docx_styles import Numbering, Styles, integer
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.laid_pages import LayoutFailed
 from tasks.documents.office_package import core_properties, refuse_encrypted
+from tasks.documents.office_program import PROGRAM
+from tasks.documents.page_join import join
 
-READER = "trivet docx 1"
+READER = "trivet docx 2"
+TWIPS = 20
+"""Twentieths of a point, in which Word measures."""
 
 
-def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A Word document, read whole: it knows its pages only when its last editor noted where they begin."""
+def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
+    """A Word document, read whole: its pages are those of LibreOffice, or those that its last editor noted."""
     refuse_encrypted(path, password, program="Word")
     try:
         with WordPackage(path) as package:
-            return _read(package)
+            return _read(package, path if options.layout == "auto" and shutil.which(PROGRAM) else None)
     except RecursionError as error:
         raise RefusedDocument("The document nests elements hundreds deep, as no program writes them.") from error
 
 
-def _read(package: WordPackage) -> Reader:
+def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
     main = package.main()
     findings = Findings()
     items, page_count = _items(package, main, findings)
@@ -42,12 +50,47 @@ def _read(package: WordPackage) -> Reader:
     blocks = BlockList()
     for item in items:
         page = item.page if has_pages and item.page else None
-        blocks.add(item.kind, item.text, level=item.level, cells=item.cells, page=page, section=item.section)
+        blocks.add(
+            item.kind,
+            item.text,
+            level=item.level,
+            marker=item.marker,
+            cells=item.cells,
+            page=page,
+            section=item.section,
+        )
     pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
+    laid, doubts = list[Page](), tuple[str, ...]()
+    if to_lay_out:
+        laid, doubts = _laid(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
     metadata = core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
-    title, notes = title and storable(title), _notes(package, findings)
-    return read_whole(pages, format="docx", reader=READER, title=title, metadata=metadata, notes=notes)
+    title, notes = title and storable(title), (*_notes(package, findings), *doubts)
+    about: dict[str, Any] = {"format": "docx", "reader": READER, "title": title, "metadata": metadata, "notes": notes}
+    return read_whole(laid, page_source="layout", **about) if laid else read_whole(pages, **about)
+
+
+def _laid(
+    blocks: BlockList, path: Path, findings: Findings, *, noted: int | None
+) -> tuple[list[Page], tuple[str, ...]]:
+    """The pages as LibreOffice lays them out; none, and the reason, where that fails or Word noted other pages."""
+    try:
+        laid = lay_out(path, suffix="docx", margins=_margins(findings.sections))
+        if noted is not None and noted != len(laid):
+            where = f"they are those of Word, which noted {noted}, where LibreOffice lays out {len(laid)}"
+            return [], (f"pages without boxes: {where}",)
+        return join(list(blocks), laid), ()
+    except LayoutFailed as failure:
+        return [], (f"without a layout of pages: {failure}",)
+
+
+def _margins(sections: Sequence[ET.Element]) -> PageMargins:
+    """The narrowest margins of any section, so that no line of a body is taken for a header."""
+    found = [node for section in sections if (node := section.find(f"{W}pgMar")) is not None]
+    top, bottom = (
+        min((abs(integer(attribute(node, side), 0)) for node in found), default=0) / TWIPS for side in ("top", "bottom")
+    )
+    return PageMargins(top, bottom)
 
 
 def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:

@@ -32,6 +32,8 @@ class ParagraphLook(NamedTuple):
     caption: bool
     item: ListItem | None
     starts_page: bool
+    hangs: bool
+    """The lines after the first are indented further than it is."""
 
 
 class _Style(NamedTuple):
@@ -64,6 +66,7 @@ class Styles:
             caption=name in _CAPTION_STYLES,
             item=self._item(paragraph, chain, numbering),
             starts_page=child_is_on(paragraph, "pPr/pageBreakBefore") or any(style.starts_page for style in chain),
+            hangs=_hangs(paragraph.find(f"{W}pPr/{W}ind")),
         )
 
     def _chain(self, style_id: str | None) -> list[_Style]:
@@ -85,6 +88,13 @@ class Styles:
         if own_id is None and from_style and from_style.list_level is not None:
             return ListItem(list_id, integer(from_style.list_level, 0))
         return ListItem(list_id, numbering.level_of_style(list_id, child_value(paragraph, "pPr/pStyle") or ""))
+
+
+def _hangs(indent: ET.Element | None) -> bool:
+    if indent is None:
+        return False
+    hanging = max(integer(attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
+    return hanging > 0 or integer(attribute(indent, "firstLine"), 0) < 0
 
 
 def _heading_level(own: str | None, chain: list[_Style]) -> int | None:

@@ -15,14 +15,14 @@ from tasks.documents.laid_pages import LayoutFailed
 from tasks.documents.page_join import join
 
 
-def hangul_reader(document: HangulDocument, data: bytes, *, format: str, reader: str) -> SimpleReader:
+def hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:
     """The reader of a document, with the pages on which its blocks are laid out; one without a number if that fails.
 
-    data: the file, which the layout engine reads by itself.
+    data: the file, which the layout engine reads by itself; None for no layout.
     """
     blocks, notes = assemble(document), document.notes
     try:
-        pages = join(blocks, lay_out(data))
+        pages = [_unpaged(blocks)] if data is None else join(blocks, lay_out(data))
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
     header = Header(
@@ -106,7 +106,8 @@ class _Assembly:
             return mark
         text, head = _marked(mark, text), paragraph.head
         kind: Kind = "paragraph" if head is None else "heading" if head.kind == "outline" else "list"
-        self._add(kind, text, level=head.level + 1 if head else None)
+        marker = mark if mark and kind == "list" else None
+        self._body.append(self._block(kind, text, level=head.level + 1 if head else None, marker=marker))
         return ""
 
     def _add_object(self, object_: Table | Shape) -> None:
@@ -185,14 +186,22 @@ class _Assembly:
             lines.append(self._flatten(caption.paragraphs, pictures))
         return "\n".join(line for line in lines if line.strip())
 
-    def _add(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> None:
-        self._body.append(self._block(kind, text, level=level, cells=cells))
+    def _add(self, kind: Kind, text: str, *, cells: tuple[Cell, ...] = ()) -> None:
+        self._body.append(self._block(kind, text, cells=cells))
 
-    def _block(self, kind: Kind, text: str, *, level: int | None = None, cells: tuple[Cell, ...] = ()) -> Block:
+    def _block(
+        self,
+        kind: Kind,
+        text: str,
+        *,
+        level: int | None = None,
+        marker: str | None = None,
+        cells: tuple[Cell, ...] = (),
+    ) -> Block:
         text = text if kind == "table" else _clean(text)  # an empty first cell is not white space
         path = self._headings.add(text, level) if kind == "heading" and level else self._headings.path()
         place = Place(section=self._section, heading_path=path)
-        return Block(kind=kind, text=text, level=level, cells=cells, place=place)
+        return Block(kind=kind, text=text, level=level, marker=marker, cells=cells, place=place)
 
 
 def _marked(mark: str, text: str) -> str:

@@ -40,14 +40,14 @@ class _Flags(NamedTuple):
     encrypt_version: int
 
 
-def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
     """Reads an HWP 5 document. Raises DocumentError."""
     import olefile
 
     document = read_hwp(path, password=password)
     return hangul_reader(
         document,
-        path.read_bytes(),
+        path.read_bytes() if options.layout == "auto" else None,
         format="hwp",
         reader=f"trivet hwp + olefile {olefile.__version__} + hwp-ingest {ENGINE}",
     )

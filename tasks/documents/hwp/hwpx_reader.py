@@ -40,12 +40,12 @@ _CAPS = ZipCaps(member_bytes=64 << 20, total_bytes=1 << 30, ratio=100, ratio_fro
 _MANIFEST = "META-INF/manifest.xml"
 
 
-def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
     """Reads an HWPX document. Raises DocumentError."""
     document = read_hwpx(path, password=password)
     return hangul_reader(
         document,
-        path.read_bytes(),
+        path.read_bytes() if options.layout == "auto" else None,
         format="hwpx",
         reader=f"trivet hwpx + lxml {etree.__version__} + hwp-ingest {ENGINE}",
     )

@@ -7,52 +7,21 @@ that neighbouring pages repeat, or a page number.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from tasks.documents.blocks import BBox, Block, Cell, Kind, Place
+from tasks.documents.blocks import BBox, Block, Cell, Place
 from tasks.documents.document_readers import Headings
-from tasks.documents.pdf.pdf_layout import (
-    BULLET,
-    COUNTED,
-    DIVISION,
-    SMALL_WORD,
-    Paragraph,
-    arrange,
-    join_rows,
-    rows_of,
-)
+from tasks.documents.list_marks import mark_of
+from tasks.documents.pdf.pdf_headings import BodyStyle, Draft, classify, with_numbered_headings
+from tasks.documents.pdf.pdf_layout import Paragraph, arrange, join_rows, rows_of
 from tasks.documents.pdf.pdf_lists import items_of
 from tasks.documents.pdf.pdf_tables import Table, table_text
 from tasks.documents.pdf.pdf_text import Fragment, PageText
 from tasks.documents.pdf.pdf_words import outline
 
-
-class BodyStyle(NamedTuple):
-    """Font size (points) and weight of most of the text."""
-
-    size: float
-    bold: bool
-
-
-def body_style(fragments: Iterable[Fragment]) -> BodyStyle | None:
-    """The commonest style, by characters; None without text."""
-    styles: Counter[BodyStyle] = Counter()
-    for fragment in fragments:
-        styles[BodyStyle(round(fragment.size * 2) / 2, fragment.bold)] += len(fragment.text)
-    return styles.most_common(1)[0][0] if styles else None
-
-
-class _Draft(NamedTuple):
-    kind: Kind
-    text: str
-    bbox: BBox
-    level: int | None = None
-    cells: tuple[Cell, ...] = ()
-    left: float = 0.0
-    """Where the first row begins."""
+SHORT_SHARE = 0.2  # of the column's width that a title leaves free
 
 
 def page_blocks(
@@ -72,8 +41,9 @@ def page_blocks(
     """
     own = [fragment for fragment in fragments if fragment.line not in running.header | running.footer]
     drafts = _edge_drafts(fragments, running.header, "header")
-    drafts += _with_list_levels([draft for item in arrange(own, tables) for draft in _drafts(item, body)])
-    drafts += [_Draft("note", text, bbox) for text, bbox in comments]
+    found = [draft for item in arrange(own, tables) for draft in _drafts(item, body)]
+    drafts += _with_list_levels(with_numbered_headings(found))
+    drafts += [Draft("note", text, bbox) for text, bbox in comments]
     drafts += _edge_drafts(fragments, running.footer, "footer")
     headings = Headings()
     return tuple(
@@ -84,6 +54,7 @@ def page_blocks(
             bbox=to_page(draft.bbox) if to_page else draft.bbox,
             cells=_mapped(draft.cells, to_page),
             level=draft.level,
+            marker=draft.mark or None,
             place=Place(block=number, heading_path=headings.path_of(draft.kind, draft.text, draft.level)),
         )
         for number, draft in enumerate(drafts)
@@ -98,28 +69,32 @@ def _mapped(cells: tuple[Cell, ...], to_page: Callable[[BBox], BBox] | None) -> 
 
 def _edge_drafts(
     fragments: Iterable[Fragment], lines: frozenset[tuple[int, int]], kind: Literal["header", "footer"]
-) -> list[_Draft]:
+) -> list[Draft]:
     rows = rows_of([fragment for fragment in fragments if fragment.line in lines]) if lines else []
-    return [_Draft(kind, _row_text(row), outline([f[:4] for f in row])) for row in rows]
+    return [Draft(kind, _row_text(row), outline([f[:4] for f in row])) for row in rows]
 
 
 def _row_text(row: Sequence[Fragment]) -> str:
     return " ".join(" ".join(fragment.text for fragment in row).split())
 
 
-def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[_Draft]:
+def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[Draft]:
     if isinstance(item, Table) and item.listed:
-        return [_Draft("list", row.text, row.bbox, left=item.bbox[0]) for row in items_of(item.cells)]
+        rows = items_of(item.cells)
+        return [Draft("list", row.text, row.bbox, left=item.bbox[0], mark=mark_of(row.text)) for row in rows]
     if isinstance(item, Table):
-        return [_Draft("table", table_text(item.cells), item.bbox, cells=item.cells)]
+        return [Draft("table", table_text(item.cells), item.bbox, cells=item.cells)]
     text = join_rows(item.rows)
     kind, level = classify(item, text, body)
-    return [_Draft(kind, text, outline([row[:4] for row in item.rows]), level, left=item.rows[0].x0)]
+    first = item.rows[0]
+    mark = first.mark or mark_of(text) if kind == "list" else ""
+    alone = len(item.rows) == 1 and first.x1 < item.right - SHORT_SHARE * (item.right - item.left)
+    return [Draft(kind, text, outline([row[:4] for row in item.rows]), level, (), first.x0, mark, alone)]
 
 
-def _with_list_levels(drafts: Sequence[_Draft]) -> list[_Draft]:
+def _with_list_levels(drafts: Sequence[Draft]) -> list[Draft]:
     """Items of a run of list items, with their depth."""
-    leveled: list[_Draft] = []
+    leveled: list[Draft] = []
     for is_list, run in groupby(drafts, key=lambda draft: draft.kind == "list"):
         items = list(run)
         if is_list:
@@ -127,37 +102,6 @@ def _with_list_levels(drafts: Sequence[_Draft]) -> list[_Draft]:
             items = [item._replace(level=level) for item, level in zip(items, levels, strict=True)]
         leveled += items
     return leveled
-
-
-MAX_HEADING_CHARS = 120
-MAX_HEADING_ROWS = 3
-MAX_NUMBERED_HEADING_CHARS = 60  # a longer numbered line is a sentence, not a title
-LARGER = 1.12  # font size of a heading over that of running text
-
-DIVISION_LEVEL = {"편": 1, "부": 1, "장": 1, "절": 2, "관": 3, "조": 4}
-DECIMAL = re.compile(r"(?P<number>\d{1,2}(?:\.\d{1,2}){0,4})\.?\s+(?=\D)")
-HANGUL_NUMBER = re.compile(r"[가나다라마바사아자차카타파하]\s*[.)]\s*")
-CAPTION = re.compile(
-    r"[<\[【〈(]?\s*(?:그림|표|사진|도표|별표|Figure|Fig\.|Table|Chart|Exhibit)\s*[\dⅠ-ⅩA-Z][\d.\-–]*\s*[>\]】〉)]?[\s.:]"
-    r"|[(\[]\s*단위\s*[:：]"
-)
-SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s*$")
-
-
-def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
-    """Kind of a paragraph, and its level where it has one."""
-    rows = paragraph.rows
-    larger = rows[0].size >= LARGER * body.size
-    bold = all(row.bold for row in rows) and not body.bold
-    if CAPTION.match(text) and len(text) < 2 * MAX_HEADING_CHARS and len(rows) <= MAX_HEADING_ROWS and not larger:
-        return "caption", None
-    if _could_head(paragraph, text):
-        level = _heading_level(text, rows[0].size / body.size, larger=larger, bold=bold)
-        if level is not None:
-            return "heading", level
-    if BULLET.match(text) or COUNTED.match(text):
-        return "list", None
-    return "paragraph", None
 
 
 def list_levels(lefts: Sequence[float]) -> list[int]:
@@ -171,37 +115,6 @@ def list_levels(lefts: Sequence[float]) -> list[int]:
             stack.append(left)
         levels.append(len(stack))
     return levels
-
-
-def _could_head(paragraph: Paragraph, text: str) -> bool:
-    return bool(
-        len(paragraph.rows) <= MAX_HEADING_ROWS
-        and len(text) <= MAX_HEADING_CHARS
-        and any(char.isalpha() for char in text)
-        and not SENTENCE_END.search(text)
-        and not SMALL_WORD.match(text)
-        and text.count("”") <= text.count("“")
-        and (DIVISION.match(text) or not any(row.tabular for row in paragraph.rows))
-    )
-
-
-def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int | None:
-    """Level by number where there is one, else by size; None for what is no heading."""
-    short = len(text) <= MAX_NUMBERED_HEADING_CHARS
-    division = DIVISION.match(text)
-    if division and short and (larger or bold or not division["word"]):
-        if division["unit"]:
-            return DIVISION_LEVEL[division["unit"]]
-        return 3 if division["square"] else 1
-    if (decimal := DECIMAL.match(text)) and short and (larger or bold):
-        return 1 + decimal["number"].count(".") + 1
-    if HANGUL_NUMBER.match(text) and short and (larger or bold):
-        return 4
-    if BULLET.match(text) or COUNTED.match(text):
-        return 4 if short and larger else None
-    if larger:
-        return 1 if ratio >= 1.7 else 2 if ratio >= 1.35 else 3
-    return 4 if bold else None
 
 
 EDGE_ROWS = 3  # rows at each end of a page that may be a header or footer

@@ -47,7 +47,7 @@ def completed(grid: Grid, words: Sequence[Word]) -> Grid:
 def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
     """Column lines through cells that hold several amounts in a line."""
     lines = {cell: [phrases_of(line) for line in found] for cell, found in _by_cell(grid, inside).items()}
-    spans = {(cell.col, cell.col + cell.col_span) for cell, found in lines.items() if any(map(_holds_columns, found))}
+    spans = {(cell.col, cell.col + cell.col_span) for cell, found in lines.items() if any(map(holds_columns, found))}
     titled = [w for w in words if grid.ys[0] - TITLES_POINTS <= w.y0 < grid.ys[-1]]
     added: set[float] = set()
     for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
@@ -72,7 +72,7 @@ def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> 
     return Grid(xs, grid.ys, tuple(sorted(cells)))
 
 
-def _holds_columns(line: Sequence[Phrase]) -> bool:
+def holds_columns(line: Sequence[Phrase]) -> bool:
     """Whether a line within a cell is a row of several columns: two amounts, or a label and an amount far behind it."""
     if sum(is_amount(phrase.text) for phrase in line) > 1:
         return True
@@ -88,7 +88,7 @@ def _may_cut(lines: Sequence[Sequence[Phrase]], x: float) -> bool:
 
 def _missing_lines(rows: Iterable[Sequence[Phrase]], known: Sequence[float], words: Sequence[Word]) -> Iterator[float]:
     """Where columns part that no line parts yet, in points."""
-    several = [line for line in rows if _holds_columns(line)]
+    several = [line for line in rows if holds_columns(line)]
     below = [line for line in several if not all(is_year(phrase.text) for phrase in line)]  # years may span columns
     extents = [[(phrase.x0, phrase.x1) for phrase in line] for line in below or several]
     for start, end in gutters(extents, least=MIN_GUTTER):

@@ -8,6 +8,8 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
+from tasks.documents.list_marks import starts_item
+from tasks.documents.pdf.pdf_direction import line_of, runs_right_to_left
 from tasks.documents.pdf.pdf_tables import Table
 from tasks.documents.pdf.pdf_text import Fragment
 from tasks.documents.pdf.pdf_words import outline
@@ -22,22 +24,14 @@ TAB_GAP_EMS = 1.5  # from this gap on, two runs are separate columns of a row
 MAX_LEADING_EMS = 0.75  # largest white space between two rows of one paragraph
 DOUBLE_SPACED_EMS = 1.5  # largest white space between two rows of one sentence
 HANGING_EMS = 4.0  # rows of an item hang at most so far from the first
-MAX_MARK_CHARS = 6  # of the bullet or number of a list item
+MAX_MARK_CHARS = 10  # of the bullet or number of a list item
+MARK_GAP_EMS = 0.4  # from this gap on, a mark stands apart from the text of its item
 INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
+OTHER_SHARE = 0.1  # of signs of different widths on a page with listings
+LISTING_EMS = 1.6  # largest white space between two lines of a listing: one empty line
 
-ROMAN = r"[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ]"
-DIVISION = re.compile(
-    r"제\s*\d+\s*(?P<unit>[편부장절관조])(?:\s*\([^)]*\))?+(?!\w)"
-    rf"|(?:{ROMAN}\s*[.．]?|[IVX]{{1,4}}\.)\s"
-    r"|(?P<word>(?i:part|chapter|item|section|article|rule|annex|appendix))\s+(?:\d+[A-Z]?|[IVX]+)\b"
-    r"|(?P<square>[□■◆◈❑❏])\s*"
-)
-"""Numbers and signs that Korean and English documents set before titles."""
-BULLET = re.compile(r"[•‣▪▫●◦○◎ㅇ❍❖◇▶▷►➢➔✓✔☑☐※∙·⋅\-–—*\uf000-\uf0ff][\s\xa0]+|[•○●▪ㅇ◦※▶](?=\S)|[①-⑳㉠-㉻❶-❿]\s*(?=\S)")
-COUNTED = re.compile(
-    r"(?:\d{1,3}[.)]|\(\d{1,2}\)|[(（][가-하a-zA-Zivx]{1,4}[)）]|[가나다라마바사아자차카타파하][.)]|[a-zA-Z][.)]|[ivx]{1,4}[.)])[\s\xa0]+\S"
-)
-
+APART = re.compile(r"o|[+xX]|(?:\d{1,2}\.){1,5}\d{1,2}")
+"""What is a mark only where it stands apart from the text of its item."""
 
 SMALL_WORD = re.compile(r"[a-z]{2,}(?=[\s,;.’']|$)")
 """A word in small letters, with which neither a title nor a sentence begins."""
@@ -57,6 +51,10 @@ class Row(NamedTuple):
     bold: bool
     tabular: bool
     """Made of separate runs."""
+    mark: str = ""
+    """The bullet or number of a list item, where it stands apart from the text."""
+    mono: bool = False
+    """A line of a listing: all signs are equally wide, as in few rows of the page."""
 
 
 class Paragraph(NamedTuple):
@@ -78,10 +76,20 @@ class _Placed(NamedTuple):
 def arrange(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Paragraph | Table]:
     """Paragraphs and tables in reading order; vertical text comes last."""
     fragments = list(fragments)
+    if not holds_listings(fragments):
+        fragments = [fragment._replace(mono=False) if fragment.mono else fragment for fragment in fragments]
     boxes = [_Placed(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
     boxes += [_Placed(*table.bbox, table) for table in tables]
     arranged = [item for column in _columns(boxes) for item in _paragraphs(column)]
     return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in fragments if not piece.upright]
+
+
+def holds_listings(fragments: Iterable[Fragment]) -> bool:
+    """Whether text in signs of one width stands beside other text, as program code does; typewriters write no other."""
+    chars = {True: 0, False: 0}
+    for fragment in fragments:
+        chars[fragment.mono] += len(fragment.text)
+    return chars[True] > 0 and chars[False] >= OTHER_SHARE * chars[True]
 
 
 def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -112,6 +120,8 @@ def join_rows(rows: Sequence[Row]) -> str:
     Korean may break a line inside a word. If most lines end with a space after whole words, a missing space means that
     the word continues.
     """
+    if len(rows) > 1 and rows[0].mono:
+        return _listing(rows)
     whole = sum(row.text[-1:] in " \u3000" for row in rows[:-1])
     spaced = whole > 1 and whole > (len(rows) - 1) / 2
     text = rows[0].text.strip()
@@ -125,6 +135,13 @@ def join_rows(rows: Sequence[Row]) -> str:
         else:
             text += f" {following}"
     return text
+
+
+def _listing(rows: Sequence[Row]) -> str:
+    """The lines of a listing, with their indentation."""
+    left = min(row.x0 for row in rows)
+    widths = median((row.x1 - row.x0) / len(row.text) for row in rows)
+    return "\n".join(" " * round((row.x0 - left) / widths) + row.text.rstrip() for row in rows)
 
 
 def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
@@ -224,7 +241,11 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     for piece in pieces:
         if rows and (
             isinstance(piece, Table)
-            or not (_in_sentence(rows, piece, right) or (_near(rows, piece, white) and _goes_on(rows, piece, right)))
+            or not (
+                _in_listing(rows[-1], piece)
+                or _in_sentence(rows, piece, right)
+                or (_near(rows, piece, white) and _goes_on(rows, piece, right))
+            )
         ):
             arranged.append(Paragraph(tuple(rows), left, right))
             rows = []
@@ -235,6 +256,10 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     if rows:
         arranged.append(Paragraph(tuple(rows), left, right))
     return arranged
+
+
+def _in_listing(before: Row, row: Row) -> bool:
+    return before.mono and row.mono and row.y0 - before.y1 <= LISTING_EMS * row.size
 
 
 def _near(rows: Sequence[Row], row: Row, white: float) -> bool:
@@ -254,22 +279,33 @@ def _usual_white(rows: Sequence[Row]) -> float:
 
 def _row(pieces: Sequence[Fragment]) -> Row:
     """The runs of one baseline as a row; a gap without a space gets one."""
+    if len(pieces) > 1 and runs_right_to_left([piece.text for piece in pieces]):
+        return _row_from_right(pieces)
     lead = pieces[0] if len(pieces) == 1 else max(pieces, key=lambda piece: len(piece.text))
+    mark, mono = _mark_apart(pieces), all(piece.mono for piece in pieces)
     text = pieces[0].text
     tabular = False
     for before, piece in pairwise(pieces):
         gap = piece.x0 - before.x1
-        tabular = tabular or (gap > TAB_GAP_EMS * lead.size and not _is_mark(before, pieces[0]))
+        tabular = tabular or (gap > TAB_GAP_EMS * lead.size and not (mark and before is pieces[0]))
         spaced = text[-1:].isspace() or piece.text[:1].isspace()
-        text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else f" {piece.text}"
-    return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular)
+        white = " " * (max(1, round(gap * len(lead.text) / (lead.x1 - lead.x0))) if mono else 1)
+        text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else white + piece.text
+    return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular, mark, mono)
+
+
+def _row_from_right(pieces: Sequence[Fragment]) -> Row:
+    """The runs of a line of Hebrew or Arabic as a row."""
+    lead = max(pieces, key=lambda piece: len(piece.text))
+    tabular = any(after.x0 - before.x1 > TAB_GAP_EMS * lead.size for before, after in pairwise(pieces))
+    return Row(*outline([piece[:4] for piece in pieces]), line_of(pieces), lead.size, lead.bold, tabular)
 
 
 def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Whether a sentence certainly runs on: it is not ended, and a small word or the same white as before follows."""
     before = rows[-1]
     alike = abs(row.size - before.size) < 0.5 and row.bold == before.bold and not (row.tabular or before.tabular)
-    if not alike or SENTENCE_STOP.search(before.text) or starts_item(row.text):
+    if not alike or SENTENCE_STOP.search(before.text) or begins_item(row):
         return False
     white = row.y0 - before.y1
     full = right - before.x1 < 0.2 * (right - before.x0)
@@ -282,15 +318,19 @@ def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
     return close and (even or bool(SMALL_WORD.match(row.text.lstrip())))
 
 
-def _is_mark(piece: Fragment, first: Fragment) -> bool:
-    """Whether a run is only the bullet or the number at the beginning of its row."""
-    return piece is first and len(piece.text.strip()) <= MAX_MARK_CHARS and starts_item(f"{piece.text.strip()} x")
+def _mark_apart(pieces: Sequence[Fragment]) -> str:
+    """The bullet or the number at the beginning of a row that stands apart from its text; "" without one."""
+    mark = pieces[0].text.strip()
+    if len(pieces) == 1 or len(mark) > MAX_MARK_CHARS:
+        return ""
+    apart = pieces[1].x0 - pieces[0].x1 > MARK_GAP_EMS * pieces[0].size and pieces[1].text[:1].isalpha()
+    return mark if starts_item(f"{mark} x") or (apart and APART.fullmatch(mark)) else ""
 
 
 def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Whether a row continues the paragraph above it."""
     before, first = rows[-1], rows[0]
-    if abs(row.size - before.size) > 0.12 * before.size or starts_item(row.text):
+    if abs(row.size - before.size) > 0.12 * before.size or begins_item(row) or row.mono != before.mono:
         return False
     white = row.y0 - before.y1
     if white > MAX_LEADING_EMS * row.size:
@@ -305,15 +345,14 @@ def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
     indented = row.x0 > before.x0 + INDENT_EMS * row.size and before.x0 <= min(r.x0 for r in rows) + 1
     centred = abs((row.x0 + row.x1) - (before.x0 + before.x1)) < row.size
     ended = before.text.rstrip()[-1:] in ".。:!?"
-    if starts_item(first.text):  # the rows of an item hang below its text, or return to the margin after a full row
+    if begins_item(first):  # the rows of an item hang below its text, or return to the margin after a full row
         return not (short and ended) and (row.x0 >= first.x0 - INDENT_EMS * row.size or not short)
     return not (indented and not centred) and not (short and ended)
 
 
-def starts_item(text: str) -> bool:
-    """Whether a row opens with a bullet, a number or the sign of a title, and so begins a paragraph."""
-    text = text.lstrip()
-    return bool(BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
+def begins_item(row: Row) -> bool:
+    """Whether a row begins a paragraph by its mark."""
+    return bool(row.mark) or starts_item(row.text)
 
 
 def _word_goes_on(before: str, after: str) -> bool:

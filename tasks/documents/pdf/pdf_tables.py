@@ -10,8 +10,9 @@ from math import isclose
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
-from tasks.documents.pdf.pdf_collapsed import completed, without_sign_columns
-from tasks.documents.pdf.pdf_grids import SPILL, Edges, Grid, GridCell, find_grids
+from tasks.documents.pdf.pdf_collapsed import completed, holds_columns, without_sign_columns
+from tasks.documents.pdf.pdf_direction import line_of, runs_right_to_left
+from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edge, Edges, Grid, GridCell, find_grids
 from tasks.documents.pdf.pdf_lists import is_list, without_notes
 from tasks.documents.pdf.pdf_stripes import join_stripes
 from tasks.documents.pdf.pdf_text import Fragment, Word
@@ -23,6 +24,7 @@ from tasks.documents.pdf.pdf_words import (
     is_year,
     lines_of,
     outline,
+    phrases_of,
     words_in,
 )
 
@@ -39,6 +41,12 @@ AXIS_MARKS = 5
 MOST_HEADER_ROWS = 8
 """A first amount further down means that the table is one of words."""
 
+BOX_AMOUNTS = 0.3
+"""Share of lines that are amounts, or hold several, up to which a single column is no table."""
+
+BOX_WIDTH = 0.45
+"""Share of the page's width up to which a single column is a box of a diagram."""
+
 LEADERS = re.compile(r"^[.·]{2,}\s*(?=[$€£¥₩(\d-])|\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
 """Dots that lead the eye from a label to its amount."""
 
@@ -54,9 +62,31 @@ class Table(NamedTuple):
     """Its rows are items of a list, not rows of a table."""
 
 
-def drawn_tables(edges: Edges, words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
-    """Tables whose cells are drawn, or shaded row by row, from top to bottom."""
-    return fill_grids(join_stripes(find_grids(edges), words), words, chars)
+def drawn_grids(edges: Edges, words: Sequence[Word]) -> list[Grid]:
+    """Grids whose cells are drawn, or shaded row by row, from top to bottom."""
+    return list(join_stripes(find_grids(edges), words))
+
+
+def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_width: float) -> bool:
+    """Whether a grid is a narrow column of words: a box of a diagram with its title.
+
+    rules: horizontal edges; those that go on beside the column belong to a table without lines at its sides.
+    """
+    narrow = grid.xs[-1] - grid.xs[0] < BOX_WIDTH * page_width
+    if len(grid.xs) > 2 or not narrow:
+        return False
+    open_rows = sum(any(_goes_beyond(grid, y, rule) for rule in rules) for y in grid.ys)
+    if open_rows > len(grid.ys) / 2:
+        return False
+    lines = lines_of(words_in(grid.bbox, words))
+    rows = sum(all(is_number(word.text) for word in line) or holds_columns(phrases_of(line)) for line in lines)
+    return rows <= BOX_AMOUNTS * len(lines)
+
+
+def _goes_beyond(grid: Grid, y: float, rule: Edge) -> bool:
+    left, right = grid.xs[0] - SNAP, grid.xs[-1] + SNAP
+    beyond = rule.start < left <= rule.end or rule.start <= right < rule.end
+    return beyond and abs(rule.at - y) <= SNAP
 
 
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
@@ -308,6 +338,8 @@ def _row_text(cells: Sequence[Cell]) -> str:
 
 def _line_text(words: Sequence[Word]) -> str:
     """Words of one run had a space between them; words of different runs have one if there is a gap."""
+    if runs_right_to_left([word.text for word in words]):
+        return line_of(words)
     text = words[0].text
     for before, word in pairwise(words):
         joined = before.line != word.line and word.x0 - before.x1 < 0.15 * (word.y1 - word.y0)

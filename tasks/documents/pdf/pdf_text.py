@@ -13,10 +13,16 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_readers import storable
+from tasks.documents.pdf.pdf_direction import RIGHT_TO_LEFT, line_of, runs_right_to_left
 
 # CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
 TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
-BOLD = pymupdf.TEXT_FONT_BOLD
+BOLD, MONO = pymupdf.TEXT_FONT_BOLD, pymupdf.TEXT_FONT_MONOSPACED
+STRUCK_ONCE = TEXT_FLAGS | pymupdf.TEXT_COLLECT_STYLES
+"""MuPDF then takes a sign that is drawn again at its place for a bold one, which costs ten times the CPU seconds."""
+STRUCK_BOLD = 8  # in `char_flags`
+STRUCK_EMS = 0.25  # how far from its place a sign is drawn again, in font sizes
+MOST_STRUCK = 30_000  # signs of a page; MuPDF compares each with each
 DAMAGED = re.compile(r"[\x00\ud800-\udfff]")
 MEANINGLESS = re.compile(r"[\x01-\x08\x0e-\x1f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]")
 """Control characters, private use, and the replacement for glyphs without Unicode."""
@@ -38,6 +44,8 @@ class Fragment(NamedTuple):
     """False for text that runs up or down the page."""
     line: tuple[int, int]
     """Identifies the run; its words carry the same pair."""
+    mono: bool = False
+    """All of it is in a typeface whose signs are equally wide."""
 
 
 class Word(NamedTuple):
@@ -75,11 +83,14 @@ def extract_text(page: pymupdf.Page) -> PageText:
     text, directions = _extract_along(page, upright, size)
     if not directions:
         return text
+    flags = STRUCK_ONCE if _is_struck_twice(text.fragments) else TEXT_FLAGS
+    if flags == STRUCK_ONCE:
+        text, directions = _extract_along(page, upright, size, flags)
     direction, count = directions.most_common(1)[0]
     if direction not in ((0, -1), (0, 1), (-1, 0)) or count <= sum(directions.values()) / 2:
         return text  # most of it runs from left to right
     to_shown, reading_size = _turned(direction, size)
-    return _extract_along(page, upright * ~to_shown, reading_size)[0]._replace(to_page=to_shown)
+    return _extract_along(page, upright * ~to_shown, reading_size, flags)[0]._replace(to_page=to_shown)
 
 
 def unreadable(texts: Iterable[str]) -> tuple[int, int]:
@@ -100,12 +111,32 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
     return (moved.x0, moved.y0, moved.x1, moved.y1)
 
 
+def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
+    """Whether a run is drawn again over itself, as bold letters or as a shadow."""
+    if sum(len(fragment.text) for fragment in fragments) > MOST_STRUCK:
+        return False
+    places: dict[tuple[str, int, int], Fragment] = {}
+    for fragment in fragments:
+        begin = fragment.text[:3]
+        for shift in (0.0, 2.0):  # two grids of 4 points: what is near is in one place of either
+            place = (begin, int((fragment.x0 + shift) / 4), int((fragment.y0 + shift) / 4))
+            other = places.setdefault(place, fragment)
+            if other is not fragment and _overlie(other, fragment):
+                return True
+    return False
+
+
+def _overlie(a: Fragment, b: Fragment) -> bool:
+    near = STRUCK_EMS * a.size
+    return abs(a.x0 - b.x0) < near and abs(a.y0 - b.y0) < near and (a.text in b.text or b.text in a.text)
+
+
 def _extract_along(
-    page: pymupdf.Page, matrix: pymupdf.Matrix, size: tuple[float, float]
+    page: pymupdf.Page, matrix: pymupdf.Matrix, size: tuple[float, float], flags: int = TEXT_FLAGS
 ) -> tuple[PageText, Counter[tuple[int, int]]]:
     """Text in the space of `matrix`, and the number of characters by direction."""
     width, height = size
-    textpage = page.get_textpage(clip=pymupdf.Rect(0, 0, width, height), flags=TEXT_FLAGS, matrix=matrix)
+    textpage = page.get_textpage(clip=pymupdf.Rect(0, 0, width, height), flags=flags, matrix=matrix)
     fragments: list[Fragment] = []
     directions: Counter[tuple[int, int]] = Counter()
     damaged = 0
@@ -127,19 +158,38 @@ def _extract_along(
             directions[direction] += len(text)
             lead = spans[0] if len(spans) == 1 else max(spans, key=lambda span: len(span["text"].strip()))
             bold = bool(lead["flags"] & BOLD) or "Bold" in lead["font"]
-            fragments.append(
-                Fragment(x0, y0, x1, y1, text, lead["size"], bold, direction == (1, 0), (block_no, line_no))
-            )
+            if flags == STRUCK_ONCE:
+                bold = bold or bool(lead["char_flags"] & STRUCK_BOLD)
+            mono = bool(lead["flags"] & MONO) and all(span["flags"] & MONO for span in spans)
+            upright = direction == (1, 0)
+            fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no), mono))
+    words = cache(lambda: _words(textpage))
+    if any(RIGHT_TO_LEFT.search(fragment.text) for fragment in fragments if not fragment.text.isascii()):
+        fragments = _spaced(fragments, words())
     found = PageText(
         width,
         height,
         tuple(fragments),
-        words=cache(lambda: _words(textpage)),
+        words=words,
         chars=cache(lambda: _chars(textpage)),
         to_reading=matrix,
         note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
     )
     return found, directions
+
+
+def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragment]:
+    """The runs, those from right to left made of their words: MuPDF leaves out spaces where the direction changes."""
+    by_line: dict[tuple[int, int], list[Word]] = {}
+    for word in words:
+        by_line.setdefault(word.line, []).append(word)
+    spaced: list[Fragment] = []
+    for fragment in fragments:
+        inside = sorted(by_line.get(fragment.line, ()), key=lambda word: word.x0)
+        if inside and runs_right_to_left([fragment.text]):
+            fragment = fragment._replace(text=line_of(inside), x0=inside[0].x0, x1=max(word.x1 for word in inside))
+        spaced.append(fragment)
+    return spaced
 
 
 def _words(textpage: pymupdf.TextPage) -> list[Word]:

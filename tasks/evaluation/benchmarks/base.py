@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.protocols import ChatRequest
 from tasks.evaluation.evaluation_errors import PreflightFailed
-from tasks.evaluation.evaluation_records import Family, Item, Reply, Response, Sample, Sampling
+from tasks.evaluation.evaluation_records import Example, Family, Item, Reply, Response, Sample, Sampling
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
 from tasks.grading.judge_grading import AskAll, Judge, Tools
@@ -35,6 +35,8 @@ class BaseBenchmark:
     """One line for `eval list`."""
     family: Family = "own"
     files: tuple[DataFile, ...] = ()
+    example_file: DataFile | None = None
+    """Solved items that a run may show as demonstrations; None: there are none."""
     sampling: Sampling = Sampling()
     repeats: int = 1
     ks: tuple[int, ...] = ()
@@ -80,6 +82,14 @@ class BaseBenchmark:
         if self.repeats > 1:
             return summarise_repeats(samples, policies=policies, ks=self.ks, same=self.same_answer)
         return summarise_single(samples, policies=policies)
+
+    def examples(self, data: Data) -> Iterator[Example]:
+        """Solved items of `example_file`. Raises DataMissing, DataUnusable."""
+        raise NotImplementedError
+
+    def question_in(self, prompt: str) -> str:
+        """A prompt without the words that all prompts have: what makes two of them similar."""
+        return prompt
 
     def same_answer(self, one: str, other: str) -> bool:
         """Whether two extracted answers are equal, for votes; their spellings differ."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import json
 import logging
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, cast
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.benchmarks.simple import SimpleBenchmark, open_yaml
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, EvaluationError, UnknownTask
+from tasks.evaluation.user_files import load_file
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
     if name_or_path.endswith(YAML):
         return open_yaml(_file(name_or_path))
     if name_or_path.endswith(".py"):
-        return _of_module(_load_file(_file(name_or_path)), None, name_or_path)
+        return _of_module(load_file(_file(name_or_path)), None, name_or_path)
     if target.endswith(".py"):
-        return _of_module(_load_file(_file(target)), wanted, name_or_path)
+        return _of_module(load_file(_file(target)), wanted, name_or_path)
     if target:
         try:
             return _of_module(importlib.import_module(target), wanted, name_or_path)
@@ -95,9 +95,15 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
     docstrings, formatting and the order of top-level statements do not count, so that moved code keeps its digest.
     """
     if isinstance(benchmark, SimpleBenchmark):
-        told = benchmark.definition.model_dump(mode="json", exclude={"summary": True, "data": {"get"}})
+        told = benchmark.definition.model_dump(
+            mode="json", exclude={"summary": True, "data": {"get"}, "examples": True}
+        )
+        told["grader"] = {name: value for name, value in told["grader"].items() if value is not None}
         if not told["grader"]["published"]:  # so that benchmarks from before there were rules keep their digest
             del told["grader"]["published"]
+        for step in told["grader"].get("published", ()):
+            if isinstance(step, dict):
+                cast("dict[str, Any]", step).pop("within_line")  # how fast an answer is found changes no figure
         return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     kind = type(benchmark)
     try:
@@ -233,40 +239,6 @@ def _named(benchmark: BaseBenchmark) -> BaseBenchmark:
     if not getattr(benchmark, "name", ""):
         benchmark.name = type(benchmark).__name__.removesuffix("Benchmark") or type(benchmark).__name__
     return benchmark
-
-
-def _load_file(path: Path) -> ModuleType:
-    """The module in a file, in a package for its folder, so that it can import modules beside it."""
-    package = f"trivet_benchmark_{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
-    if package not in sys.modules:
-        parent = ModuleType(package)
-        parent.__path__ = [str(path.parent)]
-        sys.modules[package] = parent
-    spec = importlib.util.spec_from_file_location(f"{package}.{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent))  # `import utils` finds what stands beside it, as evalchemy's loader has it
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise BenchmarkUnusable(f"{error.filename}, line {error.lineno}: not Python ({error.msg})") from error
-    except (Exception, SystemExit) as error:  # the user's own code runs here
-        raise BenchmarkUnusable(f"{path}{_line_in(path, error)}: cannot be imported ({error!r})") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
-
-
-def _line_in(path: Path, error: BaseException) -> str:
-    """The last executed line of the file."""
-    lines, trace = list[int](), error.__traceback__
-    while trace:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            lines.append(trace.tb_lineno)
-        trace = trace.tb_next
-    return f", line {lines[-1]}" if lines else ""
 
 
 def _file(name: str) -> Path:

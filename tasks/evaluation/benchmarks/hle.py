@@ -9,6 +9,7 @@ gold as mathematics or as text, so figures are lower bounds of theirs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -83,12 +84,11 @@ def _item(row: Row) -> Item:
 def grade_short(item: Item, response: Response, tools: Tools) -> Sample:
     """Right if equal as text or as mathematics."""
     readings = read(response.text, FLEXIBLE)
-    return graded_by(
-        FLEXIBLE._replace(headline=tools.extract), readings, lambda said: _short(item, response, tools, said)
-    )
+    rule = FLEXIBLE._replace(headline=tools.extract)
+    return graded_by(rule, readings, item, response, lambda said: _short(item, response, tools, said))
 
 
-def _short(item: Item, response: Response, tools: Tools, answer: str | None) -> Sample:
+def _short(item: Item, response: Response, tools: Tools, answer: str | None) -> dict[str, Any]:
     gold = str(item.gold)
     equal, failed, stage = False, None, "no answer was found"
     if answer is not None:
@@ -96,18 +96,14 @@ def _short(item: Item, response: Response, tools: Tools, answer: str | None) -> 
         if not equal:
             verdict = tools.math.equal(gold, answer)
             equal, failed, stage = verdict.equal, verdict.failed, verdict.stage
-    return Sample(
-        item=item.id,
-        repeat=response.repeat,
-        status="unscored" if failed else "scored",
-        score=None if failed else float(equal),
-        extracted=answer,
-        gold=gold,
-        reason=failed or (f"no response: {response.missed}" if response.missed else stage),
-        group=item.group,
-        truncated=response.truncated,
-        missing=answer is None,
-    )
+    return {
+        "status": "unscored" if failed else "scored",
+        "score": None if failed else float(equal),
+        "extracted": answer,
+        "gold": gold,
+        "reason": failed or (f"no response: {response.missed}" if response.missed else stage),
+        "missing": answer is None,
+    }
 
 
 BENCHMARK = HLE()

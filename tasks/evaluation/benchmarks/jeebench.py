@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -96,10 +97,12 @@ def grade_number(item: Item, response: Response, tools: Tools) -> Sample:
     from tasks.grading.math.math_extraction import read
 
     rule = BOX._replace(headline=tools.extract)
-    return graded_by(rule, read(response.text, rule), lambda said: _numeric(item, response, tools, said))
+    return graded_by(
+        rule, read(response.text, rule), item, response, lambda said: _numeric(item, response, tools, said)
+    )
 
 
-def _numeric(item: Item, response: Response, tools: Tools, answer: str | None) -> Sample:
+def _numeric(item: Item, response: Response, tools: Tools, answer: str | None) -> dict[str, Any]:
     number, gold = _number(answer or ""), _number(str(item.gold))
     failed, stage = None, "no answer was found"
     score = 0.0
@@ -108,18 +111,14 @@ def _numeric(item: Item, response: Response, tools: Tools, answer: str | None) -
     elif answer is not None:
         verdict = tools.math.equal(str(item.gold), answer)
         score, stage, failed = float(verdict.equal), verdict.stage, verdict.failed
-    return Sample(
-        item=item.id,
-        repeat=response.repeat,
-        status="unscored" if failed else "scored",
-        score=None if failed else score,
-        extracted=answer,
-        gold=str(item.gold),
-        reason=failed or (f"no response: {response.missed}" if response.missed else stage),
-        group=item.group,
-        truncated=response.truncated,
-        missing=answer is None,
-    )
+    return {
+        "status": "unscored" if failed else "scored",
+        "score": None if failed else score,
+        "extracted": answer,
+        "gold": str(item.gold),
+        "reason": failed or (f"no response: {response.missed}" if response.missed else stage),
+        "missing": answer is None,
+    }
 
 
 def _number(text: str) -> Decimal | None:

@@ -11,14 +11,22 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from storage.records import Record
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools, needed_judge, no_judge, unrendered
+from tasks.evaluation.benchmarks.yaml_graders import (
+    METRICS,
+    READING,
+    RUBRIC,
+    WITHOUT_GOLD,
+    Grader,
+    rubric_request,
+    summarise_scores,
+)
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
-from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
+from tasks.evaluation.evaluation_records import Example, Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
-from tasks.grading.choice import LETTERS, canonical, grade_choice
-from tasks.grading.exact import grade_exact, same_words
-from tasks.grading.reading import FLEXIBLE, STRICT, Policy, Rule, Step
+from tasks.grading.choice import LETTERS, canonical
+from tasks.grading.exact import same_words
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
@@ -33,6 +41,13 @@ class DataSource(Record):
     split: str | None = None
     get: str = ""
     """One sentence: where to get it."""
+
+
+class Examples(DataSource):
+    """Solved items, a training split say, from which a run may show demonstrations."""
+
+    answer: str = Field(min_length=1)
+    """Answer that is shown for an example; `{gold}` stands for the right answer, `{field}` for a field of its row."""
 
 
 class Gold(Record):
@@ -80,21 +95,6 @@ class Options(Record):
         return self
 
 
-class Grader(Record):
-    kind: Literal["math", "choice", "exact", "rules"]
-    several: bool = False
-    """True for multiple choice with several right letters and partial credit."""
-    published: tuple[Step, ...] = ()
-    """How the source reads answers: the first step that finds one decides. A step is `last_box`, `strict`, `flexible`,
-    or a regular expression whose first group is the answer, `{first: …}` or `{last: …}` by the match that decides.
-    Unset: strict for mathematics, flexible for letters and words."""
-
-    def rule(self, headline: Policy) -> Rule:
-        """How responses are read."""
-        own = STRICT if self.kind == "math" else FLEXIBLE
-        return Rule(self.published or own.published, headline)
-
-
 class Definition(Record):
     """A benchmark in a YAML file."""
 
@@ -103,6 +103,7 @@ class Definition(Record):
     summary: str = ""
     family: Family = "own"
     data: DataSource
+    examples: Examples | None = None
     id: str | None = None
     """Field with the item's id; else id, unique_id, idx, key, question_id, task_id, or the row number."""
     prompt: str | tuple[str, ...] = Field(min_length=1)
@@ -128,10 +129,12 @@ class Definition(Record):
 
     @model_validator(mode="after")
     def _grader_has_what_it_needs(self) -> Definition:
-        if self.grader.kind != "rules" and self.gold is None:
+        if self.grader.kind not in WITHOUT_GOLD and self.gold is None:
             raise ValueError(f"a {self.grader.kind} grader needs `gold`, the field with the right answer")
         if self.grader.kind == "rules" and {"instruction_id_list", "kwargs"} - self.detail.keys():
             raise ValueError("a rules grader needs `detail` with the fields of instruction_id_list and kwargs")
+        if self.examples and not isinstance(self.prompt, str):
+            raise ValueError("an example shows one prompt and its answer, and here are several turns; leave `examples`")
         return self
 
 
@@ -186,44 +189,41 @@ class SimpleBenchmark(BaseBenchmark):
         self.sampling = definition.sampling
         self.repeats = definition.repeats
         self.format_checked_only = definition.format_checked_only
-        self.reads_answers = definition.grader.kind != "rules"
-        source = definition.data
-        self.files = (
-            DataFile(
-                file=source.file,
-                hub=source.hub,
-                hub_config=source.config,
-                hub_split=source.split,
-                get=source.get,
-                beside=str(folder),
-            ),
-        )
+        self.reads_answers = definition.grader.kind in READING
+        self.judge = definition.grader.default_judge
+        self.files = (_file_of(definition.data, folder),)
+        self.example_file = _file_of(definition.examples, folder) if definition.examples else None
 
     def items(self, data: Data) -> Iterator[Item]:
         return (self._item(row) for row in data.rows(self.files[0]))
 
+    def examples(self, data: Data) -> Iterator[Example]:
+        told = self.definition.examples
+        assert told
+        assert self.example_file
+        for row in data.rows(self.example_file):
+            item = self._item(row)
+            solved = Row({**row, "gold": item.gold}, file=row.file, line=row.line, number=row.number)
+            yield Example(id=f"example {item.id}", prompt=item.prompts[0], answer=render(told.answer, solved))
+
+    def question_in(self, prompt: str) -> str:
+        template = self.definition.prompt
+        for words in PLACEHOLDER.split(template)[::2] if isinstance(template, str) else ():
+            prompt = prompt.replace(words.strip(), "", 1)
+        return prompt.strip()
+
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        rule = self.definition.grader.rule(tools.extract)
-        match self.definition.grader.kind:
-            case "math":
-                from tasks.grading.math.math_grader import grade_math
-
-                return grade_math(answered, tools.math, rule)
-            case "choice":
-                return grade_choice(answered, rule)
-            case "exact":
-                return grade_exact(answered, rule)
-            case "rules":
-                from tasks.grading.rules.rule_grading import grade_rules
-
-                return grade_rules(answered)
+        if self.judge:
+            needed_judge(self, tools)
+        return self.definition.grader.grade(answered, tools)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        if self.definition.grader.kind == "rules":
+        kind = self.definition.grader.kind
+        if kind == "rules":
             from tasks.grading.rules.rule_grading import summarise_rules
 
             return summarise_rules(samples)
-        return super().summarise(samples)
+        return summarise_scores(samples, METRICS[kind]) if kind in METRICS else super().summarise(samples)
 
     def same_answer(self, one: str, other: str) -> bool:
         match self.definition.grader.kind:
@@ -243,11 +243,18 @@ class SimpleBenchmark(BaseBenchmark):
             from tasks.grading.rules.rule_grading import check_rules
 
             yield from check_rules(items)
+        if self.judge:
+            for item in items:
+                yield from unrendered(item, lambda item: rubric_request(item, "an answer"))
+            if tools.judge is None:
+                yield no_judge(self)
 
     def gold_response(self, item: Item) -> str | None:
-        if self.definition.grader.kind == "exact" and isinstance(item.gold, list):
-            return f"Answer: {item.gold[0]}" if item.gold else None
-        return super().gold_response(item)
+        grader = self.definition.grader
+        golds = item.gold if isinstance(item.gold, list) else [] if item.gold is None else [item.gold]
+        if grader.kind == "exact" and isinstance(item.gold, list):
+            return f"Answer: {golds[0]}" if golds else None
+        return super().gold_response(item) if grader.kind in (*READING, "rules") else grader.gold_response(golds)
 
     def _item(self, row: Row) -> Item:
         told = self.definition
@@ -257,6 +264,8 @@ class SimpleBenchmark(BaseBenchmark):
             detail["options"] = list(shown.options)
         if told.grader.several:
             detail["several"] = True
+        if told.grader.rubric:
+            detail[RUBRIC] = render(told.grader.rubric, row)
         prompts = (told.prompt,) if isinstance(told.prompt, str) else told.prompt
         group = row.get(told.group) if told.group else None
         try:
@@ -270,6 +279,17 @@ class SimpleBenchmark(BaseBenchmark):
             )
         except ValidationError as error:
             row.unusable(f"the item is not usable ({error.errors()[0]['msg']})")
+
+
+def _file_of(source: DataSource, folder: Path) -> DataFile:
+    return DataFile(
+        file=source.file,
+        hub=source.hub,
+        hub_config=source.config,
+        hub_split=source.split,
+        get=source.get,
+        beside=str(folder),
+    )
 
 
 def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Options | None = None) -> str:

@@ -13,6 +13,7 @@ from storage.records import Record, Ref
 from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Item, Response, Sample, TaskResult
+from tasks.evaluation.results.inspect_logs import Told
 from tasks.evaluation.results.result_rows import report_from_rows, sample_from_row
 from tasks.evaluation.results.results_file import dict_or_empty, lines_beside, read_results, samples_beside
 
@@ -57,6 +58,20 @@ class FoundRun:
             if (one.item, one.repeat) == (sample.item, sample.repeat):
                 return texts["prompt"], texts["response"]
         return [], []
+
+    def told(self, result: TaskResult, artifacts: Artifacts) -> Iterator[Told]:
+        """The samples of a task with their texts, one at a time. Raises as `samples` does."""
+        if self.path:
+            for sample, texts in lines_beside(self.path, result.task):
+                yield Told(sample, texts["prompt"], texts["response"])
+            return
+        try:
+            asked = Asked(result, artifacts)
+        except (MissingArtifact, DamagedArtifact):
+            asked = None
+        for sample in self.samples(result.task):
+            item, response = asked(sample) if asked else Texts(None, None)
+            yield Told(sample, item.prompts if item else (), [one.text for one in response.turns] if response else ())
 
     def require(self, task: str) -> None:
         """Raises ResultsUnusable naming the tasks of the run."""

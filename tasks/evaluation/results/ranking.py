@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.evaluated import EvalSettings, StoredScore
 from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage
+from tasks.evaluation.results.setting_words import setting_words
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
 
@@ -41,7 +42,8 @@ COLUMNS = (
     TaskColumn("cut off", lambda counts, _: counts.truncated),
     TaskColumn("no answer", lambda counts, _: counts.missing),
     TaskColumn("differing", lambda counts, _: counts.differing, is_ranked=True),
-    TaskColumn("tokens", lambda _, usage: usage.prompt_tokens + usage.completion_tokens),
+    TaskColumn("tokens", lambda _, usage: usage.prompt_tokens + usage.completion_tokens, is_ranked=True),
+    TaskColumn("cost", lambda _, usage: usage.cost, is_ranked=True),
 )
 RANKED = tuple(column for column in COLUMNS if column.is_ranked)
 
@@ -62,7 +64,8 @@ def shown(value: Value, *, thousands: str = "") -> str:
     return f"{value:{thousands}}" if isinstance(value, int) else f"{value:{thousands}.4g}"
 
 
-_FIELDS = [name for name in StoredScore.model_fields if name not in ("part", "headline", "counts", "usage")]
+_LEFT_OUT = ("part", "headline", "counts", "usage", "settings")
+_FIELDS = [name for name in StoredScore.model_fields if name not in _LEFT_OUT]
 _FIGURES = _FIELDS.index("n") + 1
 EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
 
@@ -157,6 +160,7 @@ def scores_of(report: EvalReport) -> list[StoredScore]:
             task=result.task,
             dataset_checksum=result.data.checksum,
             settings_digest=EvalSettings(name=result.task, parameters=result.settings).digest,
+            settings=result.settings,
             counts=result.counts.model_dump(),
             usage=result.usage.model_dump(),
             ended_at=run.ended_at,
@@ -219,10 +223,11 @@ def _board(key: tuple[str, ...], scores: Sequence[StoredScore], names: dict[_Mod
     return Board(key[0], variant, key[1], up, tuple(rows))
 
 
-def _variant(key: tuple[str, ...], keys: Iterable[tuple[str, ...]]) -> str:
+def _variant(key: tuple[str, ...], boards: Mapping[tuple[str, ...], Sequence[StoredScore]]) -> str:
     """What distinguishes a board from the others of its task."""
-    ways = [other for other in keys if other[0] == key[0]]
-    told = (key[1], f"data {key[2][:8]}", f"settings {key[3][:8]}")
+    ways = [other for other in boards if other[0] == key[0]]
+    settings = {way[3]: boards[way][0].settings for way in ways}
+    told = (key[1], f"data {key[2][:8]}", setting_words(settings)[key[3]])
     return ", ".join(words for at, words in enumerate(told, start=1) if len({way[at] for way in ways}) > 1)
 
 

@@ -82,6 +82,8 @@ def run_row(report: EvalReport) -> Run:
         config=masked(run.config),
         skipped=report.skipped,
         notes=report.notes,
+        calls=run.calls,
+        cost=run.cost,
     )
 
 
@@ -104,7 +106,7 @@ def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
     facts = run.model_dump(include={"id", "started_at", "ended_at", "status", "version", "git_commit", "environment"})
     model = ModelFacts(name=run.model.name, backend=run.model.backend, revision=run.model.revision, args=run.model_args)
     return EvalReport(
-        run=RunFacts(**facts, model=model, config=run.config),
+        run=RunFacts(**facts, model=model, config=run.config, calls=run.calls or 0, cost=run.cost),
         results=tuple(_result(one, one.task) for one in tasks if one.task),
         skipped=run.skipped,
         notes=run.notes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import read_shards
+from tasks.evaluation.results.setting_words import flat
 from tasks.measure.estimates import is_binary
 from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_test
 
@@ -204,15 +205,7 @@ def _short(text: str | None) -> str | None:
 def _facts(result: TaskResult) -> dict[str, JsonValue]:
     """Everything besides the model that can change a figure, one name per value."""
     facts: dict[str, JsonValue] = {"data": result.data.checksum[:12], "version": result.version, "judge": result.judge}
-    return facts | dict(sorted(_flat(result.settings)))
-
-
-def _flat(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[str, JsonValue]]:
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{within}{name}.")
-        else:
-            yield f"{within}{name}", value
+    return facts | dict(sorted(flat(result.settings)))
 
 
 def _shown(value: JsonValue) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
-from pydantic import Field, JsonValue, ValidationInfo, field_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from models.backends import backends, loads_weights
+from models.backends import PRESS, backends, loads_weights
 from models.protocols import Chat
 from storage.records import Record
 from tasks.calls import CallSettings
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import ModelFacts
-from tasks.evaluation.masking import NAME
+from tasks.evaluation.masking import NAME, NAMES
 
 TRANSPORT = {
     *("api_base", "base_url", "api_key_env", "timeout", "device", "device_map", "batch_size", "max_batch_size"),
@@ -23,6 +24,20 @@ TRANSPORT = {
 """Arguments that determine how a model is reached or named, not how it answers."""
 
 
+CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+"""Fields of `CallSettings`, and what arguments call them."""
+
+NO_SECRET: dict[str, JsonValue] = {
+    "propertyNames": {
+        "not": {
+            "description": "a secret would be stored with the run; name a variable of its worker in api_key_env",
+            "pattern": f"^(?:{NAMES.replace('_', '[-_]')})$",
+        }
+    }
+}
+"""JSON schema by which a server refuses such a run before it stores it, and says why."""
+
+
 class ModelSpec(Record):
     """A model with its backend and its request limits."""
 
@@ -30,8 +45,8 @@ class ModelSpec(Record):
     """A kind of models.backends, or the dotted name of an lm_eval LM."""
     name: str | None = None
     """Name of the model for its server or the hub, and in results. Unset: the backend's own."""
-    args: dict[str, JsonValue] = Field(default_factory=dict)
-    """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets."""
+    args: dict[str, JsonValue] = Field(default_factory=dict, json_schema_extra=NO_SECRET)
+    """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets. Rates become `calls`."""
     base_url: str | None = None
     """OpenAI-compatible endpoint of the model; stored with the run, so without credentials."""
     base_url_env: str | None = None
@@ -40,6 +55,30 @@ class ModelSpec(Record):
     """Environment variable that holds the API key. Unset: the provider's, such as OPENAI_API_KEY."""
     calls: CallSettings = CallSettings(concurrency=16)
     """Rates, concurrency and retries of its requests."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_rates(cls, given: Any) -> Any:
+        """Take rates, retries and the key's variable among the arguments as `calls` and `api_key_env`.
+
+        So they hold wherever the model is written: in a form, a file of parameters or a command line.
+        """
+        args: Any = given.get("args") if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType]
+        if not isinstance(args, dict):
+            return given
+        told, rest = cast("dict[str, Any]", given), dict(cast("dict[str, Any]", args))
+        found = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
+        if "max_retries" in rest:
+            retries = rest.pop("max_retries")
+            found["tries"] = retries + 1 if isinstance(retries, int) else retries
+        read: dict[str, Any] = {"args": rest}
+        if variable := rest.pop("api_key_env", None):
+            read["api_key_env"] = told.get("api_key_env") or variable
+        if found:
+            calls = told.get("calls") or cls.model_fields["calls"].default
+            plain = calls.model_dump(exclude_unset=True) if isinstance(calls, CallSettings) else calls
+            read["calls"] = plain | found
+        return told | read
 
     @field_validator("args")
     @classmethod

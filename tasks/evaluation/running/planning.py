@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError, field_validator
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
@@ -35,6 +38,7 @@ OF_PROGRAMS = ("k", "unsafe_code", "python")
 """Settings of tasks whose answers are programs."""
 NOT_ASKED = ("limit", "repeats", "judge", "extract", *OF_PROGRAMS)
 """Settings that are not part of any request to the model."""
+DEMONSTRATIONS = re.compile(r"(random|similarity|selector:(?P<checkpoint>.+)):(?P<count>[1-9][0-9]{0,2})")
 SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
 """Names in lm_eval and transformers → ours."""
 
@@ -42,8 +46,8 @@ SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", 
 class RunSettings(Record):
     """Settings of a run that hold for all its tasks; None leaves each task its own."""
 
-    limit: int | None = Field(default=None, ge=1)
-    """Only the first so many items of each task."""
+    limit: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Only the first so many items of each task; below 1 it is that part of them, rounded up."""
     n_repeat: int | None = Field(default=None, ge=1)
     """Answers to each item. Unset: as many as the benchmark wants."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -60,6 +64,9 @@ class RunSettings(Record):
     """Few-shot examples before each question of a harness task. Unset: the task's own number."""
     fewshot_as_multiturn: bool = False
     """Show the few-shot examples of harness tasks as turns of a chat."""
+    demonstrations: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Solved examples before each question: `random:4`, `similarity:4` (the nearest ones, the nearest last), or
+    `selector:CHECKPOINT:4` (what a selector of `trivet lever` chooses). Unset: none."""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Values of k for pass@k of programs; elsewhere also of cons@k and avg@k. Unset: the benchmark's own."""
     extract: Policy | None = None
@@ -70,10 +77,19 @@ class RunSettings(Record):
     debug: bool = False
     """Only the first two items of each task; nothing is stored."""
 
+    @field_validator("demonstrations")
+    @classmethod
+    def _can_be_chosen(cls, demonstrations: str | None) -> str | None:
+        if demonstrations is not None and not DEMONSTRATIONS.fullmatch(demonstrations):
+            raise ValueError("expected random:N, similarity:N or selector:CHECKPOINT:N, N from 1 to 999")
+        return demonstrations
+
     @property
-    def first(self) -> int | None:
-        """Number of items asked of each task; None: all."""
-        return min(DEBUG_ITEMS, self.limit or DEBUG_ITEMS) if self.debug else self.limit
+    def first(self) -> int | float | None:
+        """Number of items asked of each task, or the part of them below 1; None: all."""
+        if not self.debug:
+            return self.limit
+        return min(DEBUG_ITEMS, self.limit) if isinstance(self.limit, int) else DEBUG_ITEMS
 
 
 class PlannedTask(Record):
@@ -88,6 +104,8 @@ class PlannedTask(Record):
     data: DataFacts
     items: Ref
     """JSONL of Item."""
+    examples: Ref | None = Field(default=None, exclude_if=lambda value: value is None)
+    """JSONL of Example, from which demonstrations are to be chosen for the items."""
     count: int
     repeats: int
     sampling: Sampling
@@ -132,6 +150,13 @@ class Plan(Record):
     harness: tuple[TaskChoice, ...]
     skipped: dict[str, str]
     """Tasks that were evaluated before → run."""
+    lacking: dict[str, str] = Field(default_factory=dict)
+    """Tasks of other harnesses that are not here → why."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, a sentence each."""
+        return [f"{task} is skipped: {why}" for task, why in self.lacking.items()]
 
 
 def plan_task(
@@ -152,9 +177,10 @@ def plan_task(
         raise OptionUnusable(
             f"{benchmark.name} reads its own items, which --limit and --debug do not reach; leave them"
         )
+    examples = _examples(benchmark, data, artifacts) if settings.demonstrations else None
     seen = set[bytes]()
     asked = _distinct(() if whole else items_of(benchmark, data), benchmark.name, seen)
-    items = write_lines(artifacts, "items", islice(asked, settings.first))
+    items = write_lines(artifacts, "items", first_of(asked, settings.first))
     if not seen and not whole:
         read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
@@ -173,6 +199,7 @@ def plan_task(
         family=benchmark.family,
         data=reads_itself if whole else data.facts(benchmark.name, benchmark.files),
         items=items,
+        examples=examples,
         count=len(seen),
         repeats=repeats,
         sampling=sampling,
@@ -200,14 +227,46 @@ def plan_task(
             "model_args": model.shapes_answers,
             "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
             **of_reading(extract),
+            **of_demonstrations(settings.demonstrations, examples),
             **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
         },
     )
 
 
+def first_of(items: Iterator[Item], first: int | float | None) -> Iterator[Item]:
+    """The first items: so many, or a part of them below 1."""
+    if not isinstance(first, float):
+        return islice(items, first)
+    every = list(items)
+    return iter(every[: math.ceil(len(every) * first)])
+
+
 def of_reading(extract: Policy) -> dict[str, JsonValue]:
     """What the settings of a task say of how answers are read; nothing where it is as published."""
     return {} if extract == "published" else {"extract": extract}
+
+
+def of_demonstrations(chosen: str | None, examples: Ref | None) -> dict[str, JsonValue]:
+    """What the settings of a task say of its demonstrations: how they are chosen, from what, and by which selector."""
+    if not (chosen and examples and (found := DEMONSTRATIONS.fullmatch(chosen))):
+        return {}
+    said: dict[str, JsonValue] = {"demonstrations": chosen, "examples": examples.digest[:12]}
+    if checkpoint := found["checkpoint"]:
+        try:
+            digest = hashlib.sha256(Path(checkpoint).read_bytes()).hexdigest()
+        except OSError as error:
+            raise OptionUnusable(f"demonstrations {chosen}: {checkpoint} cannot be read ({error.strerror})") from error
+        said |= {"demonstrations": f"selector:{found['count']}", "selector": digest[:12]}
+    return said
+
+
+def _examples(benchmark: BaseBenchmark, data: Data, artifacts: Artifacts) -> Ref:
+    if benchmark.example_file is None:
+        raise OptionUnusable(
+            f"{benchmark.name} has no solved examples to show; leave --demonstrations, or name a training file under "
+            "`examples` in its YAML"
+        )
+    return write_lines(artifacts, "examples", benchmark.examples(data))
 
 
 def of_programs(ks: Sequence[int], *, unsafe_code: bool, python: str) -> dict[str, JsonValue]:

@@ -66,7 +66,7 @@ def score_file(
     model_name: str,
     judge: ModelSpec | None,
     auto_judge: bool,
-    limit: int | None,
+    limit: int | float | None,
     ks: tuple[int, ...] = (),
     extract: Policy | None = None,
     unsafe_code: bool = False,

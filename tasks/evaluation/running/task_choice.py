@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from models.protocols import ChatRequest
+from models.backends import check_args
+from models.model_errors import ModelUnavailable
+from models.protocols import Chat, ChatRequest
 from storage.artifacts import Artifacts
 from storage.records import Record
 from storage.responses import Responses
@@ -38,6 +40,18 @@ if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
 GROUP = 1_000
+LACKING = {
+    "AIW": "its questions are not read here",
+    "CodeElo": "its programs are judged by the site that sets its problems",
+    "CodeForces": "its tests are not read here",
+    "LiveBench": "its graders, one for each of its tasks, are not here",
+    "MixEval": "its data and its judge's parser are not read here",
+    "RepoBench": "its repositories are not read here",
+    "ZeroEval": "its puzzles are private",
+    "SWE-Bench": "it needs a container for each repository",
+    "SafetyBench": "its data are not read here",
+}
+"""Benchmarks that evalchemy names and that are not here, and why."""
 
 
 def choose(
@@ -51,16 +65,21 @@ def choose(
     include_path: Path | None,
     settings: RunSettings,
     known: Evaluations | None,
+    opened: bool = True,
 ) -> Plan:
     """The plan of a run. Raises UnknownTask, DataMissing, DataUnusable, BenchmarkUnusable, ModelUnavailable.
 
     judge: grades where a benchmark wants a judge; auto_judge: the benchmark's own choice does.
     known: where earlier results are; None to look nowhere. A database that is away knows nothing.
+    opened: the model must be one that can be asked here.
     """
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
 
-    found = [(chosen, find(chosen.task, include_path)) for chosen in tasks]  # before a model is loaded for a typo
-    facts = model.facts(open_model(model))
+    lacking = _lacking([chosen.task for chosen in tasks], include_path)
+    named = [chosen for chosen in tasks if chosen.task not in lacking]
+    found = [(chosen, find(chosen.task, include_path)) for chosen in named]  # before a model is loaded for a typo
+    chat = open_model(model) if opened else _openable(model)
+    facts = model.facts(chat) if chat else ModelFacts(name=model.name or model.backend, backend=model.backend)
     data = Data(data_dir)
     planned: list[PlannedTask] = []
     harness: list[TaskChoice] = []
@@ -86,7 +105,30 @@ def choose(
             skipped[task.task] = run
         else:
             planned.append(task)
-    return Plan(model=facts, tasks=tuple(planned), harness=tuple(harness), skipped=skipped)
+    return Plan(model=facts, tasks=tuple(planned), harness=tuple(harness), skipped=skipped, lacking=lacking)
+
+
+def _lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, str]:
+    """Tasks of other harnesses that are not here → why. Raises UnknownTask where all are."""
+    from tasks.evaluation.benchmarks.benchmark_registry import plainly_named
+    from tasks.evaluation.harness.harness_run import is_harness_task
+
+    reasons = {name.casefold(): why for name, why in LACKING.items()}
+    named = {task: why for task in tasks if (why := reasons.get(task.casefold()))}
+    own = [task for task in named if plainly_named(task) or (include_path and is_harness_task(task, include_path))]
+    lacking = {task: why for task, why in named.items() if task not in own}
+    if lacking and len(lacking) == len(tasks):
+        raise UnknownTask("; ".join(f"there is no {task} here: {why}" for task, why in lacking.items()))
+    return lacking
+
+
+def _openable(model: ModelSpec) -> Chat | None:
+    """The model; None where it cannot be had here. Raises ModelUnavailable for arguments that it does not take."""
+    check_args(model.backend, model.args)
+    try:
+        return open_model(model)
+    except ModelUnavailable:
+        return None
 
 
 def find(name: str, include_path: Path | None) -> BaseBenchmark | None:
@@ -172,29 +214,37 @@ class RunEstimate(Record):
     """Harness tasks, which are not counted."""
     skipped: dict[str, str] = Field(default_factory=dict)
     """Tasks that were evaluated before → run."""
+    notes: tuple[str, ...] = ()
 
 
 def estimate_run(
     plan: Plan, model: ModelSpec, artifacts: Artifacts, responses: Responses, *, prices: Prices | None
 ) -> RunEstimate:
     """Count calls without making any; an unavailable database counts as empty."""
-    chat_id = open_model(model).id
-    counted = [_estimate(task, chat_id, artifacts, responses, prices) for task in plan.tasks]
+    chat = _openable(model)
+    chat_id = chat.id if chat else None
+    notes = [] if chat else [f"{plan.model.name} cannot be had here: no answer of it is counted as stored"]
+    if any(task.examples for task in plan.tasks):
+        notes.append("the prompt tokens of demonstrations are not counted, as they are not chosen yet")
     return RunEstimate(
-        tasks=tuple(counted), harness=tuple(chosen.task for chosen in plan.harness), skipped=plan.skipped
+        tasks=tuple(_estimate(task, chat_id, artifacts, responses, prices) for task in plan.tasks),
+        harness=tuple(chosen.task for chosen in plan.harness),
+        skipped=plan.skipped,
+        notes=(*notes, *plan.notes),
     )
 
 
 def _estimate(
-    task: PlannedTask, chat_id: str, artifacts: Artifacts, responses: Responses, prices: Prices | None
+    task: PlannedTask, chat_id: str | None, artifacts: Artifacts, responses: Responses, prices: Prices | None
 ) -> TaskEstimate:
     calls = stored = prompt = answer = 0
     requests = _requests(task, artifacts)
     while group := list(islice(requests, GROUP)):
-        known = _known(responses, [response_key(chat_id, request) for first, request in group if first])
-        for first, request in group:
+        keys = [response_key(chat_id, request) if chat_id and first else None for first, request in group]
+        known = _known(responses, [key for key in keys if key])
+        for key, (_, request) in zip(keys, group, strict=True):
             calls += 1
-            if first and response_key(chat_id, request) in known:
+            if key in known:
                 stored += 1
             else:
                 expected = estimate(request)

@@ -53,13 +53,15 @@ def with_plain_ends(text: str) -> str:
 def blocks_in(text: str) -> Iterator[Block]:
     """The fenced blocks of a text, in their order."""
     lines = (found[0] for found in LINE.finditer(text))
+    # a fence in a docstring of code that stands there without a fence opens nothing; a quotation mark without its
+    # partner is one that the prose speaks of
+    marks = [mark for mark in ('"""', "'''") if text.count(mark) % 2 == 0]
     quotes = 0
     for line in lines:
-        # a fence in a docstring of code that stands there without a fence opens nothing
         if quotes % 2 == 0 and (opening := _opening(line)):
             yield _block(opening, lines)
         else:
-            quotes += line.count('"""') + line.count("'''")
+            quotes += sum(map(line.count, marks))
 
 
 def completed(prompt: str, code: str, entry_point: str, language: str) -> str:

@@ -44,7 +44,7 @@ TryOut = Callable[[Item, str, Sandbox], Verdict]
 
 def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sandbox) -> Sample:
     """The sample of one response; one without an answer is scored 0 and `missing`."""
-    graded = partial(Sample.graded, item, response, keys=response.call_keys)
+    graded = partial(Sample.graded, item, response)
     answer = visible_text(response.text)
     if answer is None or not answer.strip():
         return graded(score=0.0, reason=why_missing(response), missing=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from itertools import islice
+from string import digits, punctuation, whitespace
 from typing import NamedTuple
 
-from tasks.grading.answer_phrases import Announcements, json_field
+from tasks.grading.anchored_pattern import Anchored
+from tasks.grading.answer_phrases import announcements, json_field
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
 from tasks.grading.math.math_tokens import NotUnderstood, listed_words
-from tasks.grading.math.normalization import MAX_CHARS, normalize
+from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, normalize
 from tasks.grading.reading import UNREAD, Readings, Rule
 from tasks.grading.reasoning import visible_answer
 
@@ -18,42 +21,63 @@ TAIL_CHARS = 20_000
 """Phrases are searched in this much of a response's end."""
 SENTENCE_CHARS = 200
 """A text of at most this length in which nothing is found is an answer in words."""
-_PHRASES = Announcements(
+MOST_STATEMENTS = 100
+MOST_WORDS = 3
+"""In an answer without a sentence around it."""
+_PHRASES = announcements(
     r"(?<![a-z])[Aa](?:nswer|NSWER|ns(?=[.:= ]))[*>.]*[ \t]*(?:(?:is|are|:|=|would be|to [^.\n]{0,80}? is)\**[ \t]*)+:?"
     r"|\#{4}[ \t]*:?[ \t]*(?=[-+−$£€¥\\(\[{.\d])|^\#{4}[ \t]*(?=\S[^\n]*\s*\Z)"
-    r"|[Aa](?:nswer|NSWER)[*>: \t]*$",
+    r"|[Aa](?:nswer|NSWER)[*>: \t]*$"
+    r"|^A:[ \t]*(?=[-+−$£€¥\\(\[{.\d][^\n]*\s*\Z)",  # of GSM8K's model solutions; else an option
+    ("ans", "####", "A:"),
     re.M,
 )
 _TAG = re.compile(r"<(/?)answer>(?![ \t]*[:=])", re.I)
 _SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?(?:s|end of [a-z]{1,12}|eos)>", re.I)
 """Left behind an answer by a chat template."""
-_OURS = re.compile(r"[ \t]{1,9}is (?:our|my|the) (?:final |correct |desired )?answer\b", re.I)
+_OURS = Anchored(
+    r"(?<=[ \t])is (?:our|my|the) (?:final |correct |desired )?answer\b", ("is our", "is my", "is the"), re.I
+)
 _CLAUSE = re.compile(
     r"(?:,|;)?\s{1,9}(?:because|since|so|which|but|not|as|it|that)\b.*|,\s{1,9}[a-z]{1,20}ly\b.*", re.S
 )
 """What goes on behind an answer: `5, since 3 + 2 = 5`."""
-_MINERVA = re.compile(r"final answer is:?\s*([^\n]{1,2000}?\.?\s*I hope (?:it|this) is correct)", re.I)
+_MINERVA = Anchored(
+    r"final answer is:?\s*([^\n]{1,2000}?\.?\s*I hope (?:it|this) is correct)", ("final answer is",), re.I
+)
 _HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct.*", re.S | re.I)
 _VERB_AT_THE_END = re.compile(
     r"\s{0,9}(?:입니다|이다|이에요|예요|가 됩니다|이 됩니다|번|です|である|だ|となります|になります)\s*[.!。]?\s*$"
 )
 _SPAN = re.compile(
-    r"\$\$(.{1,2000}?)\$\$|(?<!\\)\$([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
+    r"\$\$(.{1,2000}?)\$\$|\$(?<!\\.)([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
 )
-_BROKEN_INLINE = re.compile(r"(?<![$\\])\$(?!\$)[ \t]*\n[^$]*\n[ \t]*\$(?!\$)|\\\([ \t]*\n[^$]*?\n[ \t]*\\\)")
+_BROKEN_INLINE = re.compile(r"\$(?<![$\\].)(?!\$)[ \t]*\n[^$]*\n[ \t]*\$(?!\$)|\\\([ \t]*\n[^$]*?\n[ \t]*\\\)")
 """Mathematics in a line does not run over lines: what stands there is no formula."""
 _BETWEEN = re.compile(r"\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\{\s*(?:and|or)\s*\})\s*")
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-+−]?[$€£¥]?\s?(?:\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
     r"(?:\s*[/*+^-]\s*\(?-?\d+(?:\.\d+)?\)?)*\s*(?:\\?%|percent)?"
 )
+_CLOSING = re.compile(r"[)}\]]")
+_NO_LETTERS = digits + punctuation + whitespace
+_ANY_LETTER = re.compile("[A-Za-z]")
 _BOLD = re.compile(rf"\*\*\s*({_NUMBER.pattern}[^\s*\d]{{0,12}}|\$[^$*\n]{{1,200}}\$)[.,]?\s*\*\*")
+_PERCENT = re.compile(r"\s*(?:\\?%|percent\b)")
 _OPERATOR = re.compile(r"[-+*/^=<>(√_:]|[a-z]{2}")
 _UNIT = re.compile(r"\s*[$€£¥%]*\s*[msghLNJKWVACFTl]?[²³]?[\s.$€£¥]*|\s+[a-zA-Z$€£¥].*")
 _TUPLE = re.compile(r"[({\[]\s*[^\s()\[\],$]{1,30}(?:\s*,\s*[^\s()\[\],$]{1,30})+\s*[)}\]]")
 _CONDITION = re.compile(r"\s*,?\s*(?:where|for|with|if|when)\b")
-_NAMES = frozenset(("sqrt", "theta", "alpha", "beta", "gamma", "delta", "lambda", "omega", "frac", "infinity", "infty"))
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?:['’][a-z]+)?")
+_MARKED = re.compile(r"[$\\]")
+_COMMAND = re.compile(r"\\[a-zA-Z]+\s*\{[^{}]*\}")
+_DIGIT = re.compile(r"\d")
+_I_AM = re.compile(r"(?<![\\\w])I [a-z]{2}")
+_WORD = re.compile(r"\S+")
+_LETTERS = re.compile("[A-Za-z]+")
+_END_OF_SENTENCE = re.compile(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)")
+_LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")
+_NAMES = FUNCTIONS.union("sqrt theta alpha beta gamma delta lambda omega frac infinity infty".split())  # noqa: SIM905
+_PROSE = re.compile(r"[A-Za-z](?<![\\A-Za-z{].)[A-Za-z]+(?:['’][a-z]+)?")
 _SMALL_WORDS = listed_words("sentences")
 """That stand in sentences and never in formulas."""
 
@@ -83,13 +107,14 @@ def _visible(response: str) -> str | None:
 
 
 def _boxed_or_announced(visible: str) -> str | None:
-    minerva = list(_MINERVA.finditer(visible, max(0, len(visible) - TAIL_CHARS)))
-    boxed_later = minerva and "\\boxed" in visible[minerva[-1].start() :]
-    if minerva and not boxed_later and (stated := _stated(_HOPE.sub("", minerva[-1].group(1)))):
+    tail = visible[-TAIL_CHARS:]
+    minerva = _MINERVA.last(tail) if "i hope" in tail.lower() else None
+    boxed_later = minerva and "\\boxed" in tail[minerva.start() :]
+    if minerva and not boxed_later and (stated := _stated(minerva.group(1))):
         return stated
     if boxed := last_boxed(visible):
         return boxed
-    if '"' in visible and (field := json_field(visible[-TAIL_CHARS:])):
+    if '"' in tail and (field := json_field(tail)):
         return field
     tagged = _tagged(visible)
     return _announced(visible) if tagged is None else _announced(tagged) or _unannounced(tagged)
@@ -98,7 +123,7 @@ def _boxed_or_announced(visible: str) -> str | None:
 def _tagged(text: str) -> str | None:
     """Content of the last `<answer>`; None without one."""
     tail = text[-TAIL_CHARS:]
-    tags = list(_TAG.finditer(tail))
+    tags = list(_TAG.finditer(tail)) if "<" in tail else []
     opened = next((index for index in reversed(range(len(tags))) if not tags[index].group(1)), None)
     if opened is None:
         return None
@@ -108,11 +133,11 @@ def _tagged(text: str) -> str | None:
 
 def _announced(text: str) -> str | None:
     tail = text[-TAIL_CHARS:]
-    for found in reversed(list(_PHRASES.finditer(tail))):
-        if answer := _stated(_HOPE.sub("", tail[found.end() :].lstrip(" *:：\n"))):
+    for found in islice(_PHRASES.backwards(tail), MOST_STATEMENTS):
+        if answer := _stated(tail[found.end() :].lstrip(" *:：\n")):
             return answer
-    for found in list(_OURS.finditer(tail))[-3:][::-1]:
-        before = tail[max(0, found.start() - 500) : found.start()]
+    for found in islice(_OURS.backwards(tail), 3) if "answer" in tail.lower() else ():
+        before = tail[max(0, found.start() - 500) : found.start()].rstrip(" \t")
         answer = last_expression(before)
         if answer and before.rstrip(" $").endswith(answer[-1]):
             return answer
@@ -122,9 +147,11 @@ def _announced(text: str) -> str | None:
 def _stated(rest: str) -> str | None:
     """The answer at the beginning of what follows a phrase."""
     rest = rest[: MAX_CHARS * 2]
+    if "hope" in rest.lower():
+        rest = _HOPE.sub("", rest)
     if first := _SPAN.match(rest):
         return _connected(rest, first)
-    sentence = re.split(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)", rest.partition("\n")[0].partition("。")[0], maxsplit=1)[0]
+    sentence = _END_OF_SENTENCE.split(rest.partition("\n")[0].partition("。")[0], maxsplit=1)[0]
     sentence = _CLAUSE.sub("", _VERB_AT_THE_END.sub("", sentence)).strip(" *")
     if not sentence:
         return None
@@ -135,16 +162,29 @@ def is_bare(text: str) -> bool:
     """True for an answer without a sentence around it: `5 cm`, `x = 3`, `\\frac{1}{2}`, `Evelyn`."""
     if "\n\n" in text or len(text) > 2_000:
         return False
-    outside, spans = _SPAN.subn(" ", text)
-    outside = re.sub(r"\\[a-zA-Z]+\s*\{[^{}]*\}", " ", outside)
-    words = _PROSE.findall(outside)
-    if digit := re.search(r"\d", outside):
-        before = _PROSE.findall(outside[: digit.start()])
-        if any(_is_small(word) or (len(word) > 3 and not _is_name(word)) for word in before):
-            return False
-    elif not spans and (re.search(r"(?<![\\\w])I [a-z]{2}", outside) or any(map(_is_small, words))):
+    outside, *marked = _MARKED.split(text, maxsplit=1)
+    words, spans = _words(outside, most=MOST_WORDS), 0
+    if marked and words is not None:
+        outside, spans = _SPAN.subn(" ", text)
+        outside = _COMMAND.sub(" ", outside)
+        words = _words(outside, most=0 if spans else MOST_WORDS)
+    if words is None:
         return False
-    return sum(not _is_name(word) for word in words) <= (0 if spans else 3)
+    if digit := _DIGIT.search(outside):
+        before = _PROSE.findall(outside[: digit.start()])
+        return not any(_is_small(word) or (len(word) > 3 and not _is_name(word)) for word in before)
+    return bool(spans) or not (_I_AM.search(outside) or any(map(_is_small, words)))
+
+
+def _words(text: str, *, most: int) -> list[str] | None:
+    """The words in a text; None where more than `most` of them are not names of functions or letters."""
+    words: list[str] = []
+    for found in _PROSE.finditer(text):
+        words.append(found.group())
+        most -= not _is_name(found.group())
+        if most < 0:
+            return None
+    return words
 
 
 def _is_small(word: str) -> bool:
@@ -153,7 +193,7 @@ def _is_small(word: str) -> bool:
 
 def _is_name(word: str) -> bool:
     """True for the name of a function or of a letter."""
-    return word.lower() in FUNCTIONS or word.lower() in _NAMES
+    return word.lower() in _NAMES
 
 
 def _connected(text: str, first: re.Match[str]) -> str:
@@ -162,7 +202,7 @@ def _connected(text: str, first: re.Match[str]) -> str:
     while (joint := _BETWEEN.match(text, end)) and (span := _SPAN.match(text, joint.end())):
         parts.append(_inside(span))
         end = span.end()
-    unit = re.compile(r"\s*(?:\\?%|percent\b)").match(text, end)
+    unit = _PERCENT.match(text, end)
     return ", ".join(parts) + (unit.group().strip() if unit else "")
 
 
@@ -175,10 +215,12 @@ def last_expression(text: str) -> str | None:
     tail = _BROKEN_INLINE.sub(" ", text[-TAIL_CHARS:])
     spans = list(_SPAN.finditer(tail))
     outside_from = spans[-1].end() if spans else 0
-    numbers = [found for found in _NUMBER.finditer(tail, outside_from) if any(sign.isdigit() for sign in found.group())]
-    if numbers:
-        around = [found for found in _TUPLE.finditer(tail, outside_from) if found.end() > numbers[-1].start()]
-        return around[-1].group() if around else _formula_around(tail, numbers[-1])
+    if number := _last_number(tail, outside_from):
+        closed = _CLOSING.search(tail, number.start())
+        around = (
+            [found for found in _TUPLE.finditer(tail, outside_from) if found.end() > number.start()] if closed else []
+        )
+        return around[-1].group() if around else _formula_around(tail, number)
     if not spans:
         return None
     index = len(spans) - 1
@@ -187,12 +229,31 @@ def last_expression(text: str) -> str | None:
     return _connected(tail, spans[index])
 
 
+def _last_number(text: str, start: int) -> re.Match[str] | None:
+    """The last number from `start` on; sought from letters on, since a number holds none but a final `percent`."""
+    if text.isascii():
+        digit = max(map(text.rfind, digits))
+        if digit < start:
+            return None
+        behind_letter = start + len(text[start:digit].rstrip(_NO_LETTERS))
+        if found := next((one for one in _NUMBER.finditer(text, behind_letter) if one.end() > digit), None):
+            return found
+    window = 250
+    while True:
+        letter = _ANY_LETTER.search(text, len(text) - window) if len(text) - window > start else None
+        numbers = deque(_NUMBER.finditer(text, letter.start() if letter else start), maxlen=1)
+        if numbers or letter is None:
+            return numbers[0] if numbers else None
+        window *= 8
+
+
 def _formula_around(text: str, number: re.Match[str]) -> str:
     """The formula without dollars around a number: `3*sqrt(2)`, `x^2 + 1`; else the number."""
-    start = max(text.rfind("\n", 0, number.start()) + 1, number.start() - 200)
+    begin = number.end() - len(number.group().lstrip())
+    start = max(text.rfind("\n", 0, begin) + 1, begin - 200)
     line = text[start : number.end() + 200].partition("\n")[0]
-    at = number.start() - start
-    words = list(re.finditer(r"\S+", line))
+    at = begin - start
+    words = list(_WORD.finditer(line))
     first = last = next(index for index, word in enumerate(words) if word.end() > at)
     while first and _is_mathematical(words[first - 1].group()) and words[first - 1].group()[-1] not in ",.;:!?":
         first -= 1
@@ -215,7 +276,7 @@ def _formula_around(text: str, number: re.Match[str]) -> str:
 
 def _is_mathematical(word: str) -> bool:
     """True for a piece of a formula, which holds no words."""
-    return word.isascii() and not any(len(part) > 1 and not _is_name(part) for part in re.findall(r"[A-Za-z]+", word))
+    return word.isascii() and not any(len(part) > 1 and not _is_name(part) for part in _LETTERS.findall(word))
 
 
 def answer_in(text: str) -> str | None:
@@ -223,6 +284,8 @@ def answer_in(text: str) -> str | None:
 
     Where none is announced, a text without sentences is the answer itself; of others it is the last mathematics.
     """
+    if PLAIN_NUMBER.fullmatch(text):
+        return text
     visible = _visible(text)
     if visible is None:
         return None
@@ -231,6 +294,8 @@ def answer_in(text: str) -> str | None:
 
 
 def _unannounced(visible: str) -> str | None:
+    if PLAIN_NUMBER.fullmatch(visible):
+        return visible
     first = _SPAN.match(visible)
     if first and (first.end() == len(visible) or _CONDITION.match(visible, first.end())):
         return _inside(first)
@@ -242,7 +307,7 @@ def _unannounced(visible: str) -> str | None:
     bold = list(_BOLD.finditer(visible[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))  # set off by many chat models
     if found := bold[-1].group(1).strip() if bold else last_expression(visible):
         return found
-    if letter := re.search(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z", visible[-50:]):
+    if letter := _LAST_LETTER.search(visible[-50:]):
         return letter[1] or letter[2]
     return visible if len(visible) <= SENTENCE_CHARS else None
 
@@ -278,6 +343,8 @@ class _Box(NamedTuple):
 
 def last_boxed(text: str) -> str | None:
     """What the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
+    if "box" not in text:
+        return None
     boxes: list[_Box] = []
     empty = False
     for opened in reversed(_openings(text)):

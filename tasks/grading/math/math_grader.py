@@ -11,9 +11,9 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from itertools import tee
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.math import math_reading
@@ -21,7 +21,7 @@ from tasks.grading.math.expressions import Undecided, evaluate, rational
 from tasks.grading.math.math_comparison import same_answer
 from tasks.grading.math.math_extraction import answer_in, read
 from tasks.grading.math.math_tokens import NotUnderstood
-from tasks.grading.math.normalization import MAX_CHARS, for_sympy, normalize, plain_words, spelling
+from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, for_sympy, normalize, plain_words, spelling
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
 from tasks.grading.reading import STRICT, UNREAD, Rule, graded_by
 from tasks.grading.reasoning import visible_answer
@@ -86,7 +86,7 @@ class MathGrader:
 
     def _cheaply(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
         """A verdict of the stages in process, None where sympy has to compare; and the pair of bare answers."""
-        pair = (answer_in(gold) or "", answer if extracted else answer_in(answer) or "")
+        pair = (_gold_in(gold), answer if extracted else answer_in(answer) or "")
         if not pair[1]:
             return Verdict(False, "missing"), pair
         if max(map(len, pair)) > MAX_CHARS:
@@ -114,6 +114,11 @@ def shared_grader() -> MathGrader:
     return grader
 
 
+@lru_cache(CACHED)
+def _gold_in(gold: str) -> str:
+    return answer_in(gold) or ""
+
+
 def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
     return waiting if isinstance(waiting, Verdict) else waiting.result()
 
@@ -130,6 +135,8 @@ _MATHEMATICS = re.compile(r"\d|\\[a-zA-Z]|[-+*/^=<>|(\[]|^\s*\w\s*$")
 @lru_cache(CACHED)
 def decide(gold: str, answer: str) -> Verdict | None:
     """Whether two bare answers are equal; None where only sympy can decide."""
+    if gold == answer and PLAIN_NUMBER.fullmatch(gold):
+        return Verdict(True, "string")
     left, right = normalize(gold), normalize(answer)
     if not left or not right:
         return Verdict(False, "empty")
@@ -207,10 +214,16 @@ def grade_against(
         for item, response, gold in answered
     )
     verdicts = grader.equal_all(
-        ((gold, said or "") for *_, gold, readings in for_grader for said in readings.distinct), extracted=True
+        ((gold, said) for *_, gold, readings in for_grader for said in readings.distinct if said), extracted=True
     )
     for item, response, gold, readings in for_samples:
-        yield graded_by(rule, readings, lambda said: _sample(item, response, gold, said, next(verdicts)))  # noqa: B023
+        yield graded_by(
+            rule,
+            readings,
+            item,
+            response,
+            lambda said: _graded(item, gold, said, next(verdicts)) if said else _missing(response, gold),  # noqa: B023
+        )
 
 
 def gold_of(item: Item) -> str:
@@ -226,22 +239,23 @@ def gold_of(item: Item) -> str:
     return gold
 
 
-def _sample(item: Item, response: Response, gold: str, answer: str | None, verdict: Verdict) -> Sample:
-    graded = partial(Sample.graded, item, response, gold=_shown(gold), keys=response.call_keys)
-    if answer is None:
-        unclosed = visible_answer(response.text) is None
-        why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
-        why = "the response was cut off at max_tokens" if response.truncated else why
-        return graded(score=0.0, reason=response.missed or f"no answer was found: {why}", missing=True)
+def _missing(response: Response, gold: str) -> dict[str, Any]:
+    unclosed = visible_answer(response.text) is None
+    why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
+    why = "the response was cut off at max_tokens" if response.truncated else why
+    reason = response.missed or f"no answer was found: {why}"
+    return {"score": 0.0, "extracted": None, "gold": _shown(gold), "reason": reason, "missing": True}
+
+
+def _graded(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
+    found: dict[str, Any] = {"score": None, "extracted": _shown(answer), "gold": _shown(gold)}
     if verdict.failed:
-        return graded(status="unscored", extracted=_shown(answer), reason=verdict.failed)
+        return found | {"status": "unscored", "reason": verdict.failed}
     if not verdict.equal and _within(item, gold, answer):
         verdict = Verdict(True, "tolerance")
-    return graded(
-        score=float(verdict.equal),
-        extracted=_shown(answer),
-        reason=f"{verdict.stage}: {_shown(answer)} {'=' if verdict.equal else '≠'} {_shown(gold)}",
-    )
+    found["score"] = float(verdict.equal)
+    found["reason"] = f"{verdict.stage}: {found['extracted']} {'=' if verdict.equal else '≠'} {found['gold']}"
+    return found
 
 
 def _within(item: Item, gold: str, answer: str) -> bool:
@@ -273,5 +287,7 @@ def number_in(text: str) -> float | None:
 
 def _shown(text: str) -> str:
     """The beginning of a long answer, without characters that JSON or the database refuse."""
+    if text.isascii() and len(text) <= SHOWN_CHARS and "\0" not in text:
+        return text
     clean = text.replace("\0", "").encode("utf-8", "replace").decode()
     return clean if len(clean) <= SHOWN_CHARS else clean[:SHOWN_CHARS] + " …"

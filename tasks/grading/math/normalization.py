@@ -36,12 +36,13 @@ _DERIVATIVE = re.compile(
 _DOUBLED_ROW = re.compile(r"\\{4}")
 _DOUBLED = re.compile(r"\\\\+(?=[a-zA-Z,;!{}%$])")
 _REWRITES = (
-    (re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])"), " "),
-    (re.compile(r"(?<=\d),\s*\\!\s*(?=\d)"), ""),
-    (re.compile(r"\\!\s*"), ""),
-    (re.compile(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d{3}(?!\d))|(?<=\d)\\[,;:\s](?=\d{3}(?!\d))"), ""),
-    (re.compile(r"\{\s*,\s*\}"), ","),
+    (("$", "\\"), re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])"), " "),
+    (("\\!",), re.compile(r"(?<=\d),\s*\\!\s*(?=\d)"), ""),
+    (("\\!",), re.compile(r"\\!\s*"), ""),
+    (("{", "\\"), re.compile(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d{3}(?!\d))|(?<=\d)\\[,;:\s](?=\d{3}(?!\d))"), ""),
+    (("{",), re.compile(r"\{\s*,\s*\}"), ","),
     (
+        ("\\",),
         re.compile(
             r"\\(?:[mM]?left|[mM]?right|[bB]igg?[lrm]?)(?![a-zA-Z])\s*\.?"
             r"|\\(?:displaystyle|textstyle|limits|nolimits|nonumber|rm|bf|it|hfill|notag)(?![a-zA-Z])"
@@ -49,20 +50,27 @@ _REWRITES = (
         ),
         "",
     ),
-    (re.compile(r"\\[dtc]frac(?![a-zA-Z])"), r"\\frac"),
-    (_DERIVATIVE, r" \\derivative{\2}{\3}{\1} "),
-    (re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-zA-Z]))|\\degrees?(?![a-zA-Z])"), r"\\degree "),
-    (_PERCENT, r"\\% "),
-    (re.compile(r"\\(?:leqslant|leq|le)(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
-    (re.compile(r"\\(?:geqslant|geq|ge)(?![a-zA-Z])|>\s*="), r"\\ge "),
-    (re.compile(r"\\(?:neq|ne)(?![a-zA-Z])|!\s*=|\\not\s*="), r"\\ne "),
-    (re.compile(r"\\lt(?![a-zA-Z])"), "<"),
-    (re.compile(r"\\gt(?![a-zA-Z])"), ">"),
-    (re.compile(r"\\(?:approx|simeq|doteq)(?![a-zA-Z])|~="), r"\\approx "),
-    (re.compile(r"\\(?:colon|mathbin\{:\})|\s:\s"), ":"),
-    (re.compile(r"\*\*"), "^"),
-    (re.compile(r"(?<![a-zA-Z\\])cbrt(?=\()"), r"\\sqrt[3]"),
+    (("frac",), re.compile(r"\\[dtc]frac(?![a-zA-Z])"), r"\\frac"),
+    (("frac",), _DERIVATIVE, r" \\derivative{\2}{\3}{\1} "),
+    (
+        ("\\circ", "\\degree"),
+        re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-zA-Z]))|\\degrees?(?![a-zA-Z])"),
+        r"\\degree ",
+    ),
+    (("%", "p"), _PERCENT, r"\\% "),
+    (("\\le", "<"), re.compile(r"\\(?:leqslant|leq|le)(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
+    (("\\ge", ">"), re.compile(r"\\(?:geqslant|geq|ge)(?![a-zA-Z])|>\s*="), r"\\ge "),
+    (("\\n", "!"), re.compile(r"\\(?:neq|ne)(?![a-zA-Z])|!\s*=|\\not\s*="), r"\\ne "),
+    (("\\lt",), re.compile(r"\\lt(?![a-zA-Z])"), "<"),
+    (("\\gt",), re.compile(r"\\gt(?![a-zA-Z])"), ">"),
+    (("\\", "~"), re.compile(r"\\(?:approx|simeq|doteq)(?![a-zA-Z])|~="), r"\\approx "),
+    ((":", "colon"), re.compile(r"\\(?:colon|mathbin\{:\})|\s:\s"), ":"),
+    (("*",), re.compile(r"\*\*"), "^"),
+    (("cbrt",), re.compile(r"(?<![a-zA-Z\\])cbrt(?=\()"), r"\\sqrt[3]"),
 )
+"""One or two texts, of which one is in all that the pattern matches; the pattern; how that is spelled."""
+PLAIN_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+"""Has but one spelling."""
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(rf"(?<=\d)\s{{0,9}}(?:\\text\w*\s*\{{\s*)?({'|'.join(_SCALES)})s?\b(?P<rest>[^{{}}]*\}})?", re.I)
 _CURRENCY = re.compile(r"\\\$|[€£¥₩₹]|\\(?:euro|pounds)(?![a-zA-Z])")
@@ -95,17 +103,25 @@ def plain_characters(text: str) -> str:
 
 def normalize(answer: str) -> str:
     """`answer` in one spelling of LaTeX: what draws the same is written the same, sizes and colours are gone."""
+    if PLAIN_NUMBER.fullmatch(answer):
+        return answer
     text = plain_characters(answer).strip()
-    text = _EMPHASIS.sub(lambda marked: marked.group(1) or marked.group(2) or "", text)
+    if "*" in text or "`" in text:
+        text = _EMPHASIS.sub(lambda marked: marked.group(1) or marked.group(2) or "", text)
     if _MATRIX.search(text) and "\\\\begin" not in text:
         text = _NEW_ROW.sub(r"\\newline ", text)
-    else:
+    elif "\\" in text:
         text = _DOUBLED_ROW.sub(r"\\newline ", text)
         text = _DOUBLED.sub(r"\\", text)
-    text = _CURRENCY.sub(" ", _MODULE.sub("", text))
-    text = _REPEATING.sub(_repeated, _SCALE.sub(_scaled, text))
-    for pattern, spelled in _REWRITES:
-        text = pattern.sub(spelled, text)
+    if not text.isalnum():
+        text = _CURRENCY.sub(" ", _MODULE.sub("", text))
+    if any(scale in text.lower() for scale in _SCALES):
+        text = _SCALE.sub(_scaled, text)
+    if "\\" in text:
+        text = _REPEATING.sub(_repeated, text)
+    for needed, pattern, spelled in _REWRITES:
+        if needed[0] in text or needed[-1] in text:
+            text = pattern.sub(spelled, text)
     text = _SPACES.sub(" ", text).strip(" \n\t").rstrip(".,;:\\ ")
     if number := _NUMBER_IN_TEXT.fullmatch(text):
         return number.group(1)

@@ -42,7 +42,7 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             if not answer or answer.isspace():
                 said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
                 found |= {"missing": True, "reason": f"no answer: {response.missed or said}"}
-        yield Sample.graded(item, response, keys=response.call_keys, **found)
+        yield Sample.graded(item, response, **found)
 
 
 def _verdict(kinds: Sequence[str], strict: list[bool], loose: list[bool]) -> dict[str, Any]:

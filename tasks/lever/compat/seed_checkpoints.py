@@ -17,8 +17,16 @@ from pydantic import ValidationError
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.compat.inert_pickle import Made
 from tasks.lever.compat.torch_files import TensorFacts, as_mapping, open_archive
-from tasks.lever.learning.checkpoints import load_selector, named, read_header, require_layout, selector_of
+from tasks.lever.learning.checkpoints import (
+    POOLS_OF,
+    load_selector,
+    named,
+    read_header,
+    require_layout,
+    selector_of,
+)
 from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_records import SEED_CHOICES, PoolRecipe
 
 SEED_SUFFIXES = (".ckpt", ".pt", ".pth")
 PREFIX = "lever_lm.pointer_selector."
@@ -37,6 +45,9 @@ class Opened(NamedTuple):
     """Notes for the user on how it was read; empty for our own files."""
     encoder: str | None
     """Encoder whose vectors it was trained with; checkpoints of Lever-Plus do not name it."""
+    recipe: PoolRecipe
+    """Pools that it was trained in. Where the file has none, the sampler in its name, else RandSampler, which all were
+    trained with before files told it."""
 
     def refuse_other(self, encoder: str, *, dimension: int, path: Path) -> None:
         """Raise FileUnusable unless it reads vectors of this encoder."""
@@ -55,8 +66,28 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable."""
     if path.suffix in SEED_SUFFIXES:
         return read_seed_checkpoint(path, heads=heads)
-    encoder = read_header(path)[1].get("encoder")
-    return Opened(load_selector(path), (), str(encoder) if encoder else None)
+    meta = read_header(path)[1]
+    encoder, recipe, notes = meta.get("encoder"), _recipe_before(path), ()
+    if meta.get(POOLS_OF) is None:
+        notes = (_assumed(recipe),)
+    else:
+        try:
+            recipe = PoolRecipe.model_validate(meta[POOLS_OF])
+        except ValidationError as error:
+            raise FileUnusable(f"{path}: `{POOLS_OF}` of its header is no recipe of pools: {error}") from error
+    return Opened(load_selector(path), notes, str(encoder) if encoder else None, recipe)
+
+
+def _recipe_before(path: Path) -> PoolRecipe:
+    """Of a checkpoint that does not tell: by its name, as `sft_ImgSimSampler.safetensors`."""
+    for sampler in SEED_CHOICES:
+        if sampler in path.name:
+            return PoolRecipe(sampler=sampler, size=0)
+    return PoolRecipe(sampler="RandSampler", size=0)
+
+
+def _assumed(recipe: PoolRecipe) -> str:
+    return f"it does not tell in which pools it was trained; {recipe.sampler} is taken, by its name or for its age"
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> Opened:
@@ -72,7 +103,8 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> Opened:
         tensors, notes = _pointer_tensors(top, path)
         config, more = _config(tensors, top, heads, path)
         require_layout({key: facts.size for key, facts in tensors.items()}, config, str(path))
-        return Opened(selector_of(config, archive.read(tensors), str(path)), (*notes, *more), None)
+        recipe, selector = _recipe_before(path), selector_of(config, archive.read(tensors), str(path))
+        return Opened(selector, (*notes, *more, _assumed(recipe)), None, recipe)
 
 
 Found = tuple[dict[str, TensorFacts], list[str]]

@@ -1,4 +1,4 @@
-"""Candidate pools: which train items a query may be shown, by each of the four samplers.
+"""Candidate pools: which train items a query may be shown, by each sampler: ours, and the four of Lever-Plus.
 
 A query's pool depends on the query, the candidates and the seed alone: not on the other queries, nor on the order of
 the dataset. A query is never its own candidate, by id; another question about the same picture may be one.
@@ -7,7 +7,9 @@ the dataset. A query is never its own candidate, by id; another question about t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,67 +17,80 @@ from numpy.typing import NDArray
 from storage.artifacts import Artifacts
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
-from tasks.lever.lever_records import Dataset, Embedded, Pools, Sampler
+from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools
 
 Rows = NDArray[np.int64]
 Vectors = NDArray[np.float32]
 
-SCORES_AT_ONCE = 8_000_000
-"""Similarities in memory: 64 MB, however many candidates there are."""
-CANDIDATES_AT_ONCE = 8_192
+QUERIES_AT_ONCE = 1_024
+SLACK = 16
+"""Vectors that are looked up beyond those wanted: single precision may swap neighbours."""
+TIE = 0.03
+"""Weight of the joint vector behind that of an image or question alone: of equal questions the nearer image first."""
 DECIMALS = 9
 """Sums of products of fp32 numbers differ in the 16th with the shape of the matrices; equal ones must stay equal."""
 
 
-Banks = Mapping[str, EmbeddingBank]
-"""`images` and `texts` alone, from which similarity is computed; those that a sampler does not need may be missing."""
+Banks = Mapping[str, tuple[EmbeddingBank, EmbeddingBank]]
+"""`joint`, `images`, `texts` and `classes`, as far as there are such embeddings → vectors of queries, of candidates."""
 
 
-def build(
-    dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, sampler: Sampler, size: int, seed: int
-) -> Pools:
+def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, tuple[EmbeddingBank, EmbeddingBank]]:
+    """The embeddings of a dataset, each read once."""
+    refs = {
+        "joint": (embedded.queries, embedded.candidates),
+        "images": (embedded.images, embedded.images),
+        "texts": (embedded.texts, embedded.texts),
+        "classes": (embedded.classes, embedded.classes),
+    }
+    kept = {ref: EmbeddingBank.from_bytes(artifacts.get(ref)) for pair in refs.values() for ref in pair if ref}
+    return {name: (kept[one], kept[other]) for name, (one, other) in refs.items() if one and other}
+
+
+def build(dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, recipe: PoolRecipe, seed: int) -> Pools:
     """Pools of the train, validation and test queries from the train items.
 
     Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
-    refs = {
-        "images": embedded.images if sampler in ("ImgSimSampler", "MixSampler") else None,
-        "texts": embedded.texts if sampler in ("TextSimSampler", "MixSampler") else None,
-    }
-    banks = {name: EmbeddingBank.from_bytes(artifacts.get(ref)) for name, ref in refs.items() if ref}
-    queries = [*dataset.train_queries, *(item.id for item in (*dataset.validation, *dataset.test))]
-    candidates = [item.id for item in dataset.train]
-    return draw_pools(queries, candidates, banks, sampler=sampler, size=size, seed=seed)
+    return draw_pools(dataset.queries, dataset.candidates, banks_of(embedded, artifacts), recipe=recipe, seed=seed)
 
 
 def draw_pools(
-    queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, sampler: Sampler, size: int, seed: int
+    queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, recipe: PoolRecipe, seed: int
 ) -> Pools:
-    """`size` candidates of each query: the most similar ones first, or in the order in which they were drawn.
+    """Candidates of each query: the most similar ones first, or in the order in which they were drawn.
 
+    RetrievalSampler takes the nearest by each modality in turn, and fills up with a share of others at random.
     TextSimSampler and ImgSimSampler take the largest inner products, of equal ones the smaller id. MixSampler takes a
     quarter by text, as many more by image, and fills up at random: half of the pool, or what is left.
     Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
-    ids = sorted(candidates)  # the order of the dataset does not matter, and the smaller id wins
-    row = {name: number for number, name in enumerate(ids)}
-    own = np.array([row.get(query, -1) for query in queries], np.int64)  # (Q,) row of the query; -1: no candidate
-    for query, at in zip(queries, own, strict=True):
-        if (others := len(ids) - (at >= 0)) < size:
-            raise PoolTooSmall(
-                f"query {query}: {others} candidates besides itself, a pool of {size} was asked for; "
-                "ask for smaller pools or use more train items"
-            )
+    size = recipe.size
+    ids, own = _places(queries, candidates, size)
 
-    def similar(of_what: str, count: int) -> list[list[int]]:
-        if (bank := banks.get(of_what)) is None:
+    def vectors(of_what: str) -> tuple[Vectors, Vectors]:
+        if of_what not in banks:
             raise FileUnusable(
                 f"similar candidates need the embeddings of the {of_what} alone; export them, or use RandSampler"
             )
-        return most_similar(bank.rows(queries).numpy(), bank.rows(ids).numpy(), own=own, count=count).tolist()
+        of_queries, of_candidates = banks[of_what]
+        return of_queries.rows(queries).numpy(), of_candidates.rows(ids).numpy()
+
+    def similar(of_what: str, count: int) -> list[list[int]]:
+        return most_similar(*vectors(of_what), own=own, count=count).tolist()
+
+    def retrieved(modality: str, count: int) -> list[list[int]]:
+        if modality == "joint":
+            return similar(modality, count)
+        both = (np.hstack([one, TIE * joint]) for one, joint in zip(vectors(modality), vectors("joint"), strict=True))
+        return most_similar(*both, own=own, count=count).tolist()
 
     drawn = (_random(one, int(at), len(ids), size=size, seed=seed) for one, at in zip(queries, own, strict=True))
-    match sampler:
+    match recipe.sampler:
+        case "RetrievalSampler":
+            near = size - round(size * recipe.others)
+            by_modality = zip(*(retrieved(one, near) for one in recipe.modalities), strict=True)
+            chosen = (_in_turn(rows, near, more) for rows, more in zip(by_modality, drawn, strict=True))
         case "RandSampler":
             chosen = drawn
         case "TextSimSampler":
@@ -87,7 +102,38 @@ def draw_pools(
             by_text, by_image = similar("texts", quarter), similar("images", 2 * quarter)  # half may be taken already
             chosen = (_mixed(*rows, quarter=quarter) for rows in zip(by_text, by_image, drawn, strict=True))
     pools = {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, chosen, strict=True)}
-    return Pools(sampler=sampler, size=size, seed=seed, pools=pools)
+    return Pools(recipe=recipe, seed=seed, pools=pools)
+
+
+def nearest(
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    of_queries: EmbeddingBank,
+    of_candidates: EmbeddingBank,
+    *,
+    count: int,
+) -> dict[str, tuple[str, ...]]:
+    """The candidates with the largest inner products, largest first, never the query itself; ties by id.
+
+    Raises PoolTooSmall, FileUnusable for an id without a vector.
+    """
+    ids, own = _places(queries, candidates, count)
+    found = most_similar(of_queries.rows(queries).numpy(), of_candidates.rows(ids).numpy(), own=own, count=count)
+    return {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, found.tolist(), strict=True)}
+
+
+def _places(queries: Sequence[str], candidates: Sequence[str], size: int) -> tuple[list[str], Rows]:
+    """The candidates by id, and (Q,) the row of each query among them, -1 where it is none. Raises PoolTooSmall."""
+    ids = sorted(candidates)  # the order of the dataset does not matter, and the smaller id wins
+    row = {name: number for number, name in enumerate(ids)}
+    own = np.array([row.get(query, -1) for query in queries], np.int64)
+    for query, at in zip(queries, own, strict=True):
+        if (others := len(ids) - (at >= 0)) < size:
+            raise PoolTooSmall(
+                f"query {query}: {others} candidates besides itself, a pool of {size} was asked for; "
+                "ask for smaller pools or use more train items"
+            )
+    return ids, own
 
 
 def generator_of(query: str, *, seed: int, purpose: str) -> np.random.Generator:
@@ -100,18 +146,50 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
     """(Q, count) rows of the largest inner products, largest first; of equal ones the earlier row.
 
     queries: (Q, d); candidates: (N, d), N > count; own: (Q,) row of the query among them, which is left out, or -1.
+    FAISS looks them up in single precision; what it finds is computed exactly, and looked up wider where a candidate
+    that it did not find might be nearer. Equal vectors are one, so that their scores are equal to the bit.
     """
     found = np.empty((len(queries), count), np.int64)
+    if not count:
+        return found
     distinct, place = _distinct(candidates)
-    step = max(1, SCORES_AT_ONCE // len(candidates))
-    for start in range(0, len(queries), step):
-        scores = _inner_products(queries[start : start + step], distinct)[:, place]  # (step, N)
-        mine = own[start : start + step]
-        there = np.flatnonzero(mine >= 0)
-        scores[there, mine[there]] = -np.inf
-        for number, row in enumerate(scores):
-            found[start + number] = _largest(row, count)
+    order = np.argsort(place, kind="stable")
+    starts = np.searchsorted(place[order], np.arange(len(distinct) + 1))
+    index: Any = _faiss().IndexFlatIP(candidates.shape[1])
+    index.add(distinct)
+    # float32 sums of d products are off by d roundings at most
+    slip = candidates.shape[1] * 2.0**-23 * np.linalg.norm(distinct, axis=1).max()
+    wanted, remaining = count + 1 + SLACK, np.arange(len(queries))
+    while len(remaining):
+        wanted, wider = min(wanted, len(distinct)), list[int]()
+        for start in range(0, len(remaining), QUERIES_AT_ONCE):
+            part = remaining[start : start + QUERIES_AT_ONCE]
+            rough, near = index.search(np.ascontiguousarray(queries[part]), wanted)
+            for number, looked_up, least in zip(part.tolist(), near, rough[:, -1].tolist(), strict=True):
+                query = queries[number].astype(np.float64)
+                scores = np.round(distinct[looked_up].astype(np.float64) @ query, DECIMALS)
+                rows = np.concatenate([order[starts[one] : starts[one + 1]] for one in looked_up])
+                worth = np.repeat(scores, starts[looked_up + 1] - starts[looked_up])
+                rows, worth = rows[rows != own[number]], worth[rows != own[number]]
+                best = np.lexsort((rows, -worth))[:count]
+                found[number] = rows[best]
+                if wanted < len(distinct) and worth[best[-1]] <= least + slip * np.linalg.norm(query):
+                    wider.append(number)
+        remaining, wanted = np.array(wider, np.int64), 4 * wanted
     return found
+
+
+def _faiss() -> Any:
+    """FAISS, on first need; untyped, for its stubs do not know how it takes arrays."""
+    import faiss
+
+    return faiss
+
+
+def _in_turn(ranked: Iterable[Sequence[int]], near: int, drawn: Sequence[int]) -> list[int]:
+    """`near` rows, the first of each ranking, then the second, each once; then what was drawn, as many as that."""
+    taken = list(dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True))))[:near]
+    return list(dict.fromkeys([*taken, *drawn]))[: len(drawn)]
 
 
 def _mixed(by_text: list[int], by_image: list[int], drawn: list[int], *, quarter: int) -> list[int]:
@@ -134,18 +212,3 @@ def _distinct(vectors: Vectors) -> tuple[Vectors, Rows]:
     place = np.array([places.setdefault(row.tobytes(), len(places)) for row in vectors], np.int64)
     _, first = np.unique(place, return_index=True)
     return vectors[first], place
-
-
-def _inner_products(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:
-    """(Q, N), in double precision and rounded, some candidates at a time."""
-    exact = queries.astype(np.float64)
-    blocks = (candidates[at : at + CANDIDATES_AT_ONCE] for at in range(0, len(candidates), CANDIDATES_AT_ONCE))
-    return np.round(np.concatenate([exact @ block.astype(np.float64).T for block in blocks], axis=1), DECIMALS)
-
-
-def _largest(scores: NDArray[np.float64], count: int) -> Rows:
-    if count == 0:
-        return np.empty(0, np.int64)
-    least = np.partition(scores, -count)[-count]
-    enough = np.flatnonzero(scores >= least)
-    return enough[np.argsort(-scores[enough], kind="stable")][:count]

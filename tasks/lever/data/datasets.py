@@ -42,6 +42,8 @@ class Official(NamedTuple):
     """The official validation split, which is our test split: answers of the official test splits are not public."""
     validation: Source | None = None
     """None: some pictures of `train` are set apart."""
+    queries: Source | None = None
+    """Questions to learn from that may not be shown. None: all of `train` are both."""
 
 
 def _coco(prefix: str, split: str) -> Source:
@@ -54,8 +56,8 @@ def _split(name: str, split: str, images: str, *, prefix: str = "") -> Source:
     return Source(named, f"{name}_{split}_annotations_vqa_format.json", images, prefix)
 
 
-def _digits(split: str) -> Source:
-    return Source(f"digits_{split}_questions.json", f"digits_{split}_annotations.json", "images")
+def _drawn(world: str, split: str) -> Source:
+    return Source(f"{world}_{split}_questions.json", f"{world}_{split}_annotations.json", "images")
 
 
 OFFICIAL = {
@@ -63,7 +65,8 @@ OFFICIAL = {
     "vqav2": Official(_coco("v2_", "train"), _coco("v2_", "val")),
     "textvqa": Official(_split("textvqa", "train", "train_images"), _split("textvqa", "val", "train_images")),
     "vizwiz": Official(_split("vizwiz", "train", "train", prefix="train_"), _split("vizwiz", "val", "val")),
-    "digits": Official(_digits("train"), _digits("test"), _digits("validation")),
+    "digits": Official(*(_drawn("digits", split) for split in ("train", "test", "validation"))),
+    "crowded": Official(*(_drawn("crowded", split) for split in ("train", "test", "validation", "queries"))),
 }
 
 
@@ -83,7 +86,7 @@ def open_dataset(
     if data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
     drawn = _draw(OFFICIAL[name], data_dir, validation=validation, test=test, seed=seed)
-    splits = (drawn.train, drawn.validation, drawn.test)
+    splits = (drawn.train, drawn.queries, drawn.validation, drawn.test)
     if (twice := first_twice(one.id for part in splits for one in part)) is not None:
         raise DatasetUnusable(
             f"{data_dir}: question id {twice} is in two splits of {name}; the files do not belong together"
@@ -94,11 +97,19 @@ def open_dataset(
         "validation": tuple(islice(usable(drawn.validation, left_out, look), validation)),
         "test": tuple(islice(usable(drawn.test, left_out, look), test)),
     }
+    queries = tuple(islice(usable(drawn.queries, left_out, look), train_queries))
     for split, items in {"train": train, **held_out}.items():
         if not items:
             raise nothing_left(data_dir, left_out, split=f"{name}: no {split} question is left: ")
-    queries = tuple(item.id for item in train[:train_queries])
-    return Dataset(name=name, train=train, train_queries=queries, **held_out, left_out=left_out, counted=drawn.counted)
+    return Dataset(
+        name=name,
+        train=train + queries,
+        shown=tuple(item.id for item in train) if queries else (),
+        train_queries=tuple(item.id for item in queries or train[:train_queries]),
+        **held_out,
+        left_out=left_out,
+        counted=drawn.counted,
+    )
 
 
 class _Drawn(NamedTuple):
@@ -109,6 +120,8 @@ class _Drawn(NamedTuple):
     test: list[Asked]
     counted: tuple[str, ...] = ()
     """Ids of the training file in its order; empty where there is no such file."""
+    queries: Sequence[Asked] = ()
+    """Questions to learn from, where they are others than `train`."""
 
 
 def _draw(official: Official, folder: Path, *, validation: int, test: int | None, seed: int) -> _Drawn:
@@ -121,7 +134,8 @@ def _draw(official: Official, folder: Path, *, validation: int, test: int | None
     rest, counted = _shuffled(held_out, seed, "test"), tuple(one.id for one in train)
     if official.validation is not None:
         found = _questions_in(folder, official.validation)
-        return _Drawn(_shuffled(train, seed, "train"), _shuffled(found, seed, "validation"), rest, counted)
+        more = _shuffled(_questions_in(folder, official.queries), seed, "queries") if official.queries else ()
+        return _Drawn(_shuffled(train, seed, "train"), _shuffled(found, seed, "validation"), rest, counted, more)
     chosen, left = _by_picture(train, seed, [validation])
     return _Drawn(left, chosen[0], rest, counted)
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from storage.artifacts import Artifacts
+from storage.records import Ref
 from tasks.lever.data import pointer_files
-from tasks.lever.data.embeddings import EmbeddingBank, read_bank
+from tasks.lever.data.candidate_pools import banks_of
+from tasks.lever.data.embeddings import EmbeddingBank, of_modality, read_bank
 from tasks.lever.data.pointer_files import BeamQuery, Beams
 from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Pools, RlQuery
+from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, Pools, RlQuery
 
 HELD_OUT = ("validation_embeddings.pt", "test_embeddings.pt")
+CANDIDATES = "candidate_embeddings.pt"
+ALONE: tuple[Modality, ...] = ("images", "texts")
 
 
 class BeamsRead(NamedTuple):
@@ -35,7 +39,7 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> Beams
     found = {query: beam for query, beam in beams.items() if query in pools.pools}
     if not found:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
-    shown = _showable(found, {item.id for item in dataset.train}, pools)
+    shown = _showable(found, set(dataset.candidates), pools)
     if not _sequences(shown):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
     around = pointer_files.pools_around(shown, pools)
@@ -122,12 +126,15 @@ def _counted_anew(query: RlQuery, threshold: float) -> RlQuery:
 
 
 def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
-    """Vectors of files; those of held-out queries are looked for beside the train queries'.
+    """Vectors of files; those of held-out queries, of images and of questions alone are looked for beside them.
 
     Raises FileUnusable for unequal widths and encoders.
     """
     held_out = [path for name in HELD_OUT if (path := queries.with_name(name)).is_file() and path != queries]
-    banks = {path: read_bank(path) for path in (queries, *held_out, candidates)}
+    asked, every = (queries, *held_out), (queries, *held_out, candidates)
+    alone: dict[Modality, list[Path]] = {one: [of_modality(path, one) for path in every] for one in ALONE}
+    whole = {one: paths for one, paths in alone.items() if all(path.is_file() for path in paths)}
+    banks = {path: read_bank(path) for path in (*every, *chain.from_iterable(whole.values()))}
     first = banks[queries]
     for path, bank in banks.items():
         for what, field in (("encoder", "encoder"), ("width", "dimension")):
@@ -135,24 +142,36 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
                 raise FileUnusable(
                     f"{queries} and {path} differ in their {what} ({one!r}, {other!r}); embed both again"
                 )
+
+    def keep(paths: Sequence[Path]) -> Ref:
+        return artifacts.put("embeddings", _together([banks[path] for path in paths]).to_bytes())
+
     return Embedded(
         encoder=first.encoder or str(queries),
         dimension=first.dimension,
-        candidates=artifacts.put("embeddings", banks[candidates].to_bytes()),
-        queries=artifacts.put("embeddings", _together([banks[path] for path in (queries, *held_out)]).to_bytes()),
+        candidates=keep([candidates]),
+        queries=keep(asked),
+        images=keep(whole["images"]) if "images" in whole else None,
+        texts=keep(whole["texts"]) if "texts" in whole else None,
     )
 
 
 def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) -> dict[str, EmbeddingBank]:
-    """What lies in a cache folder: the candidates, and the queries of each split."""
-    queries = EmbeddingBank.from_bytes(artifacts.get(embedded.queries))
+    """What lies in a cache folder: the candidates, and the queries of each split; images and questions alone too."""
     splits = {
-        "query_embeddings.pt": dataset.train_queries,
+        "query_embeddings.pt": list(dataset.train_queries),
         "validation_embeddings.pt": [item.id for item in dataset.validation],
         "test_embeddings.pt": [item.id for item in dataset.test],
+        CANDIDATES: list(dataset.candidates),
     }
-    files = {name: EmbeddingBank(tuple(ids), queries.rows(list(ids)), queries.encoder) for name, ids in splits.items()}
-    return files | {"candidate_embeddings.pt": EmbeddingBank.from_bytes(artifacts.get(embedded.candidates))}
+    files: dict[str, EmbeddingBank] = {}
+    for modality, (of_queries, of_candidates) in banks_of(embedded, artifacts).items():
+        if modality not in ("joint", *ALONE):
+            continue
+        for name, ids in splits.items():
+            bank = of_candidates if name == CANDIDATES else of_queries
+            files[str(of_modality(Path(name), modality))] = EmbeddingBank(tuple(ids), bank.rows(ids), bank.encoder)
+    return files
 
 
 def _together(banks: Sequence[EmbeddingBank]) -> EmbeddingBank:

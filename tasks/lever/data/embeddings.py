@@ -22,6 +22,7 @@ from torch import Tensor
 from storage import files
 from tasks.lever.data.json_files import first_twice, sha256_of
 from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_records import Modality
 
 FORMAT = "trivet embeddings"
 NOT_TENSORS = (
@@ -109,6 +110,11 @@ def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
 def beside(path: Path) -> Path:
     """The JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")
+
+
+def of_modality(path: Path, modality: Modality) -> Path:
+    """The file of images or questions alone that lies beside a file of joint embeddings."""
+    return path if modality == "joint" else path.with_suffix(f".{modality}{path.suffix}")
 
 
 def header_of(data: bytes) -> Mapping[str, str]:

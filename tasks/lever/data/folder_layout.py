@@ -14,13 +14,14 @@ from typing import NamedTuple, TypeVar
 
 from tasks.lever.lever_errors import FileUnusable, OptionUnusable
 from tasks.lever.lever_options import Vectors
-from tasks.lever.lever_records import Sampler, Stage
+from tasks.lever.lever_records import PoolRecipe, Sampler, Stage
 
 Value = TypeVar("Value")
 
 KNOWN_DATASETS = ("okvqa", "vqav2")
 """The seed's scripts call them `okvqa_local` and the like too."""
 SAMPLERS: dict[str, Sampler] = {
+    "retrieval_sampler": "RetrievalSampler",
     "rand_sampler": "RandSampler",
     "text_sim_sampler": "TextSimSampler",
     "img_sim_sampler": "ImgSimSampler",
@@ -89,13 +90,11 @@ class Layout(NamedTuple):
         """Folder of a dataset that is made here."""
         return self.results / self.dataset / "data"
 
-    def beam_data(
-        self, judge: str, sampler: Sampler, beam_size: int, shots: int, candidates: int, samples: int
-    ) -> Path:
+    def beam_data(self, judge: str, recipe: PoolRecipe, beam_size: int, shots: int, samples: int) -> Path:
         """Sequences to imitate."""
         return self._folder("generated_data") / (
-            f"vqa-{self.dataset}-{model_in_names(judge)}-{sampler}-scorer:infoscore-construct_order:left"
-            f"-beam_size:{beam_size}-max_shot:{shots}-candidate_num:{candidates}-sample_num:{samples}.json"
+            f"vqa-{self.dataset}-{model_in_names(judge)}-{recipe.sampler}-scorer:infoscore-construct_order:left"
+            f"-beam_size:{beam_size}-max_shot:{shots}-candidate_num:{recipe.size}-sample_num:{samples}.json"
         )
 
     def rl_data(self, sampler: Sampler) -> Path:
@@ -140,7 +139,10 @@ def _only(folder: Path, pattern: str, what: str, remedy: str) -> Path:
         case [one]:
             return one
         case []:
-            raise FileUnusable(f"there is no {what} {pattern} in {folder}; run the stage before it, or use {remedy}")
+            raise FileUnusable(
+                f"there is no {what} {pattern} in {folder}; run the stage before it, use {remedy}, or name the "
+                "--sampler of its files"
+            )
         case several:
             names = ", ".join(path.name for path in several[:3])
             raise FileUnusable(f"{len(several)} files in {folder} may be the {what}: {names}; name one by {remedy}")

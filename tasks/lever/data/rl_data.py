@@ -22,18 +22,18 @@ from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.learning.training_inputs import Setting, rows_of
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings, RlDataSettings
-from tasks.lever.lever_records import Method, PointerRecord, Pools, RlData, RlQuery, VqaItem
+from tasks.lever.lever_records import Item, Method, PointerRecord, Pools, RlData, RlQuery
 
 
 def search(
-    queries: Sequence[VqaItem], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
+    queries: Sequence[Item], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
 ) -> dict[str, tuple[PointerRecord, ...]]:
     """The best sequences of each query, best first; `beam_score` is their InfoScore.
 
     After each pick the judge is asked about all sequences of all queries at once. Raises PoolTooSmall, JudgeUnusable.
     """
     tried = {query.id: _tried(query.id, pools, shots=shots, settings=settings, seed=seed) for query in queries}
-    alone = dict(zip(tried, judging.log_probs([(Asked(q.id, ()), q.shown_answer) for q in queries]), strict=True))
+    alone = dict(zip(tried, judging.answer_log_probs([Asked(q.id, ()) for q in queries]), strict=True))
     kept: dict[str, list[tuple[tuple[int, ...], float]]] = {query.id: [((), 0.0)] for query in queries}
     for _ in range(shots):
         grown = {
@@ -41,13 +41,13 @@ def search(
             for query in queries
         }
         asked = [
-            (Asked(query.id, tuple(pools.pools[query.id][at] for at in one)), query.shown_answer)
+            Asked(query.id, tuple(pools.pools[query.id][at] for at in one))
             for query in queries
             for one in grown[query.id]
         ]
-        likely = iter(judging.log_probs(asked))
+        likely = iter(judging.answer_log_probs(asked))
         for query, sequences in grown.items():
-            # NaN: a picture of it cannot be shown
+            # NaN: an item of it cannot be shown
             scored = [(one, score) for one in sequences if not math.isnan(score := next(likely))]
             # equals stay in the order of the pool, so that a search always ends alike
             kept[query] = sorted(scored, key=lambda pair: -pair[1])[: settings.width]
@@ -218,16 +218,12 @@ def _judged(record: PointerRecord, judgment: Judgment, likely: float | None) -> 
 
 
 def _described(
-    query: VqaItem, pool: Sequence[VqaItem], pointers: Sequence[PointerRecord], judging: Judging, judge: str
+    query: Item, pool: Sequence[Item], pointers: Sequence[PointerRecord], judging: Judging, judge: str
 ) -> RlQuery:
     """A query of `rl_data_*.json`."""
-    meta = {"image_id": query.image_id, "question": query.question, "split": "train"}
     return RlQuery(
-        meta=meta | {"threshold": judging.threshold, "judge": judge},
-        candidate_pool=tuple(
-            {"id": one.id, "image_id": one.image_id, "question": one.question, "answer": one.shown_answer}
-            for one in pool
-        ),
+        meta={**query.described, "split": "train", "threshold": judging.threshold, "judge": judge},
+        candidate_pool=tuple({"id": one.id, **one.described, "answer": one.shown_answer} for one in pool),
         candidate_pool_ids=tuple(one.id for one in pool),
         pointer_candidates=tuple(pointers),
     )

@@ -126,7 +126,7 @@ def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
         if subtype:
             yield f"COCO_{subtype}_{image_id:012d}.jpg"
         yield f"{image_id:012d}.jpg"
-        for split in ("train", "validation", "test"):
+        for split in ("train", "validation", "test", "queries"):
             yield f"digits_{split}_{image_id:06d}.png"
     if isinstance(image_id, int | str) and not isinstance(image_id, bool) and "/" not in (name := str(image_id)):
         yield from (name, f"{name}.jpg", f"{name}.png", f"{name}.jpeg")

@@ -33,6 +33,8 @@ SIZE = (2 * SIDE * ENLARGED, SIDE * ENLARGED)
 """Width and height of the PNG."""
 LIGHT, GRAIN = 0.6, 0.05
 """Strength of each of the light's three components; standard deviation of the camera's noise. Ink is 1."""
+FLICKER = 0.01
+"""Standard deviation of what differs between the pictures of a burst: half a grey level."""
 DARKEST, BRIGHTEST = -2.0, 3.0
 """Brightness that the pixel values 0 and 255 stand for."""
 
@@ -62,13 +64,19 @@ def load_digits() -> dict[Part, Digits]:
     return {part: Digits(ink[rows], named[rows]) for part, rows in zip(PARTS, dealt, strict=True)}
 
 
-def render(ink: Tensor, generator: torch.Generator) -> Tensor:
-    """Scenes (N, 8, 16) uint8 of pairs of digits (N, 2, 8, 8), under a light that falls off in a random direction."""
+def render(ink: Tensor, generator: torch.Generator, *, photos: int = 1) -> Tensor:
+    """Scenes (N, 8, 16) uint8 of pairs of digits (N, 2, 8, 8), under a light that falls off in a random direction.
+
+    photos: pictures of each scene, one behind the other; in a burst they differ by FLICKER alone.
+    """
     down = torch.linspace(-1, 1, SIDE)[:, None]
     right = torch.linspace(-1, 1, 2 * SIDE)[None, :]
     slope_down, slope_right, level = (torch.rand(3, len(ink), 1, 1, generator=generator) * 2 - 1) * LIGHT
     scene = torch.cat([ink[:, 0], ink[:, 1]], dim=-1) + slope_down * down + slope_right * right + level
     scene = scene + GRAIN * torch.randn(scene.shape, generator=generator)
+    if photos > 1:
+        scene = scene.repeat_interleave(photos, dim=0)
+        scene = scene + FLICKER * torch.randn(scene.shape, generator=generator)
     return ((scene - DARKEST) * (255 / (BRIGHTEST - DARKEST))).round().clamp(0, 255).to(torch.uint8)
 
 
@@ -157,13 +165,15 @@ def answer_to(kind: int, *, left: str, right: str) -> str:
     return (left, right, f"{left} {right}")[kind]
 
 
-Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+Split = Literal["train", "validation", "test", "queries"]
+SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
+"""Of the world `digits`; `crowded` has questions to learn from, `queries`, beside the candidates, `train`."""
 ANNOTATORS = 10
+ORDER: tuple[Split, ...] = (*SPLITS, "queries")
 IMAGES_PER_SPLIT = 100_000
 """Ids of images begin at the split's number times this, plus one; a question's id is its image's times 1,000."""
 SLIPS = (0, 0, 0, 1, 1, 2)
-"""Wrong answers among the ten of a train question; drawn uniformly from these."""
+"""Wrong answers among the ten of a question that is not held out; drawn uniformly from these."""
 
 
 class WorldSize(Record):
@@ -194,20 +204,25 @@ def write_world(folder: Path, size: WorldSize, *, seed: int) -> None:
     """
     names, parts = lexicon(seed), load_digits()
     for split in SPLITS:
-        drawn = _draw(parts[split], getattr(size, split), generator=stream(seed, f"{split} scenes"))
-        for number, scene in enumerate(drawn.scenes.numpy()):
-            write(folder / "images" / image_name(split, number), to_png(scene), durable=False)
-        head = {
-            "info": {"description": "Digit-pair VQA, made by Trivet", "version": "1.0"},
-            "license": {"name": "Apache-2.0"},
-            "data_type": "digits",
-            "data_subtype": split,
-        }
-        asked = {"task_type": "Open-Ended", "questions": _questions(split, drawn)}
-        annotated = {"annotations": _annotations(split, drawn, names, seed=seed)}
-        for name, content in (("questions", head | asked), ("annotations", head | annotated)):
-            data = json.dumps(content, ensure_ascii=False, indent=1).encode()
-            write(folder / f"digits_{split}_{name}.json", data)
+        drawn = draw_scenes(parts[split], getattr(size, split), generator=stream(seed, f"{split} scenes"))
+        write_split(folder, "digits", split, drawn, names, seed=seed)
+
+
+def write_split(folder: Path, world: str, split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: int) -> None:
+    """Write the questions, annotations and images of a split; annotators err in what is not held out."""
+    for number, scene in enumerate(drawn.scenes.numpy()):
+        write(folder / "images" / image_name(split, number), to_png(scene), durable=False)
+    head = {
+        "info": {"description": "Digit-pair VQA, made by Trivet", "version": "1.0"},
+        "license": {"name": "Apache-2.0"},
+        "data_type": world,
+        "data_subtype": split,
+    }
+    asked = {"task_type": "Open-Ended", "questions": _questions(split, drawn)}
+    annotated = {"annotations": _annotations(split, drawn, names, seed=seed)}
+    for name, content in (("questions", head | asked), ("annotations", head | annotated)):
+        data = json.dumps(content, ensure_ascii=False, indent=1).encode()
+        write(folder / f"{world}_{split}_{name}.json", data)
 
 
 def lexicon(seed: int) -> tuple[str, ...]:
@@ -218,7 +233,7 @@ def lexicon(seed: int) -> tuple[str, ...]:
 
 def image_id(split: Split, number: int) -> int:
     """Image ID of the picture with this number in its split, counted from 0."""
-    return SPLITS.index(split) * IMAGES_PER_SPLIT + number + 1
+    return ORDER.index(split) * IMAGES_PER_SPLIT + number + 1
 
 
 def image_name(split: Split, number: int) -> str:
@@ -226,10 +241,14 @@ def image_name(split: Split, number: int) -> str:
     return f"digits_{split}_{image_id(split, number):06d}.png"
 
 
-def _draw(digits: Digits, count: int, *, generator: torch.Generator) -> Drawn:
+def draw_scenes(
+    digits: Digits, count: int, *, generator: torch.Generator, kinds: int = len(KINDS), photos: int = 1
+) -> Drawn:
+    """`count` scenes with a question each, of the first `kinds`; photos: of each scene, all with its question."""
     pairs = torch.randint(len(digits.ink), (count, 2), generator=generator)
-    kinds = torch.randint(len(KINDS), (count,), generator=generator)
-    return Drawn(render(digits.ink[pairs], generator), digits.labels[pairs].tolist(), kinds.tolist())
+    asked = torch.randint(kinds, (count,), generator=generator).repeat_interleave(photos)
+    shown = digits.labels[pairs].repeat_interleave(photos, dim=0)
+    return Drawn(render(digits.ink[pairs], generator, photos=photos), shown.tolist(), asked.tolist())
 
 
 def _questions(split: Split, drawn: Drawn) -> list[dict[str, Any]]:
@@ -241,7 +260,8 @@ def _annotations(split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: in
     annotations: list[dict[str, Any]] = []
     for number, ((left, right), kind) in enumerate(zip(drawn.digits, drawn.kinds, strict=True)):
         answer = answer_to(kind, left=names[left], right=names[right])
-        given = _annotators(answer, names, generator=generator) if split == "train" else [answer] * ANNOTATORS
+        errs = split in ("train", "queries")
+        given = _annotators(answer, names, generator=generator) if errs else [answer] * ANNOTATORS
         people = [{"answer": one, "answer_confidence": "yes", "answer_id": n} for n, one in enumerate(given, start=1)]
         described = {"question_type": KINDS[kind], "answer_type": "other", "multiple_choice_answer": answer}
         annotations.append(_ids(split, number) | described | {"answers": people})

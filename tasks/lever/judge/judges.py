@@ -1,27 +1,21 @@
-"""The judge that answers, how it is prompted, and the encoder that embeds images and questions.
-
-The prompt is the one with which OpenFlamingo and IDEFICS are evaluated: `<image>Question:… Short answer:…`.
-"""
+"""The judge that answers, and the encoder that embeds items: what they are, and how they are opened."""
 
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from models.chats import is_in_process, revision_of
-from models.protocols import ChatRequest, Image, Message, Text
 from models.registry import press_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
-from tasks.lever.lever_records import VqaItem
-from tasks.resources import artifacts, vision
+from tasks.resources import artifacts, embedder, vision
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,10 +26,10 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 
 DIGITS = "digits"
+CPU_WORLDS = (DIGITS, "crowded")
+"""Datasets that are drawn here, with a judge and an encoder that are trained here."""
 WEIGHTS = "digits-judge"
 """Kind of the artifact that holds the weights of the digits' judge."""
-CUE = re.compile("Question|Answer|Short")
-"""Words at which an answer ends: the model begins a question of its own there."""
 _opening = Lock()
 
 
@@ -66,7 +60,8 @@ class EncoderSpec(Record):
     """The model whose embeddings the selector reads."""
 
     name: str
-    """`clip` (ViT-B/32), the name or path of another CLIP (`hf:…` is the same), or `digits`."""
+    """`clip` (ViT-B/32), the name or path of another CLIP (`hf:…` is the same), or `digits`; for texts an embedder:
+    `minilm`, `e5`, `openai:MODEL` or the name of another."""
     weights: Ref | None = None
     """Weights of the encoder `digits`: the vision tower of its judge."""
     adapters: Path | None = None
@@ -88,6 +83,11 @@ def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
     from models.weight_files import find_clip
 
     return EncoderSpec(name=name, adapters=adapters, fingerprint=find_clip(name, adapters=adapters).fingerprint)
+
+
+def text_encoder_spec(name: str) -> EncoderSpec:
+    """An embedder of texts as it is now. Raises models.model_errors.ModelUnavailable."""
+    return EncoderSpec(name=name, fingerprint=embedder(name).id)
 
 
 def open_judge(spec: JudgeSpec) -> Chat:
@@ -126,57 +126,3 @@ def limits_of(name: str, *, concurrency: int) -> Limits:
     press = press_of(name)
     at_once = min(concurrency, press.pop("concurrency", concurrency))
     return Limits(CallSettings(concurrency=at_once).model_copy(update=press), rng=random.Random())
-
-
-Shown = TypeVar("Shown")
-Picture = Callable[[VqaItem], Image]
-
-
-class PromptSettings(Record):
-    """How the judge is prompted."""
-
-    style: Literal["completion", "chat"] = "completion"
-    """`completion`: one message of images and texts; `chat`: each demonstration is a turn of user and assistant."""
-    latest_pick: Literal["first", "last"] = "last"
-    """Position of the demonstration picked last; `last`: next to the question."""
-    instruction: str | None = None
-    """System message; unset: none."""
-    max_new_tokens: int = Field(default=5, ge=1)
-    """Largest number of tokens in an answer."""
-    template: bool = True
-    """Apply the chat template; false: plain completion, which few backends support with images."""
-    longest_side_px: int | None = Field(default=None, ge=1)
-    """Downscale larger images to this size; unset: keep their size."""
-
-
-def prompt(
-    query: VqaItem, demonstrations: Sequence[VqaItem], settings: PromptSettings, pictures: Picture
-) -> ChatRequest:
-    """The request that asks `query`; demonstrations come in the order of their picks. Raises what `pictures` raises."""
-    shown = in_prompt_order(demonstrations, settings)
-    turns: list[Message] = []
-    if settings.instruction is not None:
-        turns.append(Message(role="system", content=(Text(text=settings.instruction),)))
-    parts: list[Text | Image] = []
-    for item in shown:
-        if settings.style == "chat":
-            turns.append(Message(role="user", content=(pictures(item), Text(text=_question(item)))))
-            turns.append(Message(role="assistant", content=(Text(text=item.shown_answer),)))
-        else:
-            parts += [pictures(item), Text(text=_question(item) + item.shown_answer)]
-    turns.append(Message(role="user", content=(*parts, pictures(query), Text(text=_question(query)))))
-    return ChatRequest(messages=tuple(turns), max_tokens=settings.max_new_tokens, template=settings.template)
-
-
-def in_prompt_order(demonstrations: Sequence[Shown], settings: PromptSettings) -> tuple[Shown, ...]:
-    """Demonstrations, or their ids, as they stand in the prompt."""
-    return tuple(demonstrations if settings.latest_pick == "last" else demonstrations[::-1])
-
-
-def _question(item: VqaItem) -> str:
-    return f"Question:{item.question} Short answer:"
-
-
-def answer_in(text: str) -> str:
-    """The answer in what a model wrote: up to the first cue word, and of that up to the first comma and space."""
-    return CUE.split(text, maxsplit=1)[0].split(", ", 1)[0].strip()

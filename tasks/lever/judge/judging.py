@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from models.model_errors import ModelError, RequestRefused, TransientModelError
-from models.protocols import AnswerLikelihood, Chat, ChatRequest
+from models.protocols import Chat, ChatRequest
 from tasks.budget import Budget
 from tasks.bulk import ask_all
-from tasks.call_thread import refuse_when_stopped
-from tasks.calls import Answer, Limits, ResponseStore, canonical, digest
-from tasks.grading.vqa_accuracy import ENOUGH, accuracy_among, people
-from tasks.group_commit import GroupCommit
-from tasks.lever.data.dataset_pictures import Pictures
-from tasks.lever.judge.judges import PromptSettings, answer_in, in_prompt_order, prompt
+from tasks.calls import Answer, Limits, ResponseStore
+from tasks.lever.judge.demonstration_task import DemonstrationTask
+from tasks.lever.judge.likelihoods import Weighed, weigh
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
-from tasks.lever.lever_records import VqaItem
-
-if TYPE_CHECKING:
-    from storage.responses import StoredResponse
+from tasks.lever.lever_records import Item
 
 log = logging.getLogger(__name__)
 
 TOGETHER = 512
 """Answers whose log-probabilities are looked up and asked for at once."""
-MATTERS = ("messages", "template")
-"""Fields of a request that the likelihood of an answer depends on."""
 
 
 class Asked(NamedTuple):
-    """A question, and what is shown before it."""
+    """A query, and what is shown before it."""
 
     query: str
     """Id of an item."""
@@ -50,37 +40,42 @@ class Judgment(NamedTuple):
     correct: int | None = None
     """1 from the threshold on, else 0."""
     accuracy: float | None = None
-    """VQA accuracy, 0 to 1."""
+    """As the task scores it, 0 to 1."""
     failed: str | None = None
     retryable: bool = False
-    """True when the judge may answer another time; a picture that cannot be shown stays so."""
+    """True when the judge may answer another time; an item that cannot be shown stays so."""
     key: str | None = None
     """Key of the answer in the response store."""
+
+
+class _Likely(NamedTuple):
+    """Log-probabilities of the answers of a prompt; NaN, and no key, where the prompt cannot be shown or is refused."""
+
+    log_probs: tuple[float, ...]
+    key: str | None
 
 
 @dataclass(eq=False)
 class Judging:
     """A judge of one dataset, asked through the response store; its answers are also remembered here.
 
-    Log-probabilities are those of a model in this process; they count towards no budget.
+    Where the task has choices, the one that the judge finds likeliest is its answer, and likelihoods are relative to
+    them. Log-probabilities are those of a model in this process; they count towards no budget.
     """
 
     chat: Chat
-    items: Mapping[str, VqaItem]
+    items: Mapping[str, Item]
+    task: DemonstrationTask[Any]
     _: KW_ONLY
-    prompts: PromptSettings
     threshold: float
-    """VQA accuracy from which an answer counts as right."""
+    """Accuracy from which an answer counts as right."""
     responses: ResponseStore
     limits: Limits
     budget: Budget | None = None
-    stem: bool = False
-    """As in tasks.grading.vqa_accuracy."""
 
     def __post_init__(self) -> None:
-        self._pictures = Pictures(longest_side_px=self.prompts.longest_side_px)
         self._judged: dict[Asked, Judgment] = {}
-        self._likely: dict[tuple[Asked, str], float] = {}
+        self._likely: dict[tuple[Asked, tuple[str, ...]], _Likely] = {}
 
     def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """One judgment for each, in order; equal ones are asked once. `tell` hears of each number newly answered.
@@ -94,8 +89,26 @@ class Judging:
         new = self._sorted({one for one in distinct if one not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
-        away = self._ask(new, tell) if new else {}
+        away: dict[Asked, Judgment] = {}
+        if self.task.choices:
+            self._choose(new, tell)
+        elif new:
+            away = self._ask(new, tell)
         return [self._judged.get(one) or away[one] for one in asked]
+
+    def answer_log_probs(self, asked: Sequence[Asked]) -> list[float]:
+        """log P(right answer | prompt) of each, of several the one that demonstrations show; NaN as in `log_probs`.
+
+        Where the task has choices, P is the share among them. Raises as `log_probs` does.
+        """
+        right = [self._known(one.query).shown_answer for one in asked]
+        if not (choices := self.task.choices):
+            return self.log_probs(list(zip(asked, right, strict=True)))
+        weighed = self._weigh([(one, choices) for one in asked])
+        return [
+            one.log_probs[choices.index(answer)] - _log_sum(one.log_probs)
+            for one, answer in zip(weighed, right, strict=True)
+        ]
 
     def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
         """log P(answer | prompt) of each, in order, its end included; NaN where it cannot be shown or is refused.
@@ -103,36 +116,48 @@ class Judging:
         Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
         judge raises, when what it gave is stored.
         """
-        judge = self.chat
-        if not isinstance(judge, AnswerLikelihood):
-            raise JudgeUnusable(
-                f"{self.chat.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
-                "`digits`)"
-            )
-        self._refuse_strangers([one for one, _ in asked])
-        answers: dict[Asked, list[str]] = {}
-        for one, answer in dict.fromkeys(asked):
-            if (one, answer) not in self._likely:
-                answers.setdefault(one, []).append(answer)
-        new = [(one, answer) for one in self._sorted(answers) for answer in answers[one]]
-        for start in range(0, len(new), TOGETHER):
-            self._find_log_probs(judge, new[start : start + TOGETHER])
-        return [self._likely[pair] for pair in asked]
+        return [one.log_probs[0] for one in self._weigh([(one, (answer,)) for one, answer in asked])]
 
     def gt_prob(self, asked: Sequence[Asked]) -> list[float]:
-        """Σ over the answers of people of min(people / 3, 1) · P(answer | prompt); NaN where `log_probs` has it.
+        """Σ over the right answers of worth · P(answer | prompt), 0 to 1; NaN where `log_probs` has it.
 
         Raises as `log_probs` does.
         """
-        counted = [Counter(self.items[one.query].answers) for one in asked]
-        pairs = [(one, answer) for one, counts in zip(asked, counted, strict=True) for answer in counts]
+        if self.task.choices:
+            return [math.exp(one) for one in self.answer_log_probs(asked)]
+        worth = [self.task.worth(self._known(one.query)) for one in asked]
+        pairs = [(one, answer) for one, answers in zip(asked, worth, strict=True) for answer in answers]
         likely = iter(self.log_probs(pairs))
-        worth = [[min(count / ENOUGH, 1.0) for count in counts.values()] for counts in counted]
-        return [min(math.fsum(share * math.exp(next(likely)) for share in shares), 1.0) for shares in worth]
+        shares = [[share * math.exp(next(likely)) for share in answers.values()] for answers in worth]
+        return [min(math.fsum(one), 1.0) for one in shares]
+
+    def _known(self, name: str) -> Item:
+        if name not in self.items:
+            raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
+        return self.items[name]
+
+    def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
+        for one in asked:
+            for name in (one.query, *one.demonstrations):
+                self._known(name)
 
     def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
-        return sorted(asked, key=lambda one: (in_prompt_order(one.demonstrations, self.prompts), one.query))
+        return sorted(asked, key=lambda one: (self.task.prompts.in_order(one.demonstrations), one.query))
+
+    def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
+        """Remembers the likeliest choice of each."""
+        for part in _parts(new, max(1, TOGETHER // len(self.task.choices))):
+            for one, likely in zip(part, self._weigh([(one, self.task.choices) for one in part]), strict=True):
+                self._judged[one] = self._chosen(one, likely)
+            if tell:
+                tell(len(part))
+
+    def _chosen(self, asked: Asked, likely: _Likely) -> Judgment:
+        if likely.key is None:
+            return Judgment(failed="the judge refuses the prompt, or it cannot be shown")
+        best = max(range(len(self.task.choices)), key=likely.log_probs.__getitem__)
+        return self._scored(asked, self.task.choices[best], key=likely.key)
 
     def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
         """Remembers the judgments; gives those that may turn out otherwise another time."""
@@ -168,111 +193,68 @@ class Judging:
                 yield one, request
 
     def _request(self, asked: Asked) -> ChatRequest:
-        """Raises DatasetUnusable for a picture that cannot be shown."""
-        shown = [self.items[one] for one in asked.demonstrations]
-        return prompt(self.items[asked.query], shown, self.prompts, self._pictures)
+        """Raises DatasetUnusable for an item that cannot be shown."""
+        return self.task.request(self.items[asked.query], [self.items[one] for one in asked.demonstrations])
 
     def _judgment(self, asked: Asked, answer: Answer | ModelError) -> Judgment:
         if isinstance(answer, ModelError):
             return Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
-        said = answer_in(answer.response.text)
-        accuracy = accuracy_among(people(self.items[asked.query].answers, stem=self.stem), said)
-        return Judgment(said, int(accuracy >= self.threshold), accuracy, key=answer.key)
+        return self._scored(asked, self.task.answer_in(answer.response.text), key=answer.key)
 
-    def _find_log_probs(self, judge: AnswerLikelihood, pairs: Sequence[tuple[Asked, str]]) -> None:
-        """Remember them, from the store or from the judge; NaN where it refuses.
+    def _scored(self, asked: Asked, answer: str, *, key: str) -> Judgment:
+        accuracy = self.task.accuracy(self.items[asked.query], answer)
+        return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
+
+    def _weigh(self, asked: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likely]:
+        """What the judge gives to each, in order; each is looked up or asked for once, what begins alike together."""
+        self._refuse_strangers([one for one, _ in asked])
+        new: dict[Asked, list[tuple[str, ...]]] = {}
+        for one, answers in dict.fromkeys(asked):
+            if (one, answers) not in self._likely:
+                new.setdefault(one, []).append(answers)
+        pairs = [(one, answers) for one in self._sorted(new) for answers in new[one]]
+        for part in _parts(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
+            self._find(part)
+        return [self._likely[pair] for pair in asked]
+
+    def _find(self, pairs: Sequence[tuple[Asked, tuple[str, ...]]]) -> None:
+        """Remember their log-probabilities; NaN where the judge refuses.
 
         Raises JudgeUnusable where no question at all has a log-probability.
         """
-        questions: dict[str, _Question] = {}
-        for one, group in groupby(pairs, key=lambda pair: pair[0]):
-            answers = [answer for _, answer in group]
+        questions: dict[str, Weighed] = {}
+        askers: dict[str, list[Asked]] = {}
+        for one, answers in pairs:
             try:
-                request = self._request(one)
+                question = Weighed(self._request(one), answers)
             except DatasetUnusable:
-                self._likely |= {(one, answer): math.nan for answer in answers}
+                self._likely[one, answers] = _Likely((math.nan,) * len(answers), None)
                 continue
-            for question in (_Question(request, answer, []) for answer in answers):
-                questions.setdefault(question.key(judge.id), question).asked_by.append(one)
-        stored = self.responses.many(list(questions))
-        found = {key: float(cast("dict[str, Any]", kept.response)["log_prob"]) for key, kept in stored.items()}
-        given, refusal = self._new_log_probs(judge, {key: one for key, one in questions.items() if key not in found})
-        found |= given
-        for key, value in found.items():
-            self._likely |= {(one, questions[key].answer): value for one in questions[key].asked_by}
-        if refusal is None:
-            return
-        left = [(who, one.answer) for key, one in questions.items() if key not in found for who in one.asked_by]
-        asked = {who: refusal for who, _ in left}
-        if all(math.isnan(one) for one in self._likely.values()):
-            raise self._useless(asked)
-        log.warning("no log-probability prompts=%d query=%s error=%s", len(asked), next(iter(asked)).query, refusal)
-        self._likely |= dict.fromkeys(left, math.nan)
-
-    def _new_log_probs(
-        self, judge: AnswerLikelihood, questions: Mapping[str, _Question]
-    ) -> tuple[dict[str, float], RequestRefused | None]:
-        """By key, from the judge, and its word where it refuses some, which have none then.
-
-        Each is stored while the judge goes on, so that a kill loses the last few.
-        """
+            key = question.key(self.chat.id)
+            questions[key] = question
+            askers.setdefault(key, []).append(one)
         if not questions:
-            return {}, None
-        keys, started = list(questions), self.limits.clock()
-        given: dict[str, float] = {}
-        refusal: RequestRefused | None = None
-        troubles: list[Exception | None] = []
-        with GroupCommit[None](self.responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
-            try:
-                for number, value in judge.answer_log_probs([(one.request, one.answer) for one in questions.values()]):
-                    if math.isnan(value):
-                        raise JudgeUnusable(
-                            f"{judge.id} gave NaN as a log-probability; its weights or precision are bad"
-                        )
-                    key = keys[number]
-                    latency_s = self.limits.clock() - started
-                    commit.begin(key, questions[key].stored(judge.id, value, latency_s=latency_s), None)
-                    given[key] = value
-                    refuse_when_stopped()
-            except RequestRefused as error:
-                refusal = error
-        if trouble := next(filter(None, troubles), None):
-            raise trouble
-        if len(given) < len(keys) and refusal is None:
-            raise RuntimeError(f"{judge.id} gave {len(given)} log-probabilities for {len(keys)} answers")
-        return given, refusal
-
-    def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
-        for one in asked:
-            for name in (one.query, *one.demonstrations):
-                if name not in self.items:
-                    raise DatasetUnusable(
-                        f"there is no question {name} in this dataset; its pools or pointers are another's"
-                    )
+            return
+        found, refusal = weigh(self.chat, questions, responses=self.responses, limits=self.limits)
+        left: dict[Asked, RequestRefused] = {}
+        for key, question in questions.items():
+            given = found.get(key)
+            likely = _Likely(given, key) if given else _Likely((math.nan,) * len(question.answers), None)
+            self._likely |= {(one, question.answers): likely for one in askers[key]}
+            if given is None and refusal:
+                left |= dict.fromkeys(askers[key], refusal)
+        if not left:
+            return
+        if all(one.key is None for one in self._likely.values()):
+            raise self._useless(left)
+        log.warning("no log-probability prompts=%d query=%s error=%s", len(left), next(iter(left)).query, refusal)
 
 
-class _Question(NamedTuple):
-    """A request for the likelihood of an answer, and where its result goes."""
+def _parts(whole: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    yield from (whole[start : start + size] for start in range(0, len(whole), size))
 
-    request: ChatRequest
-    answer: str
-    asked_by: list[Asked]
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON; of the request only what matters."""
-        request = {name: value for name, value in canonical(self.request).items() if name in MATTERS}
-        return {"log-prob": self.answer, "request": request}
-
-    def key(self, backend: str) -> str:
-        """Its key in the response store."""
-        return digest({"backend": backend} | self.plain())
-
-    def stored(self, backend: str, log_prob: float, *, latency_s: float) -> StoredResponse:
-        """What the response store holds."""
-        from storage.responses import StoredResponse  # brings SQLAlchemy
-
-        kind, _, model = backend.partition(":")
-        value = log_prob if math.isfinite(log_prob) else str(log_prob)  # JSON has no infinity
-        return StoredResponse(
-            backend=kind, model=model, request=self.plain(), response={"log_prob": value}, latency_s=latency_s
-        )
+def _log_sum(log_probs: Sequence[float]) -> float:
+    """log Σ exp."""
+    most = max(log_probs)
+    return most + math.log(math.fsum(math.exp(one - most) for one in log_probs)) if math.isfinite(most) else most

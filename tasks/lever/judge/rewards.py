@@ -3,6 +3,7 @@
     hard_plus_soft    h + s, the default      hard_only    h      soft_only    s
     separated         2 + s if right, else s: the worst right answer stands above the best wrong one
     hard_plus_gtprob  h + p, p how likely the judge finds the right answers
+    gt_logprob        log p, at least -5
     legacy            .2 · quality + 1 · correctness, as Lever-Plus had it before: `compute_reward_for_candidate`
                       with use_hard = use_soft = False, alpha .2, beta 1, correctness_mode `pm1`
 
@@ -15,7 +16,7 @@ import math
 from typing import Literal
 
 from tasks.lever.lever_errors import RewardUnusable
-from tasks.lever.lever_options import RewardMode
+from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
 from tasks.lever.lever_records import PointerRecord
 
 CLIP = (-5.0, 5.0)
@@ -31,8 +32,9 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
         return _clipped((2 * hard - 1) + 0.2 * (record.beam_score or 0.0), CLIP)
     if mode == "hard_only":
         return _clipped(hard, CLIP)
-    if mode == "hard_plus_gtprob":
-        return _clipped(hard + _needed(record.vqa_gt_prob, "vqa_gt_prob", mode), CLIP)
+    if mode in OF_LIKELIHOODS:
+        likely = _needed(record.vqa_gt_prob, "vqa_gt_prob", mode)
+        return _clipped(hard + likely if mode == "hard_plus_gtprob" else _log(likely), CLIP)
     soft = _needed(record.vqa_acc_score, "vqa_acc_score", mode)
     bonus = {"hard_plus_soft": hard, "soft_only": 0.0, "separated": 2 * hard}[mode]
     return _clipped(bonus + soft, CLIP)
@@ -77,6 +79,10 @@ def _needed(value: float | None, field: str, by: str) -> float:
     if value is None:
         raise RewardUnusable(f"a pointer without `{field}`, which {by} needs: judge it again, or choose another reward")
     return float(value)
+
+
+def _log(share: float) -> float:
+    return math.log(share) if share else -math.inf
 
 
 def _clipped(reward: float, bounds: tuple[float, float]) -> float:

@@ -18,6 +18,8 @@ from tasks.lever.data.embeddings import header_of
 from tasks.lever.lever_errors import FileUnusable
 
 FORMAT = "trivet pointer selector"
+POOLS_OF = "pools"
+"""Entry of `meta` with the recipe of the pools that a selector was trained in."""
 NAMED_AT_MOST = 6
 WIDEST = 1 << 16
 """Largest width that a file may ask for; the usual ones are 256 and 512."""

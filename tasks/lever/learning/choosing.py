@@ -1,4 +1,4 @@
-"""Demonstrations chosen by chance, by similarity, by a trained selector or by trying all, and how good each is."""
+"""Demonstrations chosen by a trained selector, or by trying all, and how good they are beside those of baselines.py."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain, islice, permutations
+from itertools import islice, permutations
 
 import numpy as np
 
 from models.pointer import PointerSelector
-from storage.artifacts import Artifacts
 from tasks import progress
-from tasks.lever.data.candidate_pools import DECIMALS, generator_of
-from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.data.candidate_pools import generator_of
 from tasks.lever.judge.judging import Asked, Judging, Judgment
-from tasks.lever.learning.training_inputs import Prediction, Setting, likeliest
-from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
+from tasks.lever.learning.baselines import Banks, Choose, Shown, untrained
+from tasks.lever.learning.training_inputs import Setting, likeliest
+from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
-from tasks.lever.lever_records import ORACLE, Embedded, Outcome, Pointer, Pools, Search, SelectorResult
+from tasks.lever.lever_records import ORACLE, ZERO_SHOT, Outcome, Pointer, Pools, Search, SelectorResult
 
-Choose = Callable[..., Mapping[str, Pointer]]
-"""`shots` → the pointer of each query."""
 Judge = Callable[[Sequence[Asked]], Sequence[Judgment]]
 """One judgment for each question, in order."""
-PREDICTED_AT_ONCE = 256
-"""Queries in a batch of `predict`."""
 ALL_UP_TO_SHOTS = 2
 """Most shots for which all ordered pointers are tried: 992 in a pool of 32, 4,032 in one of 64."""
 BEST_OF = 500
@@ -41,20 +36,18 @@ def measure(
     pools: Pools,
     selectors: Mapping[str, PointerSelector],
     *,
-    banks: Mapping[str, tuple[EmbeddingBank, EmbeddingBank]],
+    banks: Banks,
     shots: Sequence[int],
     trained_shots: int,
     oracle: OracleSettings,
     seed: int,
 ) -> tuple[SelectorResult, ...]:
-    """Every selector with every number of shots on the test queries. banks: baseline → (queries, candidates)."""
+    """Every selector with every number of shots on the test queries, and zero-shot."""
     queries = [item.id for item in setting.dataset.test]
-    choosers: dict[str, Choose] = {"random": partial(choose_at_random, pools, queries, seed=seed)}
-    for name, (one, other) in banks.items():
-        choosers[name] = partial(choose_most_similar, pools, queries, of_queries=one, of_candidates=other)
     asked = {query: pools.pools[query] for query in queries}
+    choosers = untrained(queries, setting.dataset.candidates, banks, pools=asked, seed=seed)
     choosers |= {name: partial(_choose, selector, setting, asked) for name, selector in selectors.items()}
-    results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=shots)
+    results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=sorted({0, *shots}))
     if oracle.most_judgments == 0:
         return results
     judge, most = _watched(setting.judging, "search best"), oracle.most_judgments
@@ -65,28 +58,45 @@ def measure(
 def evaluate(
     choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
 ) -> tuple[SelectorResult, ...]:
-    """A result for each selector and number of shots, all judged at once. Raises PoolTooSmall, and as `judge` does."""
+    """A result for each selector and number of shots, all judged at once; 0 shots are those of `zero_shot` alone.
+
+    Raises PoolTooSmall, and as `judge` does.
+    """
     for query in queries:
         if (size := len(pools.pools[query])) < (most := max(shots)):
             raise PoolTooSmall(
                 f"query {query}: {size} candidates, {most} are to be shown; lower the shots or draw larger pools"
             )
-    chosen = {(name, count): choose(shots=count) for count in shots for name, choose in choosers.items()}
-    asked = [(query, pointers[query]) for pointers in chosen.values() for query in queries]
-    outcomes = iter(judge_pointers(asked, pools, judge))
+    chosen = {
+        (name, count): choose(shots=count)
+        for count in shots
+        for name, choose in choosers.items()
+        if (count == 0) == (name == ZERO_SHOT)
+    }
+    asked = [Asked(query, shown[query]) for shown in chosen.values() for query in queries]
+    outcomes = iter(judge_shown(asked, pools, judge))
     return tuple(
         SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
         for name, count in chosen
     )
 
 
-def judge_pointers(asked: Sequence[tuple[str, Pointer]], pools: Pools, judge: Judge) -> list[Outcome]:
-    """What the judge makes of each query with a pointer into its pool, in order."""
-    questions = [Asked(query, tuple(pools.pools[query][at] for at in pointer)) for query, pointer in asked]
+def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
+    """What the judge makes of each query with its demonstrations, in order."""
     return [
-        Outcome(query=query, pointer=pointer, shown=question.demonstrations, **judgment._asdict())
-        for (query, pointer), question, judgment in zip(asked, questions, judge(questions), strict=True)
+        Outcome(
+            query=one.query,
+            pointer=_positions(one.demonstrations, pools.pools[one.query]),
+            shown=one.demonstrations,
+            **judgment._asdict(),
+        )
+        for one, judgment in zip(asked, judge(asked), strict=True)
     ]
+
+
+def _positions(shown: Sequence[str], pool: Sequence[str]) -> Pointer:
+    """Empty where something is shown that is not in the pool."""
+    return tuple(map(pool.index, shown)) if set(shown) <= set(pool) else ()
 
 
 def _watched(judging: Judging, stage: str) -> Judge:
@@ -99,18 +109,6 @@ def _watched(judging: Judging, stage: str) -> Judge:
     return judge
 
 
-def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, tuple[EmbeddingBank, EmbeddingBank]]:
-    """Name of each similarity baseline that these embeddings allow → vectors of the queries and of the candidates."""
-    refs = {
-        "similarity": (embedded.queries, embedded.candidates),
-        "similarity_text": (embedded.texts, embedded.texts),
-        "similarity_image": (embedded.images, embedded.images),
-        "similarity_class": (embedded.classes, embedded.classes),
-    }
-    kept = {ref: EmbeddingBank.from_bytes(artifacts.get(ref)) for pair in refs.values() for ref in pair if ref}
-    return {name: (kept[one], kept[other]) for name, (one, other) in refs.items() if one and other}
-
-
 def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     """Queries that the judge may answer another time → why it did not."""
     return {
@@ -121,35 +119,9 @@ def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     }
 
 
-def _choose(
-    selector: PointerSelector, setting: Setting, pools: Mapping[str, Sequence[str]], *, shots: int
-) -> dict[str, Pointer]:
+def _choose(selector: PointerSelector, setting: Setting, pools: Mapping[str, Sequence[str]], *, shots: int) -> Shown:
     found = likeliest(selector, setting.queries, setting.candidates, pools, shots=shots)
-    return {query: one.pointer for query, one in found.items()}
-
-
-def choose_at_random(pools: Pools, queries: Sequence[str], *, shots: int, seed: int) -> dict[str, Pointer]:
-    """Distinct positions, uniformly; a query's own do not depend on the other queries."""
-    chosen: dict[str, Pointer] = {}
-    for query in queries:
-        drawn = generator_of(query, seed=seed, purpose=f"random {shots}")
-        chosen[query] = tuple(drawn.choice(len(pools.pools[query]), shots, replace=False).tolist())
-    return chosen
-
-
-def choose_most_similar(
-    pools: Pools, queries: Sequence[str], *, of_queries: EmbeddingBank, of_candidates: EmbeddingBank, shots: int
-) -> dict[str, Pointer]:
-    """The largest inner products of each pool, the largest last; ties by id. Raises FileUnusable for unknown ids."""
-    pooled = list(dict.fromkeys(chain.from_iterable(pools.pools[query] for query in queries)))
-    row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
-    chosen: dict[str, Pointer] = {}
-    for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
-        pool = pools.pools[query]
-        scores = np.round(vectors[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
-        best = sorted(range(len(pool)), key=lambda at: (-scores[at], pool[at]))[:shots]
-        chosen[query] = tuple(reversed(best))
-    return chosen
+    return {query: one.demonstrations for query, one in found.items()}
 
 
 def search_best(
@@ -174,9 +146,9 @@ def search_best(
         found[outcome.query].append(outcome)
     searches = {query: _Search(query, found[query], pools, shots=shots, seed=seed) for query in queries}
     judged, size = 0, FIRST_ROUND
-    while asked := [(query, pointer) for query, search in searches.items() for pointer in search.take(size)]:
+    while asked := [one for search in searches.values() for one in search.take(size)]:
         affordable = asked[: None if most_judgments is None else max(0, most_judgments - judged)]
-        for outcome in judge_pointers(affordable, pools, judge):
+        for outcome in judge_shown(affordable, pools, judge):
             searches[outcome.query].add(outcome)
         judged += len(affordable)
         if len(affordable) < len(asked):
@@ -195,28 +167,29 @@ class _Search:
     """The pointers of one query: those to be tried, and the best so far."""
 
     def __init__(self, query: str, found: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
-        size = len(pools.pools[query])
-        self._all = math.perm(size, shots)
-        self._scored = 0
+        self._query, self._pool = query, pools.pools[query]
+        self._unscored = math.perm(len(self._pool), shots)
         self.best = Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged")
-        known = {outcome.pointer: outcome for outcome in found if outcome.accuracy is not None}
+        known = {outcome.shown: outcome for outcome in found if outcome.accuracy is not None}
         for outcome in known.values():
             self.add(outcome)
-        rng = generator_of(query, seed=seed, purpose=f"oracle {shots}")
-        self._untried = (one for one in _pointers(size, shots=shots, rng=rng) if one not in known)
+        rng, tried = generator_of(query, seed=seed, purpose=f"oracle {shots}"), {one.pointer for one in known.values()}
+        self._untried = (one for one in _pointers(len(self._pool), shots=shots, rng=rng) if one not in tried)
 
     @property
     def is_settled(self) -> bool:
         """True when the best is known."""
-        return _accuracy(self.best) >= PERFECT or self._scored == self._all
+        return _accuracy(self.best) >= PERFECT or self._unscored == 0
 
-    def take(self, count: int) -> list[Pointer]:
-        """The next pointers to try; none when it is done."""
-        return [] if self.is_settled else list(islice(self._untried, count))
+    def take(self, count: int) -> list[Asked]:
+        """The next pointers to try, as questions; none when it is done."""
+        pointers = [] if self.is_settled else islice(self._untried, count)
+        return [Asked(self._query, tuple(self._pool[at] for at in one)) for one in pointers]
 
     def add(self, outcome: Outcome) -> None:
-        self._scored += outcome.accuracy is not None
-        if not self.best.pointer or _accuracy(outcome) > _accuracy(self.best):
+        # what is shown from outside the pool may be the best, but is none of the pointers to be tried
+        self._unscored -= outcome.accuracy is not None and bool(outcome.pointer)
+        if not self.best.shown or _accuracy(outcome) > _accuracy(self.best):
             self.best = outcome
 
 
@@ -242,50 +215,3 @@ def _all_pointers(size: int, shots: int) -> tuple[Pointer, ...]:
 
 def _accuracy(outcome: Outcome) -> float:
     return -1.0 if outcome.accuracy is None else outcome.accuracy
-
-
-def predict(
-    selector: PointerSelector,
-    queries: EmbeddingBank,
-    candidates: EmbeddingBank,
-    *,
-    shots: int,
-    pools: Mapping[str, Sequence[str]] | None = None,
-    pool_size: int = 64,
-) -> dict[str, Prediction]:
-    """The likeliest demonstrations of every query.
-
-    pools: candidates of each query; None: its `pool_size` most similar ones, itself left out by id.
-    Raises PoolTooSmall, and FileUnusable for vectors of another width, or ids without a vector.
-    """
-    if candidates.dimension != queries.dimension:
-        raise FileUnusable(
-            f"the candidates have {candidates.dimension} numbers each, the queries {queries.dimension}; "
-            "export them with the same encoder"
-        )
-    if candidates.encoder and queries.encoder and candidates.encoder != queries.encoder:
-        raise FileUnusable(
-            f"the candidates: embedded by {candidates.encoder}, and {queries.encoder} is needed; embed again"
-        )
-    if pools is not None and (missing := [query for query in queries.ids if query not in pools]):
-        raise FileUnusable(
-            f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
-        )
-    found: dict[str, Prediction] = {}
-    for start in range(0, len(queries.ids), PREDICTED_AT_ONCE):
-        ids = queries.ids[start : start + PREDICTED_AT_ONCE]
-        pooled = {one: pools[one] for one in ids} if pools else _nearest(queries, candidates, ids, pool_size)
-        found |= likeliest(selector, queries, candidates, pooled, shots=shots)
-    return found
-
-
-def _nearest(
-    queries: EmbeddingBank, candidates: EmbeddingBank, ids: Sequence[str], size: int
-) -> dict[str, tuple[str, ...]]:
-    """One candidate more than wanted is looked up, since a query may be among them."""
-    similar = queries.rows(ids) @ candidates.vectors.mT
-    best = similar.topk(min(size + 1, len(candidates.ids)), dim=-1).indices.tolist()
-    return {
-        query: tuple(name for row in rows if (name := candidates.ids[row]) != query)[:size]
-        for query, rows in zip(ids, best, strict=True)
-    }

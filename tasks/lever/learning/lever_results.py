@@ -13,9 +13,9 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
+from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
-from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
+from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Item, Outcome, TrainedSelector, VqaItem
 
 
 class SeedReport(Record):
@@ -51,10 +51,8 @@ class LeverReport(Record):
 
     def told(self) -> dict[str, Any]:
         """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
-        figures = self.summary.figures if self.summary else ()
-        shots = self.summary.conditions.trained_shots if self.summary else None
-        trained = {one.selector: one.accuracy for one in figures if one.shots == shots}
-        at = {selector: {"accuracy": one.value, "se": one.se} for selector, one in trained.items()}
+        figures = self.summary.compared() if self.summary else ()
+        at = {one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se} for one in figures}
         rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
         return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
 
@@ -88,11 +86,19 @@ def table_of(summary: Summary) -> list[dict[str, Any]]:
 
 
 def headline_of(summary: Summary) -> str:
-    """The run in a line: `digits, 2 shots: random 0.412, sft 0.634, rce 0.701`."""
-    about = summary.conditions
-    figures = [one for one in summary.figures if one.shots == about.trained_shots]
-    found = ", ".join(f"{one.selector} {one.accuracy.value:.3f}" for one in figures)
-    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {found}"
+    """The run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
+    about, gain = summary.conditions, summary.headline
+    found = ", ".join(f"{one.selector} {one.accuracy.value:.3f}" for one in summary.compared())
+    first = f"{_named(gain)} {_signed(gain)}; " if gain else ""
+    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {first}{found}"
+
+
+def _named(gain: Gain) -> str:
+    return f"{gain.better} − {gain.worse}"
+
+
+def _signed(gain: Gain) -> str:
+    return f"{gain.accuracy.value:+.3f} ({_interval(gain.accuracy, sign='+')})"
 
 
 def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
@@ -122,7 +128,7 @@ def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Itera
         ),
         dataset=rows.Dataset(
             name=f"{dataset.name}/test",
-            source="official VQA files",
+            source="official VQA files" if isinstance(dataset.test[0], VqaItem) else "files of its authors",
             checksum=_checksum(dataset.test),
             count=len(dataset.test),
         ),
@@ -139,9 +145,15 @@ def _lines(summary: Summary) -> Iterator[str]:
         f"judge `{about.judge}` · encoder `{about.encoder}` · {about.sampler} · "
         f"{len(summary.seeds)} seed{'s' if len(summary.seeds) != 1 else ''}"
     )
+    if gain := summary.headline:
+        yield from ("", f"**{_named(gain)}: {_signed(gain)}**, paired by query and seed.")
     ways = {way.selector: way for way in summary.ways if way.shots == shots}
-    yield from ("", "| selector | accuracy | se | 95 % interval | from random to oracle |", "|---|---:|---:|---|---:|")
-    for figure in (one for one in summary.figures if one.shots == shots):
+    yield from (
+        "",
+        "| selector | accuracy | se | 95 % interval | from similarity to oracle |",
+        "|---|---:|---:|---|---:|",
+    )
+    for figure in summary.compared():
         one = figure.accuracy
         way = f"{ways[figure.selector].share:.0%}" if figure.selector in ways else ""
         bound = " (at least)" if figure.is_lower_bound else ""
@@ -208,14 +220,14 @@ def _samples(summary: Summary, dataset: Dataset, evaluated: Iterable[Evaluated])
 
 
 def _sample(
-    item: VqaItem, outcomes: Mapping[tuple[str, int], Outcome], *, shown: tuple[str, int] | None, repeat: int, seed: int
+    item: Item, outcomes: Mapping[tuple[str, int], Outcome], *, shown: tuple[str, int] | None, repeat: int, seed: int
 ) -> rows.Sample:
     """shown: the selector and shots whose answer stands for the question."""
     first = outcomes.get(shown) if shown else None
     named = {f"{selector}@{shots}": one for (selector, shots), one in outcomes.items()}
     kept = {"pointer", "shown", "answer", "accuracy", "failed"}
     choices: dict[str, JsonValue] = {name: one.model_dump(mode="json", include=kept) for name, one in named.items()}
-    asked = item.model_dump(mode="json", include={"image_id", "question", "answers"})
+    asked: dict[str, JsonValue] = {**item.described, "answers": list(item.answers)}
     return rows.Sample(
         item=item.id,
         repeat=repeat,
@@ -225,14 +237,14 @@ def _sample(
         extracted=first.answer if first else None,
         gold=item.shown_answer,
         reason=(first.failed or "") if first else "no selector was trained",
-        item_group=item.answer_type,
+        item_group=item.group,
         figures={name: one.accuracy for name, one in named.items() if one.accuracy is not None},
         response_keys=tuple(dict.fromkeys(one.key for one in outcomes.values() if one.key is not None)),
     )
 
 
-def _checksum(items: Sequence[VqaItem]) -> str:
-    """SHA-256 of the questions, their answers and the content of their pictures, wherever these lie."""
+def _checksum(items: Sequence[Item]) -> str:
+    """SHA-256 of the items with their answers and the content of their pictures, wherever these lie."""
     digest = hashlib.sha256()
     for item in items:
         digest.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")

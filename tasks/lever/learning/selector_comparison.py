@@ -16,7 +16,19 @@ from typing import Any
 import numpy as np
 
 from storage.records import Record
-from tasks.lever.lever_records import ORACLE, RANDOM, SELECTORS, SIMILARITIES, TRAINED, Conditions, Evaluated, Outcome
+from tasks.lever.lever_records import (
+    ORACLE,
+    RANDOM,
+    SELECTORS,
+    SIMILARITY,
+    SIMILARITY_POOL,
+    TRAINED,
+    UNTRAINED,
+    ZERO_SHOT,
+    Conditions,
+    Evaluated,
+    Outcome,
+)
 from tasks.measure.bootstrap import Values, percentiles, resample_crossed
 
 Key = tuple[str, int]
@@ -57,6 +69,7 @@ class Gain(Record):
     better: str
     worse: str
     shots: int
+    """Of `better`."""
     accuracy: SeedEstimate
 
     @property
@@ -66,7 +79,8 @@ class Gain(Record):
 
 
 class Way(Record):
-    """How far a selector gets from random towards the oracle: 0 is random, 1 the best that could be chosen."""
+    """How far a selector gets from similarity towards the oracle: 0 is the nearest neighbours among all candidates, 1
+    the best that was found; below 0 it is worse than similarity."""
 
     selector: str
     shots: int
@@ -82,13 +96,20 @@ class Summary(Record):
     seeds: tuple[int, ...]
     figures: tuple[Figure, ...]
     """By shots, then by selector."""
+    headline: Gain | None = None
+    """The last trained stage over similarity, at the shots that it was trained for."""
     gains: tuple[Gain, ...]
     ways: tuple[Way, ...]
 
     def figure(self, selector: str, *, shots: int | None = None) -> Figure | None:
         """The figure of a selector; shots: None for those that the selectors were trained for."""
-        wanted = (selector, shots or self.conditions.trained_shots)
-        return next((one for one in self.figures if (one.selector, one.shots) == wanted), None)
+        among = self.compared() if shots is None else [one for one in self.figures if one.shots == shots]
+        return next((one for one in among if one.selector == selector), None)
+
+    def compared(self) -> tuple[Figure, ...]:
+        """The figures at the shots that the selectors were trained for, and zero-shot."""
+        shots = self.conditions.trained_shots
+        return tuple(one for one in self.figures if one.shots == shots or one.selector == ZERO_SHOT)
 
 
 def summarise(evaluated: Sequence[Evaluated]) -> Summary:
@@ -111,14 +132,16 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         )
     pairs = {(better, worse): accuracy[better] - accuracy[worse] for better, worse in _pairs(figures)}
     pairs = {pair: table for pair, table in pairs.items() if not np.isnan(table).all()}
+    gains = tuple(
+        Gain(better=better[0], worse=worse[0], shots=better[1], accuracy=_estimate(table, drawn_gain, seeds))
+        for ((better, worse), table), drawn_gain in zip(pairs.items(), _resampled(pairs).values(), strict=True)
+    )
     return Summary(
         conditions=evaluated[0].conditions,
         seeds=tuple(seeds),
         figures=tuple(figures.values()),
-        gains=tuple(
-            Gain(better=better[0], worse=worse[0], shots=better[1], accuracy=_estimate(table, drawn_gain, seeds))
-            for ((better, worse), table), drawn_gain in zip(pairs.items(), _resampled(pairs).values(), strict=True)
-        ),
+        headline=_headline(gains, evaluated[0].conditions),
+        gains=gains,
         ways=tuple(way for key in figures if (way := _way(key, figures, drawn))),
     )
 
@@ -180,24 +203,33 @@ def _interval(drawn: Values) -> tuple[float, float] | tuple[None, None]:
 
 
 def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
-    """(better, worse): each trained selector over the strongest similarity, and each stage over the one before."""
+    """(better, worse): what was trained over similarity, the last stage over other rivals, each over the one before."""
     pairs: list[tuple[Key, Key]] = []
     for shots in dict.fromkeys(key[1] for key in figures):
         there = [name for name, count in figures if count == shots]
-        learnt = [name for name in there if name not in (RANDOM, *SIMILARITIES, ORACLE)]
-        stages = [name for name in (*reversed(TRAINED), RANDOM) if name in there]
-        if similarities := [(name, shots) for name in SIMILARITIES if name in there]:
+        learnt = [name for name in reversed(there) if name not in (*UNTRAINED, ORACLE)]
+        stages = [name for name in reversed(TRAINED) if name in there]
+        found = [(name, SIMILARITY) for name in learnt]
+        if stages and (choices := [name for name in UNTRAINED if name in there]):
             # the strongest on these very queries, which is in its favour
-            similar = max(similarities, key=lambda key: figures[key].accuracy.value)
-            pairs += [((name, shots), similar) for name in reversed(learnt)]
-            pairs += [(similar, (RANDOM, shots))] if RANDOM in there else []
-        pairs += [((better, shots), (worse, shots)) for better, worse in pairwise(stages)]
+            strongest = max(choices, key=lambda name: figures[name, shots].accuracy.value)
+            found += [
+                (stages[0], rival) for rival in dict.fromkeys((strongest, SIMILARITY_POOL)) if rival != SIMILARITY
+            ]
+        found += [*pairwise(stages), (SIMILARITY, RANDOM), (SIMILARITY, ZERO_SHOT)]
+        keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in found]
+        pairs += [(better, worse) for better, worse in keys if better in figures and worse in figures]
     return pairs
+
+
+def _headline(gains: Sequence[Gain], about: Conditions) -> Gain | None:
+    over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
+    return next((over[stage] for stage in reversed(TRAINED) if stage in over), None)
 
 
 def _way(key: Key, figures: Mapping[Key, Figure], drawn: Mapping[Key, Values]) -> Way | None:
     """None for the two ends, where one of them is missing, and where they are no way apart."""
-    start, end = (RANDOM, key[1]), (ORACLE, key[1])
+    start, end = (SIMILARITY, key[1]), (ORACLE, key[1])
     if key in (start, end) or start not in figures or end not in figures:
         return None
     least, most = figures[start].accuracy.value, figures[end].accuracy.value

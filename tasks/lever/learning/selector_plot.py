@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
-from tasks.lever.lever_records import ORACLE, RANDOM, SIMILARITIES, CurvePoint, Stage
+from tasks.lever.lever_records import ORACLE, RANDOM, SIMILARITY, UNTRAINED, CurvePoint, Stage
 from tasks.measure.plot_style import (
     BAND,
     COLOURS,
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, _ = COLOURS
 LOOKS = {
+    "zero_shot": ("zero-shot", NEUTRAL),
     "random": ("random", NEUTRAL),
-    "similarity": ("similar image + question", BLUE),
-    "similarity_text": ("similar question", SKY),
-    "similarity_image": ("similar image", "#3F6E9A"),
-    "similarity_class": ("image of the same class", "#7E74B8"),
+    "similarity": ("nearest of all (RICES)", BLUE),
+    "similarity_pool": ("nearest of the pool", SKY),
+    "TextSimSampler": ("TextSimSampler", "#8FB3CF"),
+    "ImgSimSampler": ("ImgSimSampler", "#3F6E9A"),
+    "MixSampler": ("MixSampler", "#8C8C9C"),
+    "similarity_class": ("nearest by class", "#7E74B8"),
     "sft": ("SFT", YELLOW),
     "rce": ("RCE", ORANGE),
     "grpo": ("RCE + GRPO", GREEN),
@@ -51,7 +54,7 @@ LEAST_GAP = 0.042
 
 
 def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
-    """A bar for each selector with its 95 % interval and a dot per seed; its gain over the strongest similarity."""
+    """A bar for each selector with its 95 % interval and a dot per seed; what training gains over similarity."""
     return save(lambda: _accuracy_figure(summary, summary.conditions.trained_shots), format)
 
 
@@ -65,7 +68,7 @@ def _look(selector: str) -> tuple[str, str]:
 
 
 def _accuracy_figure(summary: Summary, shots: int) -> Drawing:
-    shown = [figure for figure in summary.figures if figure.shots == shots]
+    shown = summary.compared()
     drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=TITLE_IN)
     values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for axes in (values, gains):
@@ -89,16 +92,14 @@ def _draw_values(axes: Axes, rows: Sequence[Figure]) -> None:
         _draw_estimate(axes, one, at, tint=INK, text=f"{one.value:.3f}", bold=figure.selector == "grpo")
     axes.set_xlim(0, 1.12)  # room for the oracle's number
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
-    axes.set_xlabel("VQA accuracy")
+    axes.set_xlabel("accuracy")
 
 
 def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int) -> None:
-    """What was trained against the strongest similarity, which is the hollow dot."""
+    """What was trained against the nearest neighbours among all candidates, which are the hollow dot."""
     from matplotlib.ticker import MaxNLocator
 
-    gains = {gain.better: gain for gain in summary.gains if gain.shots == shots and gain.worse in SIMILARITIES}
-    gains.pop(RANDOM, None)
-    compared = {gain.worse for gain in gains.values()}
+    gains = {gain.better: gain for gain in summary.gains if gain.shots == shots and gain.worse == SIMILARITY}
     for at, figure in enumerate(rows):
         _, tint = _look(figure.selector)
         if gain := gains.get(figure.selector):
@@ -106,7 +107,7 @@ def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int
             text = f"{one.value:+.3f}".replace("-", "−")
             _draw_estimate(axes, one, at, tint=tint, text=text, bold=figure.selector == "grpo")
             axes.scatter([one.value], [at], s=44, color=tint, zorder=4)
-        elif figure.selector in compared:
+        elif gains and figure.selector == SIMILARITY:
             axes.scatter([0], [at], s=44, color="white", edgecolors=tint, linewidths=1.5, zorder=4)
     if not gains:
         axes.set_axis_off()
@@ -115,7 +116,7 @@ def _draw_gains(axes: Axes, rows: Sequence[Figure], summary: Summary, shots: int
     low, high = axes.get_xlim()
     axes.set_xlim(low - 0.08 * (high - low), high + 0.22 * (high - low))  # room for the numbers
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_xlabel("gain over the strongest similarity, paired")
+    axes.set_xlabel("gain over the nearest of all candidates, paired")
 
 
 def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:
@@ -149,7 +150,7 @@ def _shots_figure(summary: Summary) -> Drawing:
     axes.set_xticks(counts)
     axes.set_xlim(min(counts) - 0.25, max(counts) + 0.2)
     axes.set_xlabel("demonstrations in the prompt")
-    axes.set_ylabel("VQA accuracy")
+    axes.set_ylabel("accuracy")
     _label_lines(axes, summary, last=max(counts))
     title(drawing, "Accuracy by number of demonstrations", _about(summary, "upright lines: 95 % intervals"))
     return drawing
@@ -159,7 +160,7 @@ def _draw_line(axes: Axes, line: Sequence[Figure], *, shift: float) -> None:
     """shift: so that intervals do not cover each other."""
     selector, (_, tint) = line[0].selector, _look(line[0].selector)
     across = [figure.shots + shift for figure in line]
-    learnt = selector not in (RANDOM, ORACLE, *SIMILARITIES)
+    learnt = selector not in (*UNTRAINED, ORACLE)
     for at, figure in zip(across, line, strict=True):
         one = figure.accuracy
         if one.low is not None and one.high is not None:

@@ -17,7 +17,7 @@ from tasks.lever.data.pointer_files import iter_rl_data
 from tasks.lever.judge.judging import Asked, Judging, Judgment
 from tasks.lever.judge.rewards import reward_of
 from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, PoolTooSmall, RewardUnusable
-from tasks.lever.lever_options import RewardMode
+from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
 from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools, RlQuery
 
 MOST_FAILED = 0.5
@@ -214,7 +214,7 @@ def likeliest(
 
 
 def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[PointerSelector], float]:
-    """Mean VQA accuracy on the validation queries of what a selector shows. It raises JudgeUnusable."""
+    """Mean accuracy on the validation queries of what a selector shows. It raises JudgeUnusable."""
     pooled = {item.id: pools.pools[item.id] for item in setting.dataset.validation}
 
     def accuracy(selector: PointerSelector) -> float:
@@ -233,7 +233,7 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
         asked = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
         judged = _judged(setting, asked)
-        likely = setting.judging.gt_prob(asked) if mode == "hard_plus_gtprob" else [None] * len(asked)
+        likely = setting.judging.gt_prob(asked) if mode in OF_LIKELIHOODS else [None] * len(asked)
         return [_reward(one, p, mode) for one, p in zip(judged, likely, strict=True)]
 
     return rewards

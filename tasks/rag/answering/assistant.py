@@ -105,6 +105,7 @@ class Assistant:
             abstained=draft.abstained,
             plan=done["plan"],
             retrieved=retrieved(done),
+            index_digest=self.index.digest,
             reason=draft.reason,
             confidence=draft.confidence,
             notes=tuple(dict.fromkeys((*done.get("notes", ()), *draft.notes))),

@@ -11,12 +11,19 @@ from models.protocols import Embedder
 from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.language.tokens import BIGRAM
-from tasks.rag.answering.cell_questions import read_cell_question
+from tasks.rag.answering.cell_questions import phrase_question, read_cell_question, read_extreme_question
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.numbers.cell_answers import answer_of
-from tasks.rag.numbers.cell_search import CellQuestion, Context, Found, search_cells
-from tasks.rag.numbers.line_lookup import Number, number_of
+from tasks.rag.numbers.cell_answers import LEAST, answer_of, answer_of_extreme, confidence_of
+from tasks.rag.numbers.cell_periods import of_period
+from tasks.rag.numbers.cell_question import CellQuestion
+from tasks.rag.numbers.cell_scores import CellScorer, Context
+from tasks.rag.numbers.cell_search import Found, search_cells
+from tasks.rag.numbers.evaluation import Describe
+from tasks.rag.numbers.extremes import extreme_of
+from tasks.rag.numbers.line_lookup import NIL, Number, number_of
+from tasks.rag.numbers.year_parts import When
+from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit, read_chunk
 
@@ -43,6 +50,8 @@ def looked_up(
 
     Raises WrongTokenizer.
     """
+    if (extreme := find_extreme(question, plan, hits, index)) is not None:
+        return extreme
     lookup = find_cell(question, plan, hits, index, embedder=embedder)
     if lookup is None:
         return None
@@ -53,26 +62,90 @@ def find_cell(
     question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
 ) -> Lookup | None:
     """The cell that fits the question best, in the documents that it names, else on the pages that were found."""
-    said = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
     tokenizer = index.manifest.tokenizer or BIGRAM
-    asked = read_cell_question(question, tokenizer=tokenizer, said=said)
+    asked = read_cell_question(question, tokenizer=tokenizer, said=_said(plan))
     if asked is None:
         return None
+    found, named = _searched(asked, question, plan, hits, index, embedder)
+    return Lookup(found, named, asked) if found else None
+
+
+def describing(plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]) -> Describe:
+    """What finds the cell that some words mean in a period; with None where it is less sure than an answer must be."""
+    tokenizer = index.manifest.tokenizer or BIGRAM
+
+    def describe(said: str, when: When) -> tuple[Number, float] | None:
+        asked = phrase_question(said, when, tokenizer=tokenizer)
+        if asked is None:
+            return None
+        found, named = _searched(asked, said, plan, hits, index, embedder)
+        if found is None or found.best.unheld:
+            return None
+        sure = confidence_of(found, named=named)
+        return (found.best.number, sure) if sure >= LEAST else None
+
+    return describe
+
+
+def _searched(
+    asked: CellQuestion,
+    said: str,
+    plan: RetrievalPlan,
+    hits: Sequence[Hit],
+    index: Index,
+    embedder: Callable[[], Embedder],
+) -> tuple[Found | None, bool]:
+    """The cell that fits best, and whether the question names its document. said: the words that are asked with."""
+    among = _among(plan, hits, index)
+    found = search_cells(
+        asked,
+        among.numbers,
+        tokenizer=index.manifest.tokenizer or BIGRAM,
+        documents=among.documents if among.named else (),
+        context=_Around(index, among.documents, hits).of,
+        embed=(lambda texts: embedder().embed(texts)) if reads(index.manifest.embedder, said) else None,
+    )
+    return found, among.named
+
+
+def find_extreme(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
+    """The member of a table that has most of a figure, or least; None where the question asks for none, or none is
+    sure enough."""
+    tokenizer = index.manifest.tokenizer or BIGRAM
+    read = read_extreme_question(question, tokenizer=tokenizer, said=_said(plan))
+    if read is None:
+        return None
+    asked, figure = read
+    among = _among(plan, hits, index)
+    dated = of_period(figure, [one for one in among.numbers if one.shown not in NIL])
+    scorer = CellScorer(figure, [number for number, _ in dated], tokenizer)
+    around = _Around(index, among.documents, hits, titled=not among.named)
+    matches = [scorer.match(number, around.of(number), share) for number, share in dated]
+    found = extreme_of(asked, matches, question=question)
+    return answer_of_extreme(found, figure, named=among.named, language=language_of(question)) if found else None
+
+
+class _Among(NamedTuple):
+    """The numbers that a question may mean."""
+
+    numbers: list[Number]
+    documents: list[str]
+    named: bool
+
+
+def _said(plan: RetrievalPlan) -> list[str]:
+    return [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
+
+
+def _among(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Among:
+    """Those of the documents that the question names, else those of the pages that were found."""
     names = {entry.document: entry.name for entry in index.catalogue}
     documents, named = _documents(plan.filters, hits, names)
     numbers = _read(index, {document: names[document] for document in documents})
     if not named:
         pages = {(hit.chunk.document, hit.chunk.page) for hit in hits}
         numbers = [one for one in numbers if (one.document, one.page) in pages]
-    found = search_cells(
-        asked,
-        numbers,
-        tokenizer=tokenizer,
-        documents=documents if named else (),
-        context=_Around(index, documents, hits).of,
-        embed=(lambda texts: embedder().embed(texts)) if reads(index.manifest.embedder, question) else None,
-    )
-    return Lookup(found, named, asked) if found else None
+    return _Among(numbers, documents, named)
 
 
 def _documents(filters: Filters, hits: Sequence[Hit], names: Mapping[str, str]) -> tuple[list[str], bool]:
@@ -93,7 +166,10 @@ def _read(index: Index, among: Mapping[str, str]) -> list[Number]:
 class _Around:
     """What documents say around their cells: headings and lead lines of the passage that shows the table."""
 
-    def __init__(self, index: Index, documents: Sequence[str], hits: Sequence[Hit]) -> None:
+    def __init__(self, index: Index, documents: Sequence[str], hits: Sequence[Hit], *, titled: bool = False) -> None:
+        """titled: whether what documents are called stands around their cells too: the question does not name them."""
+        called = {entry.document: f"{stem_of(entry.name)} {entry.title or ''}" for entry in index.catalogue}
+        self._titles = called if titled else {}
         self._rank: dict[tuple[str, int | None], int] = {}
         for at, hit in enumerate(hits):
             self._rank.setdefault((hit.chunk.document, hit.chunk.page), at)
@@ -106,10 +182,9 @@ class _Around:
     def of(self, number: Number) -> Context:
         key = (number.document, number.page)
         rank = self._rank.get(key) if number.page is not None else None
-        for chunk in self._tables[key]:
-            if _shows(chunk, number):
-                return Context(_lead(chunk), rank)
-        return Context("", rank)
+        title = self._titles.get(number.document, "")
+        lead = next((_lead(chunk) for chunk in self._tables[key] if _shows(chunk, number)), "")
+        return Context(f"{title} {lead}".strip(), rank)
 
 
 def _shows(chunk: Chunk, number: Number) -> bool:

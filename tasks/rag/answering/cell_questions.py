@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 
 from tasks.language.tokens import HANGUL, tokenize
 from tasks.rag.answering.question_reading import read_question
-from tasks.rag.numbers.cell_search import CHANGE, Alternative, CellQuestion, Unit, Word, spelled
-from tasks.rag.numbers.computations import IN_UNIT, asks_to_work_out
+from tasks.rag.numbers.cell_question import CELL_WORDS, CHANGE, Alternative, CellQuestion, Unit, Word, spelled
+from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out
 from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, years_in
-from tasks.rag.numbers.year_parts import PART_SAID, part_of_year
+from tasks.rag.numbers.extremes import LOSSES, ORDER, REVERSE, YEARLY, AskedExtreme, kind_asked
+from tasks.rag.numbers.year_parts import PART_SAID, Part, When, part_of_year
 from tasks.rag.retrieval.expansion import expand, terms_in
 
-_WORDS = tomllib.loads((files("tasks.rag.numbers") / "cell_words.toml").read_text("utf-8"))
-ASKS = frozenset[str](_WORDS["asks"].split())
-KOREAN_ASKS = frozenset[str](_WORDS["korean_asks"].split())
+ASKS = frozenset[str](CELL_WORDS["asks"].split())
+KOREAN_ASKS = frozenset[str](CELL_WORDS["korean_asks"].split())
 UNITS: Mapping[Unit, re.Pattern[str]] = {
-    "%": re.compile(_WORDS["unit"]["percent"], re.IGNORECASE),
-    "count": re.compile(_WORDS["unit"]["count"], re.IGNORECASE),
-    "amount": re.compile(_WORDS["unit"]["amount"], re.IGNORECASE),
+    "%": re.compile(CELL_WORDS["unit"]["percent"], re.IGNORECASE),
+    "count": re.compile(CELL_WORDS["unit"]["count"], re.IGNORECASE),
+    "amount": re.compile(CELL_WORDS["unit"]["amount"], re.IGNORECASE),
 }
 """What a question wants its figure in; the first that fits counts."""
 YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)", re.IGNORECASE)
-NO_FIGURE = re.compile(_WORDS["no_figure"], re.IGNORECASE)
+NO_FIGURE = re.compile(CELL_WORDS["no_figure"], re.IGNORECASE)
 """A question for something else than a figure."""
 LINK = re.compile(r"\b(?:of|in|at|on|for|by|from|to|with)\b", re.IGNORECASE)
-WEAK = frozenset[str](_WORDS["weak"].split())
+ALSO_ASKED = re.compile(CELL_WORDS["extremes"]["also_asked"], re.IGNORECASE)
+WEAK = frozenset[str](CELL_WORDS["weak"].split())
 WEAK_WEIGHT = 0.5
 FOCUS_WEIGHT = 1.3
 NAME_WEIGHT = 1.3
@@ -50,7 +49,58 @@ def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = (
         return None
     if NO_FIGURE.search(asked) or asks_to_work_out(asked):
         return None
-    core = _core(asked, said)
+    return _question(asked, asked, part, years, terms, tokenizer=tokenizer, said=said)
+
+
+def read_extreme_question(
+    question: str, *, tokenizer: str, said: Sequence[str] = ()
+) -> tuple[AskedExtreme, CellQuestion] | None:
+    """A question for the member that has most or least of a figure: what it says of the member, and of the figure.
+
+    None for other questions. Raises WrongTokenizer.
+    """
+    asked = spelled(expand(" ".join(question.split())).asked)
+    part, years = part_of_year(asked), years_in(asked)
+    kind = kind_asked(asked)
+    if len(asked) > MOST_CHARS or part is None or kind is None:
+        return None
+    yearly = YEARLY.search(kind["kind"]) is not None
+    if len(years) > 1 and not yearly:
+        if not CHANGE.search(asked):
+            return None
+        years = ()  # a column shows the change between two years
+    rest = _without_names(re.sub(r"^[a-z]+ed\b", " ", asked[kind.end() :]), said)
+    kinds = _without_names(re.sub(re.escape(kind["kind"]), " ", kind[0], count=1), said)
+    figure = ALSO_ASKED.sub(" ", f"{_without_names(asked[: kind.start()], said)} {_without_asking(kinds)} {rest}")
+    for pattern in (ORDER, REVERSE, LOSSES):
+        figure = pattern.sub(" ", figure)
+    found = _question(asked, figure, part, () if yearly else years, set(), tokenizer=tokenizer, said=said)
+    if found is None:
+        return None
+    return AskedExtreme(kind["kind"], REVERSE.search(asked) is None, years if yearly else ()), found
+
+
+def phrase_question(said: str, when: When, *, tokenizer: str) -> CellQuestion | None:
+    """What names one line, as a question for its figure in a period. Raises WrongTokenizer."""
+    return _question(said, said, when.part, (when.year,), set(), tokenizer=tokenizer, said=())
+
+
+def _without_asking(words: str) -> str:
+    return re.sub(r"\b(?:which|what|of)\b|어느|어떤|무슨|무엇|어디", " ", words, flags=re.IGNORECASE)
+
+
+def _question(
+    asked: str,
+    figure: str,
+    part: Part,
+    years: Sequence[int],
+    terms: set[str],
+    *,
+    tokenizer: str,
+    said: Sequence[str],
+) -> CellQuestion | None:
+    """figure: the question as far as it says which figure is meant."""
+    core = _core(figure, said)
     words = tuple(_words(asked, core, tokenizer))
     core = _plain(core)
     if not words:
@@ -77,12 +127,16 @@ def _unit(asked: str) -> Unit:
 
 def _core(asked: str, said: Sequence[str]) -> str:
     """What is asked for, without documents, periods, units and words that ask."""
-    core = asked
-    for name in sorted(said, key=len, reverse=True):
-        core = re.sub(rf"(?:\bthe\s+)?{_loosely(name)}(?:['’]s\b)?", " ", core, flags=re.IGNORECASE)
+    core = _without_names(asked, said)
     core = YEAR_SAID.sub(" ", PART_SAID.sub(" ", TERM.sub(" ", IN_UNIT.sub(" ", core))))
     core = re.sub(r"['’]s\b|[()?,;:]|\.(?!\w)", " ", core)
     return " ".join(word for word in core.split() if word.lower() not in ASKS or LINK.fullmatch(word))
+
+
+def _without_names(asked: str, said: Sequence[str]) -> str:
+    for name in sorted(said, key=len, reverse=True):
+        asked = re.sub(rf"(?:\bthe\s+)?{_loosely(name)}(?:['’]s\b)?", " ", asked, flags=re.IGNORECASE)
+    return asked
 
 
 def _plain(core: str) -> str:

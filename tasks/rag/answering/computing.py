@@ -11,20 +11,26 @@ from typing import Any
 from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.computations import Computation, asks_to_work_out, defines, read_computation, shown_as
+from tasks.rag.numbers.computation_reading import asks_to_work_out, defines, read_computation, shown_as
+from tasks.rag.numbers.computations import Computation
 from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
+from tasks.rag.numbers.evaluation import Describe, never
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.periods import Period
 from tasks.rag.numbers.told_computations import computation_told
 from tasks.rag.numbers.working_out import work_out
 from tasks.rag.numbers.year_parts import Part, When
+from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
+from tasks.rag.retrieval.search import Hit
 
 NAMED = 0.5
 """Confidence from which a question names a document; a name of another one is a word that no rule knows."""
 SEVERAL_ENTITIES = 0.8
 """What is left of the confidence where the documents are of several entities."""
+FIRST, LEAST_OF_FIRST = 5, 3
+"""Of so many passages so many must be of one document, where the question names none."""
 MOST_RESTATING = 6
 """Documents of one entity that are compared with each other."""
 NEARLY_ALL = 0.85
@@ -48,12 +54,14 @@ NO_TERM = {
 }
 
 
-def worked(question: str, plan: RetrievalPlan, index: Index) -> Draft | None:
+def worked(
+    question: str, plan: RetrievalPlan, index: Index, *, hits: Sequence[Hit] = (), describe: Describe = never
+) -> Draft | None:
     """The figures that the question asks for; None where it asks for something else, or names no document.
 
     It abstains where an input is missing; a sentence may state the figure then.
     """
-    book = opened(plan, index)
+    book = opened(plan, index, hits)
     if book is None:
         return None
     if TERM.search(question):
@@ -64,7 +72,7 @@ def worked(question: str, plan: RetrievalPlan, index: Index) -> Draft | None:
     computation = read_computation(
         question, said=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
     )
-    return computed(computation, book) if computation else None
+    return computed(computation, book, describe) if computation else None
 
 
 def worked_as_told(question: str, told: str, plan: RetrievalPlan, index: Index) -> Draft | None:
@@ -81,7 +89,7 @@ def _without_term(term: str, question: str, book: Book) -> Draft:
     return Draft(text, abstained=True, reason="the documents do not have the period of the question")
 
 
-def computed(computation: Computation, book: Book) -> Draft:
+def computed(computation: Computation, book: Book, describe: Describe = never) -> Draft:
     """The answer that a computation gives over some documents."""
     draft = work_out(
         computation,
@@ -89,6 +97,7 @@ def computed(computation: Computation, book: Book) -> Draft:
         documents=tuple(book.among.values()),
         statements=book.statements(),
         rows=book.rows,
+        describe=describe,
         years=book.years,
         others=[book.lines(document) for document in book.of_one_entity],
     )
@@ -142,10 +151,10 @@ class Book:
         return _read(self._index, self.among)
 
     @cache  # noqa: B019
-    def labels(self) -> frozenset[str]:
-        """Words of the labels of rows and columns."""
+    def labels(self) -> Mapping[str, int]:
+        """Words of the labels of rows and columns, with the number of labels that hold them."""
         labels = {label for row in self.rows() for label in (*row["row_path"], *row["column_path"])}
-        return frozenset(word for label in labels for word in words_of(label))
+        return Counter(word for label in labels for word in frozenset(words_of(label)))
 
     @cache  # noqa: B019
     def years(self) -> tuple[int, ...]:
@@ -173,16 +182,26 @@ class Book:
         return When(max(row["period"]["year"] for row in rows)) if rows else None
 
 
-def opened(plan: RetrievalPlan, index: Index) -> Book | None:
-    """The numbers of the documents that a question names; None where it names none."""
+def opened(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
+    """The numbers of the documents that a question names, else of the one that most passages are of; None without."""
     filters = plan.filters
     names = {entry.document: entry.name for entry in index.catalogue}
     named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
     if not (named or filters.mode == "only" or len(names) == 1):
-        return None
+        return _of_passages(index, names, hits)
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
     entities = {one.value for one in filters.matches if one.field == "issuer" and one.confidence >= NAMED}
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
+
+
+def _of_passages(index: Index, names: Mapping[str, str], hits: Sequence[Hit]) -> Book | None:
+    """The numbers of the document that most of the first passages are of; two forms of one document count as one."""
+    first = [hit.chunk.document for hit in hits[:FIRST] if hit.chunk.document in names]
+    stems = Counter(stem_of(names[document]) for document in first).most_common(1)
+    if not stems or stems[0][1] < LEAST_OF_FIRST:
+        return None
+    found = next(document for document in first if stem_of(names[document]) == stems[0][0])
+    return Book(index, {found: names[found]}, one_entity=False)
 
 
 def _table(row: Mapping[str, Any]) -> tuple[str, int]:

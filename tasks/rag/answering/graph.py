@@ -22,7 +22,7 @@ from tasks.rag.answering.answer_prompts import (
     pack_context,
     rewrite_request,
 )
-from tasks.rag.answering.cell_lookup import looked_up
+from tasks.rag.answering.cell_lookup import describing, looked_up
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.computing import checked, worked, worked_as_told
 from tasks.rag.answering.extractive import Group, extract_answer
@@ -40,7 +40,7 @@ from tasks.rag.answers import (
     Turn,
 )
 from tasks.rag.facts.fact_comparison import answer_from_facts
-from tasks.rag.numbers.computations import asks_to_work_out
+from tasks.rag.numbers.computation_reading import asks_to_work_out
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
@@ -176,7 +176,8 @@ def compute(state: State, desk: Desk) -> Added:
     parts: list[Part] = []
     calls: tuple[ModelCall, ...] = ()
     for part in state["parts"]:
-        found = worked(part.question, part.plan, desk.index)
+        describe = describing(part.plan, part.hits, desk.index, embedder=desk.embedder)
+        found = worked(part.question, part.plan, desk.index, hits=part.hits, describe=describe)
         if found is None and desk.wiring.large and asks_to_work_out(part.question):
             found, call = _told_to_compute(part, desk)
             calls += call

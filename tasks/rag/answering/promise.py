@@ -14,6 +14,8 @@ from tasks.measure.conformal import least_confidence
 from tasks.rag.answers import AnswerSettings, Calibration, Citation, Draft
 from tasks.rag.planning.names import stem_of
 
+LEAST = 0.5
+"""An answer that is less sure is likelier wrong than right."""
 WITHHELD = {"en": "No answer is sure enough.", "ko": "충분히 확실한 답이 없습니다."}
 CLOSEST = {"en": "The closest place: {place} [1].", "ko": "가장 가까운 곳: {place} [1]."}
 PAGE = {"en": ", page {page}", "ko": " {page}쪽"}
@@ -26,9 +28,9 @@ def our_calibration() -> Calibration:
 
 
 def threshold(settings: AnswerSettings) -> float:
-    """The confidence that an answer needs; 0 where every answer is given, inf where the promise allows none."""
+    """The confidence that an answer needs: LEAST without a promise, inf where the promise allows no answer."""
     if settings.max_wrong >= 1:
-        return 0.0
+        return LEAST
     known = settings.calibration or our_calibration()
     return least_confidence(known.wrong, known.n, most_wrong=settings.max_wrong)
 

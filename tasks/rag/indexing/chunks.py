@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Document, Page
-from tasks.language.tokens import tokenize
+from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
 from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS
 from tasks.rag.indexing.chunk_pieces import Table, cut_table, is_unit_line, read_table, split_text
 
@@ -108,9 +108,15 @@ def chunk_document(
 
 
 def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str]]:
-    """The words of each chunk: of its headings, its text, and its table rows as sentences. Raises as `tokenize`."""
+    """The words of each chunk: of its headings, its text, and its table rows as sentences. Raises as `tokenize`.
+
+    Beside Korean morphemes stand pairs of syllables, which `words` searches too.
+    """
     texts = ["\n".join((chunk.search_text, *chunk.sentences)) for chunk in chunks]
-    return tokenize(texts, tokenizer=tokenizer)
+    words = tokenize(texts, tokenizer=tokenizer)
+    if tokenizer == BIGRAM:
+        return words
+    return [[*found, *syllable_pairs(text)] for found, text in zip(words, texts, strict=True)]
 
 
 def figure_label(page: int | None, n: int) -> str:

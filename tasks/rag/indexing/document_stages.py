@@ -25,7 +25,7 @@ from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
 from tasks.rag.numbers.document_numbers import document_numbers
 
-PARSER_VERSION = 4
+PARSER_VERSION = 5
 """Raise it when a reader would give another document for the same bytes."""
 
 
@@ -80,7 +80,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 6
+CHUNKER_VERSION = 7
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 

@@ -121,12 +121,15 @@ def _result(scan: _Scan, folder: Path) -> ScanResult:
         if first[file.content.digest].name != file.name
     ]
     files = list(first.values())
-    # an installed package may read some; most installations have none, and open no file for it
-    if any(format.distribution for format in formats()):
-        files = [
-            file.model_copy(update={"reader": outside_reader(scan.artifacts.path(file.content), suffix=file.suffix)})
-            for file in files
-        ]
+    # an installed package or program may read some; files of other suffixes are not opened for it
+    added = any(format.distribution for format in formats())
+    suffixes_of_programs = {suffix for format in formats() if format.program for suffix in format.suffixes}
+    files = [
+        file.model_copy(update={"reader": outside_reader(scan.artifacts.path(file.content), suffix=file.suffix)})
+        if added or file.suffix in suffixes_of_programs
+        else file
+        for file in files
+    ]
     return ScanResult(
         files=tuple(files),
         aliases=tuple(aliases),

@@ -9,16 +9,25 @@ from decimal import Decimal
 
 from tasks.language.sentences import Language
 from tasks.rag.answers import Draft
-from tasks.rag.numbers.cell_search import FREE, CellQuestion, Found, Match, telling
+from tasks.rag.numbers.cell_question import FREE, CellQuestion
+from tasks.rag.numbers.cell_scores import Match, telling
+from tasks.rag.numbers.cell_search import Found
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.doubts import said_in_answer
+from tasks.rag.numbers.extremes import Extreme
+from tasks.rag.numbers.figure_text import INPUT_SCALES, KOREAN_UNITS
 from tasks.rag.numbers.line_lookup import AMOUNTS, Number
-from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cited_number
+from tasks.rag.numbers.working_out import cited_number
 
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "KRW": "₩"}
 COUNTS: Mapping[str, str] = {"people": " people", "shares": " shares", "years": " years", "days": " days"}
 LEAST = 0.55
 """Confidence below which there is no answer."""
+EXTREME, EXTREME_UNNAMED, NOT_ALONE = 0.9, 0.75, 0.6
+"""How sure a member of a table is of which all is said; in a document that the question does not name; and what is left
+where another table that fits as well names another member."""
+MOST_MEMBERS = 8
+"""That an answer shows."""
 MOST_MARGIN = 0.2
 """A cell that is further ahead of the next is no surer."""
 
@@ -38,6 +47,25 @@ def answer_of(found: Found, question: CellQuestion, *, named: bool, language: La
         f"{head} = {shown(number, language)} [1]{doubt}",
         (cited_number(1, number),),
         reason=_why(found.best),
+        confidence=round(confidence, 4),
+    )
+
+
+def answer_of_extreme(found: Extreme, question: CellQuestion, *, named: bool, language: Language) -> Draft | None:
+    """`AWS: Depreciation FY2017 = $4,524 million [1] (North America 3,029 [2], …)`; None where it is too unsure."""
+    confidence = found.asked * (EXTREME if named else EXTREME_UNNAMED) * (1.0 if found.alone else NOT_ALONE)
+    if confidence < LEAST:
+        return None
+    first, *others = found.members[:MOST_MEMBERS]
+    number = first.number
+    period = "" if first.name == number.period.label else number.period.label
+    told = [f"{one.name} {one.number.shown.lstrip('$€£¥₩ ')} [{n}]" for n, one in enumerate(others, 2)]
+    more = " …" if len(found.members) > MOST_MEMBERS else ""
+    head = " ".join(filter(None, (f"{first.name}:", question.core, period)))
+    return Draft(
+        f"{head} = {shown(number, language)} [1] ({', '.join(told)}{more})",
+        tuple(cited_number(n, one.number) for n, one in enumerate(found.members[:MOST_MEMBERS], 1)),
+        reason=f"the {len(found.members)} members of a table that holds {found.asked:.0%} of the question",
         confidence=round(confidence, 4),
     )
 

@@ -130,14 +130,14 @@ def _titles_a_statement(header: str) -> bool:
 def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> bool:
     """Whether a table without a header is more of the one before: at the top of the next page, or below headings.
 
-    It has as many columns, and below a heading they end where those of the table above do.
+    It has as many columns, and on the same page they end where those of the table above do.
     """
     if any(cell.header for cell in block.cells) or _width(block) != _width(last.part):
         return False
-    if not between:
-        return last.page + 1 == page
     edges = [_right_edges(part) for part in (block, last.part)]
     aligned = all(edges) and all(abs(one - other) <= ALIGNED for one, other in zip(*edges, strict=True))
+    if not between:
+        return last.page + 1 == page or (last.page == page and aligned)
     return aligned and last.page == page and len(between) <= LINES_ABOVE and not any(map(INTRODUCES.search, between))
 
 
@@ -165,14 +165,7 @@ def _of_table(
     headings: Sequence[str],
 ) -> Iterator[CellFact]:
     """begun: the table that this one goes on with; its header is this one's too. headings: the lines between them."""
-    heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
-    before = 1 + max((cell.row for cell in heads), default=-1)
-    cells = (
-        [*heads, *(cell.model_copy(update={"row": cell.row + before}) for cell in block.cells)]
-        if heads
-        else block.cells
-    )
-    cells = with_header_rows(cells)
+    cells, before = _with_header(block, begun)
     at = {
         (row, col): cell
         for cell in cells
@@ -182,11 +175,7 @@ def _of_table(
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := amount_in(cell))}
-    for place in _no_figures(amounts, at):
-        del amounts[place]
-    for place in _in_percent(amounts, at):
-        amounts[place] = amounts[place]._replace(unit="%")
+    amounts = _amounts(cells, at)
     first = min((row for row, _ in amounts), default=0)
     titles = [cell.text for cell in cells if cell.header or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in scales(text)]
@@ -202,7 +191,9 @@ def _of_table(
     paths = list(_row_paths(rows, amounts, headings))
     between = periods_between({row: path for (row, _), path in paths})
     groups = {} if dated else _group_periods(above, {col for _, col in amounts})
+    first_col = min((col for _, col in amounts), default=0)
     for (row, col), path in paths:
+        path = _with_spans(path, [at[row, c] for c in range(first_col) if (row, c) in at])
         amount = amounts[row, col]
         headers = over[row, col]
         scale = scale_of(path, headers, amount, stated)
@@ -223,6 +214,26 @@ def _of_table(
             row=row - before,
             col=col,
         )
+
+
+def _with_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], int]:
+    """The cells of a table below the header of the one that it goes on with, and how many rows that header has."""
+    heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
+    if not heads:
+        return with_header_rows(block.cells), 0
+    before = 1 + max(cell.row for cell in heads)
+    moved = (cell.model_copy(update={"row": cell.row + before}) for cell in block.cells)
+    return with_header_rows([*heads, *moved]), before
+
+
+def _amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
+    """The amounts of a table by row and column, without columns of footnote marks; those of a column in percent so."""
+    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := amount_in(cell))}
+    for place in _no_figures(amounts, at):
+        del amounts[place]
+    for place in _in_percent(amounts, at):
+        amounts[place] = amounts[place]._replace(unit="%")
+    return amounts
 
 
 def _no_figures(amounts: Mapping[tuple[int, int], Amount], at: Mapping[tuple[int, int], Cell]) -> list[tuple[int, int]]:
@@ -287,6 +298,16 @@ def _row_paths(
         yield from ((place, path) for place in row.places)
         if TOTAL.match(row.label):
             heads = [head for head in heads if period_in(head)]
+
+
+def _with_spans(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
+    """The path of a row below the labels left of it that span rows; stub: the cells before its amounts."""
+    over = [" ".join(cell.text.split()) for cell in stub if cell.row_span > 1 and cell.text.strip()]
+    own = [" ".join(cell.text.split()) for cell in stub if cell.row_span == 1 and cell.text.strip()]
+    if not over or not own:
+        return path
+    over = list(dict.fromkeys(over))
+    return (*(label for label in path if label not in (*over, *own)), *over, own[-1])
 
 
 def _row(number: int, row: Sequence[Cell], amounts: Mapping[tuple[int, int], Amount]) -> _Row:

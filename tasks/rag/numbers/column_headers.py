@@ -22,16 +22,31 @@ MOST_LEVELS = 6
 def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
     """The cells of a table; a row of years or dates without amounts is marked as a header, in mid-table too.
 
-    The rows directly above and below it that have neither label nor amount belong to it.
+    The rows directly above and below it that have neither label nor amount belong to it. In a table that marks no
+    header the first rows are it, where they have no amount and a text for each of the columns that have.
     """
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
     named = [row for row in rows if _names_periods(rows[row])]
     found = {one for row in named for one in (row, *_unlabelled(rows, row, -1), *_unlabelled(rows, row, 1))}
+    found |= set(_leading(rows)) if not any(cell.header for cell in cells) else set()
     return (
         [cell.model_copy(update={"header": True}) if cell.row in found else cell for cell in cells] if found else cells
     )
+
+
+def _leading(rows: Mapping[int, Sequence[Cell]]) -> Sequence[int]:
+    """The rows before the first amount, where their texts stand over all columns with amounts."""
+    first = min((number for number, row in rows.items() if any(map(amount_in, row))), default=0)
+    leading = [number for number in rows if number < first][:MOST_LEVELS]
+    over = {col for number in leading for cell in rows[number] if cell.text.strip() for col in _columns(cell)}
+    amounts = {cell.col for row in rows.values() for cell in row if cell.col and amount_in(cell)}
+    return leading if len(amounts) > 1 and amounts <= over else []
+
+
+def _columns(cell: Cell) -> range:
+    return range(cell.col, cell.col + cell.col_span)
 
 
 def _names_periods(row: Sequence[Cell]) -> bool:

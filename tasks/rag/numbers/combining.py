@@ -64,6 +64,11 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
     return _each(plain, terms)
 
 
+def names_a_part(skeleton: str) -> bool:
+    """Whether a question asks which share of its one line a part of the company has."""
+    return CAME_FROM.search(" ".join(SMALL.sub(" ", skeleton).split())) is not None
+
+
 def _term(line: Line) -> _Term:
     ratio = line.concept is not None and line.concept.statement is None
     return _Term(line.said, line, UNITS.get(line.concept.unit, "") if ratio and line.concept else "amount")

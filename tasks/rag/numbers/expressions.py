@@ -51,7 +51,9 @@ ASIDE = re.compile(
 """Brackets that belong to a name: "net income (loss)", "days payable outstanding (DPO)"."""
 MOST_DEPTH = 8
 BESIDE = re.compile(
-    r"\b(?:the|total|its|their|of|and|for|company|net|year|end|ending|fiscal|consolidated|reported)\b", re.IGNORECASE
+    r"\b(?:the|total|its|their|of|and|for|company|net|year|end|ending|fiscal|consolidated|reported|to"
+    r"|attributable|(?:share|stock)(?:owner|holder)s?)\b",
+    re.IGNORECASE,
 )
 """Words beside the name of a line that leave it the same line."""
 SAYS_MORE = re.compile(r"[^\W\d_]{2,}")
@@ -74,6 +76,8 @@ class Line(NamedTuple):
     """Words that qualify the concept: a segment, a country, a kind."""
     part: Part | None = None
     """Of the year; None: the computation's."""
+    beside: str = ""
+    """Other words of the question that labels hold: a cell with them is preferred."""
 
 
 class Operation(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tasks.documents.blocks import BBox
 from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Statement, concepts, fit, fits, label_of, words_of
+from tasks.rag.numbers.described_lines import fit_of_part
 from tasks.rag.numbers.doubts import Broken
 from tasks.rag.numbers.expressions import Line
 from tasks.rag.numbers.periods import Period
@@ -130,6 +131,8 @@ class Lines:
         fits = _fit_of(line, number)
         if fits < SURE:
             return 0.0
+        if line.concept and line.of:
+            return self._doubted(fits, number)
         statement: Statement | None = line.concept.statement if line.concept else None
         if statement and number.statement != statement:
             fits *= OTHER_TABLE
@@ -137,6 +140,10 @@ class Lines:
             fits *= QUALIFIED
         if says_more(number.column_path):
             fits *= QUALIFIED
+        return self._doubted(fits, number)
+
+    def _doubted(self, fits: float, number: Number) -> float:
+        """A fit without what the cell itself and its document take away."""
         if number.shown in NIL:
             fits *= BROKEN
         if number.broken:
@@ -196,6 +203,8 @@ def _fit_of(line: Line, number: Number) -> float:
     concept = line.concept
     if concept is None:
         return _fit_of_words(line.said, number)
+    if line.of:
+        return fit_of_part(concept, line.of, number.row_path, number.column_path, plain=PLAIN_HEADERS | WHOLE)
     counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
     if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
         return 0.0

@@ -18,6 +18,14 @@ from tasks.rag.numbers.year_parts import PART_SAID
 from tasks.rag.planning.type_words import without_particles
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))
+
+
+def any_of(name: str) -> re.Pattern[str]:
+    """The patterns of `computation_words.toml` of that name as one."""
+    patterns = "|".join(f"(?:{pattern})" for pattern in WORDS[name])
+    return re.compile(patterns.replace("@VERBS@", WORDS["verbs"]), re.IGNORECASE)
+
+
 LINE, NAME, OWNER = "¤", "‡", "†"
 """What stands in a skeleton for a line, for the name of a document, and for that with an apostrophe."""
 SPOKEN = frozenset(WORDS["spoken"].split())
@@ -180,7 +188,7 @@ def _verbs_read(atoms: list[Atom]) -> list[Atom]:
     for at, atom in enumerate(atoms):
         before = [one.text.lower() for one in atoms[max(0, at - 3) : at]]
         after_name = at > 0 and atoms[at - 1].text == NAME and any(word in AUXILIARY for word in before)
-        if atom.sign == "U" and after_name:
+        if atom.sign == "U" and after_name and atom.text[0].islower():
             read[at] = atom._replace(sign="f")
     return read
 

@@ -9,7 +9,8 @@ from pydantic import Field, ValidationError
 
 from storage.records import Record
 from tasks.rag.numbers.combining import Combined
-from tasks.rag.numbers.computations import MOST_YEARS, Computation, Latest, over_periods
+from tasks.rag.numbers.computation_reading import MOST_YEARS
+from tasks.rag.numbers.computations import Computation, Latest, over_periods
 from tasks.rag.numbers.expressions import Line, NoExpression, lines_of, parse
 from tasks.rag.numbers.year_parts import When
 

@@ -101,9 +101,10 @@ def classify_by_words(question: str, *, history: Sequence[Turn], names_documents
 def similarity_alone(embedder_id: str, question: str) -> bool:
     """Whether similarity alone may look up single questions and follow-ups, as in the seed.
 
-    Not with MiniLM, which then finds half as many pages (README), nor in a script that the embedder cannot read.
+    Not with the small models that come with a package, which then find far fewer pages than with words beside them
+    (README), nor in a script that the embedder cannot read.
     """
-    return reads(embedder_id, question) and not embedder_id.startswith("minilm@")
+    return reads(embedder_id, question) and not embedder_id.startswith(("minilm@", "e5@"))
 
 
 def narrow(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:
@@ -270,6 +271,14 @@ _KOREAN_JOINT = re.compile(r"(?<=[이하인었았되나르]고)[,\s]\s*|(?<=[이
 _KOREAN_ASKS = re.compile(r"얼마|언제|누구|누가|어디|무엇|무슨|어느|어떤|어떻게|몇|왜|며칠")
 
 
+_SAME_ASKED = re.compile(
+    r"(?:and\s+)?(?:how\s+(?:much|many|large|high|low|big)|what|by\s+how\s+much)(?:\s+(?:was|were|is|are|did|does|do))?"
+    r"(?:\s+(?:it|they|that|this|there|the\s+(?:amount|figure|value|number|percentage|rate|ratio|size)))*",
+    re.IGNORECASE,
+)
+"""What asks for the figure of the thing that was asked for before: "and how much was it"."""
+
+
 def question_parts(question: str) -> tuple[str, ...]:
     """The parts, each a question of its own; the question itself where it has only one."""
     text = question.strip()
@@ -283,6 +292,8 @@ def question_parts(question: str) -> tuple[str, ...]:
         parts = tuple(filter(None, parts)) if all(_ENGLISH_ASKS.search(part) for part in parts) else ()
     fewest = FEWEST_WORDS["ko" if korean else "en"]
     if not 2 <= len(parts) <= MOST_PARTS or any(len(part.split()) < fewest for part in parts):
+        return (text,)
+    if any(_SAME_ASKED.fullmatch(part.strip(" .?!")) for part in parts[1:]):
         return (text,)
     return parts
 

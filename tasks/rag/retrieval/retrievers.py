@@ -13,18 +13,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.embedders import embed_questions, family, reads
+from models.embedders import embed_questions, family, reads, spans_languages
 from models.protocols import Embedder
 from storage.index import Index
 from storage.lexical import Best, Lexical, best_rows
 from storage.vectors import Nearest
-from tasks.language.tokens import tokenize
+from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
 from tasks.rag.rag_errors import NoLexicalIndex
 from tasks.rag.retrieval.expansion import Expansion, expand, is_statement
 from tasks.rag.retrieval.weights import SearchSettings
 
-OTHER_CLOSENESS = 0.1
-"""Least weight of similarity in `words` for embedders other than MiniLM."""
+OTHER_CLOSENESS = 0.15
+"""Least weight of similarity in `words` for embedders of many languages; measured for e5 (README)."""
 TITLE_LINES, TITLE_CHARS = 3, 300
 AMOUNTS = 6
 """Least number of amounts in a financial statement; a list of statements has fewer."""
@@ -112,6 +112,9 @@ class Retrievers:
             return Ranked([], [])
         merit = scores[rows] / max(float(scores[rows].max()), 1e-9)
         if closeness:
+            if spans_languages(self.embedder_name):
+                # what a question in another language shares with a chunk is a year or a name, which says little
+                merit *= self._known(scope.allowed)
             near = self.index.vectors.reconstruct(rows) @ self._vector
             # in standard deviations from the mean: embedders differ in the range that their cosines fill
             merit += closeness * ((near - near.mean()) / max(float(near.std()), 1e-6))
@@ -142,15 +145,43 @@ class Retrievers:
 
     @cached_property
     def _word_scores(self) -> NDArray[np.float64]:
+        lexical, asked, added = self._searched
+        share = self.settings.document_share
+        return word_scores(lexical, added | asked, self.index.document_of_row, document_share=share)
+
+    def _known(self, allowed: Rows | None) -> float:
+        """The share of the question's words, weighed by rarity, that stand in the rows searched: 0 to 1."""
+        lexical, asked, _ = self._searched
+        known, whole = 0.0, 1e-9
+        for word, share in asked.items():
+            posting = lexical.posting(word)
+            held = 0 if posting is None else len(posting.rows)
+            weight = share * np.log1p((lexical.size - held + 0.5) / (held + 0.5))  # Okapi's, always above 0
+            whole += weight
+            if posting is not None and (allowed is None or allowed[posting.rows].any()):
+                known += weight
+        return known / whole
+
+    @cached_property
+    def _searched(self) -> tuple[Lexical, dict[str, float], dict[str, float]]:
+        """BM25 of the index; the words that are asked and those that are added, with their weights."""
         settings, expansion = self.settings, self._expansion
-        lexical, (asked, *others) = self._lexical_words([expansion.asked, *self._names, *expansion.added])
-        named, added = others[: len(self._names)], others[len(self._names) :]
-        shares: dict[str, float] = {word: settings.added_share for words in added for word in words}
-        shares |= {word: float(count) for word, count in Counter(asked).items()}
-        spent = {word: sure for words, sure in zip(named, self._names.values(), strict=True) for word in words}
-        for word in spent.keys() & shares.keys():
-            shares[word] *= 1 - (1 - settings.said_share) * spent[word]
-        return word_scores(lexical, shares, self.index.document_of_row, repeated_share=settings.repeated_share)
+        texts = [expansion.asked, *self._names, *expansion.added]
+        lexical, words = self._lexical_words(texts)
+        asked, *others = (self._weighed(*one) for one in zip(texts, words, strict=True))
+        named, phrases = others[: len(self._names)], others[len(self._names) :]
+        spent = {word: sure for phrase, sure in zip(named, self._names.values(), strict=True) for word in phrase}
+        added = {word: settings.added_share * min(share, 1.0) for phrase in phrases for word, share in phrase.items()}
+        for weights in (asked, added):
+            for word in spent.keys() & weights.keys():
+                weights[word] *= 1 - (1 - settings.said_share) * spent[word]
+        return lexical, asked, added
+
+    def _weighed(self, text: str, words: Sequence[str]) -> dict[str, float]:
+        """Words and pairs of syllables of a text with their weights."""
+        weights = {word: float(count) for word, count in Counter(words).items()}
+        pairs = [] if self.index.manifest.tokenizer == BIGRAM else syllable_pairs(text)
+        return weights | {pair: self.settings.pair_share * count for pair, count in Counter(pairs).items()}
 
     @cached_property
     def _vector(self) -> NDArray[np.float32]:
@@ -200,43 +231,29 @@ def _preferring(search: Callable[..., Best | Nearest], k: int, scope: Scope) -> 
 def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> float:
     """Weight of similarity in the ranking `words`; 0 if the embedder cannot read the script of the question.
 
-    Measured for MiniLM (README). Others are larger and get a little more, in any script they read.
+    Measured for MiniLM and e5 (README).
     """
     if not reads(embedder_id, question):
         return 0.0
-    return settings.closeness if embedder_id.startswith("minilm@") else max(settings.closeness, OTHER_CLOSENESS)
+    return max(settings.closeness, OTHER_CLOSENESS) if spans_languages(embedder_id) else settings.closeness
 
 
 def word_scores(
-    lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, repeated_share: float
+    lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, document_share: float
 ) -> NDArray[np.float64]:
-    """The score of every row, 0 without any word in its document; words: word → weight.
+    """The score of every row by BM25, and a share of what its document has of each word; words: word → weight.
 
-    repeated_share: what a word of every chunk of the document counts for a chunk.
+    document_share: what the chunk that has most of a word gives to all chunks of its document.
     """
-    sizes = np.bincount(document_of_row)
-    chunks, documents = np.zeros(len(document_of_row)), np.zeros(len(sizes))
+    chunks, documents = np.zeros(len(document_of_row)), np.zeros(document_of_row.max(initial=-1) + 1)
     for word, share in words.items():
         posting = lexical.posting(word)
         if posting is None or not share:
             continue
-        owners = document_of_row[posting.rows]
-        order: NDArray[np.int64] | slice = slice(None)
-        if (np.diff(owners) < 0).any():  # the rows of a document nearly always lie together
-            order = np.argsort(owners, kind="stable")
-            owners = owners[order]
-        starts = np.concatenate([[0], np.flatnonzero(np.diff(owners)) + 1])  # of each document's run of rows
-        held = np.diff(starts, append=len(owners))
-        holding = owners[starts]
         # in small indexes a frequent word weighs nothing or less; it tells nothing apart
-        weights = np.maximum(posting.weights, 0)[order] * share
-        alone = _rarity(sizes[holding], np.ones_like(held))
-        singling = repeated_share + _rarity(sizes[holding], held) / alone
-        chunks[posting.rows[order]] += weights * np.repeat(singling, held)
-        documents[holding] += np.maximum.reduceat(weights, starts)
-    return chunks + documents[document_of_row]
-
-
-def _rarity(size: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Okapi's idf within documents of `size` chunks of which `held` have the word; always above 0."""
-    return np.log1p((size - held + 0.5) / (held + 0.5))
+        weights = np.maximum(posting.weights, 0) * share
+        chunks[posting.rows] += weights
+        most = np.zeros_like(documents)
+        np.maximum.at(most, document_of_row[posting.rows], weights)
+        documents += most
+    return chunks + document_share * documents[document_of_row]

@@ -135,7 +135,8 @@ def _rrf(retrievers: Retrievers, count: int, scope: Scope) -> Ranking:
         notes.append(f"fused similarity and mmr only: {error}")
     if rankings and not retrievers.reads_question:
         # measured on the sample questions: with its votes Korean page hit@5 falls from .91 to .24
-        notes.append(f"words alone decide: {retrievers.embedder_name} does not read the script of this question")
+        embedder = retrievers.embedder_name.partition("@")[0]
+        notes.append(f"words alone decide: {embedder} does not read the script of this question")
     else:
         depth = max(settings.mmr_pool, count)
         dense = {"similarity": retrievers.similarity(depth, scope).rows, "mmr": retrievers.mmr(depth, scope).rows}

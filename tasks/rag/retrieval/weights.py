@@ -27,8 +27,10 @@ class SearchSettings(Record):
     1/61 - 1/62: from 200 on nothing changes (README)."""
     words_pool: int = Field(default=100, ge=1)
     """Chunks that are looked at closely for `words`."""
-    repeated_share: float = Field(default=0.1, ge=0)
-    """What a word counts that stands in every chunk of the document, of 1.1 for one that stands in a single chunk."""
+    document_share: float = Field(default=0.2, ge=0)
+    """What the chunk of a document that has most of a word gives to the others."""
+    pair_share: float = Field(default=0.5, ge=0)
+    """What a pair of syllables counts beside a word, in Korean."""
     said_share: float = Field(default=0.3, ge=0, le=1)
     """What a word of a name counts once the name has been resolved to documents."""
     added_share: float = Field(default=0.5, ge=0)

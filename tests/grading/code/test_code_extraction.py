@@ -71,6 +71,10 @@ def test_a_fence_in_a_docstring_ends_no_block() -> None:
     assert code_in(f"```python\n{code}```\n", "python") == code
 
 
+def test_quotation_marks_that_prose_speaks_of_hide_no_block() -> None:
+    assert code_in(f'A docstring begins with """ in Python.\n```python\n{CODE}```\n', "python") == CODE
+
+
 @pytest.mark.parametrize(("language", "code"), [("js", "let a;\n"), ("javascript", "let a;\n"), ("sh", "echo\n")])
 def test_each_language_has_its_block(language: str, code: str) -> None:
     text = "```python\nimport antigravity\n```\n```js\nlet a;\n```\n```shell\necho\n```"
@@ -81,7 +85,10 @@ plain = st.text(st.characters(exclude_characters="`~\r", exclude_categories=("Cs
 lines = st.lists(st.text(st.characters(exclude_characters="`~\r\n", exclude_categories=("Cs",))), min_size=1)
 
 
-@given(before=plain, code=lines.filter(lambda code: any(line.strip() for line in code)), after=plain)
+prose = plain.filter(lambda text: not any(mark in text for mark in ("'''", '"""')))
+
+
+@given(before=prose, code=lines.filter(lambda code: any(line.strip() for line in code)), after=plain)
 @settings(deadline=None)
 def test_a_fenced_block_comes_out_as_it_is(before: str, code: list[str], after: str) -> None:
     text = "".join(line + "\n" for line in code)

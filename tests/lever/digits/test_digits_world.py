@@ -24,6 +24,7 @@ from tasks.lever.digits.scenes import (
     tokens_of,
     write_world,
 )
+from tests.lever.small_dataset import pictured
 
 SIZE = WorldSize(train=60, validation=12, test=15)
 
@@ -87,7 +88,7 @@ def test_questions_and_annotations_belong_together(folder: Path, split: Split):
 def test_it_is_read_as_any_other_dataset(folder: Path):
     found = open_dataset("digits", folder, train_queries=20, validation=12, test=15, seed=0)
     assert (len(found.train), len(found.validation), len(found.test), found.left_out) == (60, 12, 15, {})
-    items = (*found.train, *found.validation, *found.test)
+    items = pictured(found.items)
     assert len({item.id for item in items}) == len({item.image_sha256 for item in items}) == 87
     assert all(from_png(Path(item.image).read_bytes()).shape == (8, 16) for item in items)
 

@@ -191,6 +191,32 @@ def test_an_english_embedder_has_no_vote_on_a_korean_question(tmp_path: Path) ->
     assert all(hit.ranks.keys() <= {"bm25", "words"} for hit in found.hits)
 
 
+@pytest.mark.parametrize(
+    ("embedder", "closeness", "first"),
+    [("minilm@1", 0.0, "price"), ("minilm@1", 5.0, "Delivery"), ("e5@1", 5.0, "Delivery")],
+)
+def test_nearness_counts_beside_words(embedder: str, closeness: float, first: str, tmp_path: Path) -> None:
+    class Near(WordEmbedder):
+        id = embedder
+
+    # `bid` is a word of the prices; `xdeliveryx` is in no chunk, and means delivery to this embedder
+    settings = DEFAULTS.model_copy(update={"closeness": closeness, "similarity_weight": 0, "mmr_weight": 0})
+    index = published(tmp_path, embedder=embedder)
+    found = search(index, "bid xdeliveryx", strategy="rrf", top_k=1, embedder=Near, settings=settings)
+    assert first in found.hits[0].chunk.text
+
+
+def test_a_number_in_common_does_not_outweigh_meaning_when_the_rest_of_the_question_is_in_another_language(
+    tmp_path: Path,
+) -> None:
+    # the index holds 41,000,000 and no other word of it; to this embedder `xmonthsx` means months
+    question = "Xmonthsx Lieferfrist Vertrag 41,000,000"
+    spanning = search(published(tmp_path / "a"), question, strategy="rrf", top_k=1, embedder=WordEmbedder)
+    by_words = search(published(tmp_path / "b"), question, strategy="bm25", top_k=1, embedder=no_embedder)
+    assert spanning.hits[0].chunk.id == "a-2"
+    assert by_words.hits[0].chunk.id == "b-3"
+
+
 STRATEGIES: list[str] = ["similarity", "mmr", "bm25", "rrf"]
 A, B = "a" * 64, "b" * 64
 SAID_B = NameMatch(field="issuer", value="B", said="bid", confidence=1.0)

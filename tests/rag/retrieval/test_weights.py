@@ -14,6 +14,7 @@ from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
     [
         ("minilm@1", "What is the price?", True),
         ("minilm@1", "가격은 얼마인가?", False),
+        ("e5@1", "가격은 얼마인가?", True),
         ("BAAI/bge-m3@1", "가격은 얼마인가?", True),
         ("BAAI/bge-m3@1", "What is the price?", True),
     ],

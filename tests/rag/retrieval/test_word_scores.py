@@ -1,4 +1,4 @@
-"""Words choose the document first, then the chunk within it."""
+"""Words choose the chunk, and its document has a say."""
 
 from __future__ import annotations
 
@@ -35,31 +35,28 @@ CHUNKS = [
 OWNERS = np.array([0, 0, 0, 1, 1, 2, 3, 4, 5], np.int32)
 
 
-def scores(folder: Path, words: Mapping[str, float], *, repeated_share: float = 0.1) -> list[float]:
-    found = word_scores(opened(folder, CHUNKS), words, OWNERS, repeated_share=repeated_share)
+def scores(folder: Path, words: Mapping[str, float], *, document_share: float = 0.5) -> list[float]:
+    found = word_scores(opened(folder, CHUNKS), words, OWNERS, document_share=document_share)
     return found.tolist()
 
 
-def test_the_name_chooses_the_document_and_the_rest_the_chunk(tmp_path: Path) -> None:
-    found = scores(tmp_path, {"harbor": 1.0, "deadline": 1.0})
-    bm25 = opened(tmp_path, CHUNKS).scores(["library", "deadline"])
-    assert int(np.argmax(found)) == 1
-    assert bm25[3] > bm25[1]
+def test_without_a_share_of_the_document_it_is_bm25(tmp_path: Path) -> None:
+    expected = opened(tmp_path, CHUNKS).scores(["library", "deadline"])
+    assert scores(tmp_path, {"library": 1.0, "deadline": 1.0}, document_share=0) == pytest.approx(expected.tolist())
+
+
+def test_among_equal_chunks_the_rest_of_the_document_decides(tmp_path: Path) -> None:
+    found = scores(tmp_path, {"tower": 1.0, "deadline": 1.0})
+    bm25 = opened(tmp_path, CHUNKS).scores(["tower", "deadline"])
+    assert bm25[1] == bm25[3]
+    assert found[1] > found[3]
 
 
 def test_a_score_worked_by_hand(tmp_path: Path) -> None:
-    # tower: one of the three chunks of its document, so it singles out fully: 1 + .1; and the document has it once
+    # tower: in one of the three chunks of its document, which has it once
     weight = opened(tmp_path, CHUNKS).scores(["tower"])[2]
     found = scores(tmp_path, {"tower": 1.0})
-    assert found == pytest.approx([weight, weight, weight * 2.1, 0, 0, 0, 0, 0, 0])
-
-
-def test_a_word_of_every_chunk_singles_out_little(tmp_path: Path) -> None:
-    # library: two of two chunks, ln(1 + .5 / 2.5) of the ln(1 + 1.5 / 1.5) of a word of one chunk
-    lexical = opened(tmp_path, CHUNKS)
-    weight = lexical.scores(["library"])[3]
-    found = word_scores(lexical, {"library": 1.0}, OWNERS, repeated_share=0.1)
-    assert found[3] == pytest.approx(weight * (1 + 0.1 + np.log(1.2) / np.log(2)))
+    assert found == pytest.approx([weight / 2, weight / 2, weight * 1.5, 0, 0, 0, 0, 0, 0])
 
 
 def test_a_share_scales_what_a_word_gives(tmp_path: Path) -> None:
@@ -78,11 +75,11 @@ def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
 
     words = {"harbor": 1.0, "deadline": 0.5, "library": 2.0}
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        expected = word_scores(opened(Path(one), CHUNKS), words, OWNERS, repeated_share=0.1)
+        expected = word_scores(opened(Path(one), CHUNKS), words, OWNERS, document_share=0.5)
         lexical = opened(Path(other), [CHUNKS[row] for row in order])
-        found = word_scores(lexical, words, OWNERS[order], repeated_share=0.1)
+        found = word_scores(lexical, words, OWNERS[order], document_share=0.5)
     assert found == pytest.approx(expected[order])
 
 
 def test_an_index_without_rows_has_no_scores(tmp_path: Path) -> None:
-    assert not word_scores(opened(tmp_path, []), {"a": 1.0}, np.empty(0, np.int32), repeated_share=0.1).size
+    assert not word_scores(opened(tmp_path, []), {"a": 1.0}, np.empty(0, np.int32), document_share=0.5).size

@@ -106,7 +106,7 @@ def _opcodes(pickled: bytes) -> Iterator[tuple[str, object, int]]:
     try:
         for opcode, argument, position in pickletools.genops(pickled):
             yield opcode.name, argument, position or 0
-    except (ValueError, OverflowError, MemoryError) as error:
+    except (ValueError, OverflowError, MemoryError, DeprecationWarning) as error:  # the last where warnings are errors
         raise ValueError(f"a damaged pickle ({error})") from error
 
 

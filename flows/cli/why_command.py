@@ -1,0 +1,243 @@
+"""`trivet why`: where an answer, a score, a chunk or an artifact comes from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.markup import escape
+
+from flows.cli.commands import Json
+from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
+from storage.storage_errors import StorageError, UnknownRun, UnknownSession
+
+if TYPE_CHECKING:
+    from tasks.evaluation.results.finding_runs import FoundRun
+    from tasks.origins.told import Told
+    from tasks.rag.answers import Answered
+
+console = Screen()
+PREFIX = re.compile(r"[0-9a-f]{8,64}")
+SHORT = 12
+"""Digits of a digest that are shown; --json has all."""
+FORMS = (
+    "ANSWERS.jsonl ID (of `rag batch`), SESSION [TURN] (of `rag chat`), INDEX CHUNK, RUN [TASK [ITEM]] (of `eval run` "
+    "or `lever run`), or a digest"
+)
+
+
+def why(
+    thing: Annotated[str, typer.Argument(metavar="THING", help=f"One of {FORMS}.")],
+    part: Annotated[
+        list[str] | None, typer.Argument(metavar="[PART]…", help="ID, turn, chunk, or task and item; see THING.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show where something comes from: claims, pages, chunks, model calls, the steps that made them, and their code."""
+    from tasks.evaluation.evaluation_errors import EvaluationError
+
+    parts = part or []
+    with plain_errors(EvaluationError, failed=(StorageError,)):
+        trees = list(_trees(thing, parts))
+    told = {"thing": " ".join([thing, *parts]), "origins": [tree.model_dump(mode="json") for tree in trees]}
+    emit(told, as_json, lambda: _show(trees))
+
+
+def _trees(thing: str, parts: list[str]) -> Iterator[Told]:
+    path = Path(thing)
+    if (path / "CURRENT").is_file():
+        yield _of_index(path, _at_most(1, parts))
+    elif path.suffix == ".jsonl" and path.is_file():
+        yield _of_answer(_in_batch(path, _at_most(1, parts)))
+    elif path.exists():
+        yield from _of_run(thing, _at_most(2, parts))
+    elif not parts and PREFIX.fullmatch(thing) and (tree := _of_digest(thing)) and tree.what != "run":
+        yield tree
+    else:
+        yield from _of_row(thing, _at_most(2, parts))
+
+
+class Root(NamedTuple):
+    """The digest, or the run, that a whole thing is known by."""
+
+    digest: str
+    run: str = ""
+    """Id of an evaluation in the database."""
+    names: Mapping[str, str] = MappingProxyType({})
+    """Of the documents of an index, by digest."""
+
+
+def root_of(thing: str) -> Root:
+    """Of a run, an index or a digest. Raises StorageError."""
+    from storage.index import open_index
+    from tasks.resources import evaluations, lineage
+
+    path = Path(thing)
+    if (path / "CURRENT").is_file():
+        with open_index(path) as opened:
+            return Root(opened.digest, names={entry.document: entry.name for entry in opened.catalogue})
+    if PREFIX.fullmatch(thing) and len(found := lineage().beginning(thing)) == 1 and len(found[0]) == 64:
+        return Root(found[0])
+    try:
+        run = evaluations().run(thing)
+    except UnknownRun as unknown:
+        fail(f"{thing} is no index, no digest and no run: {unknown}", REFUSED)
+    return Root(run.id, run.id if run.kind == "benchmark" else "")
+
+
+def _at_most(count: int, parts: list[str]) -> list[str]:
+    if len(parts) > count:
+        fail(f"{' '.join(parts[count:])}: nothing more can be named here; expected {FORMS}", REFUSED)
+    return parts
+
+
+def _of_digest(prefix: str) -> Told | None:
+    from tasks.origins.told import recorded
+    from tasks.resources import lineage
+
+    found = lineage().beginning(prefix)
+    if len(found) > 1:
+        fail(
+            f"{prefix} begins {len(found)} digests: {', '.join(one[:SHORT] for one in found)}; give more digits",
+            REFUSED,
+        )
+    return next(iter(recorded(found, lineage())), None)
+
+
+def _of_index(path: Path, parts: list[str]) -> Told:
+    from storage.index import open_index
+    from tasks.origins.of_answers import corpus_of, of_chunk
+    from tasks.origins.told import recorded
+    from tasks.resources import artifacts, lineage
+
+    with open_index(path) as opened:
+        digest = opened.digest
+    if not parts:
+        return next(iter(recorded([digest], lineage())))
+    corpus = corpus_of(digest, artifacts(), lineage())
+    if corpus is None:
+        fail(f"{path} was published from another home, or before origins were recorded; run `trivet rag index` again")
+    told = of_chunk(parts[0], corpus, lineage(), artifacts())
+    if told is None:
+        fail(f"{path} has no chunk {parts[0]}; see `trivet rag search … --json` for the ids of chunks", REFUSED)
+    return told
+
+
+def _in_batch(path: Path, parts: list[str]) -> Answered:
+    """The answer to one question of a file that `rag batch` wrote."""
+    if not parts:
+        fail(f"{path} holds many answers; name one by its id", REFUSED)
+    told = dict[str, Any]()
+    lines = path.read_text("utf-8").rstrip("\n").split("\n")  # other line ends may stand in a string
+    for number, line in enumerate(lines, start=1):
+        try:
+            answer = json.loads(line)
+            told[str(answer.pop("id"))] = answer
+        except (ValueError, KeyError, AttributeError):
+            fail(f"{path}, line {number}: not an answer of `trivet rag batch`: {line[:80]!r}", REFUSED)
+    if parts[0] not in told:
+        fail(f"{path} has no answer {parts[0]}; its ids are {', '.join([*told][:5])} …", REFUSED)
+    error = told[parts[0]].pop("error", None)
+    if error and not told[parts[0]]:
+        fail(f"{path}: {parts[0]} was not answered: {error}", REFUSED)
+    return _answered(told[parts[0]])
+
+
+def _answered(told: Any) -> Answered:
+    from pydantic import ValidationError
+
+    from tasks.rag.answers import Answered
+
+    try:
+        return Answered.model_validate(told)
+    except ValidationError as error:
+        fail(f"the answer is not one of this version: {error.errors()[0]['msg']}")
+
+
+def _of_answer(answered: Answered) -> Told:
+    from tasks.origins.of_answers import of_answer
+    from tasks.resources import artifacts, lineage
+
+    return of_answer(answered, artifacts(), lineage())
+
+
+def _of_row(which: str, parts: list[str]) -> Iterator[Told]:
+    """Of a run or a conversation of the database."""
+    from tasks.resources import evaluations, sessions
+
+    try:
+        run = evaluations().run(which)
+    except UnknownRun:
+        try:
+            session = sessions().get(which)
+        except UnknownSession:
+            yield from _of_run(which, parts)  # the last of a model
+        else:
+            yield _of_answer(_turn(session.id, _at_most(1, parts)))
+        return
+    if run.kind == "benchmark":
+        yield from _of_run(run.id, parts)
+    elif tree := _of_digest(run.id):
+        yield tree
+    else:
+        fail(f"{which} is a run of another home, or from before origins were recorded")
+
+
+def _turn(session: str, parts: list[str]) -> Answered:
+    from tasks.resources import sessions
+
+    turns = {str(one.n): one for one in sessions().turns(session)}
+    if not turns:
+        fail(f"nothing has been asked in {session}", REFUSED)
+    chosen = parts[0] if parts else max(turns, key=int)
+    if chosen not in turns:
+        fail(f"{session} has no turn {chosen}; it has {', '.join(turns)}", REFUSED)
+    return _answered(turns[chosen].answered)
+
+
+def _of_run(which: str, parts: list[str]) -> Iterator[Told]:
+    from tasks.evaluation.results.finding_runs import find_run
+    from tasks.origins.of_scores import of_run, of_score
+    from tasks.resources import artifacts, evaluations, lineage, responses
+
+    found: FoundRun = find_run(which, evaluations())
+    if len(parts) < 2:
+        yield of_run(found, lineage(), task=parts[0] if parts else None)
+        return
+    task, item = parts
+    found.require(task)
+    trees = of_score(found, task, item, artifacts(), lineage(), responses().many)
+    if not trees:
+        fail(f"{task} of run {found.report.run.id} has no item {item}", REFUSED)
+    yield from trees
+
+
+def _show(trees: list[Told]) -> None:
+    for tree in trees:
+        _print(tree, first="", rest="")
+
+
+def _print(told: Told, *, first: str, rest: str) -> None:
+    """A tree. first, rest: what stands before its own first line, and before all that follow."""
+    under = rest + ("│ " if told.sources else "  ")
+    for number, said in enumerate(_lines(told)):
+        console.print_line(f"[dim]{under if number else first}[/dim]{said}")
+    for source in told.sources:
+        last = source is told.sources[-1]
+        _print(source, first=f"{rest}{'└─' if last else '├─'} ", rest=f"{rest}{'   ' if last else '│  '}")
+
+
+def _lines(told: Told) -> Iterator[str]:
+    from tasks.origins.told import made_by
+
+    key = f" [dim]{escape(told.key[:SHORT])}[/dim]" if told.key else ""
+    name = f" {escape(told.name)}" if told.name else ""
+    yield f"[bold]{escape(told.what)}[/bold]{key}{name}"
+    if told.step:
+        yield f"[cyan]{escape(' · '.join(made_by(told.step)))}[/cyan]"
+    yield from (f"[yellow]{escape(note)}[/yellow]" for note in told.notes)

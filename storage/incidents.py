@@ -1,0 +1,157 @@
+"""Incidents of nights, and the nights that people pinned as their baselines, in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+from sqlalchemy import Connection, delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from storage.connections import Reconnecting
+from storage.records import FiniteRecord
+from storage.responses import escape, unescape
+from storage.tables import night_incidents, night_pins
+
+SHORT_ID = 8
+"""Number of characters of an incident's ID that people type."""
+
+
+class IncidentEvent(FiniteRecord):
+    """The figure of an incident in one night."""
+
+    night: str
+    """Flow run ID of the night."""
+    at: datetime
+    """Start of the night."""
+    run: str
+    """Run that measured the figure."""
+    value: float
+    p: float | None = None
+    """Two-sided p against the baseline; None where the two cannot be compared."""
+    found: Literal["worse", "not back", "not comparable", "back"]
+    """`not back`: within noise of the baseline, but still nearer to the bad figure than to the good one."""
+
+
+class Incident(FiniteRecord):
+    """A figure that got worse, from the night that saw it until it is back or somebody accepts it."""
+
+    id: str
+    suite: str
+    """Path of the suite file."""
+    of: str
+    """Label of the model, `index` or `selector`."""
+    task: str
+    """Benchmark, or metric of the index."""
+    metric: str
+    kind: Literal["drop", "drift"]
+    """`drop`: against the baseline; `drift`: a slow fall over many nights."""
+    baseline_run: str
+    """Run of the last good figure."""
+    baseline_value: float
+    baseline_at: datetime
+    higher_is_better: bool = True
+    events: tuple[IncidentEvent, ...] = Field(min_length=1)
+    """One per night that measured the figure, oldest first; the first one opened the incident."""
+    status: Literal["open", "back", "accepted"] = "open"
+    word: str = ""
+    """Why it was accepted."""
+    accepted_at: datetime | None = None
+
+    @property
+    def short_id(self) -> str:
+        return self.id[:SHORT_ID]
+
+    @property
+    def opened(self) -> IncidentEvent:
+        return self.events[0]
+
+    @property
+    def last(self) -> IncidentEvent:
+        return self.events[-1]
+
+    @property
+    def open(self) -> bool:
+        return self.status == "open"
+
+    @property
+    def figure(self) -> tuple[str, str]:
+        return self.of, self.task
+
+
+class Pin(FiniteRecord):
+    """A figure that later nights are compared with, instead of with the last good one."""
+
+    of: str
+    task: str
+    run: str
+    """Run that measured it."""
+    at: datetime
+    """Start of its night."""
+
+
+class Incidents:
+    """The incidents and pins of suites. locate: see Reconnecting. Every method raises DatabaseUnavailable."""
+
+    def __init__(self, locate: Callable[[], str]) -> None:
+        self._database = Reconnecting(locate)
+
+    def of(self, suite: str) -> tuple[Incident, ...]:
+        """The incidents of a suite file, the oldest first."""
+        table = night_incidents
+        query = select(table).where(table.c.suite == escape(suite)).order_by(table.c.opened_at, table.c.id)
+        return tuple(_incident(dict(row)) for row in self._database.rows(query))
+
+    def keep(self, suite: str, night: str, incidents: Sequence[Incident]) -> None:
+        """Store what a night makes of the incidents; one that it had opened before, and now does not, is removed."""
+        self._database.run(lambda connection: _keep(connection, suite, night, incidents))
+
+    def put(self, incident: Incident) -> None:
+        """Store one incident in place of what was known of it."""
+        self._database.run(lambda connection: _put(connection, incident))
+
+    def pins(self, suite: str) -> tuple[Pin, ...]:
+        """The pinned figures of a suite file."""
+        query = select(night_pins).where(night_pins.c.suite == escape(suite)).order_by(*night_pins.primary_key)
+        return tuple(Pin.model_validate(_plain(dict(row), "suite")) for row in self._database.rows(query))
+
+    def pin(self, suite: str, pins: Sequence[Pin]) -> None:
+        """Replace the pinned figures of a suite file; none: every figure is compared with the last good one."""
+        self._database.run(lambda connection: _pin(connection, suite, pins))
+
+
+def _keep(connection: Connection, suite: str, night: str, incidents: Sequence[Incident]) -> None:
+    table = night_incidents
+    kept = [one.id for one in incidents]
+    undone = (table.c.suite == escape(suite), table.c.opened_run == night, table.c.id.not_in(kept))
+    connection.execute(delete(table).where(*undone))
+    for one in incidents:
+        _put(connection, one)
+
+
+def _put(connection: Connection, one: Incident) -> None:
+    row = escape(_row(one))
+    new = {name: value for name, value in row.items() if name != "id"}
+    connection.execute(insert(night_incidents).values(row).on_conflict_do_update(index_elements=["id"], set_=new))
+
+
+def _row(one: Incident) -> dict[str, Any]:
+    plain = one.model_dump(exclude={"events"})
+    events = [event.model_dump(mode="json") for event in one.events]
+    return plain | {"opened_run": one.opened.night, "opened_at": one.opened.at, "events": events}
+
+
+def _incident(row: dict[str, Any]) -> Incident:
+    return Incident.model_validate(_plain(row, "opened_run", "opened_at"))
+
+
+def _pin(connection: Connection, suite: str, pins: Sequence[Pin]) -> None:
+    connection.execute(delete(night_pins).where(night_pins.c.suite == escape(suite)))
+    if pins:
+        connection.execute(insert(night_pins), [escape({"suite": suite} | one.model_dump()) for one in pins])
+
+
+def _plain(row: dict[str, Any], *without: str) -> dict[str, Any]:
+    return {name: unescape(value) for name, value in row.items() if name not in without}

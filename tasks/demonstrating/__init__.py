@@ -1,0 +1,1 @@
+"""Demonstrations for the questions of a benchmark, chosen as the lever chooses them."""

@@ -1,0 +1,69 @@
+"""Which solved examples a question is shown: random ones, the nearest, or those that a trained selector chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tasks.evaluation.evaluation_records import Example, Item
+from tasks.lever.compat.seed_checkpoints import Opened, open_selector
+from tasks.lever.data.candidate_pools import Banks, draw_pools
+from tasks.lever.data.embeddings import bank_of
+from tasks.lever.learning.baselines import Shown, choose_at_random, choose_nearest
+from tasks.lever.learning.predicting import USUAL_SIZE, predict
+from tasks.lever.lever_errors import PoolTooSmall
+
+Embed = Callable[[Sequence[str]], NDArray[np.float16]]
+"""(n, dimension), a row for each text."""
+
+
+def choose(
+    items: Sequence[Item],
+    examples: Sequence[Example],
+    *,
+    by: str,
+    count: int,
+    selector: Path | None,
+    question_in: Callable[[str], str],
+    embed: Embed,
+    encoder: str,
+    seed: int,
+) -> Shown:
+    """Item → ids of its examples, in the order in which they are shown.
+
+    by: random, similarity or selector. question_in: what of a prompt is embedded. encoder: id of what embeds.
+    Raises PoolTooSmall where there are fewer examples, FileUnusable for a selector of other vectors.
+    """
+    if len(examples) < count:
+        raise PoolTooSmall(f"there are {len(examples)} examples, and {count} are to be shown; ask for fewer")
+    queries, candidates = [item.id for item in items], [example.id for example in examples]
+    if by == "random":
+        return choose_at_random(queries, candidates, shots=count, seed=seed)
+    asked = embed([question_in(item.prompts[0]) for item in items])
+    known = embed([question_in(example.prompt) for example in examples])
+    of_queries = bank_of(queries, torch.from_numpy(asked.astype(np.float32)), encoder=encoder, where="questions")
+    of_examples = bank_of(candidates, torch.from_numpy(known.astype(np.float32)), encoder=encoder, where="examples")
+    if by == "similarity":
+        return choose_nearest(queries, candidates, of_queries, of_examples, shots=count)
+    assert selector
+    opened = open_selector(selector)
+    opened.refuse_other(encoder, dimension=of_queries.dimension, path=selector)
+    # a text has but one view
+    banks = {"joint": (of_queries, of_examples), "texts": (of_queries, of_examples)}
+    pools = _pools(opened, queries, candidates, banks, seed=seed)
+    chosen = predict(opened.selector, of_queries, of_examples, shots=count, pools=pools)
+    return {query: one.demonstrations for query, one in chosen.items()}
+
+
+def _pools(
+    opened: Opened, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, seed: int
+) -> Mapping[str, Sequence[str]]:
+    """Pools by the recipe that the selector was trained in; smaller ones where there are fewer examples."""
+    size = min(opened.recipe.size or USUAL_SIZE, len(candidates))
+    modalities = tuple(one for one in opened.recipe.modalities if one in banks)
+    recipe = opened.recipe.model_copy(update={"size": size, "modalities": modalities})
+    return draw_pools(queries, candidates, banks, recipe=recipe, seed=seed).pools

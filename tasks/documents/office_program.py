@@ -1,0 +1,137 @@
+"""Runs LibreOffice on one document: it fetches nothing, runs no macros, and ends with the process that asked for it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, NoReturn
+from xml.sax.saxutils import quoteattr
+
+PROGRAM = "soffice"
+CPU_S = 25
+"""CPU seconds of each of its processes: less than a reader has for a page."""
+WALL_S = 120.0
+_PR_SET_PDEATHSIG = 1
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
+_SCRIPTING = "/org.openoffice.Office.Common/Security/Scripting"
+_SETTINGS = (
+    # of a linked picture, text or sheet, in the network or on this machine, nothing is loaded
+    (_SCRIPTING, "BlockUntrustedRefererLinks", "true"),
+    (_SCRIPTING, "DisableMacrosExecution", "true"),
+    (_SCRIPTING, "MacroSecurityLevel", "3"),
+    ("/org.openoffice.Office.Writer/Content/Update", "Link", "2"),  # never
+    ("/org.openoffice.Office.Calc/Content/Update", "Link", "1"),  # never
+)
+
+
+class ProgramFailed(Exception):
+    """The document was not converted; the message says why."""
+
+
+@contextmanager
+def converted(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "pdf"]) -> Generator[Path]:
+    """The document in another format, as long as the context lasts. Raises ProgramFailed.
+
+    suffix: of the document's own format, by which LibreOffice goes.
+    """
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise ProgramFailed(f"LibreOffice ({PROGRAM}) is not installed")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        source = scratch / f"document.{suffix}"
+        shutil.copyfile(path, source)
+        _write_settings(scratch / "profile")
+        profile = f"-env:UserInstallation={(scratch / 'profile').as_uri()}"
+        command = [program, profile, "--headless", "--norestore", "--convert-to", to]
+        said = _run([*command, "--outdir", str(scratch / "made"), str(source)], scratch / "said")
+        made = scratch / "made" / f"document.{to}"
+        if not made.is_file():
+            raise ProgramFailed(f"LibreOffice cannot convert the document ({said})")
+        yield made
+
+
+def _write_settings(profile: Path) -> None:
+    """A profile of its own: one that is in use, or trusts macros, is no help."""
+    items = "".join(
+        f"<item oor:path={quoteattr(path)}><prop oor:name={quoteattr(name)} oor:op='fuse'>"
+        f"<value>{value}</value></prop></item>"
+        for path, name, value in _SETTINGS
+    )
+    (profile / "user").mkdir(parents=True)
+    (profile / "user" / "registrymodifications.xcu").write_text(
+        f"<?xml version='1.0' encoding='UTF-8'?>\n<oor:items xmlns:oor='http://openoffice.org/2001/registry'>{items}"
+        "</oor:items>",
+        "utf-8",
+    )
+
+
+def _run(command: list[str], log: Path) -> str:
+    """Run the program; gives what it said, or its exit code. Raises ProgramFailed when its time is up.
+
+    `soffice` starts further processes, which outlive it. So a process in between leads a group of all of them, and ends
+    the group when it is done, when it is asked to, or when this process dies.
+    """
+    asking = os.getpid()
+    leader = os.fork()
+    if not leader:
+        _lead(command, log, asking)
+    deadline = time.monotonic() + WALL_S
+    try:
+        while True:
+            ended, status, _ = os.wait4(leader, os.WNOHANG)  # its CPU seconds count as ours
+            if ended:
+                break
+            if time.monotonic() > deadline:
+                raise ProgramFailed(f"LibreOffice took more than {WALL_S:g} s")
+            time.sleep(0.02)
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+        os.waitpid(leader, 0)
+        raise
+    said = " ".join(log.read_text("utf-8", "replace").split())[:120] if log.is_file() else ""
+    return said or f"exit code {os.waitstatus_to_exitcode(status)}"
+
+
+def _lead(command: list[str], log: Path, asking: int) -> NoReturn:
+    """The life of the process between, which never returns."""
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, _end_group)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != asking:
+            _end_group()
+        _leave_network()
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with log.open("wb") as said:
+            code = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, check=False
+            ).returncode
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with suppress(ProcessLookupError):
+            os.killpg(0, signal.SIGTERM)
+        os._exit(code & 0xFF)
+
+
+def _end_group(*_: object) -> None:
+    os.killpg(0, signal.SIGKILL)
+
+
+def _leave_network() -> None:
+    """Go where there is no network, if the kernel lets users do so; the settings hold in any case."""
+    libc = ctypes.CDLL(None)
+    if libc.unshare(_NEW_NETWORK):
+        libc.unshare(_NEW_USER | _NEW_NETWORK)

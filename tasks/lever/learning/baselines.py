@@ -1,0 +1,134 @@
+"""What is shown without learning: the nearest candidates, random ones, and what the samplers of Lever-Plus take.
+
+All but `similarity_pool` choose among all candidates: whoever replaces them has to beat them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from tasks.lever.data.candidate_pools import DECIMALS, Banks, draw_pools, generator_of, nearest
+from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.lever_records import (
+    RANDOM,
+    SEED_CHOICES,
+    SIMILARITY,
+    SIMILARITY_CLASS,
+    SIMILARITY_POOL,
+    UNTRAINED,
+    ZERO_SHOT,
+    PoolRecipe,
+    Sampler,
+)
+
+Shown = Mapping[str, tuple[str, ...]]
+"""Query → ids of its demonstrations, in the order in which they are shown."""
+Choose = Callable[..., Shown]
+"""`shots` → what is shown to each query."""
+NEEDED: dict[str, set[str]] = {
+    SIMILARITY: {"joint"},
+    SIMILARITY_POOL: {"joint"},
+    "TextSimSampler": {"texts"},
+    "ImgSimSampler": {"images"},
+    "MixSampler": {"images", "texts"},
+    SIMILARITY_CLASS: {"classes"},
+}
+"""Selector → the embeddings without which it cannot choose."""
+
+
+def possible_with(embeddings: Collection[str]) -> tuple[str, ...]:
+    """Selectors without training that these embeddings allow; `embeddings`: names as of `Banks`."""
+    return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*embeddings})
+
+
+def untrained(
+    queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, pools: Mapping[str, Sequence[str]], seed: int
+) -> dict[str, Choose]:
+    """Selector → its choice for these queries, for each that these embeddings allow."""
+    samplers: dict[str, Sampler] = {sampler: sampler for sampler in SEED_CHOICES}
+
+    def made(name: str) -> Choose:
+        if name == ZERO_SHOT:
+            return partial(choose_none, queries)
+        if name == RANDOM:
+            return partial(choose_at_random, queries, candidates, seed=seed)
+        if name == SIMILARITY_POOL:
+            return partial(choose_nearest_of_pool, queries, pools, *banks["joint"])
+        if name in (SIMILARITY, SIMILARITY_CLASS):
+            by = banks["joint" if name == SIMILARITY else "classes"]
+            return partial(choose_nearest, queries, candidates, *by)
+        return partial(choose_by_sampler, queries, candidates, banks, sampler=samplers[name], seed=seed)
+
+    return {name: made(name) for name in possible_with(banks)}
+
+
+def choose_none(queries: Sequence[str], *, shots: int) -> Shown:
+    """Zero-shot: nothing is shown. Raises ValueError for any other number of shots."""
+    if shots:
+        raise ValueError(f"{shots} shots of {ZERO_SHOT}: it shows none")
+    return dict.fromkeys(queries, ())
+
+
+def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Shown:
+    """Distinct candidates, uniformly, never the query; what a query gets does not depend on the other queries."""
+    ids = sorted(candidates)
+    chosen: dict[str, tuple[str, ...]] = {}
+    for query in queries:
+        others = [name for name in ids if name != query]
+        drawn = generator_of(query, seed=seed, purpose=f"random {shots}").choice(len(others), shots, replace=False)
+        chosen[query] = tuple(others[at] for at in drawn)
+    return chosen
+
+
+def choose_nearest(
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    of_queries: EmbeddingBank,
+    of_candidates: EmbeddingBank,
+    *,
+    shots: int,
+) -> Shown:
+    """The largest inner products among all candidates but the query, the largest last; ties by id.
+
+    Source: RICES of Flamingo (arXiv 2204.14198) and OpenFlamingo; of image and question together, as PICa has them
+    (Yang et al., arXiv 2109.05014). Raises FileUnusable for unknown ids, PoolTooSmall.
+    """
+    found = nearest(queries, candidates, of_queries, of_candidates, count=shots)
+    return {query: tuple(reversed(names)) for query, names in found.items()}
+
+
+def choose_nearest_of_pool(
+    queries: Sequence[str],
+    pools: Mapping[str, Sequence[str]],
+    of_queries: EmbeddingBank,
+    of_candidates: EmbeddingBank,
+    *,
+    shots: int,
+) -> Shown:
+    """The largest inner products of each pool, the largest last; ties by id. Raises FileUnusable for unknown ids."""
+    pooled = sorted({name for query in queries for name in pools[query]})
+    row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
+    chosen: dict[str, tuple[str, ...]] = {}
+    for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
+        pool = sorted(pools[query])
+        scores = np.round(vectors[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
+        best = np.argsort(-scores, kind="stable")[:shots]
+        chosen[query] = tuple(pool[at] for at in reversed(best))
+    return chosen
+
+
+def choose_by_sampler(
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    banks: Banks,
+    *,
+    sampler: Sampler,
+    shots: int,
+    seed: int,
+) -> Shown:
+    """What this sampler draws when it may draw only `shots`: its first last. Raises PoolTooSmall, FileUnusable."""
+    drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)
+    return {query: tuple(reversed(names)) for query, names in drawn.pools.items()}

@@ -1,0 +1,138 @@
+"""What a trained selector shows for new queries, chosen from pools like those that it was trained in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from models.pointer import PointerSelector
+from tasks.lever.compat.seed_checkpoints import Opened
+from tasks.lever.data.candidate_pools import Banks, draw_pools
+from tasks.lever.data.embeddings import EmbeddingBank, QueryPools, of_modality, read_bank, read_embeddings
+from tasks.lever.learning.training_inputs import Prediction, likeliest
+from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
+
+USUAL_SIZE = 64
+"""Candidates of a query where neither checkpoint nor user says how many: Lever-Plus's `candidate_num`."""
+PREDICTED_AT_ONCE = 256
+"""Queries in a batch."""
+
+
+class Predicted(NamedTuple):
+    """Choices of a selector."""
+
+    chosen: dict[str, Prediction]
+    warnings: tuple[str, ...]
+    """Where the pools differ from those of its training."""
+
+
+def predict_files(
+    opened: Opened,
+    checkpoint: Path,
+    *,
+    queries: Path,
+    candidates: Path,
+    ids: Path | None,
+    candidate_ids: Path | None,
+    shots: int,
+    sampler: Sampler | None,
+    pool_size: int | None,
+    seed: int,
+) -> Predicted:
+    """The likeliest demonstrations of every query of a file.
+
+    Candidates are found by the recipe of the checkpoint's training; `sampler` and `pool_size` change it. A file of
+    candidates that holds the pool of each query decides itself.
+    Raises PoolTooSmall, FileUnusable; also where the recipe needs embeddings that do not lie beside these files.
+    """
+    read = read_embeddings(candidates, ids=candidate_ids)
+    bank, given = (read.bank, read.pools) if isinstance(read, QueryPools) else (read, None)
+    asked = read_bank(queries, ids=ids)
+    opened.refuse_other(asked.encoder, dimension=asked.dimension, path=checkpoint)
+    refuse_others(asked, bank)
+    if given is not None:
+        return Predicted(predict(opened.selector, asked, bank, shots=shots, pools=given), ())
+    recipe, banks = _pools_as_trained(
+        opened.recipe, checkpoint, queries, candidates, sampler=sampler, size=pool_size, joint=(asked, bank)
+    )
+    fitting = recipe.model_copy(update={"size": min(recipe.size, len(bank.ids) - bool({*asked.ids} & {*bank.ids}))})
+    pools = draw_pools(asked.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
+    same = opened.recipe.is_that_of(recipe)
+    warning = f"{checkpoint.name} was trained in {opened.recipe.told}; it chooses from {recipe.told}"
+    return Predicted(predict(opened.selector, asked, bank, shots=shots, pools=pools), () if same else (warning,))
+
+
+def _pools_as_trained(
+    own: PoolRecipe,
+    checkpoint: Path,
+    queries: Path,
+    candidates: Path,
+    *,
+    sampler: Sampler | None,
+    size: int | None,
+    joint: tuple[EmbeddingBank, EmbeddingBank],
+) -> tuple[PoolRecipe, Banks]:
+    """The recipe of a checkpoint, changed where the user says so, and the embeddings that it reads."""
+    wanted: dict[str, object] = {"sampler": sampler or own.sampler, "size": size or own.size or USUAL_SIZE}
+    if sampler == "RetrievalSampler" and not own.modalities:
+        wanted["modalities"] = ("joint",)
+    recipe = PoolRecipe.model_validate(own.model_dump() | wanted)
+    banks = {"joint": joint}
+    for modality in _needed(recipe):
+        paths = of_modality(queries, modality), of_modality(candidates, modality)
+        if all(path.is_file() for path in paths):
+            banks[modality] = read_bank(paths[0]), read_bank(paths[1])
+        elif sampler is None:
+            raise FileUnusable(
+                f"{checkpoint} was trained in {own.told}, and {paths[0]} and {paths[1]} are not both there; "
+                "export them (`trivet lever embed`), or name the --sampler of other pools"
+            )
+    if recipe.sampler == "RetrievalSampler":
+        recipe = recipe.model_copy(update={"modalities": tuple(one for one in recipe.modalities if one in banks)})
+    return recipe, banks
+
+
+def _needed(recipe: PoolRecipe) -> tuple[Modality, ...]:
+    """The embeddings of images or questions alone that a recipe reads."""
+    needed: dict[Sampler, tuple[Modality, ...]] = {
+        "RetrievalSampler": tuple(one for one in recipe.modalities if one != "joint"),
+        "TextSimSampler": ("texts",),
+        "ImgSimSampler": ("images",),
+        "MixSampler": ("texts", "images"),
+    }
+    return needed.get(recipe.sampler, ())
+
+
+def refuse_others(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
+    """Raise FileUnusable for vectors of another width or encoder."""
+    if candidates.dimension != queries.dimension:
+        raise FileUnusable(
+            f"the candidates have {candidates.dimension} numbers each, the queries {queries.dimension}; "
+            "export them with the same encoder"
+        )
+    if candidates.encoder and queries.encoder and candidates.encoder != queries.encoder:
+        raise FileUnusable(
+            f"the candidates: embedded by {candidates.encoder}, and {queries.encoder} is needed; embed again"
+        )
+
+
+def predict(
+    selector: PointerSelector,
+    queries: EmbeddingBank,
+    candidates: EmbeddingBank,
+    *,
+    shots: int,
+    pools: Mapping[str, Sequence[str]],
+) -> dict[str, Prediction]:
+    """The likeliest demonstrations of every query from its pool. Raises PoolTooSmall, FileUnusable for unknown ids."""
+    if missing := [query for query in queries.ids if query not in pools]:
+        raise FileUnusable(
+            f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
+        )
+    found: dict[str, Prediction] = {}
+    for start in range(0, len(queries.ids), PREDICTED_AT_ONCE):
+        pooled = {query: pools[query] for query in queries.ids[start : start + PREDICTED_AT_ONCE]}
+        found |= likeliest(selector, queries, candidates, pooled, shots=shots)
+    return found

@@ -1,0 +1,89 @@
+"""Where an answer of `trivet rag` comes from: claim → place → chunks → document, and the calls of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import shorten
+
+from storage.artifacts import Artifacts
+from storage.lineages import Lineage
+from tasks.origins.told import Told, recorded
+from tasks.rag.answers import Answered, Citation
+from tasks.rag.corpus import Corpus, Embedded, Searchable
+
+QUOTE_CHARS = 120
+UNKNOWN_INDEX = (
+    "the index {index} was published from another home, or before origins were recorded: "
+    "its pages are known, the steps that made them are not"
+)
+
+
+def of_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> Told:
+    """The tree of an answer. Raises StoreUnreachable, DatabaseUnavailable."""
+    corpus = corpus_of(answered.index_digest, artifacts, lineage)
+    unknown = UNKNOWN_INDEX.format(index=answered.index_digest[:12] or "that was asked")
+    notes = () if corpus or not answered.citations else (unknown,)
+    return Told(
+        what="answer",
+        name=answered.answer,
+        notes=(*answered.notes, *notes),
+        sources=(
+            *(_claim(one, corpus, lineage) for one in answered.citations),
+            *_calls(answered),
+            *_index(answered.index_digest, lineage),
+        ),
+    )
+
+
+def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corpus | None:
+    """What an index was published from; None where nobody recorded it, or `trivet gc` took it."""
+    if not index_digest:
+        return None
+    used = lineage.origins([index_digest], most=1)[index_digest].used
+    path = next((path for digest in used if (path := artifacts.find("corpus", digest))), None)
+    return Corpus.model_validate_json(path.read_bytes()) if path else None
+
+
+def of_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...]:
+    """The trees of a document's chunks. document: its digest."""
+    names = {entry.document: entry.name for entry in corpus.entries}
+    made = [one for one in corpus.embedded if one.chunked.digest == document]
+    return recorded([one.chunked.chunks.digest for one in made], lineage, names=names)
+
+
+def of_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> Told | None:
+    """The tree of a chunk; None where the index has none of this id."""
+    for one in corpus.embedded:
+        for chunk in artifacts.load(Searchable, one.chunked.chunks).chunks:
+            if chunk.id == chunk_id:
+                name = f"{_name(one, corpus)}, page {chunk.page}: {shorten(chunk.text, QUOTE_CHARS)}"
+                return Told(what="chunk", name=name, key=chunk.id, sources=of_document(chunk.document, corpus, lineage))
+    return None
+
+
+def _name(one: Embedded, corpus: Corpus) -> str:
+    return next((entry.name for entry in corpus.entries if entry.document == one.chunked.digest), "")
+
+
+def _claim(citation: Citation, corpus: Corpus | None, lineage: Lineage) -> Told:
+    page = "" if citation.page is None else f", page {citation.page}"
+    quote = shorten(citation.quote, QUOTE_CHARS, placeholder=" …")
+    what = "chunk" if citation.chunk_id else "cell" if citation.bbox or citation.place.cells else "catalogue"
+    place = Told(
+        what=what,
+        name=f"{citation.document}{page}",
+        key=citation.chunk_id or "",
+        sources=of_document(citation.digest, corpus, lineage) if corpus else (),
+    )
+    return Told(what=f"claim [{citation.n}]", name=f"“{quote}”", sources=(place,))
+
+
+def _index(digest: str, lineage: Lineage) -> Iterator[Told]:
+    if digest:
+        yield Told(what="index", key=digest, step=lineage.origins([digest], most=1)[digest].step)
+
+
+def _calls(answered: Answered) -> Iterator[Told]:
+    for call in answered.calls:
+        tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens"
+        yield Told(what="model call", name=f"{call.role} by {call.model}, {tokens}", key=call.key)

@@ -1,0 +1,100 @@
+"""Where the score of an item comes from: grader → reply → model call → prompt → data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from textwrap import shorten
+
+from storage.artifacts import Artifacts
+from storage.lineages import Lineage
+from storage.records import Ref
+from storage.storage_errors import DamagedArtifact, MissingArtifact
+from tasks.evaluation.evaluation_records import Sample, TaskResult
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked, Recall, look_up
+from tasks.origins.told import Told, recorded
+
+TEXT_CHARS = 120
+
+
+def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> Told:
+    """The tree of a run, or of one of its tasks. Raises ResultsUnusable, StoreUnreachable, DatabaseUnavailable."""
+    report = found.report
+    if task is not None:
+        found.require(task)
+    results = [one for one in report.results if task in (None, one.task)]
+    run = report.run
+    return Told(
+        what="run",
+        name=f"{run.model.name}, {run.status}, version {run.version}",
+        key=run.id,
+        sources=tuple(_task(one, lineage) for one in results),
+    )
+
+
+def of_score(
+    found: FoundRun, task: str, item: str, artifacts: Artifacts, lineage: Lineage, recall: Recall
+) -> tuple[Told, ...]:
+    """The trees of an item's scores, one for each repeat; none where the run has no such item. Raises as `of_run`."""
+    (result,) = (one for one in found.report.results if one.task == task)
+    samples = found.item(task, item)
+    return tuple(
+        _score(result, look_up(found, task, sample, artifacts, recall), artifacts, lineage) for sample in samples
+    )
+
+
+def _task(result: TaskResult, lineage: Lineage) -> Told:
+    headline = result.headline
+    figure = f" = {headline.value:.4g} (n = {headline.n})" if headline else ""
+    return Told(
+        what="figure",
+        name=f"{result.task}{figure}, benchmark version {result.version}",
+        notes=result.notes,
+        sources=(*recorded([ref.digest for ref in result.samples], lineage), _data(result)),
+    )
+
+
+def _data(result: TaskResult) -> Told:
+    data = result.data
+    return Told(what="data", name=f"{data.name}, {data.count:,} items of {data.source}", key=data.checksum)
+
+
+def _score(result: TaskResult, looked: Looked, artifacts: Artifacts, lineage: Lineage) -> Told:
+    sample = looked.sample
+    read = f", read as {sample.extracted!r}, gold {sample.gold!r}" if sample.extracted is not None else ""
+    shard = _shard_with(sample, result, artifacts)
+    return Told(
+        what="score",
+        name=f"{sample.score} for {result.task} {sample.item}{read}",
+        notes=tuple(filter(None, (sample.reason, *looked.notes))),
+        sources=(
+            *recorded([shard.digest] if shard else [], lineage),
+            *_texts(looked),
+            *(_call(call) for call in looked.calls),
+            _data(result),
+        ),
+    )
+
+
+def _shard_with(sample: Sample, result: TaskResult, artifacts: Artifacts) -> Ref | None:
+    """The artifact that holds the sample, if it is still there."""
+    wanted = (sample.item, sample.repeat)
+    for ref in result.samples:
+        with suppress(MissingArtifact, DamagedArtifact):
+            if any((one.item, one.repeat) == wanted for one in read_lines(artifacts, ref, Sample)):
+                return ref
+    return None
+
+
+def _texts(looked: Looked) -> Iterator[Told]:
+    for what, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
+        for text in texts:
+            yield Told(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …"))
+
+
+def _call(call: Call) -> Told:
+    tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
+    sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
+    who = "model call" if call.by == "model" else "judge's call"
+    return Told(what=who, name=f"{call.model}, {tokens}{f'; {sent}' if sent else ''}", key=call.key)

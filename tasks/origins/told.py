@@ -1,0 +1,86 @@
+"""The tree of origins that `trivet why` shows, and its part that steps recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from storage.lineage import Origin, StepRun
+from storage.lineages import Lineage
+from storage.records import Record
+
+MOST = 2_000
+"""Digests that are followed for one thing."""
+MOST_SOURCES = 12
+"""Sources of one digest that are told; of more only the number."""
+
+
+class Told(Record):
+    """Something, and what it comes from."""
+
+    what: str
+    """`answer`, `claim`, `chunks`, `score`, `model call`, `document` …"""
+    name: str = ""
+    """What it says, or what people call it."""
+    key: str = ""
+    """Its digest, or its key in a store."""
+    step: StepRun | None = None
+    """The step that made it."""
+    notes: tuple[str, ...] = ()
+    sources: tuple[Told, ...] = ()
+
+
+def recorded(digests: Iterable[str], lineage: Lineage, *, names: Mapping[str, str] | None = None) -> tuple[Told, ...]:
+    """The trees of digests, as the steps recorded them. names: of documents, by digest.
+
+    Raises StoreUnreachable, DatabaseUnavailable.
+    """
+    wanted = tuple(dict.fromkeys(digests))
+    found = lineage.origins(wanted, most=MOST)
+    return tuple(_tree(digest, found, names or {}, set()) for digest in wanted)
+
+
+def _tree(digest: str, found: Mapping[str, Origin], names: Mapping[str, str], shown: set[str]) -> Told:
+    origin = found.get(digest) or Origin(kind="", digest=digest)
+    what, name = origin.kind or origin.name or "digest", names.get(digest, "")
+    if digest in shown:
+        return Told(what=what, name=name, key=digest, notes=("told above",))
+    shown.add(digest)
+    followed = _nearest([one for one in origin.used if one in found], found)
+    sources = [_tree(one, found, names, shown) for one in followed[:MOST_SOURCES]]
+    notes = list(_notes(origin, found))
+    if len(followed) > MOST_SOURCES:
+        notes.append(f"and {len(followed) - MOST_SOURCES:,} more sources")
+    return Told(what=what, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
+
+
+def _nearest(used: Sequence[str], found: Mapping[str, Origin]) -> list[str]:
+    """Without what another of them was made of itself."""
+    further = set[str]()
+    for digest in used:
+        waiting = list(found[digest].used)
+        while waiting:
+            if (one := waiting.pop()) not in further and one in found:
+                further.add(one)
+                waiting += found[one].used
+    return [digest for digest in used if digest not in further]
+
+
+def _notes(origin: Origin, found: Mapping[str, Origin]) -> Iterable[str]:
+    if origin.collected:
+        yield f"collected on {origin.collected:%Y-%m-%d}"
+    if origin.step is None and (origin.kind or not origin.name):
+        yield "no step of this home is known to have made it"
+    if missing := sum(one not in found for one in origin.used):
+        yield f"{missing:,} sources are not followed: the way is too wide"
+
+
+def when(at: datetime) -> str:
+    """`2026-03-01 09:30`, in local time."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"
+
+
+def made_by(step: StepRun) -> Sequence[str]:
+    """`parse, version 5`, `1.4.0+6c1f2ab9`, `2026-03-01 09:30`, `run 0a1b2c3d`, `2.1 s`."""
+    name = step.step.rpartition(".")[2]
+    return (f"{name}, version {step.version}", step.code, when(step.at), f"run {step.run[:8]}", f"{step.seconds:.1f} s")

@@ -1,0 +1,228 @@
+"""Reads a question as a computation over lines of statements: what, of which years, and how it is to be shown.
+
+"What was Marlow's inventory turnover in FY2019, defined as COGS / average inventory?" needs no model: the formula is
+written there, or stands in `concepts.toml`. What names a part of the company ("Domestic") goes with its line; a word
+that nothing explains makes the reading less sure, and several of them make it none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tasks.language.sentences import language_of
+from tasks.rag.numbers.asked_periods import count_of, whens_of
+from tasks.rag.numbers.combining import combine, names_a_part
+from tasks.rag.numbers.computations import Computation, Labels, Latest, Task, extreme, is_ratio, operation, over_periods
+from tasks.rag.numbers.concepts import concepts, mentions, words_of
+from tasks.rag.numbers.definitions import definitions, meanings, with_meanings, without
+from tasks.rag.numbers.expressions import (
+    Line,
+    Operation,
+    years_in,
+)
+from tasks.rag.numbers.extremes import YEARLY, kind_asked
+from tasks.rag.numbers.question_shape import (
+    NAME,
+    OWNER,
+    WORDS,
+    Shape,
+    shape_of,
+    with_marks,
+    without_instructions,
+)
+from tasks.rag.numbers.ranking import LEAST, MEMBERS
+from tasks.rag.numbers.ratio_parts import at_year_end, without_parts
+from tasks.rag.numbers.written_formulas import PERCENT, SHARE, defined
+from tasks.rag.numbers.year_parts import When, parts_in, spelled_out
+from tasks.rag.retrieval.expansion import expand
+
+FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, YEAR_END, ASIDE = (
+    re.compile(WORDS[name], re.IGNORECASE)
+    for name in (
+        "figure",
+        "of_two",
+        "in_unit",
+        "decimals",
+        "asks_text",
+        "asks_share",
+        "asks_figure",
+        "both_ends",
+        "year_end",
+        "aside",
+    )
+)
+MOST_CHARS = 2_000
+"""A longer question is no question for a figure."""
+MOST_YEARS = 12
+MOST_OF_RARE = 3
+"""Labels that hold a word which only one thing is called."""
+MOST_PARTS = 2
+"""Names of parts that one line may be of: a segment and a product."""
+MOST_UNREAD = 3
+"""Words that nothing explains; a question with more is not understood."""
+MARKED = re.compile(rf"[{NAME}{OWNER}](?:\s+의(?=\s))?\s*")
+
+
+def read_computation(
+    question: str,
+    *,
+    said: Sequence[str] = (),
+    names: Sequence[str] = (),
+    latest: Latest = lambda: None,
+    labels: Labels = dict,
+) -> Computation | None:
+    """The computation that a question asks for; None where it asks for something else, or not only for one.
+
+    said: what the question calls the documents, as it writes them. names: their own names.
+    """
+    asked = spelled_out(" ".join(question.split()))
+    if len(asked) > MOST_CHARS:
+        return None
+    how = shown_as(asked)
+    marked = with_marks(asked, said)
+    if found := defined(MARKED.sub(" ", marked), latest):
+        return how._replace(tasks=(found,), defined=True, assumed=not (years_in(asked) or parts_in(asked)))
+    if given := definitions(MARKED.sub(lambda mark: " " * len(mark[0]), marked)):  # of inputs of what is asked for
+        asked, how = without(marked, given), how._replace(defined=True)
+    if ASKS_TEXT.search(asked):
+        return None
+    plain = without_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", ASIDE.sub(_aside, expand(asked).asked))))
+    found = _understood(plain, how, said=said, names=names, latest=latest, labels=labels)
+    if found is None:
+        return None
+    at_end = YEAR_END.search(asked) and not BOTH_ENDS.search(asked)
+    tasks = tuple(map(at_year_end, found.tasks)) if at_end else found.tasks
+    meant = meanings(given)
+    return found._replace(tasks=tuple(one._replace(expression=with_meanings(one.expression, meant)) for one in tasks))
+
+
+def _aside(said: re.Match[str]) -> str:
+    """What is after accumulated depreciation is net."""
+    return ", net" if "accumulated" in said[0].lower() else " "
+
+
+def shown_as(question: str) -> Computation:
+    """How the answer is to be shown, without what is worked out: language, decimals, scale."""
+    decimals = next((count_of(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(question)), None)
+    scale = next((f"{match['scale'].lower().rstrip('s')}s" for match in IN_UNIT.finditer(question)), "")
+    percent = PERCENT.search(question) is not None
+    return Computation((), language_of(question), decimals, scale, in_percent=percent)
+
+
+def asks_to_work_out(question: str) -> bool:
+    """Whether a question asks for a figure that takes arithmetic unless a document states it: growth, a ratio."""
+    asked = " ".join(question.split())[:MOST_CHARS]
+    named = mentions(asked)
+    if defines(asked) or any(one.concept.statement is None for one in named):
+        return True
+    how = operation(asked)
+    two = SHARE.search(asked) or OF_TWO.search(asked)
+    return FIGURE.search(asked) is not None and bool(how in ("growth", "cagr") or two or (how and named))
+
+
+def defines(question: str) -> bool:
+    """Whether a question writes the formula of what it asks for."""
+    return defined(" ".join(question.split())[:MOST_CHARS]) is not None
+
+
+def _understood(
+    plain: str, how: Computation, *, said: Sequence[str], names: Sequence[str], latest: Latest, labels: Labels
+) -> Computation | None:
+    """The figures that a question asks for by the names of their lines."""
+    whens, assumed = whens_of(plain, latest)
+    if not whens or len(whens) > MOST_YEARS:
+        return None
+    if found := MEMBERS.search(plain):
+        return _ranking(found[0], shape_of(plain, said=said, names=names), whens[-1], how._replace(assumed=assumed))
+    if (member := kind_asked(plain)) and not YEARLY.search(member["kind"]):
+        return None
+    for shape in _shapes(plain, how, said=said, names=names, labels=labels):
+        tasks = tuple(_tasks(shape, whens, how, plain))
+        if tasks and _is_read(shape, plain):
+            return how._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
+    return None
+
+
+def _ranking(asked: str, shape: Shape, when: When, how: Computation) -> Computation | None:
+    """Which part of the company has most of a line; without a line it is revenue that makes a segment large."""
+    lines = [line for line in shape.lines if line.concept and line.concept.statement]
+    if len(shape.lines) > 1 or len(lines) != len(shape.lines) or any(line.of for line in lines):
+        return None
+    line = lines[0] if lines else Line("revenue", concepts()["revenue"])
+    rank = "least" if LEAST.search(asked) else "most"
+    task = Task(line.said, line, when.year, when.label, "amount", when.part, rank)
+    return how._replace(tasks=(task,), unread=shape.unread)
+
+
+def _shapes(
+    plain: str, how: Computation, *, said: Sequence[str], names: Sequence[str], labels: Labels
+) -> Iterator[Shape]:
+    """The ways to read a question, the surest first: by concepts alone, or by other words of tables too."""
+    known, free = (without_parts(shape_of(plain, said=said, names=names, free=free)) for free in (False, True))
+    named_more = any(_in_labels(one, labels) for one in known.unread) and len(free.lines) > len(known.lines)
+    if len(known.lines) == 1 and names_a_part(known.skeleton):  # "what share of revenue came from Felt?"
+        yield known._replace(loose=())
+    elif known.lines and not named_more:
+        yield _with_parts(known, labels)
+    if len(free.lines) > len(known.lines) and _asks_arithmetic(free, how):
+        yield _with_parts(free, labels)
+
+
+def _is_read(shape: Shape, plain: str) -> bool:
+    """Whether enough of a question is understood, and it asks for a figure."""
+    return (
+        sum(len(one.split()) for one in shape.unread) <= MOST_UNREAD
+        and not shape.loose
+        and ASKS_FIGURE.search(plain) is not None
+    )
+
+
+def _asks_arithmetic(shape: Shape, how: Computation) -> bool:
+    """Whether an operation is asked for: lines of no concept are only guessed at where one is."""
+    figures = combine(shape.skeleton, shape.lines, percent=how.in_percent)
+    return len(figures) == 1 and (len(shape.lines) > 1 or bool(operation(shape.skeleton)))
+
+
+def _with_parts(shape: Shape, labels: Labels) -> Shape:
+    """The lines of the part of the company that is named away from them; loose words stay where no label has them.
+
+    Other words that labels hold are kept beside the lines: they may tell which cell is meant, and need not.
+    """
+    loose = [one for one in shape.loose if _in_labels(one, labels)]
+    unread = [word for phrase in shape.unread for word in phrase.split()]
+    rare = [one for one in unread if _in_labels(one, labels, most=MOST_OF_RARE)]
+    beside = " ".join(one for one in unread if one not in rare and _in_labels(one, labels))
+    loose += rare
+    if len(loose) < len(shape.loose) or len(loose) > MOST_PARTS:
+        return shape._replace(loose=shape.loose or tuple(loose))
+    of = " ".join(loose)
+    left = tuple(one for one in unread if one not in rare)
+    return shape._replace(lines=tuple(_of(line, of, beside) for line in shape.lines), loose=(), unread=left)
+
+
+def _of(line: Line, of: str, beside: str) -> Line:
+    """A line with the words of a part."""
+    if not line.concept:
+        return line._replace(said=f"{of} {line.said}".strip())
+    told = f"{of} {line.of}".strip()
+    return line._replace(of=told, said=f"{of} {line.said}".strip(), beside=beside)
+
+
+def _in_labels(said: str, labels: Labels, *, most: int | None = None) -> bool:
+    """Whether labels hold the words; one of them at most so many labels."""
+    found = labels()
+    counts = [found.get(word, 0) for word in words_of(said)]
+    return bool(counts) and all(counts) and (most is None or min(counts) <= most)
+
+
+def _tasks(shape: Shape, whens: Sequence[When], how: Computation, plain: str) -> Iterator[Task]:
+    figures = combine(shape.skeleton, shape.lines, percent=how.in_percent)
+    only = figures[0].expression if len(figures) == 1 else None
+    if isinstance(only, Line) and not is_ratio(only) and ASKS_SHARE.search(shape.skeleton):
+        return  # of two lines, of which one is not known
+    for figure in figures:
+        two = isinstance(figure.expression, Operation) and len(shape.lines) > 1
+        done = extreme(plain) or operation(shape.skeleton)
+        if two and len(whens) == 1 and done in ("growth", "difference", "total"):
+            done = ""  # of the two lines, and not of two years
+        yield from over_periods(figure, done, whens)

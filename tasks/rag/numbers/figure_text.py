@@ -1,0 +1,86 @@
+"""Figures as an answer writes them: formula, value, unit and rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
+
+from tasks.language.sentences import Language
+from tasks.rag.numbers.computations import Computation, Shown, Task
+from tasks.rag.numbers.evaluation import RATIO, Evaluator, Value
+from tasks.rag.numbers.expressions import Line, Over
+from tasks.rag.numbers.line_lookup import AMOUNTS
+
+SCALES = {"thousands": Decimal(1_000), "millions": Decimal(1_000_000), "billions": Decimal(1_000_000_000)}
+KOREAN_SCALES = {"thousands": "천", "millions": "백만", "billions": "십억"}
+MYRIADS = {Decimal(10) ** 12: "조", Decimal(10) ** 8: "억", Decimal(10) ** 4: "만"}
+KOREAN_UNITS = {"USD": "달러", "KRW": "원", "EUR": "유로", "JPY": "엔", "GBP": "파운드", "CNY": "위안", "shares": "주"}
+INPUT_SCALES: Mapping[Language, Mapping[Decimal, str]] = {
+    "en": {Decimal(10) ** 3: " thousand", Decimal(10) ** 6: " million", Decimal(10) ** 9: " billion"},
+    "ko": {Decimal(10) ** 3: "천", Decimal(10) ** 6: "백만", Decimal(10) ** 8: "억", Decimal(10) ** 9: "십억"},
+}
+ENGLISH_SCALES = {Decimal(10) ** 9: "billion", Decimal(10) ** 6: "million"}
+POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
+
+
+def sentence_of(task: Task, value: Value, asked: Computation) -> str:
+    """`Inventory turnover FY2019 = 16,830 [1] ÷ average(2,721 [2], 2,667 [3]) = 6.25`."""
+    title = f"{task.title[:1].upper()}{task.title[1:]}"
+    head = " ".join(filter(None, (title, task.label)))
+    result = result_of(value, task.shown, asked)
+    if isinstance(task.expression, Over) and task.expression.how == "change":
+        if result.endswith("%"):
+            result = f"{result[:-1]}{POINTS[asked.language]}"
+        elif value.rate is not None:
+            result = f"{result} ({rounded(100 * value.rate, asked, 2)}%)"
+    if value.when:
+        result = f"{result} ({value.when.label})"
+    return " = ".join(filter(None, (head, value.text, result)))
+
+
+def ranking_of(task: Task, evaluator: Evaluator, asked: Computation) -> str:
+    """`Net sales FY2018: North America 141,366 [1], International 65,866 [2], AWS 25,655 [3]`, as asked first."""
+    assert isinstance(task.expression, Line)
+    assert task.when
+    parts = evaluator.rank(task.expression, task.when)
+    ordered = list(reversed(parts)) if task.rank == "least" else parts
+    first, value = ordered[0]
+    others = ", ".join(f"{name} {one.text}" for name, one in ordered[1:])
+    title = f"{task.title[:1].upper()}{task.title[1:]} {task.label}"
+    return f"{first}: {title} = {value.text} = {result_of(value, task.shown, asked)} ({others})"
+
+
+def result_of(value: Value, shown: Shown, asked: Computation) -> str:
+    if value.unit == "%":
+        return rounded(value.value, asked, 2) + "%"
+    share = shown == "" and value.unit == RATIO and abs(value.value) < 1
+    if (shown == "%" or share) and asked.defined and not asked.in_percent:  # as the question's formula gives it
+        return f"{rounded(value.value, asked, 4)} ({rounded(100 * value.value, asked, 2)}%)"
+    if shown == "%":
+        return rounded(100 * value.value, asked, 2) + "%"
+    if shown == "days":
+        return rounded(value.value, asked, 2) + {"en": " days", "ko": "일"}[asked.language]
+    if value.unit not in ("", RATIO) or shown == "amount":
+        return _amount(value, asked)
+    return rounded(value.value, asked, 2)
+
+
+def _amount(value: Value, asked: Computation) -> str:
+    """`USD 302.58 million`, `3.03억 달러`; in the scale that the question asks for."""
+    korean = asked.language == "ko"
+    least = SCALES.get(asked.scale) or next(
+        (least for least in (MYRIADS if korean else ENGLISH_SCALES) if abs(value.value) >= least), Decimal(1)
+    )
+    number = value.value / least
+    whole = asked.decimals is None and number == number.to_integral_value()
+    text = f"{number:,.0f}" if whole else rounded(number, asked, 2)
+    if korean:
+        scale = KOREAN_SCALES[asked.scale] if asked.scale else MYRIADS.get(least, "")
+        return f"{text}{scale} {KOREAN_UNITS.get(value.unit, value.unit)}".rstrip()
+    scale = f" {asked.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
+    return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
+
+
+def rounded(value: Decimal, asked: Computation, usual: int) -> str:
+    decimals = usual if asked.decimals is None else asked.decimals
+    return f"{value.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):,f}"

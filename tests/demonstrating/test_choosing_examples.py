@@ -1,0 +1,87 @@
+"""Which examples a question is shown, over vectors that are worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.demonstrating.choosing_examples import choose
+from tasks.evaluation.evaluation_records import Example, Item
+from tasks.lever.learning.checkpoints import save_selector
+from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
+from tasks.lever.lever_records import PoolRecipe
+
+DIRECTIONS = {"red": (1.0, 0.0), "pink": (0.8, 0.6), "blue": (0.0, 1.0), "grey": (0.6, 0.8)}
+ITEMS = [Item(id="0", prompts=("Q: red",)), Item(id="1", prompts=("Q: blue",))]
+EXAMPLES = [Example(id=f"example {name}", prompt=f"Q: {name}", answer=name) for name in DIRECTIONS]
+
+
+def embed(texts: Sequence[str]) -> NDArray[np.float16]:
+    return np.array([DIRECTIONS[text] for text in texts], np.float16)
+
+
+def chosen(by: str, count: int, selector: Path | None = None, seed: int = 0) -> dict[str, tuple[str, ...]]:
+    def question_in(prompt: str) -> str:
+        return prompt.removeprefix("Q: ")
+
+    found = choose(
+        ITEMS,
+        EXAMPLES,
+        by=by,
+        count=count,
+        selector=selector,
+        question_in=question_in,
+        embed=embed,
+        encoder="hand@1",
+        seed=seed,
+    )
+    return dict(found)
+
+
+def test_the_nearest_stand_last() -> None:
+    assert chosen("similarity", 3) == {
+        "0": ("example grey", "example pink", "example red"),
+        "1": ("example pink", "example grey", "example blue"),
+    }
+
+
+def test_random_ones_are_distinct_and_the_same_for_one_seed() -> None:
+    once = chosen("random", 3)
+    assert once == chosen("random", 3)
+    assert all(len(set(shown)) == 3 for shown in once.values())
+    assert any(chosen("random", 3, seed=seed) != once for seed in range(1, 4))
+
+
+def saved(folder: Path, *, encoder: str, recipe: PoolRecipe) -> Path:
+    torch.manual_seed(0)
+    made = PointerSelector(PointerConfig(embedding_dim=2, heads=1))
+    path = folder / "selector.safetensors"
+    path.write_bytes(save_selector(made.eval(), meta={"encoder": encoder, "pools": recipe.model_dump(mode="json")}))
+    return path
+
+
+def test_a_selector_chooses_from_pools_like_those_of_its_training(tmp_path: Path) -> None:
+    recipe = PoolRecipe(sampler="TextSimSampler", size=2)
+    found = chosen("selector", 2, saved(tmp_path, encoder="hand@1", recipe=recipe))
+    assert {question: {*shown} for question, shown in found.items()} == {
+        "0": {"example red", "example pink"},  # of the two nearest both
+        "1": {"example blue", "example grey"},
+    }
+
+
+def test_a_selector_of_other_vectors_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, encoder="other@1", recipe=PoolRecipe(sampler="TextSimSampler", size=2))
+    with pytest.raises(FileUnusable, match="trained with vectors of other@1"):
+        chosen("selector", 2, path)
+
+
+@pytest.mark.parametrize("by", ["random", "similarity"])
+def test_fewer_examples_than_are_asked_for_are_refused(by: str) -> None:
+    with pytest.raises(PoolTooSmall, match="4 examples, and 5 are to be shown"):
+        chosen(by, 5)

@@ -1,0 +1,113 @@
+"""An evaluation of the service is cancelled or killed while it asks: nothing is asked in vain, nothing twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.drills.evaluating import adder, asked, write_sums
+from tests.models.server import Server, serving
+from tests.service.serviced import Running, kill, service_home
+
+pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]
+
+ITEMS, CONCURRENCY = 300, 4
+BEFORE = 40
+"""Requests that the server has seen when the run is cancelled."""
+PAUSE_S = 0.3
+LATEST_S = 3.0
+"""Seconds after the cancellation in which requests may still begin: a worker hears of it by then."""
+
+
+class Service(NamedTuple):
+    """A service, the model that its runs ask, and when each request began."""
+
+    running: Running
+    server: Server
+    began: list[float]
+
+    @property
+    def deployment(self) -> str:
+        """ID of the deployment that evaluates."""
+        return self.running.api.get("/deployments/name/evaluation/evaluate")["id"]
+
+    def parameters(self, folder: Path, *, first: int) -> dict[str, Any]:
+        """Of a run that asks the model for the sums from the number `first` on."""
+        calls = {"concurrency": CONCURRENCY}
+        model = {"backend": "openai", "name": "small-vision", "base_url": self.server.base_url, "calls": calls}
+        data = write_sums(folder / "data", ITEMS, first=first)
+        chosen = {"tasks": [{"task": "MATH500"}], "data_dir": str(data), "output_path": str(folder / "out")}
+        return {"config": {"model": model, **chosen}}
+
+
+class Cancelled(NamedTuple):
+    """What became of a run that was cancelled."""
+
+    service: Service
+    parameters: dict[str, Any]
+    asked: int
+    """Requests until then."""
+    after: list[float]
+    """Seconds from the cancellation to each later request."""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    began: list[float] = []
+    answer = adder(PAUSE_S)
+
+    def timed(body: dict[str, Any]) -> str:
+        began.append(time.monotonic())
+        return answer(body)
+
+    with serving() as server, service_home() as running:
+        server.answer = timed
+        running.up()
+        yield Service(running, server, began)
+
+
+@pytest.fixture(scope="module")
+def cancelled(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Cancelled:
+    running, began = service.running, service.began
+    parameters = service.parameters(tmp_path_factory.mktemp("cancelled"), first=0)
+    run = running.start(service.deployment, parameters)
+    running.until(lambda: len(began) >= BEFORE, "the model is asked")
+    at = time.monotonic()
+    running.api.post(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
+    running.until(lambda: running.state_of(run) == "Cancelled", "it is cancelled")
+    time.sleep(2 * PAUSE_S)
+    return Cancelled(service, parameters, len(began), [each - at for each in began if each > at])
+
+
+def test_no_request_leaves_once_a_worker_has_heard_of_it(cancelled: Cancelled) -> None:
+    assert [each for each in cancelled.after if each > LATEST_S] == []
+
+
+def test_its_hooks_are_looked_for_where_they_are(cancelled: Cancelled) -> None:
+    log = cancelled.service.running.place.log_of("cpu").read_text()
+    assert "failed to retrieve flow" not in log
+    assert "is not a package" not in log
+
+
+def test_a_new_run_asks_only_what_was_not_answered(cancelled: Cancelled) -> None:
+    service = cancelled.service
+    again = service.running.start(service.deployment, cancelled.parameters)
+    service.running.until(lambda: service.running.state_of(again) == "Completed", "the new run completes")
+    assert BEFORE <= cancelled.asked < ITEMS
+    assert asked(service.server).total() == ITEMS, "each was asked once"
+
+
+def test_a_killed_run_is_continued_by_itself_and_says_so(service: Service, tmp_path: Path) -> None:
+    running, before = service.running, len(service.began)
+    run = running.start(service.deployment, service.parameters(tmp_path, first=ITEMS))
+    running.until(lambda: len(service.began) >= before + BEFORE, "the model is asked")
+    [pid] = [each.process.pid for each in running.processes() if each.run == run]
+    kill(pid)
+    running.until(lambda: running.state_of(run) == "Completed", "it is continued")
+    assert len(service.began) - before <= ITEMS + CONCURRENCY, "no more than what was under way is asked twice"
+    [report] = (tmp_path / "out").rglob("results_*.json")
+    assert "Automatic retry 1 of 2" in report.read_text()

@@ -1,0 +1,126 @@
+"""Scorers that a YAML names, and packages of users with names of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.protocols import ChatRequest, ChatResponse
+from tasks.calls import Answer
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable
+from tasks.evaluation.evaluation_records import Reply, Response
+from tasks.evaluation.running.benchmark_data import Data
+from tasks.grading.math.math_grader import MathGrader
+
+ROWS = [
+    {"question": "The capital of France?", "answer": "Paris", "must": "names one city"},
+    {"question": "Of Norway?", "answer": "Oslo", "must": "names one city"},
+]
+
+
+def benchmark(folder: Path, grader: str) -> BaseBenchmark:
+    (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    text = f"name: Own\ndata: {{file: own.jsonl}}\nprompt: '{{question}}'\ngold: answer\ngrader: {grader}\n"
+    (folder / "own.yaml").write_text(text)
+    return find_benchmark(str(folder / "own.yaml"))
+
+
+def tools(verdicts: str | None = None) -> Tools:
+    def ask_all(requests: Iterable[tuple[Any, ChatRequest]]) -> Iterator[tuple[Any, Answer]]:
+        for number, (tag, request) in enumerate(requests):
+            asked = request.messages[-1].content[0]
+            assert "names one city" in str(asked)
+            yield (
+                tag,
+                Answer(
+                    ChatResponse(text=f"It does. [[{verdicts}]]", finish_reason="stop"),
+                    str(number),
+                    cached=False,
+                    latency_s=0.0,
+                ),
+            )
+
+    return Tools(MathGrader(workers=1), Judge("scripted", ask_all) if verdicts else None)
+
+
+def figures(own: BaseBenchmark, said: list[str], with_tools: Tools) -> dict[str, Any]:
+    answered = zip(own.items(Data(None)), said, strict=True)
+    pairs = ((item, Response(item=item.id, turns=(Reply(text=text),))) for item, text in answered)
+    return dict(own.summarise(own.grade(pairs, with_tools)).metrics)
+
+
+@pytest.mark.parametrize(
+    ("grader", "said", "metric", "value"),
+    [
+        ("{kind: includes}", ["It is Paris.", "Bergen"], "accuracy", 0.5),
+        ("{kind: regex, pattern: 'is (\\w+)'}", ["It is Paris.", "It is Oslo"], "accuracy", 1),
+        ("{kind: exact}", ["Answer: paris.", "Bergen"], "accuracy", 0.5),
+        ("{kind: f1}", ["Paris France", "Oslo"], "f1", (2 / 3 + 1) / 2),
+        ("{kind: rouge}", ["Paris France", "Oslo"], "rougeL", (2 / 3 + 1) / 2),
+        ("{kind: bleu}", ["Paris", "Bergen"], "bleu", 0.5),
+    ],
+)
+def test_a_scorer_gives_its_figure_and_golds_match_themselves(
+    grader: str, said: list[str], metric: str, value: float, tmp_path: Path
+) -> None:
+    own = benchmark(tmp_path, grader)
+    assert figures(own, said, tools())[metric] == pytest.approx(value)
+    assert list(own.check(list(own.items(Data(None))), tools())) == []
+
+
+def test_a_rubric_is_filled_and_its_points_are_a_share(tmp_path: Path) -> None:
+    own = benchmark(tmp_path, "{kind: rubric, rubric: 'It {must}.'}")
+    assert own.judge == "openai:gpt-4o-mini-2024-07-18"
+    assert figures(own, ["Paris", "Oslo"], tools("7"))["rubric"] == pytest.approx(0.7)
+    assert figures(own, ["Paris", "<think>"], tools("10"))["rubric"] == pytest.approx(0.5)
+    assert list(own.check(list(own.items(Data(None))), tools("7"))) == []
+    assert "graded by a model" in next(iter(own.check(list(own.items(Data(None))), tools())))
+
+
+@pytest.mark.parametrize(
+    ("grader", "said"),
+    [
+        ("{kind: regex}", "a regex grader needs `pattern`"),
+        ("{kind: regex, pattern: '('}", "not a regular expression"),
+        ("{kind: f1, pattern: x}", "a f1 grader does not take `pattern`"),
+        ("{kind: rubric}", "a rubric grader needs `rubric`"),
+        ("{kind: bleu, published: [last_box]}", "takes no `published`"),
+    ],
+)
+def test_a_scorer_without_what_it_needs_is_refused(grader: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(BenchmarkUnusable, match=said):
+        benchmark(tmp_path, grader)
+
+
+def test_a_users_package_of_our_name_is_imported_beside_ours(tmp_path: Path) -> None:
+    package = tmp_path / "models"
+    (package / "deep").mkdir(parents=True)
+    (package / "__init__.py").write_text("from models.names import NAME\n")
+    (package / "names.py").write_text("NAME = 'Theirs'\n")
+    (package / "deep" / "__init__.py").write_text("")
+    (package / "deep" / "more.py").write_text("import models\nMORE = models.NAME + ' more'\n")
+    (tmp_path / "storage.py").write_text("PLACE = 'here'\n")
+    (tmp_path / "bench.py").write_text(
+        "import models.names\n"
+        "from models import NAME\n"
+        "from models.deep import more\n"
+        "from models.protocols import ChatRequest\n"  # ours, as theirs has none
+        "from tasks.evaluation.benchmarks.base import BaseBenchmark\n"
+        "class Own(BaseBenchmark):\n"
+        "    name = models.names.NAME\n"
+        "    def late(self):\n"
+        "        from storage import PLACE\n"
+        "        return NAME, more.MORE, PLACE, ChatRequest\n"
+    )
+    own: Any = find_benchmark(str(tmp_path / "bench.py"))
+    import models.protocols
+
+    assert own.name == "Theirs"
+    assert own.late() == ("Theirs", "Theirs more", "here", models.protocols.ChatRequest)
+    assert not hasattr(models, "NAME")

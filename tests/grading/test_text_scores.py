@@ -1,0 +1,62 @@
+"""Scores of whole answers, beside figures worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.grading.grading_records import Item, Reply, Response
+from tasks.grading.text_scores import Measure, bleu, f1, grade_text, includes, matches, rouge
+
+SLOW = "a" * 40 + "!"
+
+
+def score(measure: Measure, answer: str, *golds: str) -> float | None:
+    item = Item(id="1", prompts=("?",), gold=list(golds) or None)
+    [sample] = grade_text([(item, Response(item="1", turns=(Reply(text=answer),)))], measure)
+    return sample.score
+
+
+@pytest.mark.parametrize(
+    ("measure", "answer", "golds", "expected"),
+    [
+        (includes, "It is in PARIS, I think.", ("Paris",), 1),
+        (includes, "It is in Rome.", ("Paris", "Lyon"), 0),
+        (includes, "<think>Paris?</think>Rome.", ("Paris",), 0),
+        (includes, "수도는 서울입니다.", ("부산", "서울"), 1),
+        (matches(r"\d{4}-\d{2}"), "due 2026-11", (), 1),
+        (matches(r"\d{4}-\d{2}"), "due soon", (), 0),
+        (matches(r"total: (\S+)"), "total: 1\ntotal: 2", ("2",), 1),
+        (matches(r"total: (\S+)"), "total: 2\ntotal: 1", ("2",), 0),
+        (f1, "The cat sat.", ("a cat sat down",), 4 / 5),  # 2 words shared of 2 and 3
+        (f1, "cat cat", ("cat",), 2 / 3),
+        (f1, "the", ("dog",), 0),
+        (f1, "dog", ("bird", "dog"), 1),
+        (rouge, "the cat on the mat", ("the cat sat on the mat",), 10 / 11),  # a common subsequence of 5, of 5 and 6
+        (rouge, "서울은 큰 도시", ("서울은 아주 큰 도시",), 6 / 7),
+        (rouge, "nothing alike", ("the mat", "nothing"), 2 / 3),
+        (bleu, "the cat sat on the mat", ("the cat sat on the mat",), 1),
+        (bleu, "Paris", ("Paris",), 1),
+        (bleu, "dogs bark", ("the cat sat on the mat",), 0),
+    ],
+)
+def test_an_answer_is_scored(measure: Measure, answer: str, golds: tuple[str, ...], expected: float) -> None:
+    assert score(measure, answer, *golds) == pytest.approx(expected, abs=1e-9)
+
+
+def test_bleu_is_that_of_a_corpus_of_one() -> None:
+    import sacrebleu
+
+    answer, gold = "the cat sat on the red mat today", "the cat sat on the mat today"
+    assert score(bleu, answer, gold) == pytest.approx(sacrebleu.corpus_bleu([answer], [[gold]]).score / 100)
+
+
+def test_a_pattern_that_takes_for_ever_leaves_its_answer_unscored() -> None:
+    item = Item(id="1", prompts=("?",))
+    [sample] = grade_text([(item, Response(item="1", turns=(Reply(text=SLOW),)))], matches("^(a|a|aa)+$"))
+    assert (sample.status, "more than 2 s" in sample.reason) == ("unscored", True)
+
+
+def test_no_answer_is_missing() -> None:
+    item = Item(id="1", prompts=("?",), gold="x")
+    [sample] = grade_text([(item, Response(item="1", turns=(Reply(text="<think>x"),)))], includes)
+    assert (sample.score, sample.missing) == (0, True)

@@ -1,0 +1,53 @@
+"""How often stages ask the judge, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.lever.learning import call_counts
+from tasks.lever.lever_options import BeamSettings, GrpoSettings, OracleSettings, RlDataSettings
+
+POOL = {"queries": 10, "pool": 5, "shots": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"width": 2}, 10 * (1 + 5 + 2 * 4)),
+        ({"width": 9}, 10 * (1 + 5 + 5 * 4)),
+        ({"width": 2, "candidates": 3}, 10 * (1 + 3 + 2 * 2)),
+        ({"width": 2, "candidates": 8, "queries": 4}, 4 * (1 + 5 + 2 * 4)),
+    ],
+    ids=["narrow", "all are kept", "some candidates", "some queries"],
+)
+def test_a_search_weighs_each_kept_sequence_with_each_candidate_more(settings: dict[str, int], expected: int) -> None:
+    assert call_counts.of_beams(BeamSettings.model_validate(settings), **POOL) == expected
+
+
+def test_rl_data_hold_distinct_pointers() -> None:
+    settings = RlDataSettings(beams=5, samples=2, random=3)
+    assert call_counts.of_rl_data(settings, **POOL) == 10 * (5 + 2 * 2 + 3)
+    assert call_counts.of_rl_data(settings, queries=10, pool=3, shots=2) == 10 * 6
+
+
+def test_only_online_rounds_draw() -> None:
+    settings = GrpoSettings(offline_epochs=2, rounds=3, draws=4)
+    assert (call_counts.of_draws(settings, queries=10), call_counts.grpo_epochs(settings)) == (3 * 10 * 4, 5)
+    offline = settings.model_copy(update={"offline_only": True})
+    assert (call_counts.of_draws(offline, queries=10), call_counts.grpo_epochs(offline)) == (0, 2)
+
+
+def test_validation_comes_before_the_first_epoch_and_after_each() -> None:
+    assert call_counts.of_validation(4, validation=7) == 5 * 7
+
+
+def test_zero_shot_is_measured_once_and_all_others_with_each_number_of_shots() -> None:
+    assert call_counts.of_evaluation(test=20, shots=3, selectors=7) == 20 * (1 + 3 * 7)
+
+
+@pytest.mark.parametrize(
+    ("most", "shots", "expected"), [(None, 2, 20 * 12), (100, 2, 100), (0, 2, 0), (10**9, 3, 20 * 24)]
+)
+def test_an_oracle_tries_all_pointers_or_as_many_as_it_may(most: int | None, shots: int, expected: int) -> None:
+    settings = OracleSettings(most_judgments=most)
+    assert call_counts.most_of_oracle(settings, test=20, pool=4, shots=shots) == expected

@@ -1,0 +1,216 @@
+"""Incidents over nights in a real database: a regression stays one until it is back or somebody accepts it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from storage import connections
+from storage.embedded import Cluster
+from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, Run, Sample, Task
+from storage.evaluations import Evaluations
+from storage.incidents import Incident, Incidents
+from tasks.nightly import night_incidents
+from tasks.nightly.night_collecting import collect, pins_of
+from tasks.nightly.night_records import ModelRun, Night, NightReport, NoIncident
+from tasks.nightly.suite import RegressionRules
+from tests.nightly.nights import TWO
+from tests.storage.conftest import open_home
+
+pytestmark = pytest.mark.postgres
+ITEMS = 40
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with open_home() as home:
+        url = Cluster(home).start()
+        yield url
+        connections.engine(url).dispose()
+
+
+class Suite:
+    """A suite whose nights are written as the flow writes them, by right answers of its one model."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.file = f"/suites/{name}.yaml"
+        self.evaluations, self.incidents = Evaluations(lambda: url), Incidents(lambda: url)
+        self.nights: list[Night] = []
+
+    def night(self, right: int | dict[str, int], *, again: bool = False, limit: int | None = None) -> NightReport:
+        """The next night, or the last one once more. right: right answers of 40, by benchmark."""
+        if again:
+            self.nights.pop()
+        number = len(self.nights)
+        found = {"Sums": right} if isinstance(right, int) else right
+        run = self._id(f"run {number}")
+        night = Night(
+            run=self._id(f"night {number}"),
+            suite="suite",
+            file=self.file,
+            started_at=TWO + timedelta(days=number),
+            ended_at=TWO + timedelta(days=number, minutes=4),
+            version="0",
+            models=(ModelRun(label="small", run=run, tasks=dict.fromkeys(found, run)),),
+        )
+        self.evaluations.write([_evaluated(run, task, count, limit=limit) for task, count in found.items()])
+        report = self.report(night)
+        self.incidents.keep(self.file, night.run, report.incidents)
+        self.nights.append(night)
+        return report
+
+    def report(self, night: Night) -> NightReport:
+        rules = RegressionRules(fail=True)
+        earlier = [one for one in self.nights if one.run != night.run]
+        return collect(night, earlier, self.evaluations, self.incidents, nights=30, rules=rules)
+
+    def accept(self, which: str, word: str) -> None:
+        accepted = night_incidents.accept(self.known(), which, word=word, at=datetime.now(UTC))
+        self.incidents.put(accepted)
+
+    def known(self) -> Sequence[Incident]:
+        return self.incidents.of(self.file)
+
+    def _id(self, name: str) -> str:
+        return hashlib.sha256(f"{self.file} {name}".encode()).hexdigest()[:32]
+
+
+def _evaluated(run: str, task: str, right: int, *, limit: int | None) -> Evaluated:
+    value = right / ITEMS
+    return Evaluated(
+        run=Run(
+            id=run,
+            kind="benchmark",
+            started_at=TWO,
+            status="completed",
+            version="0",
+            model=Model(name="small", backend="openai"),
+        ),
+        dataset=Dataset(name=task, source="own", checksum="a" * 64, count=ITEMS),
+        settings=EvalSettings(name=task, parameters={"limit": limit}),
+        results=(Result(metric="accuracy", value=value, low=value - 0.1, high=value + 0.1, n=ITEMS, headline=True),),
+        samples=tuple(Sample(item=f"{item:02d}", detail={}, score=float(item < right)) for item in range(ITEMS)),
+        task=Task(task=task, version="1", family="math", metrics={}, counts={"items": ITEMS}, usage={}),
+    )
+
+
+@pytest.fixture
+def suite(database: str, request: pytest.FixtureRequest) -> Suite:
+    return Suite(request.node.name, database)
+
+
+def state_and_found(report: NightReport) -> tuple[str, str, str]:
+    (one,) = report.incidents
+    return report.state, one.status, one.last.found
+
+
+def test_a_regression_stays_red_until_the_figure_is_back(suite: Suite) -> None:
+    assert suite.night(36).state == "Completed"
+    assert state_and_found(suite.night(16)) == ("Regressed", "open", "worse")
+    assert state_and_found(suite.night(16)) == ("Regressed", "open", "worse"), "nothing was mended"
+    assert state_and_found(suite.night(35)) == ("Completed", "back", "back")
+    (one,) = suite.known()
+    assert [event.value for event in one.events] == [0.4, 0.4, 0.875]
+    assert (one.baseline_value, one.kind) == (0.9, "drop")
+    after = suite.night(16)
+    assert after.state == "Regressed"
+    assert after.changes[0].before
+    assert after.changes[0].before.value == 0.875, "the last good night"
+
+
+def test_within_noise_of_the_baseline_is_not_yet_back(suite: Suite) -> None:
+    suite.night(20)
+    suite.night(10)
+    half = suite.night(15)  # five lost, none won: p = .0625 against the baseline, in the middle between the two
+    assert half.changes[0].verdict == "within noise"
+    assert state_and_found(half) == ("Regressed", "open", "not back")
+    assert state_and_found(suite.night(16)) == ("Completed", "back", "back")
+
+
+def test_an_accepted_figure_is_the_next_baseline(suite: Suite) -> None:
+    suite.night(36)
+    suite.night(16)
+    (one,) = suite.known()
+    suite.accept(one.short_id, "a harder prompt")
+    assert suite.report(suite.nights[-1]).state == "Completed", "the report of the same night, made again"
+    after = suite.night(17)
+    assert state_and_found(after) == ("Completed", "accepted", "worse")
+    assert after.changes[0].before
+    assert (after.changes[0].before.value, after.incidents[0].word) == (0.4, "a harder prompt")
+    assert suite.night(4).state == "Regressed", "a fall from there is another incident"
+    assert len(suite.known()) == 2
+
+
+def test_one_of_two_incidents_of_a_night_is_accepted(suite: Suite) -> None:
+    suite.night({"Sums": 36, "Squares": 36})
+    suite.night({"Sums": 16, "Squares": 12})
+    assert len(suite.known()) == 2
+    suite.accept(suite.known()[0].id, "a harder prompt")
+    assert sorted(one.status for one in suite.known()) == ["accepted", "open"]
+    assert suite.night({"Sums": 16, "Squares": 12}).state == "Regressed"
+
+
+def test_an_unknown_incident_is_refused_with_those_that_are_open(suite: Suite) -> None:
+    suite.night(36)
+    suite.night(16)
+    (one,) = suite.known()
+    with pytest.raises(NoIncident, match=rf"open are: {one.short_id} \(small on Sums\)"):
+        suite.accept("zzz", "why not")
+    with pytest.raises(NoIncident):
+        suite.accept("", "why not")
+
+
+def test_a_night_that_runs_again_replaces_what_it_said(suite: Suite) -> None:
+    suite.night(36)
+    suite.night(16)
+    assert suite.night(36, again=True).state == "Completed"
+    assert suite.known() == ()
+    suite.night(16)
+    suite.night(36)
+    assert state_and_found(suite.night(12, again=True)) == ("Regressed", "open", "worse")
+    (one,) = suite.known()
+    assert [event.value for event in one.events] == [0.4, 0.3]
+
+
+def test_a_pinned_night_is_the_baseline_of_all_later_ones(suite: Suite) -> None:
+    for right in (36, 33, 30, 27):  # three lost from one night to the next: none is beyond noise
+        last = suite.night(right)
+        assert last.state == "Completed"
+    suite.incidents.pin(suite.file, pins_of(suite.nights[0].run[:8], suite.nights, suite.evaluations))
+    pinned = suite.report(suite.nights[-1])
+    assert pinned.changes[0].before
+    assert (pinned.state, pinned.changes[0].before.value) == ("Regressed", 0.9)
+    with pytest.raises(NoIncident, match="no night and no run of one begins with 'zz'"):
+        pins_of("zz", suite.nights, suite.evaluations)
+
+
+def test_a_slow_fall_is_told_where_no_night_is_worse_than_the_last(suite: Suite) -> None:
+    states: list[str] = []
+    for right in (36, 35, 37, 36, 35, 36, 37, 36, 35, 34, 34, 33, 32, 31, 31, 30):
+        report = suite.night(right)
+        states.append(report.state)
+        if report.state == "Regressed":
+            break
+    (one,) = report.incidents
+    assert (one.kind, report.changes[0].verdict) == ("drift", "drifting")
+    assert one.baseline_value >= 0.875
+    assert states[:8] == ["Completed"] * 8, "a figure that only moves to and fro makes no alarm"
+
+
+def test_of_many_figures_one_that_barely_moved_is_taken_for_chance(suite: Suite) -> None:
+    tasks = [f"Sums{number}" for number in range(12)]
+    suite.night(dict.fromkeys(tasks, 36))
+    alone = suite.night({"Sums0": 30})  # six lost: p = .031
+    assert alone.state == "Regressed"
+    among = suite.night(dict.fromkeys(tasks, 36) | {"Sums0": 30}, again=True)
+    assert (among.state, {one.verdict for one in among.changes}) == ("Completed", {"within noise"})
+    assert suite.night(dict.fromkeys(tasks, 36) | {"Sums0": 10}, again=True).state == "Regressed"
+
+
+def test_a_figure_that_cannot_be_compared_any_more_stays_open(suite: Suite) -> None:
+    suite.night(36)
+    suite.night(16)
+    assert state_and_found(suite.night(36, limit=40)) == ("Regressed", "open", "not comparable")
