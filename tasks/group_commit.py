@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from tasks.calls import ResponseStore
@@ -30,24 +30,35 @@ class GroupCommit(Generic[Item]):
     """Stores answers in a thread of its own, for any number of threads; a context manager, at its end all is stored.
 
     stored: told in that thread, after each transaction: the items of its answers, and None, or what storing them met.
+    An answer that comes after the end, from a thread that Ctrl-C has left behind, is stored in that thread at once.
     """
 
     def __init__(self, responses: ResponseStore, *, stored: Callable[[list[Item], Exception | None], None]) -> None:
         self._responses = responses
         self._stored = stored
         self._came: SimpleQueue[_Kept[Item] | None] = SimpleQueue()
+        self._over = False
+        self._guard = Lock()
+        """Nothing comes behind the None that ends the thread."""
         self._thread = Thread(target=self._store_all, daemon=True, name="response-store")
 
     def begin(self, key: str, response: StoredResponse, item: Item) -> None:
         """Store an answer soon; `item` comes back when it is stored."""
-        self._came.put(_Kept(key, response, item))
+        kept = _Kept(key, response, item)
+        with self._guard:
+            if not self._over:
+                self._came.put(kept)
+                return
+        self._stored([item], self._store([kept]))
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._came.put(None)
+        with self._guard:
+            self._over = True
+            self._came.put(None)
         self._thread.join()
 
     def _store_all(self) -> None:
