@@ -9,7 +9,6 @@ from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
 from tasks.group_commit import GroupCommit
 
-
 RESPONSE = StoredResponse(backend="scripted", model="m", request=None, response="fine", latency_s=0.5)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,13 +15,12 @@ from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 
 if TYPE_CHECKING:
     from tasks.evaluation.results.finding_runs import FoundRun
-    from tasks.evaluation.results.inspect_logs import Told
     from tasks.origins.differing import Cause
 
 console = Screen()
 DUE_TO = {
-    "replies": "other replies, whatever graded them",
-    "grading": "the same replies, graded otherwise",
+    "replies": "other replies",
+    "grading": "other grading of the same replies",
 }
 THING = "A run of `eval run` or `lever run`, the folder of an index, or a digest."
 
@@ -72,17 +70,23 @@ def _evaluated(one: str, other: str) -> tuple[list[Cause], list[dict[str, Any]]]
 
 
 def _moved_by(one: FoundRun, other: FoundRun, *, task: str) -> dict[str, Any]:
-    """The shares of the difference, or why there are none."""
+    """The shares of the difference, or why there are none, or which may be too large."""
     from tasks.evaluation.results.difference_shares import shares
+    from tasks.evaluation.results.regrading import graded_alike, regrader
     from tasks.resources import artifacts
 
-    def told(run: FoundRun) -> Iterator[Told]:
-        return run.told(next(each for each in run.report.results if each.task == task), artifacts())
-
+    mine, yours = (next(each for each in run.report.results if each.task == task) for run in (one, other))
+    regrade, unsure = None, {}
+    if not graded_alike(mine, yours):
+        try:
+            regrade = regrader(mine, yours, artifacts())
+        except ResultsUnusable as error:
+            unsure = {"note": f"other replies count as such even if they were graded otherwise too: {error}"}
     try:
-        return {"due_to": [share.model_dump(mode="json") for share in shares(told(one), told(other))]}
+        found = shares(one.told(mine, artifacts()), other.told(yours, artifacts()), regrade)
     except ResultsUnusable as error:
-        return {"due_to": [], "note": str(error)}
+        return {"due_to": [], "note": f"what moved it is not known: {error}"}
+    return {"due_to": [share.model_dump(mode="json") for share in found], **unsure}
 
 
 def _show(causes: list[Cause], figures: list[dict[str, Any]]) -> None:
@@ -106,7 +110,7 @@ def _show(causes: list[Cause], figures: list[dict[str, Any]]) -> None:
                     f"  {DUE_TO[share['due_to']]} {share['value']:+.4g}{interval} ({share['changed']} items)"
                 )
         if note := one.get("note"):
-            console.print_line(f"  what moved it is not known: {escape(note)}")
+            console.print_line(f"  {escape(note)}")
 
 
 def _shown(value: object) -> str:

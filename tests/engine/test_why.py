@@ -62,10 +62,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(output: Path, *options: object) -> dict[str, Any]:
+def evaluate(output: Path, *options: object, answers: Path = SAMPLES / "recorded" / "model-b") -> dict[str, Any]:
     """A run over recorded answers."""
     recorded = ("--model", "replay", "--model_name", "model-b", "--tasks", "MATH500", "--overwrite", "--json")
-    places = ("--model_args", f"path={SAMPLES / 'recorded' / 'model-b'}", "--data_dir", SAMPLES / "benchmarks")
+    places = ("--model_args", f"path={answers}", "--data_dir", SAMPLES / "benchmarks")
     done = run_here("eval", "run", *recorded, *places, "--output_path", output, *options)
     assert done.code == 0, done.stderr
     return done.json
@@ -174,6 +174,22 @@ def test_two_evaluations_differ_by_how_answers_are_read(evaluated: dict[str, Any
     grading, replies = figure["due_to"]  # the same recorded replies, read by another policy
     assert (grading["due_to"], round(grading["value"], 4), grading["changed"]) == ("grading", 0.1111, 1)
     assert (replies["value"], replies["changed"]) == (0, 0)
+
+
+@pytest.mark.slow
+def test_replies_that_changed_too_are_graded_as_the_other_run_graded(evaluated: dict[str, Any], tmp_path: Path) -> None:
+    """Every reply is another one, and no more right: what flexible reading finds is due to grading all the same."""
+    recorded = (SAMPLES / "recorded" / "model-b" / "MATH500.jsonl").read_text("utf-8")
+    replies = [json.loads(line) for line in recorded.splitlines()]
+    other = [reply | {"response": f"Well. {reply['response']}"} for reply in replies]
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "MATH500.jsonl").write_text("".join(json.dumps(one) + "\n" for one in other), "utf-8")
+    run = evaluate(tmp_path, "--extract", "flexible", answers=tmp_path / "answers")
+    [figure] = run_here("diff", evaluated["run"]["id"], run["run"]["id"], "--json").json["figures"]
+    grading, replies = figure["due_to"]
+    assert (grading["due_to"], round(grading["value"], 4), grading["changed"]) == ("grading", 0.1111, 1)
+    assert (replies["value"], replies["changed"]) == (0, 0)
+    assert "note" not in figure
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import pytest
 
 from tasks.evaluation.evaluation_errors import ResultsUnusable
@@ -47,6 +49,31 @@ def test_repeats_of_an_item_count_as_its_mean() -> None:
     assert (grading.due_to, grading.value) == ("grading", 0.5)
     replies, _ = shares(two, told(a=(1, "x")) + told(a=(1, "z")))
     assert (replies.due_to, replies.value) == ("replies", 0.5)
+
+
+def test_where_both_changed_the_first_replies_are_graded_again() -> None:
+    """a: only graded otherwise; b: lost by its reply; c: won by grading; d: both, which cancel."""
+    before = told(a=(1, "x"), b=(1, "x"), c=(0, "x"), d=(0, "x"))
+    after = told(a=(0, "x"), b=(0, "y"), c=(1, "y"), d=(0, "y"))
+    asked: list[str] = []
+
+    def regrade(samples: Iterable[Sample]) -> Iterator[Sample]:
+        for sample in samples:
+            asked.append(sample.item)
+            yield sample.model_copy(update={"score": {"b": 1, "c": 1, "d": 1}[sample.item]})
+
+    by = {share.due_to: share for share in shares(before, after, regrade)}
+    assert asked == ["b", "c", "d"]
+    assert (by["grading"].value, by["grading"].changed) == ((-1 + 0 + 1 + 1) / 4, 3)
+    assert (by["replies"].value, by["replies"].changed) == ((0 - 1 + 0 - 1) / 4, 2)
+
+
+def test_a_reply_that_cannot_be_graded_again_counts_as_another_reply() -> None:
+    def regrade(samples: Iterable[Sample]) -> Iterator[Sample]:
+        return (sample.model_copy(update={"status": "unscored", "score": None}) for sample in samples)
+
+    replies, grading = shares(told(a=(1, "x")), told(a=(0, "y")), regrade)
+    assert (replies.due_to, replies.value, grading.value) == ("replies", -1, 0)
 
 
 def test_unscored_items_are_left_out() -> None:

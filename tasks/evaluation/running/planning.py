@@ -191,7 +191,7 @@ def plan_task(
     programs = benchmark.family == "code"
     ks, unsafe_code = settings.ks if programs or repeats > 1 else (), settings.unsafe_code and programs
     extract = (settings.extract if benchmark.reads_answers else None) or "published"
-    version = f"{benchmark.version}-{definition[:12]}"
+    version = version_of(benchmark, definition)
     return PlannedTask(
         task=benchmark.name,
         benchmark=named,
@@ -231,6 +231,11 @@ def plan_task(
             **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
         },
     )
+
+
+def version_of(benchmark: BaseBenchmark, definition: str) -> str:
+    """The version of a benchmark. definition: its digest (hex)."""
+    return f"{benchmark.version}-{definition[:12]}"
 
 
 def first_of(items: Iterator[Item], first: int | float | None) -> Iterator[Item]:
