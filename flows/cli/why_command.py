@@ -1,4 +1,4 @@
-"""`trivet why`: where an answer, a score, a chunk or an artifact comes from."""
+"""`trivet why`: where an answer, a score, a number, a chunk or an artifact comes from."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from tasks.rag.answers import Answered
 
 console = Screen()
+CELL = re.compile(r".+:\d+:\d+:\d+")
 PREFIX = re.compile(r"[0-9a-f]{8,64}")
 SHORT = 12
 """Digits of a digest that are shown; --json has all."""
 FORMS = (
-    "ANSWERS.jsonl ID (of `rag batch`), SESSION [TURN] (of `rag chat`), INDEX CHUNK, RUN [TASK [ITEM]] (of `eval run` "
-    "or `lever run`), or a digest"
+    "ANSWERS.jsonl ID (of `rag batch`), SESSION [TURN] (of `rag chat`), INDEX CHUNK, INDEX DOCUMENT:TABLE:ROW:COL "
+    "(a number of `rag numbers`), RUN [TASK [ITEM]] (of `eval run` or `lever run`), or a digest"
 )
 
 
@@ -111,7 +112,7 @@ def _of_digest(prefix: str) -> Told | None:
 
 def _of_index(path: Path, parts: list[str]) -> Told:
     from storage.index import open_index
-    from tasks.origins.of_answers import corpus_of, of_chunk
+    from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
     from tasks.origins.told import recorded
     from tasks.resources import artifacts, lineage
 
@@ -122,7 +123,11 @@ def _of_index(path: Path, parts: list[str]) -> Told:
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:
         fail(f"{path} was published from another home, or before origins were recorded; run `trivet rag index` again")
-    told = of_chunk(parts[0], corpus, lineage(), artifacts())
+    is_cell = CELL.fullmatch(parts[0])
+    told = (of_cell if is_cell else of_chunk)(parts[0], corpus, lineage(), artifacts())
+    if told is None and is_cell:
+        see = f"`trivet rag numbers --index {path} --json` for document, table, row and col of each"
+        fail(f"{path} has no number {parts[0]}; see {see}", REFUSED)
     if told is None:
         fail(f"{path} has no chunk {parts[0]}; see `trivet rag search … --json` for the ids of chunks", REFUSED)
     return told

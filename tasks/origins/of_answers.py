@@ -10,6 +10,7 @@ from storage.lineages import Lineage
 from tasks.origins.told import Told, recorded
 from tasks.rag.answers import Answered, Citation
 from tasks.rag.corpus import Corpus, Embedded, Searchable
+from tasks.rag.numbers.cell_facts import CellFact
 
 QUOTE_CHARS = 120
 UNKNOWN_INDEX = (
@@ -59,6 +60,32 @@ def of_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifac
                 name = f"{_name(one, corpus)}, page {chunk.page}: {shorten(chunk.text, QUOTE_CHARS)}"
                 return Told(what="chunk", name=name, key=chunk.id, sources=of_document(chunk.document, corpus, lineage))
     return None
+
+
+def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> Told | None:
+    """The tree of a number of a table; None where the index has none there.
+
+    cell: `DOCUMENT:TABLE:ROW:COLUMN`, the document by name or by the first digits of its digest, the rest 0-based.
+    """
+    document, *place = cell.rsplit(":", 3)
+    for one in corpus.embedded:
+        if not (one.chunked.digest.startswith(document) or _name(one, corpus) == document):
+            continue
+        for line in artifacts.path(one.chunked.numbers).read_bytes().splitlines():
+            fact = CellFact.model_validate_json(line)
+            if [str(fact.table), str(fact.row), str(fact.col)] == place:
+                names = {one.chunked.digest: _name(one, corpus)}
+                sources = recorded([one.chunked.numbers.digest], lineage, names=names)
+                return Told(what="cell", name=_said(fact, _name(one, corpus)), key=cell, sources=sources)
+    return None
+
+
+def _said(fact: CellFact, document: str) -> str:
+    """`Report.pdf, page 3: Net sales, FY2023: 4,822 → 4822000000 USD`."""
+    where = document if fact.page is None else f"{document}, page {fact.page}"
+    period = f", {fact.period.label}" if fact.period else ""
+    amount = f"{fact.value.normalize():f} {fact.unit}".rstrip()
+    return f"{where}: {' › '.join(fact.row_path)}{period}: {fact.shown} → {amount}"
 
 
 def _name(one: Embedded, corpus: Corpus) -> str:

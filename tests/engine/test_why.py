@@ -117,6 +117,26 @@ def test_a_chunk_is_traced_by_its_id(asked: Path) -> None:
 
 
 @pytest.mark.slow
+def test_each_hop_from_a_number_to_its_file(asked: Path) -> None:
+    listed = run_here(
+        "rag", "numbers", "--index", asked / "idx", "--entity", REPORT.name, "--line", "net sales", "--json"
+    )
+    number = listed.json["numbers"][0]
+    place = ":".join(str(number[field]) for field in ("document", "table", "row", "col"))
+    tree = why(asked / "idx", place)
+    assert (tree["what"], tree["key"]) == ("cell", place)
+    assert tree["name"].startswith(f"{REPORT.name}, page {number['page']}: {number['row_path'][0]}")
+    assert tree["name"].endswith(f"{number['shown']} → {number['value']} {number['unit']}")
+    made = [one["step"]["step"].rpartition(".")[2] for one in walk(tree) if one["step"]]
+    assert (made[0], made[-2:]) == ("chunk", ["parse", "scan"])
+    last = [*walk(tree)][-1]
+    assert (last["name"], last["key"]) == (REPORT.name, hashlib.sha256(REPORT.read_bytes()).hexdigest())
+    assert why(asked / "idx", f"{REPORT.name}:{place.partition(':')[2]}")["sources"] == tree["sources"]
+    missing = run_here("why", asked / "idx", f"{REPORT.name}:9999:0:0")
+    assert (missing.code, "has no number" in missing.stderr) == (2, True)
+
+
+@pytest.mark.slow
 def test_what_was_collected_is_said_and_not_missed(asked: Path) -> None:
     tree = why(asked / "a.jsonl", "en")
     blocks = next(one for one in walk(tree) if one["what"] == "document-blocks")
