@@ -68,9 +68,11 @@ class Root(NamedTuple):
 
     digest: str
     run: str = ""
-    """Id of an evaluation in the database."""
+    """Id of a run in the database."""
     names: Mapping[str, str] = MappingProxyType({})
     """Of the documents of an index, by digest."""
+    folder: Path | None = None
+    """Of the index."""
 
 
 def root_of(thing: str) -> Root:
@@ -81,14 +83,14 @@ def root_of(thing: str) -> Root:
     path = Path(thing)
     if (path / "CURRENT").is_file():
         with open_index(path) as opened:
-            return Root(opened.digest, names={entry.document: entry.name for entry in opened.catalogue})
+            return Root(opened.digest, folder=path, names={entry.document: entry.name for entry in opened.catalogue})
     if PREFIX.fullmatch(thing) and len(found := lineage().beginning(thing)) == 1 and len(found[0]) == 64:
         return Root(found[0])
     try:
         run = evaluations().run(thing)
     except UnknownRun as unknown:
         fail(f"{thing} is no index, no digest and no run: {unknown}", REFUSED)
-    return Root(run.id, run.id if run.kind == "benchmark" else "")
+    return Root(run.id, run.id)
 
 
 def _at_most(count: int, parts: list[str]) -> list[str]:

@@ -43,10 +43,22 @@ class Inside(Record):
     """Digest → kind, of what no step made of others."""
     makers: dict[str, str] = Field(default_factory=dict)
     """Digest → key of the step that made it, of inputs that a step found or drew."""
+    made: dict[str, str] = Field(default_factory=dict)
+    """Digest → kind, of the artifacts on the way."""
 
     @property
     def codes(self) -> list[str]:
         return sorted({step.code for step in self.steps})
+
+
+class Made(Record):
+    """Artifacts of a kind that went into two runs."""
+
+    kind: str
+    same: int
+    one: int
+    """That only the one has."""
+    other: int
 
 
 def inside(digest: str, lineage: Lineage) -> Inside:
@@ -56,11 +68,27 @@ def inside(digest: str, lineage: Lineage) -> Inside:
     leaves = {one.digest: one.kind or one.name for one in found.values() if _is_leaf(one, found)}
     leaves.pop(digest, None)
     makers = {one: step.key for one in leaves if (step := found[one].step)}
-    return Inside(steps=tuple(steps.values()), inputs=leaves, makers=makers)
+    made = {one.digest: one.kind for one in found.values() if one.kind and one.digest not in leaves}
+    return Inside(steps=tuple(steps.values()), inputs=leaves, makers=makers, made=made)
 
 
 def _is_leaf(origin: Origin, found: Mapping[str, Origin]) -> bool:
     return not any(one in found for one in origin.used)
+
+
+def made(one: Inside, other: Inside) -> list[Made]:
+    """What was made on the way to both: chunks, vectors, pools, judgments, weights …, as many as differ."""
+    kinds = sorted({*one.made.values(), *other.made.values()})
+    of = [{kind: {d for d, k in each.made.items() if k == kind} for kind in kinds} for each in (one, other)]
+    return [
+        Made(
+            kind=kind,
+            same=len(of[0][kind] & of[1][kind]),
+            one=len(of[0][kind] - of[1][kind]),
+            other=len(of[1][kind] - of[0][kind]),
+        )
+        for kind in kinds
+    ]
 
 
 def causes(one: Inside, other: Inside, *, names: Mapping[str, str] | None = None) -> list[Cause]:

@@ -206,3 +206,15 @@ def setting(name: str, value: object) -> Planted:
 )
 def test_of_two_selectors(trained: Trained, planted: Planted) -> None:
     assert_named(planted, first_cause(trained.run, train(trained.results, *planted.options)))
+
+
+def test_what_changed_in_a_selector_is_told(trained: Trained) -> None:
+    """Other weights from the same pools, and the figures that followed."""
+    other = train(trained.results, "--set", "grpo.lr=0.01")
+    told = run_here("diff", trained.run, other, "--json").json
+    made = {one["kind"]: one for one in told["made"]}
+    assert (made["pools"]["one"], made["pools"]["other"]) == (0, 0)
+    assert made["pools"]["same"] >= 1
+    assert made["selector"]["other"] >= 1
+    assert [one["metric"] for one in told["figures"]]
+    assert all("grpo" in one["metric"] for one in told["figures"])

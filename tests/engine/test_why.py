@@ -219,5 +219,10 @@ def test_two_indexes_differ_by_a_setting(asked: Path) -> None:
     told = run_here("diff", asked / "idx", asked / "other", "--json").json
     first = told["causes"][0]
     assert (first["what"], first["where"], first["name"], first["other"]) == ("parameter", "chunk", "chunk_chars", 500)
-    assert run_here("diff", asked / "idx", asked / "idx", "--json").json["causes"] == []
+    assert sorted(told["index"]["recut"]) == sorted(path.name for path in (asked / "docs").iterdir())
+    assert told["index"]["other"]["chunks"] > told["index"]["one"]["chunks"]
+    made = {one["kind"]: one for one in told["made"]}
+    assert (made["document-blocks"]["same"], made["document-blocks"]["other"], made["chunks"]["same"]) == (2, 0, 0)
+    itself = run_here("diff", asked / "idx", asked / "idx", "--questions", asked / "q.jsonl", "--json").json
+    assert (itself["causes"], itself["questions"]["moved"], itself["questions"]["questions"]) == ([], [], 2)
     assert run_here("diff", asked / "idx", "no-such-run").code == 2

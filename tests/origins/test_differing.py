@@ -13,7 +13,7 @@ import pytest
 from storage.lineage import Edge, StepRun
 from storage.lineages import FILE, Lineage
 from tasks.keys import content_key
-from tasks.origins.differing import causes, inside
+from tasks.origins.differing import causes, inside, made
 
 PIPELINE: dict[str, Any] = {
     "documents": ["a", "b", "c"],
@@ -131,3 +131,12 @@ def test_what_was_drawn_with_another_seed_is_no_cause_and_the_seed_is(tmp_path: 
         lineage.record(used, [Edge(-1, False, "scenes", digest(sign), "x"), Edge(-1, True, "run", digest(seed), "")])
     one, other = (inside(digest(seed), lineage) for seed in (3, 4))
     assert [(cause.what, cause.where, cause.name) for cause in causes(one, other)] == [("parameter", "draw", "seed")]
+
+
+def test_what_was_made_is_counted_by_kind(tmp_path: Path) -> None:
+    """Another chunk size cuts three documents anew; their pages stay."""
+    lineage, other = Lineage(None, tmp_path / FILE), copy.deepcopy(PIPELINE)
+    other["chunk"]["parameters"]["chunk_chars"] = 500
+    before, after = (inside(run(lineage, pipeline), lineage) for pipeline in (PIPELINE, other))
+    found = {one.kind: (one.same, one.one, one.other) for one in made(before, after)}
+    assert found == {"parse": (3, 0, 0), "chunk": (0, 3, 3), "embed": (0, 3, 3), "publish": (0, 1, 1)}
