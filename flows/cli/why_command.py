@@ -190,9 +190,22 @@ def _of_row(which: str, parts: list[str]) -> Iterator[Told]:
     if run.kind == "benchmark":
         yield from _of_run(run.id, parts)
     elif tree := _of_digest(run.id):
-        yield tree
+        yield tree.model_copy(update={"name": _headline(run.id)})
     else:
         fail(f"{which} is a run of another home, or from before origins were recorded")
+
+
+def _headline(run: str) -> str:
+    """The figure that a leaderboard shows of a run: `digits/test: accuracy.grpo, shots=2 = 0.41 (n = 100)`."""
+    from tasks.resources import evaluations
+
+    shown = (
+        f"{found.dataset.name}: {one.metric}, {one.part} = {one.value:.4g} (n = {one.n:,})"
+        for found in evaluations().task_results(run)
+        for one in found.results
+        if one.headline
+    )
+    return "; ".join(shown)
 
 
 def _turn(session: str, parts: list[str]) -> Answered:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tasks.resources import evaluations
 from tests.command import run_here
 from tests.drills.levering import SMALL
 
@@ -218,3 +219,25 @@ def test_what_changed_in_a_selector_is_told(trained: Trained) -> None:
     assert made["selector"]["other"] >= 1
     assert [one["metric"] for one in told["figures"]]
     assert all("grpo" in one["metric"] for one in told["figures"])
+
+
+def test_each_hop_from_the_figure_of_a_selector(trained: Trained) -> None:
+    """Figure ← weights of GRPO ← weights of RCE ← RL data ← weights of SFT ← beams ← pools ← vectors ← the scenes."""
+    done = run_here("why", trained.run, "--json")
+    assert done.code == 0, done.stderr
+    [tree] = done.json["origins"]
+    assert (tree["what"], tree["key"]) == ("run", trained.run)
+    [found] = [one for row in evaluations().task_results(trained.run) for one in row.results if one.headline]
+    assert (found.metric, found.part, found.n) == ("accuracy.grpo", "shots=2", 20)
+    assert f"accuracy.grpo, shots=2 = {found.value:.4g} (n = 20)" in tree["name"]
+    nodes: dict[str, dict[str, Any]] = {}
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node["step"]:  # where it is told above it has none
+            nodes[node["key"]] = node
+        waiting += node["sources"]
+    chain = ("train_grpo", "train_rce", "merge_rl_data", "generate_rl_data", "train_sft", "search_beams", "build_pools")
+    for step in (*chain, "export_embeddings", "train_digits_judge"):
+        sources = [nodes[source["key"]] for source in tree["sources"] if source["key"] in nodes]
+        tree = next(one for one in sources if one["step"]["step"] == f"tasks.lever.steps.{step}")

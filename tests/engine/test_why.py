@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from storage.records import Ref
 from tasks.rag import steps
 from tasks.rag.corpus import Searchable
 from tasks.resources import artifacts, lineage
@@ -62,9 +63,11 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(output: Path, *options: object, answers: Path = SAMPLES / "recorded" / "model-b") -> dict[str, Any]:
+def evaluate(
+    output: Path, *options: object, answers: Path = SAMPLES / "recorded" / "model-b", task: str = "MATH500"
+) -> dict[str, Any]:
     """A run over recorded answers."""
-    recorded = ("--model", "replay", "--model_name", "model-b", "--tasks", "MATH500", "--overwrite", "--json")
+    recorded = ("--model", "replay", "--model_name", "model-b", "--tasks", task, "--overwrite", "--json")
     places = ("--model_args", f"path={answers}", "--data_dir", SAMPLES / "benchmarks")
     done = run_here("eval", "run", *recorded, *places, "--output_path", output, *options)
     assert done.code == 0, done.stderr
@@ -165,6 +168,28 @@ def test_each_hop_from_a_score_to_its_data(evaluated: dict[str, Any]) -> None:
     # the run itself: by the step that wrote it
     whole = why(run)
     assert (whole["what"], whole["key"], whole["sources"][0]["what"]) == ("run", run, "figure")
+
+
+@pytest.mark.slow
+def test_each_hop_from_a_program_to_its_problem(tmp_path: Path) -> None:
+    problems = (SAMPLES / "benchmarks" / "HumanEval.jsonl").read_text("utf-8").splitlines()
+    problem = json.loads(problems[0])
+    program = f"```python\n{problem['prompt']}{problem['canonical_solution']}\n```"
+    reply = {"id": problem["task_id"], "response": program}
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "HumanEval.jsonl").write_text(json.dumps(reply), "utf-8")
+    run = evaluate(tmp_path, answers=tmp_path / "answers", task="HumanEval")
+    [result] = run["results"]
+    tree = why(run["run"]["id"], "HumanEval", problem["task_id"])
+    assert tree["name"].startswith(f"1.0 for HumanEval {problem['task_id']}")
+    graded = tree["sources"][0]
+    assert line(graded)[:2] == ["samples", "responses"]
+    assert graded["step"]["step"] == "tasks.evaluation.steps.score"
+    assert artifacts().path(Ref(**result["responses"][0])).name.startswith(graded["sources"][0]["key"])
+    told = {one["what"]: one for one in tree["sources"]}
+    assert told["reply"]["name"].startswith("```python from typing import List")
+    assert problem["prompt"].split()[0] in told["prompt"]["name"]
+    assert told["data"]["key"] == result["data"]["checksum"]
 
 
 @pytest.mark.slow
