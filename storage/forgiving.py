@@ -67,6 +67,10 @@ class Forgiving:
                 self._blind += len(wanted) - len(waiting)
         return waiting | (found or {})
 
+    def note_failure(self, model: str, error: str) -> None:
+        """Count a request that failed, unless the database is away."""
+        self._try(lambda: self._responses.note_failure(model, error))
+
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
         """Store answers durably, in the database or else in a file of their own."""
         if self._try(lambda: self._responses.put_many(rows) or True):

@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, func, select, text
+from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.records import FiniteRecord
-from storage.tables import responses
+from storage.tables import model_failures, responses
 
 ESCAPE = "\ufdd0"  # a code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold
 UNSTORABLE = re.compile(f"[\x00{ESCAPE}\ud800-\udfff]")
@@ -72,6 +73,14 @@ class Responses:
         lines = [_line(key, rows[key]) for key in sorted(rows)]
         if lines:
             self._database.run(lambda connection: _insert(connection, lines))
+
+    def note_failure(self, model: str, error: str) -> None:
+        """Count a request that failed. error: what it is called, `TransientModelError`. Raises DatabaseUnavailable."""
+        hour = func.date_trunc("hour", func.now())
+        row = insert(model_failures).values(model=model, error=error, hour=hour, count=1)
+        more = {"count": model_failures.c.count + 1}
+        query = row.on_conflict_do_update(index_elements=["model", "error", "hour"], set_=more)
+        self._database.run(lambda connection: connection.execute(query))
 
 
 def escape(value: Any) -> Any:

@@ -55,6 +55,15 @@ responses = Table(
 )
 """Every answer of a model, under the SHA-256 of everything that could change it."""
 
+model_failures = Table(
+    "model_failures",
+    metadata,
+    *(Column(name, Text, primary_key=True) for name in ("model", "error")),
+    Column("hour", sa.DateTime(timezone=True), primary_key=True),
+    *_required(Integer, "count"),
+)
+"""Requests to a model that failed, tries that were repeated included, by the kind of error and the hour."""
+
 chat_sessions = Table(
     "chat_sessions",
     metadata,

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import Field
 
-from models.model_errors import TransientModelError
+from models.model_errors import ModelError, TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 from tasks.budget import Budget, Tokens
@@ -270,11 +270,14 @@ class Limits:
         rng: random.Random,
         sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        on_failure: Callable[[ModelError], object] | None = None,
     ) -> None:
+        """on_failure: told of each request that failed, from the thread that asked."""
         self.settings = settings
         self.clock = clock
         self._rng = rng
         self._sleep = sleep
+        self._on_failure = on_failure
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._requests = _Rate(settings.requests_per_minute, clock)
         self._tokens = _Rate(settings.tokens_per_minute, clock)
@@ -302,8 +305,10 @@ class Limits:
                     return thread.within(self.settings.timeout_s if timed else None, call)
             except LeftAlone:
                 raise
-            except TransientModelError as error:
-                delay_s = self._delay_s(error, attempt)
+            except ModelError as error:
+                if self._on_failure:
+                    self._on_failure(error)
+                delay_s = self._delay_s(error, attempt) if isinstance(error, TransientModelError) else None
                 if delay_s is None:
                     raise
                 log.warning("model call failed try=%d wait_s=%.1f error=%s", attempt, delay_s, error)

@@ -247,7 +247,12 @@ def call_limits(name: str, *, patient: bool = True) -> Limits:
     from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
 
     settings = CallSettings() if patient else WHILE_SOMEBODY_WAITS
-    return Limits(settings.model_copy(update=press_of(name)), rng=random.Random())
+    return Limits(settings.model_copy(update=press_of(name)), rng=random.Random(), on_failure=failures_of(name))
+
+
+def failures_of(model: str) -> Callable[[Exception], None]:
+    """Counts the requests to a model that fail, where all processes count theirs."""
+    return lambda error: kept_responses().note_failure(model, type(error).__name__)
 
 
 _budgets: dict[str, Budget] = {}

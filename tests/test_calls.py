@@ -219,6 +219,25 @@ def test_an_endpoint_that_fails_every_request_is_left_alone(clock: Clock):
         ask(chat, request(), responses=Kept(), limits=shared)
 
 
+def test_each_request_that_failed_is_told_and_none_that_was_not_made(clock: Clock):
+    """Tries of a repeated request count too; while the endpoint rests, nothing is sent."""
+    told: list[str] = []
+    settings, rng = CallSettings(tries=2, rest_s=10), random.Random(1)
+    shared = Limits(
+        settings, rng=rng, sleep=clock.sleep, clock=clock, on_failure=lambda error: told.append(type(error).__name__)
+    )
+    chat = Flaky(TransientModelError("away"), TransientModelError("away"), RequestRefused("no"))
+    for name in ("asked", "left alone"):
+        with pytest.raises(TransientModelError):
+            ask(chat, request(name), responses=Kept(), limits=shared)
+    assert (told, chat.calls) == (["TransientModelError"] * 2, 2)
+    clock.now += 11
+    with pytest.raises(RequestRefused):
+        ask(chat, request(), responses=Kept(), limits=shared)
+    assert ask(chat, request(), responses=Kept(), limits=shared).response.text == "fine"
+    assert told[2:] == ["RequestRefused"]
+
+
 def test_an_endpoint_that_comes_back_while_it_rests_loses_no_answer(clock: Clock):
     shared, chat = limits(clock), Flaky(*[TransientModelError("it answered 500.")] * 22)
     texts: list[str] = []

@@ -57,7 +57,7 @@ def main(port: str, host: str = LOOPBACK) -> None:
         forget_events(redis)
     command = (
         *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),
-        *("--factory", "prefect.server.api.server:create_app", "--host", host, "--port", port),
+        *("--factory", "flows.service.run_server:app_with_figures", "--host", host, "--port", port),
         *("--log-level", "warning", "--lifespan", "on"),
         *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", str(LAST_REQUESTS_S)),
     )
@@ -71,7 +71,21 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
         "PREFECT_SERVER_API_HOST": host,
         "PREFECT_SERVER_API_PORT": port,
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(place.pages),
+        "PREFECT_SERVER_METRICS_ENABLED": "true",
     }
+
+
+def app_with_figures() -> Any:
+    """Prefect's server, whose `/api/metrics` has our figures too."""
+    from prefect.server.api.server import create_app
+    from prometheus_client import REGISTRY
+
+    from flows.service.figures import figures_of_server
+
+    figures = figures_of_server(_database())
+    REGISTRY.register(figures)
+    figures.go_on()
+    return create_app()
 
 
 def _database() -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -177,6 +180,31 @@ def test_of_two_nights_at_once_the_worker_does_one(service: Started, tmp_path: P
 
     running.until(lambda: ended() == ["Cancelled", "Completed"], "one night is measured, the other cancelled")
     assert "careful" in (suite.parent / "out" / "report.md").read_text()
+
+
+def test_a_monitor_reads_the_figures_of_that_night(service: Started) -> None:
+    running = service.running
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        page(f"{running.api.url}/metrics")
+
+    def figures() -> dict[str, float]:
+        secret = base64.b64encode((auth_of(running.place.home) or "").encode()).decode()
+        request = urllib.request.Request(f"{running.api.url}/metrics", headers={"Authorization": f"Basic {secret}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            lines = (line.rpartition(" ") for line in answer.read().decode().splitlines() if line.startswith("trivet_"))
+            return {name: float(value) for name, _, value in lines}
+
+    running.until(lambda: 'trivet_flow_runs{flow="nightly",state="Completed"}' in figures(), "the night is counted")
+    found = figures()
+    assert found['trivet_flow_runs{flow="nightly",state="Completed"}'] == 1
+    assert found['trivet_flow_runs{flow="nightly",state="Cancelled"}'] == 1
+    assert {found[f'trivet_source_up{{source="{name}"}}'] for name in ("server", "database", "disk")} == {1}
+    assert found['trivet_steps{state="Completed",step="aggregate"}'] >= 2
+    assert found['trivet_workers_online{pool="cpu"}'] == found['trivet_workers_online{pool="gpu"}'] == 1
+    assert found['trivet_queue_age_seconds{pool="cpu"}'] == 0
+    assert 0 < time.time() - found["trivet_last_good_night_timestamp_seconds"] < 600
+    assert 0 < found['trivet_disk_free_bytes{folder="home"}'] < found['trivet_disk_size_bytes{folder="home"}']
 
 
 def test_a_run_waits_for_room_in_a_full_pool(service: Started, tmp_path: Path) -> None:

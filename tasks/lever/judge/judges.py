@@ -15,7 +15,7 @@ from models.chats import is_in_process, revision_of
 from models.registry import press_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
-from tasks.resources import artifacts, embedder, vision
+from tasks.resources import artifacts, embedder, failures_of, vision
 
 if TYPE_CHECKING:
     from typing import Self
@@ -125,4 +125,5 @@ def limits_of(name: str, *, concurrency: int) -> Limits:
     """Rates, retries and concurrency, shared by all threads that ask this judge; its entry may allow fewer at once."""
     press = press_of(name)
     at_once = min(concurrency, press.pop("concurrency", concurrency))
-    return Limits(CallSettings(concurrency=at_once).model_copy(update=press), rng=random.Random())
+    settings = CallSettings(concurrency=at_once).model_copy(update=press)
+    return Limits(settings, rng=random.Random(), on_failure=failures_of(name))
