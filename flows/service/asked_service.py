@@ -20,7 +20,7 @@ PORT = 4200  # Prefect's default
 POOLS = ("cpu", "gpu")
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS"
-    r"|OPENLINEAGE)_\w+|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PYTHONPATH|(?i:(https?|all|no)_proxy)"
+    r"|OPENLINEAGE|OTEL)_\w+|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PYTHONPATH|(?i:(https?|all|no)_proxy)"
 )
 """Variables that change what programs do. Others (TERM, SSH_TTY) differ between shells and cause no restart."""
 NOT_COMPARED = (
