@@ -21,7 +21,7 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.events import Event
-from prefect.states import Completed, Failed, Paused, Pending, Running
+from prefect.states import Completed, Failed, Paused, Pending, Running, Scheduled
 
 from flows.service.deploying import deploy
 
@@ -34,6 +34,11 @@ WITH_PARAMETERS = ("evaluation/evaluate", "lever/train", "nightly/nightly", "rag
 @flow(name="waiting")
 def waiting() -> None:
     """Never run: it stands for runs whose process is elsewhere."""
+
+
+@flow(name="nightly")
+def night() -> None:
+    """Never run, as above."""
 
 
 def until(seen: Callable[[], bool]) -> None:
@@ -82,6 +87,38 @@ def test_failures_are_told_to_the_address_of_the_environment(
     assert "hidden" not in done.model_dump_json()
     assert again.changed == ()
     assert hook[0]["text"].startswith('waiting / index "a": Regressed. MATH500 fell by 0.3')
+
+
+def test_nights_that_do_not_begin_or_end_and_pools_without_workers_are_told(
+    client: SyncPrefectClient, hook: list[dict[str, Any]]
+) -> None:
+    deploy()
+    [deadline] = client.read_automations_by_name("trivet-notify-deadline")
+    assert deadline.trigger.within == timedelta(hours=6)
+    soon = deadline.model_copy(
+        update={"trigger": deadline.trigger.model_copy(update={"within": timedelta(seconds=11)})}
+    )
+    body = soon.model_dump(mode="json", exclude={"id", "owner_resource"})
+    client._client.put(f"/automations/{deadline.id}", json=body).raise_for_status()
+    nights = {name: client.create_flow_run(night, name=name) for name in ("ends", "hangs", "is late")}
+    client.set_flow_run_state(nights["is late"].id, Scheduled(name="Late"), force=True)
+    for name in ("ends", "hangs"):
+        client.set_flow_run_state(nights[name].id, Running(), force=True)
+    client.set_flow_run_state(nights["ends"].id, Completed(), force=True)
+    pool = client.read_work_pool("gpu")
+    gone = Event(
+        event="prefect.work-pool.not-ready",
+        resource={"prefect.resource.id": f"prefect.work-pool.{pool.id}", "prefect.resource.name": "gpu"},
+    )
+    client._client.post("/events", json=[gone.model_dump(mode="json")]).raise_for_status()
+
+    until(lambda: len(hook) >= 3)
+
+    told = sorted(each["text"] for each in hook)
+    assert told[0].startswith("The pool gpu has no worker")
+    assert told[1].startswith("nightly / hangs has not ended by its deadline.")
+    assert told[2].startswith("nightly / is late waits for a worker")
+    assert len(told) == 3
 
 
 def started(client: SyncPrefectClient, name: str) -> FlowRun:
