@@ -94,7 +94,7 @@ def test_nights_that_do_not_begin_or_end_and_pools_without_workers_are_told(
 ) -> None:
     deploy()
     [deadline] = client.read_automations_by_name("trivet-notify-deadline")
-    assert deadline.trigger.within == timedelta(hours=6)
+    assert deadline.trigger.model_dump()["within"] == timedelta(hours=6)
     soon = deadline.model_copy(
         update={"trigger": deadline.trigger.model_copy(update={"within": timedelta(seconds=11)})}
     )
@@ -106,10 +106,8 @@ def test_nights_that_do_not_begin_or_end_and_pools_without_workers_are_told(
         client.set_flow_run_state(nights[name].id, Running(), force=True)
     client.set_flow_run_state(nights["ends"].id, Completed(), force=True)
     pool = client.read_work_pool("gpu")
-    gone = Event(
-        event="prefect.work-pool.not-ready",
-        resource={"prefect.resource.id": f"prefect.work-pool.{pool.id}", "prefect.resource.name": "gpu"},
-    )
+    of_pool = {"prefect.resource.id": f"prefect.work-pool.{pool.id}", "prefect.resource.name": "gpu"}
+    gone = Event.model_validate({"event": "prefect.work-pool.not-ready", "resource": of_pool})
     client._client.post("/events", json=[gone.model_dump(mode="json")]).raise_for_status()
 
     until(lambda: len(hook) >= 3)
