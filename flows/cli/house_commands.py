@@ -64,11 +64,12 @@ def gc(
     ),
     as_json: Json = False,
 ) -> None:
-    """Remove old runs, results that no run has used since, and artifacts that nothing refers to."""
+    """Remove old runs, results that no run has used since, and artifacts that nothing refers to; shrink databases."""
 
-    from flows.service.old_runs import clear_history
+    from flows.service.old_runs import clear_history, prefect_files
     from storage import cleanup
     from storage.embeddings import EmbeddingCache
+    from storage.sqlite_space import give_space_back
     from tasks.resources import lineage
 
     now, home = datetime.now(UTC), settings().home
@@ -91,8 +92,10 @@ def gc(
         if not dry_run:
             gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(FOLDER)]
             lineage().note_collected(gone, at=now)
+    freed = 0 if dry_run else sum(map(give_space_back, prefect_files(home)))
     prefect = [each.model_dump(mode="json") for each in cleared.histories]
-    emit({**done.model_dump(mode="json"), "prefect": prefect}, as_json, lambda: _show_cleanup(done, cleared.histories))
+    told = {**done.model_dump(mode="json"), "prefect": prefect, "prefect_freed_bytes": freed}
+    emit(told, as_json, lambda: _show_cleanup(done, cleared.histories, freed))
     for each in cleared.histories:
         if each.trouble:
             typer.secho(f"note: {each.server}: {each.trouble}", fg="yellow", err=True)
@@ -161,7 +164,7 @@ def _contents(manifest: Manifest) -> str:
     )
 
 
-def _show_cleanup(done: Cleanup, histories: Sequence[History]) -> None:
+def _show_cleanup(done: Cleanup, histories: Sequence[History], freed: int) -> None:
     for each in done.removed[:SHOWN]:
         typer.echo(f"{each.name}  {_megabytes(each.size)}")
     if len(done.removed) > SHOWN:
@@ -180,6 +183,8 @@ def _show_cleanup(done: Cleanup, histories: Sequence[History]) -> None:
                 f"{verb} Prefect runs at {each.server}: {runs}, with {each.artifacts} artifacts of theirs; "
                 f"{each.unfinished} have not ended and stay."
             )
+    if freed:
+        typer.echo(f"Prefect's database gave back {_megabytes(freed)}.")
     if not histories and done.kept_results:
         typer.echo("No Prefect server is known here that tells which results unfinished runs need: all of them stay.")
 

@@ -83,6 +83,12 @@ def clear_history(home: Path, *, ended_before: datetime, dry_run: bool, shared: 
     return Cleared(tuple(histories), needed)
 
 
+def prefect_files(home: Path) -> list[Path]:
+    """The SQLite databases of the servers of a home, where they are such."""
+    prefect_home = Path(os.environ["PREFECT_HOME"])
+    return [home / SERVICE_DATA / "prefect.db", prefect_home / database_name(prefect_home)]
+
+
 def _servers(home: Path) -> Generator[_Server]:
     """The server of the user or of `trivet up`; and that of commands. Raises OSError, ServerDidNotStart."""
     service, named = address_of(home), os.environ.get("PREFECT_API_URL")

@@ -43,7 +43,19 @@ def test_the_order_of_a_folder_does_not_matter() -> None:
 
 @pytest.mark.parametrize(
     ("documents", "shards"),
-    [(0, 1), (1, 1), (3, 1), (5, 2), (8, 4), (64, 16), (1_000, 16), (1_024, 16), (4_096, 16), (10_000, 32), (100_000, 512)],
+    [
+        (0, 1),
+        (1, 1),
+        (3, 1),
+        (5, 2),
+        (8, 4),
+        (64, 16),
+        (1_000, 16),
+        (1_024, 16),
+        (4_096, 16),
+        (10_000, 32),
+        (100_000, 512),
+    ],
 )
 def test_shards_grow_in_size_before_they_grow_in_number(documents: int, shards: int) -> None:
     assert 2 ** shard_bits(documents) == shards
