@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 GROUP = 1_000
 LACKING = {
-    "AIW": "its questions are not read here",
     "CodeElo": "its programs are judged by the site that sets its problems",
     "CodeForces": "its tests are not read here",
     "LiveBench": "its graders, one for each of its tasks, are not here",

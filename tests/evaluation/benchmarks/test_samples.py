@@ -45,7 +45,7 @@ def graded(name: str, answers: dict[str, str], tools: Tools) -> dict[str, Sample
     [
         *(("AIME24", 8), ("AIME25", 5), ("AMC23", 6), ("HMMT", 5), ("MATH500", 9), ("GSM8K", 6), ("OlympiadBench", 5)),
         *(("Minerva", 5), ("GPQADiamond", 8), ("MMLUPro", 6), ("MMLUStem", 5), ("JEEBench", 6), ("HLE", 5)),
-        *(("IFEval", 17), ("RAGReading", 5), ("TextVQA", 5)),
+        *(("IFEval", 17), ("RAGReading", 5), ("TextVQA", 5), ("AIW", 3)),
     ],
 )
 def test_every_gold_matches_itself(name: str, count: int, tools: Tools) -> None:
@@ -98,6 +98,22 @@ def test_a_gold_of_stray_space_is_still_one_of_the_options() -> None:
 
 def test_pictures_are_left_out_of_hle() -> None:
     assert [item.id for item in items_of("HLE")] == ["hle-0", "hle-1", "hle-3", "hle-4", "hle-5"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "read", "score"),
+    [
+        ("He has 3 aunts: 3*2 = 6.\n### Answer: 6", "6", 1.0),
+        ("### Answer: 7\nNo.\n### Answer: there are 6 cats, not 5", "6", 1.0),
+        ("The answer is 6. I asked 3 aunts.", "6", 1.0),
+        ("$\\boxed{6}$", "6", 1.0),
+        ("6", None, 0.0),
+    ],
+)
+def test_answers_of_aiw_are_read_as_evalchemy_does(answer: str, read: str | None, score: float, tools: Tools) -> None:
+    assert [item.id for item in items_of("AIW")] == ["577", "580", "559"], "only those that it asks"
+    sample = graded("AIW", {"577": answer}, tools)["577"]
+    assert (sample.extracted, sample.score) == (read, score)
 
 
 @pytest.mark.parametrize(
