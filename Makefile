@@ -30,7 +30,8 @@ $(READY): pyproject.toml constraints.txt
 
 INDEX := build/demo/index
 EVAL := --data_dir tests/samples/benchmarks --output_path build/demo/logs
-TASKS := AIME24,MATH500,GPQADiamond,IFEval,MTBench
+TASKS := AIME24,MATH500,GPQADiamond,MTBench
+SHORT := --tasks IFEval --max_tokens 96 $(EVAL)
 demo: export TRIVET_HOME := $(CURDIR)/build/demo/home
 demo: $(READY)
 	$(BIN)/trivet rag index $(SAMPLES) --index $(INDEX) --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
@@ -46,8 +47,11 @@ demo: $(READY)
 	$(BIN)/trivet rag ask "How many people live on the moon of Verdane?" --index $(INDEX)
 	$(BIN)/trivet rag eval tests/samples/questions.jsonl --index $(INDEX)
 	$(BIN)/trivet rag index $(SAMPLES) --index $(INDEX) --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
-	for model in model-a model-b; do $(BIN)/trivet eval run --model replay --model_name $$model \
-		--model_args path=tests/samples/recorded/$$model --tasks $(TASKS) $(EVAL) --annotator_model scripted:tests/samples/judge.json || exit; done
+	# a small real model is asked on this CPU; one thread, as two that wait for each other on a busy machine take five times as long
+	OMP_NUM_THREADS=1 $(BIN)/trivet eval run --model smollm2 $(SHORT) || { [ $$? = 2 ] && echo "no real model is measured: see above"; }
+	for model in model-a model-b; do recorded="--model replay --model_name $$model --model_args path=tests/samples/recorded/$$model"; \
+		$(BIN)/trivet eval run $$recorded $(SHORT) && $(BIN)/trivet eval run $$recorded --tasks $(TASKS) $(EVAL) \
+		--annotator_model scripted:tests/samples/judge.json || exit; done
 	$(BIN)/trivet eval results
 	$(BIN)/trivet eval compare model-a model-b --flips 2
 	$(BIN)/trivet eval show model-b --task MATH500 --item test/algebra/9007.json

@@ -1,7 +1,8 @@
 """A night: what changed is indexed, every model of a suite is measured, and a report says what moved beyond noise.
 
-open_suite ─► index (flow) ─► measure_index ─┐
-                                             ▼
+open_suite ─► index (flow) ─► measure_index ─► check_judge ─┐
+                        ┌────────────────────────────────────┘
+                        ▼
               evaluate model 1 (flow) ─► evaluate model 2 (flow) ─► … ─► train selector (flow)
                                                                                    │
 collect (database, nights before) ◄────────────────────────────────────────────────┘
@@ -32,8 +33,10 @@ from flows.running.nightly_plan import Parts, index_run, known_flags, model_run,
 from flows.running.rag_config import IndexConfig
 from flows.running.shown import few, flow_version, part_name, watched
 from storage.records import Record
+from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.replaying import digest_of
+from tasks.keys import content_key
 from tasks.nightly import steps
 from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import (
@@ -48,7 +51,7 @@ from tasks.nightly.night_records import (
     SuiteUnusable,
 )
 from tasks.nightly.night_report import sentence
-from tasks.nightly.suite import Suite, SuiteIndex
+from tasks.nightly.suite import JUDGE, Suite, SuiteIndex, SuiteJudge
 from tasks.resources import artifacts
 from tasks.step import gather
 
@@ -74,6 +77,8 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     parts = Parts(night=_run_id())
     if planned.index and suite.index:
         _index(suite.index, planned.index, parts, started=started)
+    if planned.judge and suite.judge:
+        _judge(suite.judge, planned.judge, parts, started=started)
     for label, chosen in planned.models.items():
         _measure(label, chosen, parts)
     if selector := planned.selector:
@@ -122,6 +127,25 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
         return parts.note("index questions", gather([future]))
 
     parts.index = refreshed.model_copy(update={"measured": parts.attempt("index questions", measure)})
+
+
+def _judge(asked: SuiteJudge, judge: ModelSpec, parts: Parts, *, started: datetime) -> None:
+    """Ask the judge again what people have labelled; it is a model of the night, on a benchmark of its own."""
+
+    def check() -> ModelRun:
+        future = steps.check_judge.submit(
+            asked.labels,
+            digest=digest_of(asked.labels),
+            judge=judge,
+            run=content_key("judge of a night", 1, {"night": parts.night})[:32],
+            started=started,
+            program=Program(version=program_version(), git_commit=git_commit()),
+        )
+        return parts.note(JUDGE, gather([future]))
+
+    if checked := parts.attempt(JUDGE, check):
+        parts.models.append(checked)
+    release_models()
 
 
 def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.gguf_files import bar_hidden, gguf_in
+from models.gguf_files import gguf_in, read_once
 from models.model_errors import ModelError, ModelUnavailable
 from models.weight_files import (
     GENERATOR_FILES,
@@ -163,8 +163,8 @@ def load(weights: Weights, *, device: str | None, device_map: Any, max_length: i
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
-    hidden = bar_hidden() if weights.gguf else nullcontext()
-    with progress_hidden(), hidden, failures_named(weights.folder):
+    reading = read_once() if weights.gguf else nullcontext()
+    with progress_hidden(), reading, failures_named(weights.folder):
         own = {"gguf_file": weights.gguf} if weights.gguf else {}
         tokenizer = AutoTokenizer.from_pretrained(weights.folder, **own, **source)
         model = read_model(AutoModelForCausalLM, weights, tokenizer, device=device, device_map=device_map)

@@ -21,12 +21,16 @@ PYTEST = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["py
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
-def pytest_arguments(target: str) -> list[str]:
-    """What the one call of pytest that a target of the Makefile makes is given."""
+def recipe(target: str) -> list[str]:
+    """The lines that a target of the Makefile runs."""
     make = ["make", "--dry-run", "--no-print-directory", "--old-file=.venv/.ready", target]
     apart = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    said = subprocess.run(make, cwd=ROOT, env=apart, capture_output=True, text=True, check=True).stdout
-    [call] = [line for line in said.splitlines() if line.startswith(".venv/bin/pytest")]
+    return subprocess.run(make, cwd=ROOT, env=apart, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def pytest_arguments(target: str) -> list[str]:
+    """What the one call of pytest that a target of the Makefile makes is given."""
+    [call] = [line for line in recipe(target) if line.startswith(".venv/bin/pytest")]
     return shlex.split(call)[1:]
 
 
@@ -63,3 +67,15 @@ def test_both_say_what_is_slow() -> None:
 def test_ci_runs_both() -> None:
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     assert re.findall(r"^make (\w+)", script, re.MULTILINE) == ["setup", "check", "test", "drills"]
+
+
+@pytest.mark.parametrize(("code", "ends"), [(0, 0), (1, 1), (2, 0)], ids=["measured", "failed", "not installed"])
+def test_the_demo_goes_on_without_the_model_that_it_measures(code: int, ends: int, tmp_path: Path) -> None:
+    [line] = [line for line in recipe("demo") if "--model smollm2" in line and not line.startswith("#")]
+    command = tmp_path / ".venv" / "bin" / "trivet"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"#!/bin/sh\nexit {code}\n")
+    command.chmod(0o755)
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == ends
+    assert ("no real model is measured" in done.stdout) == (code == 2)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -17,6 +17,7 @@ from tasks.measure.estimates import Estimate, Z, estimate
 
 FLIPPED = {"A": "B", "B": "A", "C": "C"}
 Preference = Literal["A", "B", "C"]
+Line = TypeVar("Line", bound=FiniteRecord)
 
 
 class LabelsUnusable(GradingError):
@@ -63,10 +64,18 @@ class JudgeCheck(FiniteRecord):
 
 def read_labels(path: Path) -> Iterator[Label]:
     """The labels of a JSONL file. Raises LabelsUnusable with file and line."""
+    return (label for _, label in label_lines(path, Label, "{human, judge}"))
+
+
+def label_lines(path: Path, kind: type[Line], expected: str) -> Iterator[tuple[int, Line]]:
+    """Records of a JSONL file with their line numbers; other fields are left out.
+
+    Raises LabelsUnusable with file and line.
+    """
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise LabelsUnusable(f"{path} cannot be read ({error}); give a JSONL file of {{human, judge}}") from error
+        raise LabelsUnusable(f"{path} cannot be read ({error}); give a JSONL file of {expected}") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -74,8 +83,8 @@ def read_labels(path: Path) -> Iterator[Label]:
             plain = json.loads(line)
             if isinstance(plain, dict):
                 known = cast("dict[str, Any]", plain)
-                plain = {name: value for name, value in known.items() if name in Label.model_fields}
-            yield Label.model_validate(plain)
+                plain = {name: value for name, value in known.items() if name in kind.model_fields}
+            yield number, kind.model_validate(plain)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"][:1])

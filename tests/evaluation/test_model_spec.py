@@ -46,6 +46,9 @@ def test_what_only_looks_like_a_secret_is_taken(name: str) -> None:
         (ModelSpec(backend="openai", name="m", args={"revision": "v2"}), "openai:m", "m", "v2"),
         (ModelSpec(backend="hf", name="org/m"), "hf:org/m@abc123:float32", "org/m", "abc123:float32"),
         (ModelSpec(backend="hf", args={"revision": "main"}), "hf:org/m@abc123:float32", "org/m", "abc123:float32"),
+        (ModelSpec(backend="hf", name="/m/q4.gguf"), "hf:q4@abc123:float32", "q4", "abc123:float32"),
+        (ModelSpec(backend="hf", name="/m", args={"gguf_file": "q4.gguf"}), "hf:q4@abc:float32", "q4", "abc:float32"),
+        (ModelSpec(backend="hf", name="mine", args={"pretrained": "/m", "gguf_file": "q"}), "hf:q@a", "mine", "a"),
         (ModelSpec(backend="replay", name="mine"), "replay:model-a@0a1b", "mine", "0a1b"),
         (ModelSpec(backend="scripted"), "scripted", "scripted", ""),
         (ModelSpec(backend="scripted", name="m"), "scripted:0a1b", "m", "0a1b"),
@@ -73,6 +76,7 @@ def test_arguments_of_the_transport_shape_no_answer() -> None:
         "batch_size": "auto",
         "device": "cpu",
         "pretrained": "org/m",
+        "gguf_file": "q4.gguf",
         "path": "x",
         "peft": "lora",
     }

@@ -83,6 +83,23 @@ def test_a_folder_is_imported_and_what_is_no_results_file_is_named(tmp_path: Pat
 
 
 @pytest.mark.postgres
+def test_published_judgments_stand_in_the_leaderboards_as_imported(kept: Evaluations) -> None:
+    judgments = Path(__file__).parents[1] / "samples" / "judgments"
+    done = run_here("eval", "import", judgments, "--json")
+    assert (done.code, len(done.json["imported"])) == (0, 6), done.stderr
+    again = run_here("eval", "import", judgments, "--json")
+    assert {one["changed"] for one in again.json["imported"]} == {0}
+    rows = [one for one in run_here("eval", "results", "--json").json["scores"] if one["backend"] == "imported"]
+    headlines = {(one["task"], one["model"]): one["value"] for one in rows}
+    assert headlines["MTBench", "model-a"] == pytest.approx(8.0)
+    assert headlines["AlpacaEval", "model-a"] == pytest.approx(60.0)
+    assert headlines["MTBenchPairs", "model-a"] == pytest.approx(0.75)
+    assert "model-a (imported)" in run_here("eval", "results", "--task", "MTBenchPairs").stdout
+    run = next(one["run"] for one in done.json["imported"] if one["tasks"] == ["MTBench"] and one["model"] == "model-a")
+    assert [one.score for one in find_run(run, kept).item("MTBench", "901")] == [8.5]
+
+
+@pytest.mark.postgres
 def test_results_of_evalchemy_are_imported(tmp_path: Path, kept: Evaluations) -> None:
     foreign = {"results": {"AIME24": {"accuracy_avg": 0.5, "num_total": 30}}, "model_info": {"model_name": "deepseek"}}
     (tmp_path / "r.json").write_text(json.dumps(foreign))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.nightly_plan import known_flags
+from flows.running.nightly_plan import known_flags, plan_of
 from tasks.nightly.night_records import SuiteUnusable
 from tasks.nightly.suite import Suite, read_suite
 
@@ -118,3 +118,43 @@ def test_the_parameters_of_a_selector_are_seen_from_its_own_file(tmp_path: Path)
     assert selector.digits.judge_steps == 60
     assert selector.start.rl_data == tmp_path / "lever" / "rl.json"
     assert selector.results == tmp_path / "out" / "selector"
+
+
+JUDGED = """\
+settings: {annotator_model: scripted:judge.json, annotator_args: {num_concurrent: 2}}
+judge: labels.jsonl
+"""
+
+
+def test_a_suite_names_labels_for_the_judge_of_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "labels.jsonl").write_text('{"prompt": "?", "human": "A"}\n')
+    suite = read(tmp_path, JUDGED)
+    assert suite.judge
+    assert (suite.judge.labels, suite.judge.line) == (tmp_path / "labels.jsonl", 2)
+    judge = plan_of(suite).judge
+    assert judge
+    assert (judge.backend, judge.args["rules"], judge.calls.concurrency) == (
+        "scripted",
+        str(tmp_path / "judge.json"),
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (JUDGED.replace("labels", "none"), "line 2: judge: there is no file .*none.jsonl"),
+        ("judge: labels.jsonl", "line 1: judge: name the judge that is asked: `annotator_model` in `settings`"),
+        (JUDGED + "models: [{model: scripted, label: judge, tasks: MATH500}]", "line 3: 'judge' is what the judge of"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "labels.jsonl").write_text('{"prompt": "?", "human": "A"}\n')
+    with pytest.raises(SuiteUnusable, match=said):
+        read(tmp_path, text)
+
+
+def test_labels_that_cannot_be_read_are_a_mistake_in_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "labels.jsonl").write_text('{"prompt": "?"}\n')
+    with pytest.raises(SuiteUnusable, match=r"labels.jsonl, line 1: human: Field required"):
+        plan_of(read(tmp_path, JUDGED))

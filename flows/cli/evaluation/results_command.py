@@ -197,11 +197,15 @@ def _indented(value: Any) -> bytes:
 
 def import_results(
     path: Annotated[
-        Path, typer.Argument(metavar="FILE|FOLDER", help="A results file, or a folder with any number of them.")
+        Path,
+        typer.Argument(
+            metavar="FILE|FOLDER",
+            help="A results file, published judgments of AlpacaEval or MT-Bench, or a folder of such files.",
+        ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Write results files into the database, after runs that could not reach it; repeating it changes nothing."""
+    """Write results files and published judgments into the database; repeating it changes nothing."""
     from tasks.evaluation.results.result_rows import import_all
     from tasks.resources import evaluations, kept_responses
 
@@ -217,7 +221,9 @@ def import_results(
 def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
     for one in done:
         rows = f"{one.changed} rows written" if one.changed else "everything was there already"
-        typer.echo(harmless(f"{one.file}: run {one.run}, {', '.join(one.tasks)}, {one.samples} samples; {rows}"))
+        typer.echo(
+            harmless(f"{one.file}: {one.model}, run {one.run}, {', '.join(one.tasks)}, {one.samples} samples; {rows}")
+        )
         for note in one.notes:
             typer.echo(harmless(f"  note: {note}"))
     if answers:

@@ -101,6 +101,8 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
         told["grader"] = {name: value for name, value in told["grader"].items() if value is not None}
         if not told["grader"]["published"]:  # so that benchmarks from before there were rules keep their digest
             del told["grader"]["published"]
+        if not told["ids"]:
+            del told["ids"]
         for step in told["grader"].get("published", ()):
             if isinstance(step, dict):
                 cast("dict[str, Any]", step).pop("within_line")  # how fast an answer is found changes no figure

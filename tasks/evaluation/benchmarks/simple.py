@@ -104,6 +104,8 @@ class Definition(Record):
     family: Family = "own"
     data: DataSource
     examples: Examples | None = None
+    ids: tuple[str, ...] = ()
+    """Only these items, where the file holds others too; empty for all."""
     id: str | None = None
     """Field with the item's id; else id, unique_id, idx, key, question_id, task_id, or the row number."""
     prompt: str | tuple[str, ...] = Field(min_length=1)
@@ -195,7 +197,9 @@ class SimpleBenchmark(BaseBenchmark):
         self.example_file = _file_of(definition.examples, folder) if definition.examples else None
 
     def items(self, data: Data) -> Iterator[Item]:
-        return (self._item(row) for row in data.rows(self.files[0]))
+        items = (self._item(row) for row in data.rows(self.files[0]))
+        wanted = set(self.definition.ids)
+        return (item for item in items if not wanted or item.id in wanted)
 
     def examples(self, data: Data) -> Iterator[Example]:
         told = self.definition.examples

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.evaluated import EvalSettings, StoredScore
-from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage
+from tasks.evaluation.evaluation_records import IMPORTED, Counts, EvalReport, TaskResult, Usage
 from tasks.evaluation.results.setting_words import setting_words
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
@@ -236,14 +236,14 @@ def _model(score: StoredScore) -> _Model:
 
 
 def _names(scores: Iterable[StoredScore]) -> dict[_Model, str]:
-    """Display names: the name of the model, with what distinguishes it from namesakes."""
+    """Display names: the name of the model, with what distinguishes it from namesakes; imported ones say so."""
     known = sorted(set(map(_model, scores)))
     return {one: _name(one, [other for other in known if other[0] == one[0]]) for one in known}
 
 
 def _name(one: _Model, namesakes: Sequence[_Model]) -> str:
     name, revision, backend = one
-    told = [backend] if len({other[2] for other in namesakes}) > 1 else []
+    told = [backend] if backend == IMPORTED or len({other[2] for other in namesakes}) > 1 else []
     if len({other[1] for other in namesakes}) > 1:
         told.append(revision[:12] or "no revision")
     return f"{name} ({', '.join(told)})" if told else name

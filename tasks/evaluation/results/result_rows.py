@@ -24,6 +24,9 @@ from tasks.evaluation.results.results_file import read_results, samples_beside, 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
+NAMES = ("results_*.json", "annotations.json", "*_single.jsonl", "*_pair.jsonl")
+"""Results files, and judgments as AlpacaEval and FastChat name them."""
+
 
 def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> int:
     """Write a run; returns the number of changed rows. Raises DatabaseUnavailable, MissingArtifact, DamagedArtifact."""
@@ -150,10 +153,11 @@ def _result(one: Evaluated, task: Task) -> TaskResult:
 
 
 class Imported(Record):
-    """An imported results file."""
+    """An imported run."""
 
     file: str
     run: str
+    model: str
     tasks: tuple[str, ...]
     samples: int
     changed: int
@@ -164,25 +168,38 @@ class Imported(Record):
 def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], dict[str, str]]:
     """Imported files, and why others below the folder cannot be used. Raises ResultsUnusable, DatabaseUnavailable."""
     if not path.is_dir():
-        return [import_file(path, evaluations)], {}
+        return import_file(path, evaluations), {}
     done: list[Imported] = []
     unusable: dict[str, str] = {}
     for file in _results_files(path):
         try:
-            done.append(import_file(file, evaluations))
+            done.extend(import_file(file, evaluations))
         except ResultsUnusable as error:
             unusable[str(file)] = str(error)
     return done, unusable
 
 
-def import_file(path: Path, evaluations: Evaluations) -> Imported:
-    """Import a results file with its samples, a transaction per task. Raises ResultsUnusable, DatabaseUnavailable."""
-    report = read_results(path)
+def import_file(path: Path, evaluations: Evaluations) -> list[Imported]:
+    """Import a results file with its samples, or the runs of published judgments; a transaction per task.
+
+    Raises ResultsUnusable, DatabaseUnavailable.
+    """
+    from tasks.evaluation.results.judged_runs import holds_judgments, judged_runs
+
+    if not holds_judgments(path):
+        return [_import(read_results(path), lambda result: samples_beside(path, result.task), path, evaluations)]
+    runs = judged_runs(path)
+    return [_import(report, lambda _, samples=samples: samples, path, evaluations) for report, samples in runs]
+
+
+def _import(
+    report: EvalReport, samples_of: Callable[[TaskResult], Iterable[Sample]], path: Path, evaluations: Evaluations
+) -> Imported:
     seen: Counter[str] = Counter()
 
     def samples(result: TaskResult) -> Iterator[Sample]:
         seen[result.task] = 0  # a database that came back is written to anew
-        for sample in samples_beside(path, result.task):
+        for sample in samples_of(result):
             seen[result.task] += 1
             yield sample
 
@@ -195,6 +212,7 @@ def import_file(path: Path, evaluations: Evaluations) -> Imported:
     return Imported(
         file=str(path),
         run=report.run.id,
+        model=report.run.model.name,
         tasks=tuple(result.task for result in report.results),
         samples=seen.total(),
         changed=changed,
@@ -203,8 +221,8 @@ def import_file(path: Path, evaluations: Evaluations) -> Imported:
 
 
 def _results_files(folder: Path) -> list[Path]:
-    """Files with a name of ours at any depth, and all JSON files of the folder itself."""
-    found = {*folder.rglob("results_*.json"), *folder.glob("*.json")}
+    """Files with a name of ours or of published judgments at any depth, and all JSON files of the folder itself."""
+    found = {*folder.glob("*.json"), *(file for name in NAMES for file in folder.rglob(name))}
     if not found:
         raise ResultsUnusable(f"{folder} has no results file; name results_TIME.json or the folder it is in")
     return sorted(found)

@@ -49,8 +49,10 @@ class DataFile(Record):
 class Row(dict[str, Any]):
     """An item of a data file, with its position for error messages."""
 
-    def __init__(self, fields: dict[str, Any], *, file: str, line: int, number: int) -> None:
+    def __init__(self, fields: dict[str, Any], *, file: str, line: int, number: int, unit: str = "line") -> None:
         super().__init__(fields)
+        self.unit = unit
+        """What `line` counts, for messages: `line`, or `item`."""
         self.file = file
         self.line = line
         """1-based line of a JSONL file; number of the item, from 1, in other files."""
@@ -64,7 +66,7 @@ class Row(dict[str, Any]):
 
     def unusable(self, why: str) -> NoReturn:
         """Raise DataUnusable with file and line."""
-        raise DataUnusable(f"{self.file}, line {self.line}: {why}")
+        raise DataUnusable(f"{self.file}, {self.unit} {self.line}: {why}")
 
 
 class Data:
@@ -189,7 +191,7 @@ def _json(file: BinaryIO, path: Path) -> Iterator[Row]:
         return
     for number, value in enumerate(_list_in(_loads(raw, str(path)), path)):
         fields = _object(value, f"{path}, item {number + 1}")
-        yield Row(fields, file=str(path), line=number + 1, number=number)
+        yield Row(fields, file=str(path), line=number + 1, number=number, unit="item")
 
 
 def _csv(file: BinaryIO, path: Path) -> Iterator[Row]:

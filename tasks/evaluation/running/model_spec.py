@@ -19,7 +19,8 @@ TRANSPORT = {
     *("api_base", "base_url", "api_key_env", "timeout", "device", "device_map", "batch_size", "max_batch_size"),
     *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "max_num_seqs", "num_concurrent"),
     *("enforce_eager", "enable_prefix_caching"),
-    *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute", "pretrained", "model", "path"),
+    *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute"),
+    *("pretrained", "model", "path", "gguf_file"),
 }
 """Arguments that determine how a model is reached or named, not how it answers."""
 
@@ -108,12 +109,20 @@ class ModelSpec(Record):
         """The arguments that can change an answer."""
         return {name: value for name, value in self.args.items() if name not in TRANSPORT}
 
+    @property
+    def _is_gguf(self) -> bool:
+        return "gguf_file" in self.args or (self.name or "").endswith(".gguf")
+
     def facts(self, chat: Chat) -> ModelFacts:
-        """The model as results name it; the revision is the part of the backend's ID behind the name."""
+        """The model as results name it; the revision is the part of the backend's ID behind the name.
+
+        A GGUF file is called as the file is, unless `pretrained` says where it lies and leaves `name` to be chosen.
+        """
         _, _, rest = chat.id.partition(":")
         known, _, revision = rest.partition("@")
         if self.backend == "scripted":
             known, revision = "", rest  # the digest of its script
         revision = revision or str(self.args.get("revision", ""))
-        name = self.name or known or self.backend
+        by_file = "pretrained" not in self.args and self._is_gguf
+        name = (known if by_file else self.name) or known or self.backend
         return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)

@@ -11,7 +11,7 @@ from tasks.evaluation.benchmarks.benchmark_registry import benchmarks, definitio
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, UnknownTask
 
 OURS = """AIME24 AIME25 AMC23 MATH500 HMMT GSM8K OlympiadBench Minerva GPQADiamond MMLUPro MMLUStem JEEBench HLE IFEval
-RAGQuestions RAGReading TextVQA VizWiz"""
+RAGQuestions RAGReading TextVQA VizWiz AIW ZeroEvalMath ZeroEvalNumersense"""
 CLASS = '''
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 class {name}Benchmark(BaseBenchmark):

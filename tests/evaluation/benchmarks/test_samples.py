@@ -45,7 +45,14 @@ def graded(name: str, answers: dict[str, str], tools: Tools) -> dict[str, Sample
     [
         *(("AIME24", 8), ("AIME25", 5), ("AMC23", 6), ("HMMT", 5), ("MATH500", 9), ("GSM8K", 6), ("OlympiadBench", 5)),
         *(("Minerva", 5), ("GPQADiamond", 8), ("MMLUPro", 6), ("MMLUStem", 5), ("JEEBench", 6), ("HLE", 5)),
-        *(("IFEval", 17), ("RAGReading", 5), ("TextVQA", 5)),
+        *(
+            ("IFEval", 17),
+            ("RAGReading", 5),
+            ("TextVQA", 5),
+            ("AIW", 3),
+            ("ZeroEvalMath", 3),
+            ("ZeroEvalNumersense", 2),
+        ),
     ],
 )
 def test_every_gold_matches_itself(name: str, count: int, tools: Tools) -> None:
@@ -74,6 +81,7 @@ def test_the_projects_own_questions_are_a_benchmark_too(tools: Tools) -> None:
         ("MMLUPro", "where LETTER is one of ABCDEFGHIJ. Think step by step before answering.\n\nWhich number"),
         ("MMLUStem", "Which planet is closest to the sun?\n\nA) Venus\nB) Mercury\nC) Earth\nD) Mars"),
         ("JEEBench", "exactly one multiple-choice letter, with \\boxed\nAnswer:\n\nProblem: A stone is thrown"),
+        ("ZeroEvalMath", "their sum?\n\n\n## Instruction \n\nPlease answer this question by first reasoning"),
         ("IFEval", "Describe a morning on a small fishing pier"),
     ],
 )
@@ -98,6 +106,41 @@ def test_a_gold_of_stray_space_is_still_one_of_the_options() -> None:
 
 def test_pictures_are_left_out_of_hle() -> None:
     assert [item.id for item in items_of("HLE")] == ["hle-0", "hle-1", "hle-3", "hle-4", "hle-5"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "read", "score"),
+    [
+        ("He has 3 aunts: 3*2 = 6.\n### Answer: 6", "6", 1.0),
+        ("### Answer: 7\nNo.\n### Answer: there are 6 cats, not 5", "6", 1.0),
+        ("The answer is 6. I asked 3 aunts.", "6", 1.0),
+        ("$\\boxed{6}$", "6", 1.0),
+        ("6", None, 0.0),
+    ],
+)
+def test_answers_of_aiw_are_read_as_evalchemy_does(answer: str, read: str | None, score: float, tools: Tools) -> None:
+    assert [item.id for item in items_of("AIW")] == ["577", "580", "559"], "only those that it asks"
+    sample = graded("AIW", {"577": answer}, tools)["577"]
+    assert (sample.extracted, sample.score) == (read, score)
+
+
+@pytest.mark.parametrize(
+    ("answer", "read", "score"),
+    [
+        ('```json\n{"reasoning": "13*14 = 182", "answer": "27"}\n```', "27", 1.0),
+        ('{"reasoning": "…",\n "answer": 27\n}', "27", 1.0),
+        ('{"reasoning": "…", "answer": "$27$ in all, of 2"}', "27", 1.0),
+        ('{"reasoning": "…", "answer": "27/2"}', "27/2", 0.0),
+        ('{"answer": "27"} or rather {"answer": "28"}', "27", 1.0),
+        ("answer: 27", "27", 1.0),
+        ("\\boxed{27}", None, 0.0),
+    ],
+)
+def test_answers_of_zeroeval_are_the_first_number_of_the_field(
+    answer: str, read: str | None, score: float, tools: Tools
+) -> None:
+    sample = graded("ZeroEvalMath", {"0": answer}, tools)["0"]
+    assert (sample.extracted, sample.score) == (read, score)
 
 
 @pytest.mark.parametrize(
