@@ -10,7 +10,7 @@ from storage.artifacts import Artifacts
 from storage.lineages import Lineage
 from storage.records import Ref
 from storage.storage_errors import DamagedArtifact, MissingArtifact
-from tasks.evaluation.evaluation_records import Sample, TaskResult
+from tasks.evaluation.evaluation_records import Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked, Recall, look_up
 from tasks.origins.told import Told, recorded
@@ -50,9 +50,17 @@ def _task(result: TaskResult, lineage: Lineage) -> Told:
     return Told(
         what="figure",
         name=f"{result.task}{figure}, benchmark version {result.version}",
-        notes=result.notes,
+        notes=(*_spent("model", result.usage), *_spent("judge", result.judge_usage), *result.notes),
         sources=(*recorded([ref.digest for ref in result.samples], lineage), _data(result)),
     )
+
+
+def _spent(who: str, usage: Usage | None) -> Iterator[str]:
+    """`model: 500 calls, 81,000 + 12,400 tokens, cost 0.31`; nothing where nobody was asked."""
+    if usage and usage.calls:
+        cost = "" if usage.cost is None else f", cost {usage.cost:.4g}"
+        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+        yield f"{who}: {usage.calls:,} calls, {tokens}{cost}"
 
 
 def _data(result: TaskResult) -> Told:
