@@ -125,7 +125,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=7)
+@step(version=8)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

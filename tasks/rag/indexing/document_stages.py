@@ -80,7 +80,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 7
+CHUNKER_VERSION = 8
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 

@@ -13,9 +13,10 @@ from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
 from tasks.language.numbers import CURRENCIES, scales
 from tasks.rag.numbers.cell_amounts import A_NOTE, COUNTS, NIL, Amount, amount_in, scale_of
-from tasks.rag.numbers.column_headers import A_UNIT, header_levels, headers_of, with_header_rows
+from tasks.rag.numbers.column_headers import header_levels, headers_of, with_header_rows
 from tasks.rag.numbers.periods import YEAR, Period, period_in
 from tasks.rag.numbers.roll_forwards import periods_between
+from tasks.rag.numbers.row_paths import row_paths, with_spans
 
 LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""
@@ -29,9 +30,6 @@ IN_YEARS = re.compile(r"\byears\b", re.IGNORECASE)
 """A row of lives or terms, in a column of percentages too."""
 TITLE_CHARS = 100
 """A longer block above a table is a paragraph."""
-MOST_HEADS = 4
-"""Headings that a row belongs to at most."""
-TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
 
 
 IdentityKind = Literal["total", "balance sheet", "cash", "columns"]
@@ -188,12 +186,12 @@ def _of_table(
     dated = any(period_in(" ".join(headers)) for headers in over.values())
     if not dated:
         of_all = next(filter(None, map(_one_period, (*stubs, *_introduction(above)))), None)
-    paths = list(_row_paths(rows, amounts, headings))
+    paths = list(row_paths(rows, amounts, headings))
     between = periods_between({row: path for (row, _), path in paths})
     groups = {} if dated else _group_periods(above, {col for _, col in amounts})
     first_col = min((col for _, col in amounts), default=0)
     for (row, col), path in paths:
-        path = _with_spans(path, [at[row, c] for c in range(first_col) if (row, c) in at])
+        path = with_spans(path, [at[row, c] for c in range(first_col) if (row, c) in at])
         amount = amounts[row, col]
         headers = over[row, col]
         scale = scale_of(path, headers, amount, stated)
@@ -270,73 +268,6 @@ def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, 
         if sign in CURRENCIES.values():
             found.setdefault(col, sign)
     return found
-
-
-class _Row(NamedTuple):
-    number: int
-    label: str
-    places: tuple[tuple[int, int], ...]
-    """Of its amounts."""
-    heads: bool
-    """Without amounts it is a heading."""
-
-
-def _row_paths(
-    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Amount], headings: Sequence[str]
-) -> Iterator[tuple[tuple[int, int], tuple[str, ...]]]:
-    """The place of each amount, and its row's path: a row without amounts heads those below, up to its total."""
-    heads = list(headings)
-    fresh = bool(heads)
-    for row in _whole_labels([_row(number, rows[number], amounts) for number in sorted(rows)]):
-        if not row.places:
-            if row.heads:
-                heads = [*heads[-MOST_HEADS + 1 :], row.label] if fresh else [row.label]
-                fresh = True
-            continue
-        fresh = False
-        path = (*(head.rstrip(":") for head in heads), *filter(None, [row.label]))
-        yield from ((place, path) for place in row.places)
-        if TOTAL.match(row.label):
-            heads = [head for head in heads if period_in(head)]
-
-
-def _with_spans(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
-    """The path of a row below the labels left of it that span rows; stub: the cells before its amounts."""
-    over = [" ".join(cell.text.split()) for cell in stub if cell.row_span > 1 and cell.text.strip()]
-    own = [" ".join(cell.text.split()) for cell in stub if cell.row_span == 1 and cell.text.strip()]
-    if not over or not own:
-        return path
-    over = list(dict.fromkeys(over))
-    return (*(label for label in path if label not in (*over, *own)), *over, own[-1])
-
-
-def _row(number: int, row: Sequence[Cell], amounts: Mapping[tuple[int, int], Amount]) -> _Row:
-    cells = sorted(row, key=lambda cell: cell.col)
-    label = next((" ".join(c.text.split()) for c in cells if c.text.strip() and (number, c.col) not in amounts), "")
-    heads = bool(label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label))
-    return _Row(number, label, tuple((number, c.col) for c in cells if (number, c.col) in amounts), heads)
-
-
-def _whole_labels(rows: Sequence[_Row]) -> Iterator[_Row]:
-    """Rows, those of one label as one: it goes on with a small letter in the row below, where its amounts may stand.
-
-    Two rows with small letters are items of a heading.
-    """
-    whole: list[_Row] = []
-    for at, row in enumerate(rows):
-        last = whole[-1] if whole else None
-        goes_on = last and row.label[:1].islower() and not last.label.endswith(":")
-        if goes_on and last and not row.places and last.places:
-            whole[-1] = last._replace(label=f"{last.label} {row.label}")
-        elif goes_on and last and row.places and last.heads and not last.places and not _is_item(rows[at + 1 :]):
-            whole[-1] = row._replace(label=f"{last.label} {row.label}")
-        else:
-            whole.append(row)
-    yield from whole
-
-
-def _is_item(below: Sequence[_Row]) -> bool:
-    return bool(below and below[0].places and below[0].label[:1].islower())
 
 
 def _period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -> Period | None:

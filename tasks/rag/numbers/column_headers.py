@@ -28,7 +28,7 @@ def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    named = [row for row in rows if _names_periods(rows[row])]
+    named = [row for row in rows if _names_periods(rows[row]) or _spans_headers(rows, row)]
     found = {one for row in named for one in (row, *_unlabelled(rows, row, -1), *_unlabelled(rows, row, 1))}
     found |= set(_leading(rows)) if not any(cell.header for cell in cells) else set()
     return (
@@ -52,6 +52,15 @@ def _columns(cell: Cell) -> range:
 def _names_periods(row: Sequence[Cell]) -> bool:
     """Whether a row is a header with a year or a date over two columns or more."""
     return _may_head(row) and sum("%" not in c.text and period_in(c.text) is not None for c in row if c.col) > 1
+
+
+def _spans_headers(rows: Mapping[int, Sequence[Cell]], row: int) -> bool:
+    """Whether a row is one period that stands over a row of headers: "Year Ended December 31, 2018" over quarters."""
+    texts = [cell.text for cell in rows[row] if cell.col and cell.text.strip()]
+    below = rows.get(row + 1, ())
+    over = sum(bool(cell.text.strip()) for cell in below if cell.col) > 1 and _may_head(below)
+    found = period_in(texts[0]) if len(texts) == 1 and over and _may_head(rows[row]) else None
+    return found is not None and found.end is not None
 
 
 def _unlabelled(rows: Mapping[int, Sequence[Cell]], row: int, step: int) -> Iterator[int]:

@@ -11,6 +11,7 @@ from tasks.documents.blocks import Page
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
 from tasks.rag.numbers.identities import with_identities
 from tasks.rag.numbers.periods import Period, period_in
+from tasks.rag.numbers.shared_scales import with_scales
 from tasks.rag.numbers.statements import with_statements
 from tasks.rag.numbers.year_columns import with_years
 
@@ -36,7 +37,7 @@ RELATIVE_TERM = re.compile(r"(?<![가-힣])(?P<before>전{0,2})(?:당)?기(?:\s?
 def document_numbers(pages: Iterable[Page], *, document: str) -> list[CellFact]:
     """Every numeric cell in reading order. document: SHA-256 of its bytes, hex."""
     pages = list(pages)
-    facts = with_years(with_statements(with_identities(cell_facts(pages, document=document))))
+    facts = with_years(with_statements(with_identities(with_scales(cell_facts(pages, document=document)))))
     if _are_named_for_end(pages, facts):
         facts = [_named_for_end(fact) for fact in facts]
     return _with_terms(facts, [block.text for page in pages for block in page.blocks])

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from tasks.rag.numbers.adding_up import agrees, identity_of, is_unlabelled, label_in, step_of
-from tasks.rag.numbers.cell_facts import TOTAL, CellFact, Identity
+from tasks.rag.numbers.cell_facts import CellFact, Identity
 from tasks.rag.numbers.column_sums import sums_over_columns
 from tasks.rag.numbers.doubts import Broken, doubt_of
+from tasks.rag.numbers.row_paths import TOTAL
 from tasks.rag.numbers.statement_identities import balances, balances_over_tables, cash
 
 NET_CASH = re.compile(r"net cash\b.*\b(?:operating|investing|financing)", re.IGNORECASE)

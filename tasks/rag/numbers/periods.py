@@ -63,10 +63,8 @@ def period_in(text: str) -> Period | None:
     year = _year(text)
     if year is None:
         return None
-    if quarter := QUARTER.search(text):
-        said = (quarter["q"] or quarter["ko"] or quarter["word"]).lower()
-        number = int(said) if said.isdigit() else ORDINALS[said]
-        return Period(kind="duration", year=year, label=f"Q{number} {year}")
+    if quarter := _quarter(text):
+        return Period(kind="duration", year=year, label=f"Q{quarter} {year}")
     if half := HALF.search(text):
         first = (half["ko"] or half["word"] or half["h"]).lower() in ("상", "first", "1")
         return Period(kind="duration", year=year, label=f"H{1 if first else 2} {year}")
@@ -84,7 +82,17 @@ def _ending(text: str, end: date) -> Period:
     months = _months(text)
     if months is None:
         return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
+    if months == 12 and (quarter := _quarter(text)):
+        return Period(kind="duration", year=fiscal_year(end), label=f"Q{quarter} {fiscal_year(end)}")
     return _span(end, months)
+
+
+def _quarter(text: str) -> int | None:
+    """The number of the quarter that a text names."""
+    if found := QUARTER.search(text):
+        said = (found["q"] or found["ko"] or found["word"]).lower()
+        return int(said) if said.isdigit() else ORDINALS[said]
+    return None
 
 
 def _span(end: date, months: int) -> Period:
