@@ -44,7 +44,7 @@ def check_judge(labels: Path, judge: ModelSpec, *, run: str, night: datetime, pr
     """
     started, questions = datetime.now(UTC), read_questions(labels)
     asking = Asking(judge)
-    draw = int(night.timestamp())
+    draw = int(night.timestamp() * 1e6)
     requests = ((one, one.request(draw=draw, max_tokens=MAX_TOKENS)) for one in questions)
     samples = tuple(sorted((_sample(*answered) for answered in asking.ask_all(requests)), key=lambda one: one.item))
     usage, away = asking.usage, tuple(asking.away)
