@@ -62,7 +62,7 @@ def read_extreme_question(
     asked = spelled(expand(" ".join(question.split())).asked)
     part, years = part_of_year(asked), years_in(asked)
     kind = kind_asked(asked)
-    if len(asked) > MOST_CHARS or part is None or kind is None or kind_asked(_without_names(asked, said)) is None:
+    if len(asked) > MOST_CHARS or part is None or kind is None:
         return None
     yearly = YEARLY.search(kind["kind"]) is not None
     if len(years) > 1 and not yearly:
@@ -123,12 +123,6 @@ def _unit(asked: str) -> Unit:
         if pattern.search(asked):
             return unit
     return ""
-
-
-def asks_amount(question: str) -> bool:
-    """Whether a question asks for an amount of money or a share, or for a line of a statement."""
-    asked = spelled(" ".join(question.split()))
-    return not NO_FIGURE.search(asked) and (_unit(asked) in ("amount", "%") or bool(mentions(asked)))
 
 
 def _core(asked: str, said: Sequence[str]) -> str:

@@ -16,11 +16,10 @@ from tasks.rag.numbers.computations import Computation
 from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, never
-from tasks.rag.numbers.label_phrases import Phrases, phrases_of
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.periods import Period
 from tasks.rag.numbers.told_computations import computation_told
-from tasks.rag.numbers.working_out import NO_PERIOD, work_out
+from tasks.rag.numbers.working_out import work_out
 from tasks.rag.numbers.year_parts import Part, When
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
@@ -33,7 +32,7 @@ SEVERAL_ENTITIES = 0.8
 FIRST, LEAST_OF_FIRST = 5, 3
 """Of so many passages so many must be of one document, where the question names none."""
 MOST_RESTATING = 6
-"""Documents of one entity that are compared with each other, and of which labels are looked for in a question."""
+"""Documents of one entity that are compared with each other."""
 NEARLY_ALL = 0.85
 """A table with this share of the lines of the fullest one may be the statement; schedules that follow have more."""
 LEAST_OF_USUAL = 0.3
@@ -71,12 +70,7 @@ def worked(
             return _without_term(term[0], question, book)
     said = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
     computation = read_computation(
-        question,
-        said=said,
-        names=tuple(book.among.values()),
-        latest=book.latest,
-        labels=book.labels,
-        phrases=book.phrases,
+        question, said=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
     )
     return computed(computation, book, describe) if computation else None
 
@@ -92,7 +86,7 @@ def worked_as_told(question: str, told: str, plan: RetrievalPlan, index: Index) 
 def _without_term(term: str, question: str, book: Book) -> Draft:
     """A business term that no table names."""
     text = NO_TERM[language_of(question)].format(term=term, where=", ".join(book.among.values()))
-    return Draft(text, abstained=True, reason=NO_PERIOD)
+    return Draft(text, abstained=True, reason="the documents do not have the period of the question")
 
 
 def computed(computation: Computation, book: Book, describe: Describe = never) -> Draft:
@@ -137,7 +131,6 @@ class Book:
         read = lambda year: [row for row in _read(self._index, self.among, year) if _table(row) in primary]  # noqa: E731
         return Lines(tuple(self.among), read)
 
-    @cache  # noqa: B019
     def _primary(self) -> frozenset[tuple[str, int]]:
         """For each document and kind of statement the first table that has nearly as many of its lines as any."""
         named: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -162,11 +155,6 @@ class Book:
         """Words of the labels of rows and columns, with the number of labels that hold them."""
         labels = {label for row in self.rows() for label in (*row["row_path"], *row["column_path"])}
         return Counter(word for label in labels for word in frozenset(words_of(label)))
-
-    @cache  # noqa: B019
-    def phrases(self) -> Phrases:
-        """What the tables call lines and parts of the company; nothing where they are of many documents."""
-        return phrases_of(self.rows(), self._primary()) if len(self.among) <= MOST_RESTATING else Phrases()
 
     @cache  # noqa: B019
     def years(self) -> tuple[int, ...]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import same_evidence
-from tasks.language.sentences import language_of
 from tasks.rag.answering.answer_prompts import (
     Context,
     answer_request,
@@ -24,7 +23,6 @@ from tasks.rag.answering.answer_prompts import (
     rewrite_request,
 )
 from tasks.rag.answering.cell_lookup import describing, looked_up
-from tasks.rag.answering.cell_questions import asks_amount
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.computing import checked, worked, worked_as_told
 from tasks.rag.answering.extractive import Group, extract_answer
@@ -43,7 +41,6 @@ from tasks.rag.answers import (
 )
 from tasks.rag.facts.fact_comparison import answer_from_facts
 from tasks.rag.numbers.computation_reading import asks_to_work_out
-from tasks.rag.numbers.working_out import NO_PERIOD
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
@@ -114,8 +111,6 @@ class State(TypedDict):
     timings: Annotated[dict[str, float], operator.or_]
 
 
-FIGURE_IN_SENTENCES = 0.75
-"""How sure sentences must be that answer an English question for an amount or a share: they hold other figures."""
 REFUSED = "the answer is made of the documents' own sentences, because the model does not take the question: "
 
 CUT_SHORT = {
@@ -186,7 +181,7 @@ def compute(state: State, desk: Desk) -> Added:
         if found is None and desk.wiring.large and asks_to_work_out(part.question):
             found, call = _told_to_compute(part, desk)
             calls += call
-        missing = found is None or (found.abstained and found.reason != NO_PERIOD)
+        missing = found is None or found.abstained
         cell = looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None
         parts.append(part._replace(worked=found, cell=cell))
     return {"parts": tuple(parts), "calls": calls}
@@ -332,7 +327,7 @@ def _extracted(state: State, desk: Desk) -> Draft:
 
 def _answered(part: Part, desk: Desk) -> Draft:
     """The answer to a part: a figure that was worked out, facts of the catalogue, or sentences."""
-    if part.worked and (not part.worked.abstained or part.worked.reason == NO_PERIOD):
+    if part.worked and not part.worked.abstained:
         return part.worked
     catalogue = desk.index.catalogue
     if stated := answer_from_facts(part.question, part.plan, catalogue):
@@ -350,8 +345,6 @@ def _answered(part: Part, desk: Desk) -> Draft:
         groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
     )
     found = checked(part.question, found)
-    if language_of(part.question) == "en" and asks_amount(part.question):
-        found = kept(part.question, found, least=FIGURE_IN_SENTENCES)
     return part.worked if part.worked and found.abstained else found
 
 

@@ -28,12 +28,6 @@ EXTREME, EXTREME_UNNAMED, NOT_ALONE = 0.9, 0.75, 0.6
 where another table that fits as well names another member."""
 MOST_MEMBERS = 8
 """That an answer shows."""
-MISSING_NAME, LITTLE_ASKED = 2.0, 1.0
-"""What the sign of the regression loses where nothing around the cell holds a name of the question, or what it leaves
-out; and where half of the question is not there."""
-HALF = 0.5
-EXCEPT = frozenset(("outsid", "exclud", "except", "without", "other"))
-"""Stems of words that leave something out."""
 MOST_MARGIN = 0.2
 """A cell that is further ahead of the next is no surer."""
 
@@ -84,8 +78,6 @@ def confidence_of(found: Found, *, named: bool) -> float:
     best = found.best
     sign = 1.9 * best.score + 10.3 * min(found.margin, MOST_MARGIN) + 1.5 * named + 0.5 * best.sure - 3.2
     sign -= 1.2 * bool(best.unheld) + 0.5 * any(word.focus for word in best.unheld)
-    sign -= MISSING_NAME * any(word.name or word.text in EXCEPT for word in best.unheld)
-    sign -= LITTLE_ASKED * (best.asked < HALF)
     return 1 / (1 + math.exp(-sign))
 
 

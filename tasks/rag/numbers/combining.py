@@ -13,7 +13,7 @@ from tasks.rag.numbers.question_shape import CLASSES, LINE, SPOKEN, WORDS
 
 Shown = Literal["", "amount", "%", "times", "days", "per share"]
 TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)
-SMALL, JOINED, TOGETHER, MARGIN, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST, CAME_FROM, EXPLAINED, WITHIN = (
+SMALL, JOINED, TOGETHER, MARGIN, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST, CAME_FROM, EXPLAINED = (
     re.compile(WORDS[name], re.IGNORECASE)
     for name in (
         "small",
@@ -26,7 +26,6 @@ SMALL, JOINED, TOGETHER, MARGIN, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST,
         "whole_first",
         "came_from",
         "explained",
-        "within",
     )
 )
 PER_SHARE = re.compile(rf"{LINE}\s+per\s+(?:diluted\s+)?share\b", re.IGNORECASE)
@@ -54,8 +53,8 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
     percent: whether the question speaks of percent.
     """
     plain = " ".join(SMALL.sub(" ", skeleton).split())
-    plain, terms = _within(*_margins(plain, [_term(line) for line in lines]))
-    plain, terms = _explained(*(_sums(plain, terms) if TOGETHER.search(skeleton) else (plain, terms)))
+    plain, terms = _margins(plain, [_term(line) for line in lines])
+    plain, terms = _explained(*_sums(plain, terms))
     if len(terms) == 1 and (found := CAME_FROM.search(plain)) and isinstance(whole := terms[0].expression, Line):
         return _of_part(whole, next(words for words in found.groups() if words))
     if len(terms) == 1:
@@ -96,6 +95,8 @@ def _per_share(plain: str, terms: list[_Term]) -> list[_Term]:
 
 def _sums(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
     """ "Goodwill and intangible assets together" is one term."""
+    if not TOGETHER.search(plain):
+        return plain, terms
     for match in JOINED.finditer(plain):
         first, count = plain[: match.start()].count(LINE), match.group().count(LINE)
         added = terms[first]
@@ -106,15 +107,6 @@ def _sums(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
         plain = f"{plain[: match.start()]}{LINE}{plain[match.end() :]}"
         return plain, [*terms[:first], added, *terms[first + count :]]
     return plain, terms
-
-
-def _within(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
-    """ "Deferred revenue within current liabilities" is the first of the two."""
-    match = WITHIN.search(plain)
-    if not match:
-        return plain, terms
-    first = plain[: match.start()].count(LINE)
-    return f"{plain[: match.start()]}{LINE}{plain[match.end() :]}", [*terms[: first + 1], *terms[first + 2 :]]
 
 
 def _explained(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
@@ -129,9 +121,8 @@ def _explained(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
 
 def _of_part(whole: Line, words: str) -> tuple[Combined, ...]:
     """The share of a whole that a part of the company has: "what share of revenue came from Felt?" """
-    said = [word for word in words.split() if CLASSES.get(word.lower()) != "s"]
-    of = " ".join(word for word in said if word.lower() not in SPOKEN or word[0].isupper())
-    if not of:
+    of = " ".join(word for word in words.split() if word.lower() not in SPOKEN and CLASSES.get(word.lower()) != "s")
+    if not of or whole.of:
         return ()
     part = whole._replace(of=of, said=f"{of} {whole.said}")
     return (Combined(f"{part.said} / {whole.said}", Operation("/", part, whole), "%"),)

@@ -7,8 +7,7 @@ that nothing explains makes the reading less sure, and several of them make it n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from tasks.language.sentences import language_of
 from tasks.rag.numbers.asked_periods import count_of, whens_of
@@ -22,8 +21,6 @@ from tasks.rag.numbers.expressions import (
     years_in,
 )
 from tasks.rag.numbers.extremes import YEARLY, kind_asked
-from tasks.rag.numbers.label_phrases import Phrases
-from tasks.rag.numbers.movements import moved
 from tasks.rag.numbers.question_shape import (
     NAME,
     OWNER,
@@ -39,7 +36,7 @@ from tasks.rag.numbers.written_formulas import PERCENT, SHARE, defined
 from tasks.rag.numbers.year_parts import When, parts_in, spelled_out
 from tasks.rag.retrieval.expansion import expand
 
-FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, YEAR_END, ASIDE, ASKS_NO_AMOUNT = (
+FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, YEAR_END, ASIDE = (
     re.compile(WORDS[name], re.IGNORECASE)
     for name in (
         "figure",
@@ -52,7 +49,6 @@ FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS
         "both_ends",
         "year_end",
         "aside",
-        "asks_no_amount",
     )
 )
 MOST_CHARS = 2_000
@@ -74,12 +70,10 @@ def read_computation(
     names: Sequence[str] = (),
     latest: Latest = lambda: None,
     labels: Labels = dict,
-    phrases: Callable[[], Phrases] = Phrases,
 ) -> Computation | None:
     """The computation that a question asks for; None where it asks for something else, or not only for one.
 
     said: what the question calls the documents, as it writes them. names: their own names.
-    labels, phrases: the words of their tables, and what they call lines and parts.
     """
     asked = spelled_out(" ".join(question.split()))
     if len(asked) > MOST_CHARS:
@@ -90,13 +84,10 @@ def read_computation(
         return how._replace(tasks=(found,), defined=True, assumed=not (years_in(asked) or parts_in(asked)))
     if given := definitions(MARKED.sub(lambda mark: " " * len(mark[0]), marked)):  # of inputs of what is asked for
         asked, how = without(marked, given), how._replace(defined=True)
-    plain = without_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", ASIDE.sub(_aside, expand(asked).asked))))
-    plain = with_marks(plain, said)
-    if ASKS_TEXT.search(plain):
+    if ASKS_TEXT.search(asked):
         return None
-    called = phrases()
-    shape = partial(shape_of, said=said, names=names, phrases=called)
-    found = _understood(plain, how, shape=shape, latest=latest, labels=labels, phrases=called)
+    plain = without_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", ASIDE.sub(_aside, expand(asked).asked))))
+    found = _understood(plain, how, said=said, names=names, latest=latest, labels=labels)
     if found is None:
         return None
     at_end = YEAR_END.search(asked) and not BOTH_ENDS.search(asked)
@@ -134,25 +125,21 @@ def defines(question: str) -> bool:
     return defined(" ".join(question.split())[:MOST_CHARS]) is not None
 
 
-ShapeOf = Callable[..., Shape]
-"""`shape_of` with what is known of the documents; `free` is left."""
-
-
 def _understood(
-    plain: str, how: Computation, *, shape: ShapeOf, latest: Latest, labels: Labels, phrases: Phrases
+    plain: str, how: Computation, *, said: Sequence[str], names: Sequence[str], latest: Latest, labels: Labels
 ) -> Computation | None:
     """The figures that a question asks for by the names of their lines."""
     whens, assumed = whens_of(plain, latest)
     if not whens or len(whens) > MOST_YEARS:
         return None
     if found := MEMBERS.search(plain):
-        return _ranking(found[0], shape(plain), whens[-1], how._replace(assumed=assumed))
+        return _ranking(found[0], shape_of(plain, said=said, names=names), whens[-1], how._replace(assumed=assumed))
     if (member := kind_asked(plain)) and not YEARLY.search(member["kind"]):
         return None
-    for read in _shapes(plain, how, shape=shape, labels=labels, phrases=phrases):
-        tasks = tuple(_tasks(read, whens, how, plain))
-        if tasks and _is_read(read, plain) and not _is_other_kind(tasks, read.skeleton):
-            return how._replace(tasks=tasks, unread=read.unread, assumed=assumed)
+    for shape in _shapes(plain, how, said=said, names=names, labels=labels):
+        tasks = tuple(_tasks(shape, whens, how, plain))
+        if tasks and _is_read(shape, plain):
+            return how._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
     return None
 
 
@@ -167,15 +154,11 @@ def _ranking(asked: str, shape: Shape, when: When, how: Computation) -> Computat
     return how._replace(tasks=(task,), unread=shape.unread)
 
 
-def _shapes(plain: str, how: Computation, *, shape: ShapeOf, labels: Labels, phrases: Phrases) -> Iterator[Shape]:
+def _shapes(
+    plain: str, how: Computation, *, said: Sequence[str], names: Sequence[str], labels: Labels
+) -> Iterator[Shape]:
     """The ways to read a question, the surest first: by concepts alone, or by other words of tables too."""
-    known, free = (without_parts(shape(plain, free=free)) for free in (False, True))
-    told = moved(known, phrases)
-    if told is None:
-        return
-    if told != known:
-        yield _with_parts(told, labels)
-        return
+    known, free = (without_parts(shape_of(plain, said=said, names=names, free=free)) for free in (False, True))
     named_more = any(_in_labels(one, labels) for one in known.unread) and len(free.lines) > len(known.lines)
     if len(known.lines) == 1 and names_a_part(known.skeleton):  # "what share of revenue came from Felt?"
         yield known._replace(loose=())
@@ -192,12 +175,6 @@ def _is_read(shape: Shape, plain: str) -> bool:
         and not shape.loose
         and ASKS_FIGURE.search(plain) is not None
     )
-
-
-def _is_other_kind(tasks: Sequence[Task], skeleton: str) -> bool:
-    """Whether a share, a ratio or a number of days is asked for, and only an amount was read."""
-    amounts = all(isinstance(one.expression, Line) and not is_ratio(one.expression) for one in tasks)
-    return amounts and ASKS_NO_AMOUNT.search(skeleton) is not None
 
 
 def _asks_arithmetic(shape: Shape, how: Computation) -> bool:

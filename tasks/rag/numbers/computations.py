@@ -24,8 +24,6 @@ from tasks.rag.numbers.question_shape import (
 from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, When
 
 OPERATIONS = {name: any_of(name) for name in ("cagr", "highest", "lowest", "growth", "average", "difference", "total")}
-BY_HOW_MUCH = re.compile(WORDS["by_how_much"], re.IGNORECASE)
-IN_PERCENT = any_of("percent")
 POINTS = re.compile(WORDS["points"], re.IGNORECASE)
 ONE = Decimal(1)
 
@@ -80,10 +78,7 @@ def operation(asked: str) -> str:
     """What a question asks to be done with a line over its periods; empty for the value itself."""
     if POINTS.search(asked):
         return "difference"
-    found = next((how for how, pattern in OPERATIONS.items() if pattern.search(asked)), "")
-    if not found and BY_HOW_MUCH.search(asked):  # whatever the verb is
-        return "growth" if IN_PERCENT.search(asked) else "difference"
-    return found
+    return next((how for how, pattern in OPERATIONS.items() if pattern.search(asked)), "")
 
 
 def extreme(plain: str) -> str:

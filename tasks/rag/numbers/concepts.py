@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from tasks.rag.planning.type_words import without_particles
 
@@ -154,9 +154,6 @@ def label_of(path: Sequence[str]) -> str:
 
 def fit(concept: Concept, label: str) -> float:
     """How well the label of a row names a concept: 1 for its preferred name, 0 for another line."""
-    if concept.key not in concepts():  # one that a label of the documents makes
-        said, named = (frozenset(words_of(ASIDE.sub(" ", text))) - FREE_WORDS for text in (label, concept.names[0]))
-        return float(said == named)
     return fits(label).get(concept.key, 0.0)
 
 
@@ -235,32 +232,6 @@ def _hangul_names() -> Sequence[_Name]:
 
 def mentions(text: str) -> list[Mention]:
     """The concepts that a text names, in order; of names that overlap the longest."""
-    return longest(named_in(text))
-
-
-Span = TypeVar("Span", bound="Spans")
-
-
-class Spans(Protocol):
-    """Something at a place of a text."""
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-
-
-def longest(found: Iterable[Span]) -> list[Span]:
-    """Of things that overlap the longest, in the order of the text; of two as long the first that is given."""
-    kept: list[Span] = []
-    for one in sorted(found, key=lambda mention: mention.start - mention.end):
-        if all(one.end <= other.start or one.start >= other.end for other in kept):
-            kept.append(one)
-    return sorted(kept, key=lambda mention: mention.start)
-
-
-def named_in(text: str) -> list[Mention]:
-    """The concepts that a text names, those whose names overlap too."""
     tokens = list(_tokens(text))
     words = [word for word, _, _ in tokens]
     found: list[Mention] = []
@@ -274,7 +245,11 @@ def named_in(text: str) -> list[Mention]:
         for name in _hangul_names():
             if name.words[0] in run:
                 found += [Mention(name.concept, *span) for span in _hangul_spans(name.words[0], text)]
-    return found
+    kept: list[Mention] = []
+    for one in sorted(found, key=lambda mention: mention.start - mention.end):
+        if all(one.end <= other.start or one.start >= other.end for other in kept):
+            kept.append(one)
+    return sorted(kept, key=lambda mention: mention.start)
 
 
 def _hangul_spans(name: str, text: str) -> Iterator[tuple[int, int]]:
@@ -284,11 +259,6 @@ def _hangul_spans(name: str, text: str) -> Iterator[tuple[int, int]]:
         word = f"{name}{match['rest']}"
         if not match["rest"] or name in without_particles(word.lower()):
             yield match.start(), match.end("rest") - len(match["rest"])
-
-
-def tokens_of(text: str) -> list[tuple[str, int, int]]:
-    """Words as `words_of` gives them, with their place."""
-    return list(_tokens(text))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:

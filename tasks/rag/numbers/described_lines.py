@@ -20,10 +20,7 @@ SURELY = 0.85
 ONE_MISSING = 0.72
 """Share that is left where all but one of three or more words of the part are held."""
 PART_WORDS = frozenset(
-    (
-        *("segment", "division", "business", "unit", "region", "group", "operation", "company"),
-        *("reportable", "reporting", "부문", "사업부문", "지역"),
-    )
+    ("segment", "division", "business", "unit", "region", "group", "operation", "company", "부문", "사업부문", "지역")
 )
 """Words that say that something is a part, and not which."""
 
@@ -49,9 +46,6 @@ def fit_of_part(
     known = wanted | PART_WORDS | FREE_WORDS | frozenset(words_of(" ".join(concept.names)))
     beside = frozenset[str]().union(*(words[label] for label in labels if label not in (own, where))) - plain - known
     own_more = words[own] - known - plain if own != where else frozenset[str]()
-    named = frozenset(words_of(where))
-    if own != where and words[own] - PART_WORDS - FREE_WORDS - named - plain and not words[own] & wanted:
-        return 0.0  # "Desktop" below "Client Computing" is a part of that part
     score = best - min(MOST_BESIDE, UNASKED_BESIDE * len([word for word in beside if word.isalpha()]))
     return (score - UNASKED_OWN * len(own_more)) * (ONE_MISSING if missing else 1.0)
 
@@ -61,10 +55,6 @@ def _named_at(concept: Concept, of: str, own: str, heads: Sequence[str], header:
     words = sorted((*of.split(), *words_of(of), *PART_WORDS), key=len, reverse=True)
     part = re.compile(rf"(?<![a-z])(?:{'|'.join(map(re.escape, words))})(?:s\b)?", re.IGNORECASE)
     places = ((own, 1.0), *((head, IN_HEADING) for head in heads), (header, IN_COLUMN))
-    fits = [
-        (share * fit(concept, text), label)
-        for label, share in places
-        for text in dict.fromkeys((" ".join(part.sub(" ", label).split()), label))
-    ]
+    fits = [(share * fit(concept, " ".join(part.sub(" ", label).split())), label) for label, share in places]
     best = max(fits, default=(0.0, ""))
     return best if best[0] >= SURELY else (0.0, "")  # "casino revenue" is not the revenue of the part

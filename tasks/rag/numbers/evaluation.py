@@ -181,7 +181,7 @@ class Evaluator:
     def _find(self, line: Line, when: When) -> Number | None:
         """The cell of a line: in the statement itself, where it is surely there, before any other table."""
         found = self._statements.find(line, when.year, when.part) if self._statements else None
-        if found and is_said(line, found.row_path):
+        if found and _is_said(line, label_of(found.row_path)):
             return found
         found = self._lines.find(line, when.year, when.part)
         if line.concept is None and not (found and _names(line.said, found)):
@@ -217,12 +217,11 @@ class Evaluator:
         return n, kept
 
 
-def is_said(line: Line, row_path: Sequence[str]) -> bool:
-    """Whether a label surely is that of the line, alone or with its headings."""
+def _is_said(line: Line, label: str) -> bool:
+    """Whether a label surely is that of the line."""
     if line.concept:
-        return fit(line.concept, label_of(row_path)) >= NEARLY
-    said = set(words_of(line.said)) - FREE_WORDS
-    return any(set(words_of(label)) - FREE_WORDS == said for label in (label_of(row_path), " ".join(row_path)))
+        return fit(line.concept, label) >= NEARLY
+    return set(words_of(label)) - FREE_WORDS == set(words_of(line.said)) - FREE_WORDS
 
 
 def _names(said: str, number: Number) -> bool:

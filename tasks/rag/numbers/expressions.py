@@ -40,8 +40,7 @@ SIGNS = {
 }  # fmt: skip
 TOKENS = re.compile(
     r"(?P<number>(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\d년]|\s?-?(?:year|day|month)))"
-    r"|(?P<word_sign>\b(?:plus|minus|less|times|multiplied by|divided by)\b|나누기|곱하기|더하기|빼기"
-    r"|\bover\b(?!\s+(?:the\s+)?(?:FY|fiscal|\d|last|past|time|years?|periods?|course)))"
+    r"|(?P<word_sign>\b(?:plus|minus|less|times|multiplied by|divided by)\b|나누기|곱하기|더하기|빼기)"
     r"|(?P<sign>[×÷*+−]|(?<=[\s)])[-–x/·](?=[\s(\d])|(?<=\))[-/]|[-/](?=\()|(?<=[a-zA-Z가-힣])/(?=[a-zA-Z가-힣]{2}))"
     r"|(?P<bracket>[()\[\]])",
     re.IGNORECASE,
@@ -52,7 +51,7 @@ ASIDE = re.compile(
 """Brackets that belong to a name: "net income (loss)", "days payable outstanding (DPO)"."""
 MOST_DEPTH = 8
 BESIDE = re.compile(
-    r"\b(?:the|total|its|their|of|and|for|at|in|company|net|year|end|ending|fiscal|consolidated|reported|to"
+    r"\b(?:the|total|its|their|of|and|for|company|net|year|end|ending|fiscal|consolidated|reported|to"
     r"|attributable|(?:share|stock)(?:owner|holder)s?)\b",
     re.IGNORECASE,
 )

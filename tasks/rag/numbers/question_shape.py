@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
-from tasks.rag.numbers.concepts import Mention, longest, mentions, named_in
+from tasks.rag.numbers.concepts import Mention, mentions
 from tasks.rag.numbers.expressions import ASIDE, YEARS, Line
-from tasks.rag.numbers.label_phrases import Phrases, Said, said_in
 from tasks.rag.numbers.year_parts import PART_SAID
 from tasks.rag.planning.type_words import without_particles
 
@@ -37,8 +36,6 @@ KOREAN_VERB = re.compile(WORDS["korean_verb"])
 SENTENCE = re.compile(r"(?<=[.?!:;。])\s+(?=[^\s\d(])")
 CLAUSE = re.compile(r"(?<=[,;])\s+")
 INSTRUCTS = re.compile(WORDS["instructs"], re.IGNORECASE)
-USES = re.compile(r"\s*(?:using|based\s+on|with)\s", re.IGNORECASE)
-"""How a clause begins that tells the inputs, with their years."""
 INSTRUCTION = re.compile("|".join(WORDS["instruction"]), re.IGNORECASE)
 YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)(?:\s?[-–]?\s?year\b)?", re.IGNORECASE)
 SPAN_OF_YEARS = re.compile(WORDS["span_of_years"], re.IGNORECASE)
@@ -46,16 +43,11 @@ PERIOD = "¶"
 BETWEEN_PERIODS = re.compile(WORDS["between_periods"].replace("PERIOD", PERIOD), re.IGNORECASE)
 TOKEN = re.compile(rf"[{NAME}{OWNER}]|[A-Za-z][A-Za-z0-9&/'’]*(?:[-.][A-Za-z0-9&]+)*|[가-힣]+|\d[\d,.]*%?|[^\w\s]")
 AUXILIARY = frozenset(("did", "does", "do", "has", "have", "had", "will", "would", "could", "can"))
-AFTER_LINE = frozenset(("expense", "expenses", "spending", "outlay", "outlays", "balance", "balances", "item", "line"))
-"""Words after the name of a line that say only that it is one."""
 PHRASE = re.compile(r"(?:U[Us]*(?:aU+s?)*t?)?L(?:[op]t?U[Us]*|Et?[Us]*)?")
 FREE = re.compile(r"(?:U[Us]*(?:[oa]t?U+)*)?(?<![LUVs])V|U[Us]*V|U[Us]*(?:[oa]t?U+)*")
 CLOSING = re.compile("(?:은|는|이|가|을|를|으로|로|보다)$")
 """A Korean particle that ends the name of a line."""
 LOCATIVE = re.compile("(?:에서|에는|에서는|에)$")
-
-
-NO_PHRASES = Phrases()
 
 
 class Atom(NamedTuple):
@@ -89,9 +81,7 @@ def without_instructions(question: str) -> str:
     told: list[str] = []
     for sentence in asking:
         clauses = CLAUSE.split(sentence)
-        dated = any(YEAR_SAID.search(one) and not USES.match(one) for one in clauses)
-        alone = len(clauses) + len(asking) <= 2
-        kept = [one for one in clauses if alone or not _instructs(one) or (YEAR_SAID.search(one) and not dated)]
+        kept = [clause for clause in clauses if not (_instructs(clause) and len(clauses) + len(asking) > 2)]
         told.append(" ".join(kept))
     return " ".join(told)
 
@@ -104,22 +94,19 @@ def _asks(sentence: str) -> bool:
 
 def _instructs(clause: str) -> bool:
     """Whether a part of a question only says how to answer: "relying on the details of the balance sheet"."""
-    return INSTRUCTS.search(clause) is not None and (not YEAR_SAID.search(clause) or USES.match(clause) is not None)
+    return INSTRUCTS.search(clause) is not None and not YEAR_SAID.search(clause)
 
 
-def shape_of(
-    asked: str, *, said: Sequence[str], names: Sequence[str], phrases: Phrases = NO_PHRASES, free: bool = False
-) -> Shape:
+def shape_of(asked: str, *, said: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
     """The shape of a question that holds no instructions.
 
-    said: what it calls the documents. names: their own names. phrases: what their tables call lines and parts.
-    free: whether words of no concept name lines too.
+    said: what it calls the documents. names: their own names. free: whether words of no concept name lines too.
     """
     text = with_marks(ASIDE.sub(" ", asked), said)
     text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))
     text = " ".join(BETWEEN_PERIODS.sub(" ", text).replace(PERIOD, " ").split())
     known = "".join(names).lower()
-    atoms = _verbs_read(list(_atoms(text, known, phrases)))
+    atoms = _verbs_read(list(_atoms(text, known)))
     signs = "".join(atom.sign for atom in atoms)
     spans = [match.span() for match in PHRASE.finditer(signs)]
     if free:
@@ -146,25 +133,16 @@ def with_marks(text: str, said: Sequence[str]) -> str:
     return text
 
 
-def _atoms(text: str, known: str, phrases: Phrases) -> Iterator[Atom]:
-    budgets = phrases.statements is None or "budget" in phrases.statements
-    concepts_here = (one for one in named_in(text) if budgets or one.concept.statement != "budget")
-    told = (one for one in said_in(text, phrases) if one.concept or not _is_spoken(text[one.start : one.end]))
-    named: list[Mention | Said] = [*concepts_here, *told]
-    kept = longest(named)
-    heads = {one.start for one in kept if isinstance(one, Mention)}
-    # "service and other revenue" is the line below "Revenue"
-    below = {one.start for one in kept if isinstance(one, Said) and _next_word(text, one.end) in heads}
-    starts = {one.start: one for one in kept}
+def _atoms(text: str, known: str) -> Iterator[Atom]:
+    named = mentions(text)
+    starts = {one.start: one for one in named}
     at = 0
     for token in TOKEN.finditer(text):
         if token.start() < at:
             continue
         one = next((starts[start] for start in starts if token.start() <= start < token.end()), None)
         if one and one.start == token.start():
-            line = one.concept and one.start not in below
-            mention = Mention(one.concept, one.start, one.end) if one.concept and line else None
-            yield Atom("L" if mention else "U", text[one.start : one.end], one.start, one.end, mention)
+            yield Atom("L", text[one.start : one.end], one.start, one.end, one)
             at = one.end
             continue
         at = token.end()
@@ -174,16 +152,6 @@ def _atoms(text: str, known: str, phrases: Phrases) -> Iterator[Atom]:
             if sign == "U"
             else Atom(sign, token.group(), token.start(), at)
         )
-
-
-def _next_word(text: str, at: int) -> int:
-    """Where the word behind a place begins."""
-    return at + len(text[at:]) - len(text[at:].lstrip())
-
-
-def _is_spoken(said: str) -> bool:
-    """Whether words ask and change nothing, though a table is called so: "balance sheet"."""
-    return all(word.lower() in SPOKEN for word in said.split())
 
 
 def _closed(atom: Atom) -> Atom:
@@ -215,12 +183,10 @@ def _sign(word: str, known: str) -> str:
 
 
 def _verbs_read(atoms: list[Atom]) -> list[Atom]:
-    """After "did Marlow Mills" stands a verb, which asks and changes nothing; so does "expense" after a line."""
+    """After "did Marlow Mills" stands a verb, which asks and changes nothing."""
     read = list(atoms)
     for at, atom in enumerate(atoms):
         before = [one.text.lower() for one in atoms[max(0, at - 3) : at]]
-        if atom.sign == "U" and atom.text.lower() in AFTER_LINE and at > 0 and atoms[at - 1].sign == "L":
-            read[at] = atom._replace(sign="f")
         after_name = at > 0 and atoms[at - 1].text == NAME and any(word in AUXILIARY for word in before)
         if atom.sign == "U" and after_name and atom.text[0].islower():
             read[at] = atom._replace(sign="f")
@@ -251,7 +217,6 @@ def _left(atoms: Sequence[Atom], inside: set[int]) -> tuple[tuple[str, ...], tup
     for match in re.finditer(r"(?P<p>pt?)?(?P<words>[UVW]+)(?P<s>s)?", signs):
         words = [_bare(atoms[at].text) for at in range(*match.span("words"))]
         capital = atoms[match.start("words")].text[0].isupper() and match.start("words") > 0
-        placed = match["p"] and words[0].isascii()  # "in its pharmacies"
-        part = match["s"] or placed or (capital and words[0].isascii())
+        part = match["s"] or (capital and words[0].isascii())
         (loose if part else unread).append(" ".join(words))
     return tuple(unread), tuple(loose)

@@ -19,8 +19,6 @@ from tasks.rag.numbers.question_shape import (
     Shape,
 )
 
-IN_CASH = re.compile(r"\bin ¤")
-"""What is paid in cash is no cash."""
 CASH = "cash_and_cash_equivalents"
 PAID = {"income_tax": "income_taxes_paid", "interest_expense": "interest_paid", "dividends_declared": "dividends_paid"}
 """Costs of a year, and what is paid for them."""
@@ -40,8 +38,6 @@ def without_parts(shape: Shape) -> Shape:
         dropped = {at for at, line in lines if line.concept and line.concept.key == CASH}
         dropped = dropped if len(dropped) < len(lines) else set()
         shape = shape._replace(lines=tuple(map(_paid, shape.lines))) if dropped else shape
-    elif len(lines) == 1 and lines[0][1].concept and lines[0][1].concept.key == CASH and IN_CASH.search(shape.skeleton):
-        dropped = {0}
     if not dropped:
         return shape
     pieces = re.split("(¤)", shape.skeleton)

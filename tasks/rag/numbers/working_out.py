@@ -12,7 +12,6 @@ from tasks.rag.numbers.computations import Computation, Task
 from tasks.rag.numbers.concepts import fit, label_of, words_of
 from tasks.rag.numbers.doubts import OTHERWISE, said_in_answer
 from tasks.rag.numbers.evaluation import (
-    RATIO,
     Describe,
     Evaluator,
     NotFound,
@@ -20,7 +19,6 @@ from tasks.rag.numbers.evaluation import (
     Rows,
     UnitsDiffer,
     Value,
-    is_said,
     never,
     place_of,
 )
@@ -30,14 +28,10 @@ from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, WHOLE, Lines, 
 from tasks.rag.numbers.restatements import agree
 
 DIGITS = 28
-NO_PERIOD = "the documents do not have the period of the question"
-"""Why there is no figure where no table is of its year; then no other cell is it either."""
 UNREAD, ASSUMED, QUALIFIED, OF_A_PART, ELSEWHERE, BREAKS, RESTATED = 0.9, 0.85, 0.85, 0.8, 0.85, 0.75, 0.8
 """What is left of the confidence in an answer for a word that nothing explains; a period that the question does not
 name; a line that is found by its words; a column of a part of the company; a table that is not the statement of the
 line; a cell whose sum does not hold; another value in another document."""
-PARTIAL = 0.45
-"""What is left of it where a figure of several is missing."""
 NO_SCALE = 0.5
 """The same for an amount that seems to lack its scale."""
 SMALL = 1_000_000
@@ -66,8 +60,6 @@ def work_out(
     evaluator = Evaluator(lines, statements, rows, describe)
     told: list[str] = []
     missing: list[str] = []
-    values: list[Value] = []
-    outside: list[bool] = []
     language = computation.language
     for task in computation.tasks:
         named = {"title": task.title, "label": task.label}
@@ -75,12 +67,10 @@ def work_out(
             if task.rank:
                 told.append(ranking_of(task, evaluator, computation))
             else:
-                values.append(_worked(evaluator, task, language))
-                told.append(sentence_of(task, values[-1], computation))
+                told.append(sentence_of(task, _worked(evaluator, task, language), computation))
         except NotFound as error:
             unknown = NO_PARTS[language].format(**named) if task.rank else _missing(error, documents, language, years)
             missing.append(unknown)
-            outside.append(isinstance(task.expression, Line) and bool(years()) and error.when.year not in years())
         except NoYear as error:
             missing.append(NO_YEAR[language].format(said=error))
         except UnitsDiffer:
@@ -89,11 +79,10 @@ def work_out(
             missing.append(BY_ZERO[language].format(**named).strip())
     citations = tuple(cited_number(n, number) for n, number in evaluator.used.values())
     if not told:
-        reason = NO_PERIOD if outside and all(outside) else "a number of the computation is missing"
-        return Draft(" ".join(dict.fromkeys(missing)), abstained=True, reason=reason)
-    doubts = [*_doubts(evaluator, values, language), *_restated(evaluator, others, language)]
+        return Draft(" ".join(dict.fromkeys(missing)), abstained=True, reason="a number of the computation is missing")
+    doubts = [*_doubts(evaluator, language), *_restated(evaluator, others, language)]
     text = "\n".join((*told, *dict.fromkeys((*missing, *(said for _, said in doubts if said)))))
-    confidence = _confidence(computation, [factor for factor, _ in doubts]) * (PARTIAL if missing else 1.0)
+    confidence = _confidence(computation, [factor for factor, _ in doubts])
     return Draft(text, citations, reason="worked out from tables", confidence=confidence)
 
 
@@ -116,13 +105,13 @@ def _confidence(computation: Computation, doubts: Sequence[float]) -> float:
     return round(left, 4)
 
 
-def _doubts(evaluator: Evaluator, values: Sequence[Value], language: Language) -> list[tuple[float, str]]:
+def _doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, str]]:
     """For each number that was used: what is left of the confidence, and what the answer says of it."""
     found: list[tuple[float, str]] = []
     for n, number in evaluator.used.values():
         line, _ = evaluator.lines[n]
         plain = line.concept is not None and not line.of
-        by_words = evaluator.by_words.get(place_of(number), 1.0 if _by_name(line, number) else QUALIFIED)
+        by_words = evaluator.by_words.get(place_of(number), QUALIFIED)
         found.append((fit(line.concept, label_of(number.row_path)) if plain and line.concept else by_words, ""))
         if plain and _of_a_part(number):
             found.append((OF_A_PART, ""))
@@ -133,20 +122,9 @@ def _doubts(evaluator: Evaluator, values: Sequence[Value], language: Language) -
     units = {number.unit for _, number in evaluator.used.values()}
     if "" in units and units & AMOUNTS:
         found.append((NO_UNIT, ""))
-    elif not _free_of_scale(evaluator, values) and _lacks_scale(evaluator):
+    elif _lacks_scale(evaluator):
         found.append((NO_SCALE, ""))
     return [(min(1.0, factor), said) for factor, said in found]
-
-
-def _free_of_scale(evaluator: Evaluator, values: Sequence[Value]) -> bool:
-    """Whether the figures are ratios of numbers of one scale: which one it is, does not matter."""
-    scales = {number.scale for _, number in evaluator.used.values()}
-    return bool(values) and len(scales) == 1 and all(value.unit in ("", RATIO) for value in values)
-
-
-def _by_name(line: Line, number: Number) -> bool:
-    """Whether a line that is no concept is called as its row is."""
-    return line.concept is None and is_said(line, number.row_path)
 
 
 def _lacks_scale(evaluator: Evaluator) -> bool:

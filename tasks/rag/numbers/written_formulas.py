@@ -27,12 +27,10 @@ from tasks.rag.numbers.question_shape import (
 DEFINED = tuple(re.compile(pattern, re.IGNORECASE) for pattern in WORDS["defined"])
 """What stands between the name of a ratio and its formula; group `body` is the formula."""
 SHARE, PERCENT = map(any_of, ("share", "percent"))
-SUBTRACTION, FORMULA_END, SOURCE, DIVIDING, TAKING, ADDING = (
-    re.compile(WORDS[name], re.IGNORECASE)
-    for name in ("subtraction", "formula_end", "source", "dividing", "taking", "adding")
+SUBTRACTION, FORMULA_END, SOURCE = (
+    re.compile(WORDS[name], re.IGNORECASE) for name in ("subtraction", "formula_end", "source")
 )
 SENTENCE_END = re.compile(r"(?<=[^\s.][.?!。])\s+(?=[A-Z가-힣\"“(])|[?!]")
-LISTED = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+|\s+to\s+")
 HUNDRED = Decimal(100)
 MOST_LINE_WORDS = 9
 GENERIC = frozenset(("value", "amount", "number", "year", "period", "figure", "price", "cost"))
@@ -43,7 +41,7 @@ MOST_FREE_WORDS = 3
 
 def defined(asked: str, latest: Latest = lambda: None) -> Task | None:
     """The figure whose formula the question writes."""
-    asked = _as_definition(SOURCE.sub(" ", asked))
+    asked = SOURCE.sub(" ", asked)
     given = definitions(asked)
     if len(given) > 1:
         rest = without(asked, given)
@@ -66,20 +64,6 @@ def defined(asked: str, latest: Latest = lambda: None) -> Task | None:
         rest = f"{asked[: match.start()]} . {asked[end:]}"
         return _figure(expression, asked[: match.start()], rest, body, latest)
     return None
-
-
-def _as_definition(asked: str) -> str:
-    """What a question says to divide or to take as a definition: "if you divide A by B and multiply by 365"."""
-
-    def divided(found: re.Match[str]) -> str:
-        times = f" * {found['times']}" if found["times"] else ""
-        return f", defined as: ({found['part']}) / ({found['whole']}){times}"
-
-    def added(found: re.Match[str]) -> str:
-        return f", defined as: {' + '.join(f'({one})' for one in LISTED.split(found['list']))}"
-
-    asked = ADDING.sub(added, DIVIDING.sub(divided, asked, count=1), count=1)
-    return TAKING.sub(lambda found: f", defined as: ({found['first']}) {found['sign']} ({found['second']})", asked, 1)
 
 
 def _figure(expression: Expression, before: str, rest: str, body: str, latest: Latest) -> Task:

@@ -15,9 +15,8 @@ QUARTER = r"""
     | \b(?P<word>first|second|third|fourth|[1-4](?:st|nd|rd|th))[\s-]+(?:fiscal\s+)?quarter
 """
 SPAN = r"""
-    \b(?:first\s+)?(?P<months>three|six|nine|\d)[\s-]months?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?
-    | \b(?:first\s+)?(?P<weeks>thirteen|twenty-six|thirty-nine|13|26|39)[\s-]weeks?\b
-      (?:\s+(?:period\s+)?end(?:ed|ing)\b)?
+    \b(?P<months>three|six|nine|\d)[\s-]months?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?
+    | \b(?P<weeks>thirteen|twenty-six|thirty-nine|13|26|39)[\s-]weeks?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?
     | \b(?P<half>first\s+half|h1)\b | (?P<half_ko>상반기) | (?P<quarter>\bquarter\s+(?:that\s+)?end(?:ed|ing)\b)
 """
 DAY = r"""

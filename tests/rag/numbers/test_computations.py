@@ -60,17 +60,6 @@ FY2019 inventory turnover, with year-end inventory? | (cost_of_sales / inventory
 FY2019 gap = sales less COGS. How much more than 2018? | change[(revenue - cost_of_sales) 2018 2019] | FY2018 → FY2019 |
 Add up the goodwill (not of wool) of FY2018 and FY2019. | sum[goodwill 2018 2019] | FY2018 … FY2019 | amount
 유동비율 = 유동자산 ÷ 유동부채 × 100 으로 정의하면 2021년 값은? | (current_assets / current_liabilities) | FY2021 | %
-FY2019 return on assets, dividing net income by goodwill at year end? | (net_income / goodwill) | FY2019 | %
-FY2019 DSO, if you divide goodwill by revenue and multiply by 365? | ((goodwill / revenue) * 365) | FY2019 | days
-FY2019 gross margin, if gross margin is (sales - COGS) / sales? | ((revenue - cost_of_sales) / revenue) | FY2019 | %
-FY2019 gearing, taking goodwill over inventory? | (goodwill / inventory) | FY2019 | times
-What was the FY2019 sum if you add goodwill and inventory? | (goodwill + inventory) | FY2019 |
-COGS was what percentage of revenue in FY2019? | (cost_of_sales / revenue) | FY2019 | %
-By how much did revenue of FY2019 exceed that of FY2018? | change[revenue 2018 2019] | FY2018 → FY2019 | amount
-Goodwill within current assets in FY2019? | goodwill | FY2019 | amount
-Does Marlow Mills have positive working capital in FY2019? If so, how much? | working_capital | FY2019 | amount
-What was FY2019 return on equity, using average equity of 2018 and 2019? | return_on_equity | FY2019 | %
-Revenue in the first six months of 2019? | revenue | 6 months FY2019 | amount
 2021년 2분기 매출액은 전년 동기 대비 몇 % 증가했나? | ((revenue@2021 / revenue@2020) - 1) | Q2 FY2020 → Q2 FY2021 | %
 """
 
