@@ -16,9 +16,12 @@ from storage.records import Record
 MOST = 200_000
 """Digests that are followed for one run."""
 CHECKED = frozenset(
-    ("run", "report", "output_path", "out", "index", "folder", "found", "spending", "effort", "learning.device")
+    (
+        *("run", "report", "output_path", "out", "index", "folder", "found", "spending", "effort", "learning.device"),
+        *("include", "exclude"),  # of a scan: one that finds nothing new is not recorded, so these may be another run's
+    )
 )
-"""Parameters that say where results go, how hard to work, and what inputs are called: not what they are."""
+"""Parameters that say where results go, how hard to work, and which inputs to take: not what they are."""
 
 What = Literal["input", "parameter", "step version", "code"]
 

@@ -133,6 +133,26 @@ def test_what_was_drawn_with_another_seed_is_no_cause_and_the_seed_is(tmp_path: 
     assert [(cause.what, cause.where, cause.name) for cause in causes(one, other)] == [("parameter", "draw", "seed")]
 
 
+def test_documents_that_an_earlier_scan_found_are_told_as_inputs(tmp_path: Path) -> None:
+    """A scan of another folder had left out a file when it found the first three: these two runs did not."""
+    lineage, changed = Lineage(None, tmp_path / FILE), copy.deepcopy(PIPELINE)
+    changed["documents"].append("d")
+    for document, left_out in (*((one, ["metadata.csv"]) for one in "abc"), ("d", [])):
+        scanned = StepRun(
+            key=digest("scan", document),
+            step="tasks.rag.steps.scan",
+            version=1,
+            run="r",
+            code="0.1.0+aaaaaaaa",
+            at=datetime.now(UTC),
+            seconds=1,
+            parameters={"folder": "/tmp/a", "include": [], "exclude": left_out},
+        )
+        lineage.record(scanned, [Edge(-1, True, "document", digest(document), "content")])
+    one, other = (inside(run(lineage, pipeline), lineage) for pipeline in (PIPELINE, changed))
+    assert [(cause.what, cause.name) for cause in causes(one, other)] == [("input", digest("d"))]
+
+
 def test_what_was_made_is_counted_by_kind(tmp_path: Path) -> None:
     """Another chunk size cuts three documents anew; their pages stay."""
     lineage, other = Lineage(None, tmp_path / FILE), copy.deepcopy(PIPELINE)
