@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from storage.lineage import Edge, StepRun
 from storage.lineages import FILE, Lineage
@@ -137,7 +138,8 @@ def test_documents_that_an_earlier_scan_found_are_told_as_inputs(tmp_path: Path)
     """A scan of another folder had left out a file when it found the first three: these two runs did not."""
     lineage, changed = Lineage(None, tmp_path / FILE), copy.deepcopy(PIPELINE)
     changed["documents"].append("d")
-    for document, left_out in (*((one, ["metadata.csv"]) for one in "abc"), ("d", [])):
+    for document in "abcd":
+        left_out: list[JsonValue] = [] if document == "d" else ["metadata.csv"]
         scanned = StepRun(
             key=digest("scan", document),
             step="tasks.rag.steps.scan",
@@ -146,7 +148,7 @@ def test_documents_that_an_earlier_scan_found_are_told_as_inputs(tmp_path: Path)
             code="0.1.0+aaaaaaaa",
             at=datetime.now(UTC),
             seconds=1,
-            parameters={"folder": "/tmp/a", "include": [], "exclude": left_out},
+            parameters={"folder": "/tmp/a", "exclude": left_out},
         )
         lineage.record(scanned, [Edge(-1, True, "document", digest(document), "content")])
     one, other = (inside(run(lineage, pipeline), lineage) for pipeline in (PIPELINE, changed))
