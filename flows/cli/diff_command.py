@@ -179,7 +179,8 @@ def _show(causes: list[Cause], results: dict[str, Any]) -> None:
 def _show_indexes(index: dict[str, Any], asked: dict[str, Any] | None) -> None:
     for name, before in index["one"].items():
         if before != (after := index["other"][name]):
-            console.print_line(f"[cyan]{name}[/cyan] {before:,} → {after:,}")
+            told = " → ".join("unknown" if count is None else f"{count:,}" for count in (before, after))
+            console.print_line(f"[cyan]{name}[/cyan] {told}")
     for what, said in CHANGED.items():
         for document in index[what][:SHOWN_DOCUMENTS]:
             console.print_line(f"  {said} {escape(document)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import CollectorRegistry
@@ -16,12 +17,13 @@ def scraped(figures: Figures) -> list[str]:
     return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
 
 
-def test_a_source_that_is_away_takes_no_other_with_it() -> None:
+@pytest.mark.parametrize("error", [DatabaseUnavailable("it does not run"), RuntimeError("of a driver")], ids=repr)
+def test_a_source_that_is_away_takes_no_other_with_it(error: Exception) -> None:
     there = True
 
     def database() -> list[GaugeMetricFamily]:
         if not there:
-            raise DatabaseUnavailable("it does not run")
+            raise error
         return [GaugeMetricFamily("trivet_of_database", "One.", value=1)]
 
     disk = GaugeMetricFamily("trivet_of_disk", "Two.", value=2)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from storage.index import Index
 from storage.numbers import query_numbers
 from storage.records import Record
+from storage.storage_errors import NotAnIndex
 from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, Ranked, paired_difference, rank_questions
 
 PAGES = 5
@@ -26,7 +27,8 @@ class Held(Record):
     """Chunks that are tables."""
     figures: int
     """Chunks that are figures."""
-    numbers: int
+    numbers: int | None
+    """None for an index that an older version made without them."""
 
 
 class Moved(Record):
@@ -66,7 +68,7 @@ Search = Callable[[Question], Sequence[Place]]
 
 
 def difference(one: Index, other: Index) -> IndexDifference:
-    """Reads all chunks of both. Raises NotAnIndex for one that was made without numbers, DamagedIndex."""
+    """Reads all chunks of both. Raises DamagedIndex."""
     mine, yours = _documents(one), _documents(other)
     cut = _chunks_by_document(one), _chunks_by_document(other)
     both = [name for name in mine if name in yours]
@@ -122,10 +124,21 @@ def _chunks_by_document(index: Index) -> Mapping[str, str]:
 
 def _held(index: Index) -> Held:
     kinds = Counter(json.loads(index.chunk(row))["kind"] for row in range(len(index)))
+    return Held(
+        documents=sum(entry.status == "ok" for entry in index.catalogue),
+        chunks=len(index),
+        tables=kinds["table"],
+        figures=kinds["figure"],
+        numbers=_numbers(index),
+    )
+
+
+def _numbers(index: Index) -> int | None:
     names = {entry.document: entry.name for entry in index.catalogue}
-    [[numbers]] = query_numbers(index.numbers, names, "SELECT count(*) FROM numbers").rows
-    documents = sum(entry.status == "ok" for entry in index.catalogue)
-    return Held(documents=documents, chunks=len(index), tables=kinds["table"], figures=kinds["figure"], numbers=numbers)
+    try:
+        return query_numbers(index.numbers, names, "SELECT count(*) FROM numbers").rows[0][0]
+    except NotAnIndex:
+        return None
 
 
 def _shown(place: Place) -> str:

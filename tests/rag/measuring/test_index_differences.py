@@ -78,6 +78,14 @@ def test_documents_and_counts(tmp_path: Path) -> None:
     assert same.added + same.removed + same.changed + same.recut == ()
 
 
+def test_an_index_of_an_older_version_has_no_numbers(tmp_path: Path) -> None:
+    one = published(tmp_path / "one", ("kept.md", "a", ["x"]), numbers=1)
+    older = published(tmp_path / "older", ("kept.md", "a", ["x"]), numbers=1)
+    del older.manifest.files["numbers.parquet"]
+    found = difference(older, one)
+    assert (found.one.numbers, found.other.numbers) == (None, 1)
+
+
 def question(name: str, *, page: int) -> Question:
     return Question(id=name, question=f"{name}?", document="a.pdf", pages=(page,))
 
