@@ -62,7 +62,7 @@ def diff(
 
 
 def _of_indexes(one: Path, other: Path, questions: Path | None) -> dict[str, Any]:
-    """What two indexes hold differently, and find."""
+    """How two indexes differ in documents and counts, and in the pages that each question finds."""
     from storage.index import open_index
     from tasks.rag.measuring.index_differences import asked, difference
     from tasks.rag.measuring.measured_figures import places_in

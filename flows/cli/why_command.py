@@ -70,9 +70,9 @@ class Root(NamedTuple):
     run: str = ""
     """Id of a run in the database."""
     names: Mapping[str, str] = MappingProxyType({})
-    """Of the documents of an index, by digest."""
+    """Names of the documents of an index, by digest."""
     folder: Path | None = None
-    """Of the index."""
+    """Folder of the index, where the thing is one."""
 
 
 def root_of(thing: str) -> Root:

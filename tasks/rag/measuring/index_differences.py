@@ -18,7 +18,7 @@ PAGES = 5
 
 
 class Held(Record):
-    """What an index holds."""
+    """Counts of what an index holds."""
 
     documents: int
     """That can be searched."""
