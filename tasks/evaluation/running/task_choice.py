@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 
 GROUP = 1_000
 LACKING = {
-    "CodeElo": "its programs are judged by the site that sets its problems",
-    "CodeForces": "its tests are not read here",
     "LiveBench": "its graders, one for each of its tasks, are not here",
-    "MixEval": "its data and its judge's parser are not read here",
-    "RepoBench": "its repositories are not read here",
     "ZeroEval": "the solutions of its grids are private; name ZeroEvalMath and ZeroEvalNumersense, and CruxEval",
     "SWE-Bench": "it needs a container for each repository",
     "SafetyBench": "its data are not read here",

@@ -52,6 +52,7 @@ def graded(name: str, answers: dict[str, str], tools: Tools) -> dict[str, Sample
             ("AIW", 3),
             ("ZeroEvalMath", 3),
             ("ZeroEvalNumersense", 2),
+            ("RepoBench", 6),
         ),
     ],
 )

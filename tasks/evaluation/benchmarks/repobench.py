@@ -1,0 +1,132 @@
+"""RepoBench, completion: the next line of a file, from the file and from what it imports of its repository.
+
+Fields as in the data set cards of tianyang/repobench_python_v1.1 and repobench_java_v1.1: repo_name, file_path,
+context (path, snippet), import_statement, cropped_code, next_line. Prompt as in the README of Leolty/repobench, sent as
+a turn of the user, since backends here take conversations; it is not cut to a number of tokens. Sampling, subsets and
+metric keys as in mlfoundations/evalchemy (eval/chat_benchmarks/RepoBench). The line that counts is the first that is no
+comment, and no fence, with which chat models begin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from statistics import fmean
+from typing import Any, ClassVar, cast
+
+from pydantic import JsonValue
+from rapidfuzz import fuzz
+
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
+from tasks.evaluation.benchmarks.fields import text
+from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.reasoning import visible_answer
+from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.measure.estimates import estimates
+
+LANGUAGES = {"python": "#", "java": "//"}
+"""With the sign of a comment."""
+LONG_COMMENTS = {"python": (('"""', "'''"), ('"""', "'''")), "java": (("/*",), ("*/",))}
+SUBSETS = ("cross_file_first", "cross_file_random", "in_file")
+SIMILARITY = "edit_similarity"
+
+
+class RepoBench(BaseBenchmark):
+    """Exact match of the line's words; groups are language and subset."""
+
+    name = "RepoBench"
+    summary = "the next line of files of Python and Java repositories: exact match and edit similarity"
+    family = "code"
+    files = tuple(
+        DataFile(
+            file=f"repobench_{language}_{subset}.jsonl",
+            hub=f"tianyang/repobench_{language}_v1.1",
+            hub_split=subset,
+        )
+        for language in LANGUAGES
+        for subset in SUBSETS
+    )
+    sampling = Sampling(temperature=0.2, top_p=0.95, max_tokens=128)
+    format_checked_only = True
+    metric: ClassVar[str] = "exact_match"
+
+    def items(self, data: Data) -> Iterator[Item]:
+        for file, (language, subset) in zip(self.files, ((a, b) for a in LANGUAGES for b in SUBSETS), strict=True):
+            for row in data.rows(file):
+                yield Item(
+                    id=f"{language}-{subset}-{row.number}",
+                    prompts=(prompt_of(row, language),),
+                    gold=text(row, "next_line"),
+                    group=f"{language}_{subset}",
+                    detail={"language": language},
+                )
+
+    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        del tools
+        return (_sample(item, response) for item, response in answered)
+
+    def summarise(self, samples: Iterable[Sample]) -> Summary:
+        """evalchemy's percentages by language and subset, and over all; its two averages of languages are one."""
+        found = tally(kept := list(samples))
+        headline = estimates(self.metric, found.scores, groups=found.groups, headline=True)
+        metrics: dict[str, JsonValue] = {}
+        for group in (None, *sorted(found.groups)):
+            some = [one for one in kept if one.score is not None and group in (None, one.group)]
+            if some:
+                name = group or "weighted_avg"
+                metrics[f"{name}_EM"] = round(100 * fmean(cast("float", one.score) for one in some), 2)
+                metrics[f"{name}_ES"] = round(fmean(one.values[SIMILARITY] for one in some), 2)
+        metrics[self.metric] = headline[0].value if headline else None
+        return Summary(metrics | unscored_metric(found.counts), headline, found.counts)
+
+    def gold_response(self, item: Item) -> str | None:
+        return str(item.gold)
+
+
+def prompt_of(row: Row, language: str) -> str:
+    """Snippets of other files, then the file so far."""
+    sign = LANGUAGES[language]
+    snippets = cast("list[dict[str, Any]]", row.get("context") or [])
+    if not all({"path", "snippet"} <= one.keys() for one in snippets):
+        row.unusable("`context` must hold objects with `path` and `snippet`")
+    across = "".join(f"{sign} Path: {one['path']}\n{one['snippet']}\n\n" for one in snippets)
+    here = f"{sign} Path: {text(row, 'file_path')}\n{row.get('import_statement', '')}\n{text(row, 'cropped_code')}\n"
+    return re.sub(r"\n{4,}", "\n\n", f"{sign} Repo Name: {text(row, 'repo_name')}\n{across}{here}")
+
+
+def next_line(completion: str, language: str) -> str:
+    """The first line that is no comment; else the first line."""
+    lines = [line for line in completion.lstrip("\n").split("\n") if not line.startswith("```")]
+    begins, ends = LONG_COMMENTS[language]
+    within = False
+    for line in filter(str.strip, lines):
+        bare = line.strip()
+        if not within and bare.startswith(begins):
+            within = True
+        elif within and bare.endswith(ends):
+            within = False
+        elif not within and not bare.startswith(LANGUAGES[language]):
+            return line
+    return lines[0] if lines else ""
+
+
+def _sample(item: Item, response: Response) -> Sample:
+    visible = visible_answer(response.text) or ""
+    said = response.text if response.text.strip() == visible else visible  # its indentation counts
+    line, gold = next_line(said, str(item.detail["language"])), str(item.gold)
+    equal = line.split() == gold.split()
+    return Sample.graded(
+        item,
+        response,
+        status="scored",
+        score=float(equal),
+        extracted=line or None,
+        gold=gold,
+        reason="the same words" if equal else "another line",
+        values={SIMILARITY: float(round(fuzz.ratio(line, gold)))},
+        missing=not visible,
+    )
+
+
+BENCHMARK = RepoBench()
