@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.lever_commands import config_of
+from flows.cli.lever.read_config import config_of
 from flows.running.lever_calls import plan_calls
 from tasks.lever.lever_errors import FileUnusable
 
