@@ -126,12 +126,12 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
     return artifacts().save("pools", build(items, embedded, artifacts(), recipe=recipe, seed=seed))
 
 
-@step(version=1, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, aside=EFFORT)
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
-    from tasks.lever.data.rl_data import search
+    from tasks.lever.data.beam_search import search
 
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}

@@ -46,7 +46,10 @@ def stage_command(until: str) -> Callable[..., None]:
             typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, such as grpo.rounds=10; may be repeated."),
         ] = None,
         dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Count the judge's calls by stage, and do nothing.")
+            bool,
+            typer.Option(
+                "--dry-run", help="Count the judge's calls by stage, with tokens, cost and time, and do nothing."
+            ),
         ] = False,
         plan: PlanOption = False,
         as_json: Json = False,
@@ -90,6 +93,12 @@ def _show_calls(plan: CallPlan) -> None:
     screen = Screen()
     for stage, count in [*plan.calls.items(), ("total", plan.total)]:
         screen.print(f"{stage:<10}{count:>12,}{'  at most' if stage in ('oracle', 'total') else ''}", markup=False)
+    if plan.prompt_tokens is not None:
+        screen.print(f"{plan.prompt_tokens:,} tokens read and {plan.answer_tokens:,} written, at most", markup=False)
+    if plan.cost is not None:
+        screen.print(f"{plan.cost:,.2f} at most, by the judge's prices", markup=False)
+    if plan.hours is not None:
+        screen.print(f"{plan.hours:,.1f} hours at the judge's rates", markup=False)
 
 
 def _look_ahead(config: LeverConfig, as_json: bool) -> None:

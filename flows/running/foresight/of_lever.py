@@ -70,8 +70,8 @@ def plan_training(config: LeverConfig) -> LeverPlan:
         _keep(config, seeds, files, ahead)
     foreseen = ahead.plan
     asked = {step.step for step in foreseen.steps if step.runs or step.unknown}
-    calls = {stage: count for stage, count in plan_calls(config).calls.items() if ASKING[stage] in asked}
-    return LeverPlan(**dict(foreseen), calls=CallPlan(calls=calls, total=sum(calls.values())))
+    asking = [stage for stage, name in ASKING.items() if name in asked]
+    return LeverPlan(**dict(foreseen), calls=plan_calls(config, only=asking))
 
 
 def _done(config: LeverConfig, stage: StageName) -> None:
