@@ -13,9 +13,23 @@ from storage.records import Record
 Vectors = Literal["joint", "image", "text"]
 """Embeddings that a selector reads: of image and question together, or of one of them."""
 RewardMode = Literal[
-    "hard_plus_soft", "hard_only", "soft_only", "separated", "hard_plus_gtprob", "gt_logprob", "legacy"
+    "hard_plus_soft",
+    "hard_plus_soft_v2",
+    "hard_only",
+    "soft_only",
+    "separated",
+    "hard_plus_gtprob",
+    "hard01_plus_gtprob",
+    "hard01_plus_gtprob_separated",
+    "gt_logprob",
+    "legacy",
 ]
-OF_LIKELIHOODS: tuple[RewardMode, ...] = ("hard_plus_gtprob", "gt_logprob")
+OF_LIKELIHOODS: tuple[RewardMode, ...] = (
+    "hard_plus_gtprob",
+    "hard01_plus_gtprob",
+    "hard01_plus_gtprob_separated",
+    "gt_logprob",
+)
 """Rewards for which the judge has to return log-probabilities."""
 
 

@@ -92,7 +92,7 @@ def vqa_score(
 ) -> None:
     """Score answers about pictures by VQA accuracy, from 0 to 1: overall and per type of answer.
 
-    With --json also per question: {overall, per_answer_type, per_question}.
+    With --json also per question: {overall, per_answer_type, per_question, notes}.
     """
     from tasks.lever.data.vqa_files import score_files
 
@@ -106,3 +106,5 @@ def _show_scores(scores: VqaScores) -> None:
     screen.print(f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions", markup=False)
     for name, accuracy in scores.per_answer_type.items():
         screen.print(f"{accuracy:.4f}  {name}", markup=False)
+    for note in scores.notes:
+        screen.print(f"note: {note}", markup=False, style="yellow")
