@@ -281,8 +281,12 @@ def evaluate_selector(
     oracle: options.OracleSettings,
     learning: Learning,
     effort: Effort,
+    diverse: bool = False,
 ) -> Ref:
-    """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
+    """What the judge answers on the test queries with the demonstrations of every selector, for one seed.
+
+    diverse: MMR's, too.
+    """
     from tasks.lever.data.candidate_pools import banks_of
     from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.choosing import measure, unanswered
@@ -307,6 +311,7 @@ def evaluate_selector(
         trained_shots=learning.shots,
         oracle=oracle,
         seed=learning.seed,
+        diverse=diverse,
     )
     kept = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
     if away := unanswered(results):

@@ -14,7 +14,7 @@ POOL = {"queries": 10, "pool": 5, "shots": 2}
     ("settings", "expected"),
     [
         ({"width": 2}, 10 * (1 + 5 + (2 + 1))),
-        ({"width": 1}, 10 * (1 + 5 + 2)),
+        ({"width": 1}, 10 * (1 + 5 + 4)),
         ({"width": 9}, 10 * (1 + 5 + (2 + 4))),
         ({"width": 2, "candidates": 3}, 10 * (1 + 3 + (1 + 1))),
         ({"width": 2, "candidates": 8, "queries": 4}, 4 * (1 + 5 + (2 + 1))),

@@ -9,6 +9,6 @@ from flows.cli.lever.stage_options import OPTIONS
 
 app = App(help="Train a small network that selects demonstrations for a vision-language model.")
 for _name, _about in STAGES.items():
-    command(app, _name, OPTIONS, help=_about)(stage_command("evaluate" if _name == "run" else _name))
+    command(app, _name, OPTIONS, help=_about)(stage_command(_name))
 app.command("predict")(predict)
 app.command("vqa-score")(vqa_score)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -10,6 +11,7 @@ from rich.table import Table
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
+    from tasks.lever.learning.arena import ArenaRow
     from tasks.lever.learning.lever_results import LeverReport
     from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
 
@@ -22,6 +24,8 @@ def show(found: LeverReport) -> None:
         screen.print(_accuracies(found.summary))
         for line in _gains(found.summary):
             screen.print(line)
+        if found.arena:
+            screen.print(_arena(found.arena))
     else:
         screen.print(f"done: {', '.join(found.stages)}")
     for note in found.notes:
@@ -56,6 +60,26 @@ def _accuracies(found: Summary) -> Table:
                 cells.append(_interval(figure.accuracy) if figure else "")
         table.add_row(*cells)
     return table
+
+
+def _arena(rows: Sequence[ArenaRow]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("way to choose")
+    for name in ("accuracy", "calls", "gap closed", "95 % interval", "per 1,000 calls", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        shares = (row.share, row.low, row.high), (row.per_1000_calls, row.per_1000_low, row.per_1000_high)
+        cells = [cell for share, low, high in shares for cell in (_share(share), _between(low, high))]
+        table.add_row(row.selector, f"{row.accuracy:.3f}", f"{row.calls:,}", *cells)
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "·" if value is None else f"{value:.1%}"
+
+
+def _between(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.1%} … {high:.1%}"
 
 
 def _gains(found: Summary) -> list[str]:

@@ -33,6 +33,7 @@ ASKING = {
     "rl-data": steps.generate_rl_data.name,
     "rce": steps.train_rce.name,
     "grpo": steps.train_grpo.name,
+    "arena": steps.train_grpo.name,
     "evaluate": steps.evaluate_selector.name,
     "oracle": steps.evaluate_selector.name,
 }
@@ -186,8 +187,13 @@ def _seed(
         _export(ahead, {files.checkpoint("grpo", sampler): selectors["grpo"]})
         _done(config, "grpo")
 
+    for loss in config.rivals:
+        settings = config.grpo.model_copy(update={"loss": loss})
+        selectors[loss] = _weights(ahead.foresee(steps.train_grpo, world, selector=rce, settings=settings, **learnt))
+
     shots = tuple(sorted({*config.evaluated_shots, config.shots}))
     measuring: dict[str, Any] = {"selectors": selectors, "shots": shots, "oracle": config.oracle, **asking}
+    measuring["diverse"] = config.arena
     measured = ahead.foresee(steps.evaluate_selector, world, pools=pools, **measuring)
     if not known(measured, trained):
         return measured if isinstance(measured, Unknown) else next(one for one in trained if not known(one))

@@ -38,8 +38,10 @@ class Growth(NamedTuple):
 
 
 def growth(width: int, *, candidates: int, picked: int) -> Growth:
-    """Of a search that has picked so many of its candidates."""
+    """Of a search that has picked so many of its candidates; a single beam grows by all that are left."""
     left = candidates - picked
+    if width == 1:
+        return Growth(left, 0)
     return Growth(max(1, left // 2), min(left, (width - 1) * max(1, candidates // TRIED_AGAIN)))
 
 
