@@ -68,18 +68,18 @@ def _arena(rows: Sequence[ArenaRow]) -> Table:
     for name in ("accuracy", "calls", "gap closed", "95 % interval", "per 1,000 calls", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        shares = (row.share, row.low, row.high), (row.per_1000_calls, row.per_1000_low, row.per_1000_high)
-        cells = [cell for share, low, high in shares for cell in (_share(share), _between(low, high))]
-        table.add_row(row.selector, f"{row.accuracy:.3f}", f"{row.calls:,}", *cells)
+        gap = _share(row.share), _between(row.low, row.high)
+        each = _share(row.per_1000_calls, 2), _between(row.per_1000_low, row.per_1000_high, 2)
+        table.add_row(row.selector, f"{row.accuracy:.3f}", f"{row.calls:,}", *gap, *each)
     return table
 
 
-def _share(value: float | None) -> str:
-    return "·" if value is None else f"{value:.1%}"
+def _share(value: float | None, places: int = 1) -> str:
+    return "·" if value is None else f"{value:.{places}%}"
 
 
-def _between(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{low:.1%} … {high:.1%}"
+def _between(low: float | None, high: float | None, places: int = 1) -> str:
+    return "" if low is None or high is None else f"{low:.{places}%} … {high:.{places}%}"
 
 
 def _gains(found: Summary) -> list[str]:
