@@ -15,6 +15,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.running.lever_calls import plan_calls
 from flows.running.lever_config import LeverConfig
 from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import LeverRun
@@ -32,6 +33,7 @@ from tasks.lever.judge.judges import (
     text_encoder_spec,
 )
 from tasks.lever.judge.text_classification import WORDINGS
+from tasks.lever.learning.arena import arena_of
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
@@ -81,6 +83,7 @@ def post_train(config: LeverConfig) -> LeverReport:
             _learn(config, world, place, ongoing, queries=found.train_queries, seed=seed)
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
         ongoing.summary = steps.summarise(evaluated)
+        ongoing.arena = arena_of(ongoing.summary, plan_calls(config).calls) if config.arena else ()
         _keep(config, found, files, ongoing, ongoing.summary)
         say(headline_of(ongoing.summary))
     return ongoing.end()
@@ -132,12 +135,18 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
         _export(ongoing, {files.checkpoint("grpo", recipe.sampler): grpo})
         ongoing.done("grpo")
 
+    for loss in config.rivals:
+        settings = config.grpo.model_copy(update={"loss": loss})
+        step = called(steps.train_grpo, f"train by {loss}, seed {seed}")
+        selectors[loss] = step(world, selector=rce, settings=settings, **learnt).weights
+
     future = called(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
         pools=pools,
         selectors=selectors,
         shots=tuple(sorted({*config.evaluated_shots, config.shots})),
         oracle=config.oracle,
+        diverse=config.arena,
         **asking,
     )
     [evaluated] = ongoing.note(gather([future]))

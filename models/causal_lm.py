@@ -19,6 +19,7 @@ from models.model_errors import ContextOverflow, ModelError, RequestRefused, Tra
 from models.prompt_pictures import pictures_of
 from models.prompts import Listener, cut
 from models.protocols import ChatRequest, ChatResponse, LogProb
+from models.shared_prefixes import PACKED_TOKENS, packs_of, reads_trees, score_pack
 from models.token_likelihoods import Window, pair_windows, prompt_tokens, score, shared_rows, text_windows
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class CausalLM:
                 yield from ((prompt.number, answer) for prompt, answer in zip(batch, answers, strict=True))
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Log-probability of each continuation given its context, with its position; longest first. Raises ModelError.
+        """Log-probability of each continuation given its context, with its position. Raises ModelError.
 
         An empty context is the token for the beginning of a text; a continuation without tokens is certain.
         """
@@ -216,17 +217,31 @@ class CausalLM:
 
     def _likelihoods(self, windows: Sequence[list[Window]]) -> Iterator[tuple[int, LogProb]]:
         """The sums over the windows of each text, each as soon as its last window is done."""
-        rows = shared_rows([window for group in windows for window in group])
         missing, sums = [len(group) for group in windows], [LogProb(0.0, True)] * len(windows)
         yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
+        for (number, _, _), part in self._scored([window for group in windows for window in group]):
+            sums[number] = LogProb(sums[number].total + part.total, sums[number].greedy and part.greedy)
+            missing[number] -= 1
+            if not missing[number]:
+                yield number, sums[number]
+
+    def _scored(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
+        """Each window with its log-probability; in packs where the model reads them, but for long ones."""
+        with self._lock:
+            packs = windows and reads_trees(self._load())
+        short = [one for one in windows if packs and len(one.read) <= PACKED_TOKENS]
+        for pack in packs_of(short):
+            try:
+                with self._lock:
+                    scored = score_pack(self._load(), pack)
+            except RuntimeError as error:
+                raise _memory_ended(error) from error
+            yield from scored
+        rows = shared_rows([one for one in windows if not packs or len(one.read) > PACKED_TOKENS])
         for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):
             if isinstance(parts, ModelError):
                 raise parts
-            for (number, _, _), part in parts:
-                sums[number] = LogProb(sums[number].total + part.total, sums[number].greedy and part.greedy)
-                missing[number] -= 1
-                if not missing[number]:
-                    yield number, sums[number]
+            yield from parts
 
     def _batches(
         self, jobs: Sequence[Job], run: Callable[[Sequence[Job]], list[Done]], bytes_of: Callable[[Job], int]

@@ -187,6 +187,15 @@ def press_of(name: str) -> dict[str, int]:
         return {}
 
 
+def price_of(name: str) -> Price | None:
+    """Prices of the model of a spelled name, as its entry says where this process finds the file."""
+    try:
+        return next((entry.price for entry in registered().values() if entry.spelled == name), None)
+    except ModelUnavailable as error:
+        log.warning("prices of models are not known here: %s", error)
+        return None
+
+
 def registered() -> dict[str, Entry]:
     """All models of the file that TRIVET_MODELS names; empty where it names none. Raises RegistryUnusable."""
     if not (file := os.environ.get(VARIABLE)):

@@ -33,7 +33,7 @@ ASKED: tuple[Callable[[], Iterable[str]], ...] = (
 UNLISTED = {
     "rag serve",
     "rag watch",
-    *(f"lever {stage}" for stage in ("embed", "pools", "sft", "rl-data", "rce", "grpo", "evaluate")),
+    *(f"lever {stage}" for stage in ("embed", "pools", "sft", "rl-data", "rce", "grpo", "evaluate", "compare")),
 }
 """What ends by a signal (`rag watch` prints what `rag index` does); and stages, which print what `lever run` does."""
 

@@ -15,7 +15,7 @@ from flows.cli import (
     evaluation,
     house_commands,
     index_command,
-    lever_commands,
+    lever,
     measure_command,
     nightly_commands,
     numbers_command,
@@ -52,7 +52,7 @@ app = App(
 )
 app.add_typer(rag, name="rag", rich_help_panel=PIPELINES)
 app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
-app.add_typer(lever_commands.app, name="lever", rich_help_panel=PIPELINES)
+app.add_typer(lever.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
 app.command(rich_help_panel=PIPELINES)(why_command.why)
 app.command(rich_help_panel=PIPELINES)(diff_command.diff)

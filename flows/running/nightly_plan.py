@@ -127,7 +127,7 @@ def _selector_of(suite: Suite) -> LeverConfig | None:
         return None
     import yaml
 
-    from flows.cli.lever_commands import config_of
+    from flows.cli.lever.read_config import config_of
     from flows.running.lever_config import LeverConfig
 
     file = suite.selector.config

@@ -23,6 +23,7 @@ from tasks.evaluation.evaluation_errors import Unfinished as EvaluationUnfinishe
 from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult
 from tasks.evaluation.masking import masked
 from tasks.evaluation.running.planning import EXPECTED_ERRORS, Plan
+from tasks.lever.learning.arena import ArenaRow
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_errors import Unfinished as LeverUnfinished
@@ -152,6 +153,7 @@ class LeverRun(Ongoing):
     files: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     summary: Summary | None = None
+    arena: tuple[ArenaRow, ...] = ()
 
     @contextmanager
     def seed(self, seed: int) -> Generator[None]:
@@ -200,6 +202,7 @@ class LeverRun(Ongoing):
             stages=tuple(self.stages),
             seeds=tuple(self.seeds),
             summary=self.summary,
+            arena=self.arena,
             files=tuple(self.files),
             notes=(*self.notes, *notes_on_retries(begun_run()), *((trouble,) if trouble else ())),
             unfinished=self.unfinished,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasks.lever.compat.seed_datasets import *  # noqa: F403
+    from tasks.lever.compat.seed_pointers import *  # noqa: F403
     from tasks.lever.compat.seed_selector import *  # noqa: F403
     from tasks.lever.compat.seed_trainer import *  # noqa: F403
     from tasks.lever.judge.rewards import *  # noqa: F403
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 SEED_NAMES = {
     "compat.seed_datasets": "BeamDataset BeamDatasetWithEmbedding RLBeamDatasetWithEmbedding collate_fn_rl_v3 "
     "collate_fn_v3 load_beam_data split_beam_data",
-    "compat.seed_selector": "PointerSelectorV3 PointerSelectorV3Config adaptive_kl_beta beam_search_pointer "
-    "build_model_v3 build_model_v3_with_adapter compute_group_relative_advantage compute_kl_penalty "
-    "compute_softmax_weights compute_step_logits evaluate_pointer_candidate generate_pointer_candidates_for_query "
-    "load_v3_from_grpo_checkpoint load_v3_from_sft_checkpoint normalize_rewards_zscore predict_with_v3 "
+    "compat.seed_pointers": "beam_search_pointer evaluate_pointer_candidate generate_pointer_candidates_for_query "
     "sample_pointer_with_temperature",
+    "compat.seed_selector": "PointerSelectorV3 PointerSelectorV3Config adaptive_kl_beta build_model_v3 "
+    "build_model_v3_with_adapter clip_advantages compute_group_relative_advantage compute_kl_penalty "
+    "compute_softmax_weights compute_step_logits load_v3_from_grpo_checkpoint load_v3_from_sft_checkpoint "
+    "normalize_rewards_zscore predict_with_v3",
     "compat.seed_trainer": "GRPOTrainer",
     "judge.rewards": "compute_reward_for_candidate",
 }

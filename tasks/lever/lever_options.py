@@ -13,9 +13,23 @@ from storage.records import Record
 Vectors = Literal["joint", "image", "text"]
 """Embeddings that a selector reads: of image and question together, or of one of them."""
 RewardMode = Literal[
-    "hard_plus_soft", "hard_only", "soft_only", "separated", "hard_plus_gtprob", "gt_logprob", "legacy"
+    "hard_plus_soft",
+    "hard_plus_soft_v2",
+    "hard_only",
+    "soft_only",
+    "separated",
+    "hard_plus_gtprob",
+    "hard01_plus_gtprob",
+    "hard01_plus_gtprob_separated",
+    "gt_logprob",
+    "legacy",
 ]
-OF_LIKELIHOODS: tuple[RewardMode, ...] = ("hard_plus_gtprob", "gt_logprob")
+OF_LIKELIHOODS: tuple[RewardMode, ...] = (
+    "hard_plus_gtprob",
+    "hard01_plus_gtprob",
+    "hard01_plus_gtprob_separated",
+    "gt_logprob",
+)
 """Rewards for which the judge has to return log-probabilities."""
 
 
@@ -67,6 +81,8 @@ class OracleSettings(Record):
 
 
 OUR_GRPO_LOSS = "grpo"
+ARENA = ("dr_grpo", "dapo", "gspo", "cispo", "dqn")
+"""Other ways to learn from the same rewards, which `trivet lever compare` sets beside each other."""
 
 
 def added_grpo_losses() -> dict[str, EntryPoint]:
@@ -155,15 +171,15 @@ class GrpoSettings(Optimization):
     """Ablation: keep dropout on in the ratios, so that the first ratio is not 1."""
 
     loss: str = OUR_GRPO_LOSS
-    """Objective: `grpo`, or the name of one that an installed package adds (entry point group `trivet.grpo_losses`)."""
+    """Objective: `grpo`, `dr_grpo`, `dapo`, `gspo`, `cispo`, `dqn`, or the name of one that an installed package adds
+    (entry point group `trivet.grpo_losses`)."""
 
     @field_validator("loss")
     @classmethod
     def _is_installed(cls, loss: str) -> str:
-        if loss != OUR_GRPO_LOSS and loss not in (added := added_grpo_losses()):
-            raise ValueError(
-                f"there is no GRPO loss {loss!r} here; choose {', '.join((OUR_GRPO_LOSS, *sorted(added)))}"
-            )
+        ours = (OUR_GRPO_LOSS, *ARENA)
+        if loss not in ours and loss not in (added := added_grpo_losses()):
+            raise ValueError(f"there is no GRPO loss {loss!r} here; choose {', '.join((*ours, *sorted(added)))}")
         return loss
 
     @model_serializer(mode="wrap")

@@ -154,6 +154,15 @@ def open_task(dataset: str, prompts: PromptSettings, *, stem: bool = False) -> D
     return VqaTask(prompts, stem=stem)
 
 
+def task_without_pictures(dataset: str, prompts: PromptSettings) -> DemonstrationTask[Any]:
+    """The same with an empty picture for each, where prompts are only counted."""
+    from models.protocols import Image
+    from tasks.lever.judge.vqa_task import VqaTask
+
+    task = open_task(dataset, prompts)
+    return VqaTask(prompts, pictures=lambda _: Image(png=b"")) if isinstance(task, VqaTask) else task
+
+
 def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:
     """The selector that has these weights, on a device."""
     from tasks.lever.learning.checkpoints import load_selector

@@ -126,12 +126,12 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
     return artifacts().save("pools", build(items, embedded, artifacts(), recipe=recipe, seed=seed))
 
 
-@step(version=1, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, aside=EFFORT)
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
-    from tasks.lever.data.rl_data import search
+    from tasks.lever.data.beam_search import search
 
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
@@ -281,8 +281,12 @@ def evaluate_selector(
     oracle: options.OracleSettings,
     learning: Learning,
     effort: Effort,
+    diverse: bool = False,
 ) -> Ref:
-    """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
+    """What the judge answers on the test queries with the demonstrations of every selector, for one seed.
+
+    diverse: MMR's, too.
+    """
     from tasks.lever.data.candidate_pools import banks_of
     from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.choosing import measure, unanswered
@@ -307,6 +311,7 @@ def evaluate_selector(
         trained_shots=learning.shots,
         oracle=oracle,
         seed=learning.seed,
+        diverse=diverse,
     )
     kept = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
     if away := unanswered(results):

@@ -13,6 +13,7 @@ from tasks.lever.learning.baselines import (
     Shown,
     choose_at_random,
     choose_by_sampler,
+    choose_diverse,
     choose_nearest,
     choose_nearest_of_pool,
     untrained,
@@ -59,6 +60,12 @@ def test_of_equals_the_smaller_id_is_the_more_similar_one() -> None:
 def test_a_candidate_without_a_vector_is_named(choose: Callable[..., Shown]) -> None:
     with pytest.raises(FileUnusable, match="d"):
         choose(2, bank({name: [0.6, 0.8] for name in "abc"}))
+
+
+def test_the_diverse_choice_is_near_and_unlike_what_is_picked() -> None:
+    # behind a for q, among the three nearest: b .856 - .8, c .677 - .6, which is more
+    assert choose_diverse(["q", "r"], "abcd", QUERIES, CANDIDATES, shots=2) == {"q": ("c", "a"), "r": ("b", "d")}
+    assert choose_diverse(["a"], "abcd", CANDIDATES, CANDIDATES, shots=1) == {"a": ("b",)}
 
 
 def test_random_candidates_are_distinct_and_a_query_s_own() -> None:

@@ -13,15 +13,24 @@ POOL = {"queries": 10, "pool": 5, "shots": 2}
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"width": 2}, 10 * (1 + 5 + 2 * 4)),
-        ({"width": 9}, 10 * (1 + 5 + 5 * 4)),
-        ({"width": 2, "candidates": 3}, 10 * (1 + 3 + 2 * 2)),
-        ({"width": 2, "candidates": 8, "queries": 4}, 4 * (1 + 5 + 2 * 4)),
+        ({"width": 2}, 10 * (1 + 5 + (2 + 1))),
+        ({"width": 1}, 10 * (1 + 5 + 4)),
+        ({"width": 9}, 10 * (1 + 5 + (2 + 4))),
+        ({"width": 2, "candidates": 3}, 10 * (1 + 3 + (1 + 1))),
+        ({"width": 2, "candidates": 8, "queries": 4}, 4 * (1 + 5 + (2 + 1))),
     ],
-    ids=["narrow", "all are kept", "some candidates", "some queries"],
+    ids=["narrow", "only the best", "wide", "some candidates", "some queries"],
 )
-def test_a_search_weighs_each_kept_sequence_with_each_candidate_more(settings: dict[str, int], expected: int) -> None:
-    assert call_counts.of_beams(BeamSettings.model_validate(settings), **POOL) == expected
+def test_a_search_weighs_each_candidate_alone_and_grows_what_is_best(settings: dict[str, int], expected: int) -> None:
+    assert sum(call_counts.of_beams(BeamSettings.model_validate(settings), **POOL).values()) == expected
+
+
+def test_the_search_of_lever_plus_asks_a_third_of_what_growing_every_kept_sequence_asks() -> None:
+    by_shots = call_counts.of_beams(BeamSettings(width=5), queries=800, pool=64, shots=2)
+    assert by_shots == {0: 800, 1: 800 * 64, 2: 800 * (31 + 4 * 8)}
+    asked = sum(by_shots.values())
+    assert asked == 800 * (1 + 64 + (31 + 4 * 8)) == 102_400
+    assert asked < 0.4 * 800 * (1 + 64 + 5 * 63)
 
 
 def test_rl_data_hold_distinct_pointers() -> None:
@@ -42,7 +51,7 @@ def test_validation_comes_before_the_first_epoch_and_after_each() -> None:
 
 
 def test_zero_shot_is_measured_once_and_all_others_with_each_number_of_shots() -> None:
-    assert call_counts.of_evaluation(test=20, shots=3, selectors=7) == 20 * (1 + 3 * 7)
+    assert call_counts.of_evaluation(test=20, shots=[0, 1, 4], selectors=7) == {0: 20, 1: 140, 4: 140}
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from tasks.lever.data.rl_data import search
+from tasks.lever.data.beam_search import search
 from tasks.lever.judge.judging import Asked
+from tasks.lever.learning import call_counts
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem
@@ -46,11 +47,38 @@ def test_a_narrow_beam_misses_what_begins_badly() -> None:
     assert found(Likelihoods(**likelihoods), width=1)[0].pointer == (0, 1)
 
 
-def test_each_sequence_is_weighed_once_and_none_repeats_a_candidate() -> None:
-    judge = Likelihoods()
-    found(judge, width=5)
-    assert len(judge.asked) == len(set(judge.asked)) == 1 + 4 + 4 * 3
+def test_the_better_half_goes_behind_the_best_and_what_helps_there_is_tried_elsewhere() -> None:
+    judge = Likelihoods(a=0.5, b=0.4, c=0.3, d=0.2, ab=0.6)
+    found(judge, width=2)
+    assert judge.asked == ["", "a", "b", "c", "d", "ab", "ba"]
+
+
+def test_what_helps_the_best_is_tried_behind_the_others() -> None:
+    judge = Likelihoods(a=0.5, b=0.4, c=0.3, ab=0.6, ba=0.7)
+    found(judge, width=3)
+    assert judge.asked[5:] == ["ab", "ba", "cb"]
+
+
+@pytest.mark.parametrize("shots", [1, 2, 3, 4])
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_no_sequence_is_weighed_twice_none_repeats_a_candidate_and_as_many_are_as_were_counted(
+    width: int, shots: int
+) -> None:
+    judge = Likelihoods(a=0.3, b=0.2, ab=0.5, cb=0.4, abd=0.6)
+    found(judge, width=width, shots=shots)
     assert all(len(set(one)) == len(one) for one in judge.asked)
+    counted = call_counts.of_beams(BeamSettings(width=width), queries=1, pool=4, shots=shots)
+    assert len(judge.asked) == len(set(judge.asked))
+    assert {shown: sum(len(one) == shown for one in judge.asked) for shown in counted} == counted
+
+
+def test_a_candidate_that_cannot_be_shown_is_in_no_sequence() -> None:
+    judge = Likelihoods(a=math.nan, b=0.3, c=0.2)
+    assert all(0 not in one.pointer for one in found(judge, width=2))
+
+
+def test_where_nothing_can_be_shown_nothing_is_found() -> None:
+    assert found(Likelihoods(a=math.nan, b=math.nan, c=math.nan, d=math.nan)) == []
 
 
 def test_fewer_candidates_may_be_tried_always_the_same_ones() -> None:

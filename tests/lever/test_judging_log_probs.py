@@ -11,6 +11,7 @@ import pytest
 from models.protocols import ChatRequest
 from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
+from tasks.budget import Budget, BudgetSpent, Prices
 from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import TOGETHER
 from tasks.lever.lever_errors import JudgeUnusable
@@ -152,3 +153,27 @@ def test_a_judge_that_leaves_answers_out_is_no_secret(items: dict[str, VqaItem])
 
     with pytest.raises(RuntimeError, match="gave 1 log-probabilities for 2 answers"):
         judging(Forgetful(), items).log_probs([(one, "ship") for one in asked("abq", "bq")])
+
+
+def test_a_limit_on_calls_counts_log_probabilities_and_what_was_paid_for_is_kept(items: dict[str, VqaItem]) -> None:
+    store, chat, pairs = Kept(), Engine(), [(one, "ship") for one in asked("abq", "bq", "cq", "dq")]
+    with pytest.raises(BudgetSpent, match="the 3 model calls that were allowed are used up"):
+        judging(chat, items, store, budget=Budget(max_calls=3)).log_probs(pairs)
+    assert len(chat.weighed) == len(store.rows) == 3
+    again = judging(chat, items, store, budget=Budget(max_calls=1))
+    assert again.log_probs(pairs) == [chat.log_prob("ship")] * 4
+    assert again.budget is not None
+    assert again.budget.calls == 1
+
+
+def test_nothing_is_asked_without_a_call_left(items: dict[str, VqaItem]) -> None:
+    chat = Engine()
+    with pytest.raises(BudgetSpent):
+        judging(chat, items, budget=Budget(max_calls=0)).log_probs([(asked("abq")[0], "ship")])
+    assert chat.weighed == []
+
+
+def test_a_limit_on_the_cost_counts_the_tokens_of_prompts(items: dict[str, VqaItem]) -> None:
+    budget = Budget(max_cost=1.0, prices=Prices(prompt=1.0, answer=1e9))
+    judging(Engine(), items, budget=budget).log_probs([(one, "ship") for one in asked("abq", "bq")])
+    assert 0 < budget.cost < 0.1

@@ -30,6 +30,9 @@ FAILED = _judged(status="eval_failed", reason="no answer in 60 s")
         ("soft_only", 0.6, 0.3),
         ("separated", 2.6, 0.3),
         ("hard_plus_gtprob", 1.5, 0.25),
+        ("hard_plus_soft_v2", 2.6, 0.3),
+        ("hard01_plus_gtprob", 1.5, 0.25),
+        ("hard01_plus_gtprob_separated", 2.5, 0.25),
         ("gt_logprob", math.log(0.5), math.log(0.25)),
         ("legacy", 0.2 * 1.5 + 1, 0.2 * 0.5 - 1),
     ],
@@ -118,3 +121,38 @@ def test_the_function_of_lever_plus_keeps_its_meaning(arguments: dict[str, Any],
 def test_the_function_of_lever_plus_takes_no_missing_score_for_a_wrong_answer(arguments: dict[str, Any]):
     with pytest.raises(RewardUnusable, match="vqa_correct"):
         compute_reward_for_candidate(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("mode", "right", "wrong"),
+    [
+        ("hard_plus_soft", 3 * 1 + 0.5 * 0.6, 0.5 * 0.3),
+        ("hard_plus_soft_v2", 6 + 0.5 * 0.6, 0.5 * 0.3),
+        ("separated", 6 + 0.5 * 0.6, 0.5 * 0.3),
+        ("hard_only", 3, 0),
+        ("soft_only", 0.5 * 0.6, 0.5 * 0.3),
+        ("hard01_plus_gtprob", 3 + 0.5 * 0.5, 0.5 * 0.25),
+        ("hard01_plus_gtprob_separated", 6 + 0.5 * 0.5, 0.5 * 0.25),
+        ("hard_plus_gtprob_plus_rel", 3 + 0.5 * 0.5, 0.5 * 0.25 + 0.1 * 0.4),
+    ],
+)
+def test_modes_of_lever_plus_have_its_weights(mode: str, right: float, wrong: float):
+    scores = [
+        {"vqa_correct": 1, "vqa_acc_score": 0.6, "vqa_gt_prob": 0.5, "vqa_rel_score": 0.9},
+        {"vqa_correct": 0, "vqa_acc_score": 0.3, "vqa_gt_prob": 0.25, "vqa_rel_score": 0.4},
+    ]
+    weights = {"hard_weight": 3, "soft_weight": 0.5, "reward_clip": (-9.0, 9.0), "reward_mode": mode}
+    assert [compute_reward_for_candidate(**one, **weights) for one in scores] == pytest.approx([right, wrong])
+
+
+def test_the_legacy_mode_is_alpha_and_beta_alone():
+    given = {"vqa_correct": 1, "vqa_acc_score": 0.9, "beam_score": 2.0, "alpha": 0.2, "beta": 1.0}
+    assert compute_reward_for_candidate(**given, reward_mode="legacy") == pytest.approx(1.4)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "gt_logprob", "hard"])
+def test_an_unknown_mode_is_the_value_error_of_lever_plus(mode: str):
+    with pytest.raises(ValueError, match=f"Unknown reward_mode: {mode}"):
+        compute_reward_for_candidate(vqa_correct=1, reward_mode=mode)
+    with pytest.raises(ValueError, match="Unknown reward_mode: hybrid"):
+        reward_of(RIGHT, "hybrid")  # pyright: ignore[reportArgumentType]

@@ -33,6 +33,7 @@ ASKING = {
     "rl-data": steps.generate_rl_data.name,
     "rce": steps.train_rce.name,
     "grpo": steps.train_grpo.name,
+    "arena": steps.train_grpo.name,
     "evaluate": steps.evaluate_selector.name,
     "oracle": steps.evaluate_selector.name,
 }
@@ -70,8 +71,8 @@ def plan_training(config: LeverConfig) -> LeverPlan:
         _keep(config, seeds, files, ahead)
     foreseen = ahead.plan
     asked = {step.step for step in foreseen.steps if step.runs or step.unknown}
-    calls = {stage: count for stage, count in plan_calls(config).calls.items() if ASKING[stage] in asked}
-    return LeverPlan(**dict(foreseen), calls=CallPlan(calls=calls, total=sum(calls.values())))
+    asking = [stage for stage, name in ASKING.items() if name in asked]
+    return LeverPlan(**dict(foreseen), calls=plan_calls(config, only=asking))
 
 
 def _done(config: LeverConfig, stage: StageName) -> None:
@@ -186,8 +187,13 @@ def _seed(
         _export(ahead, {files.checkpoint("grpo", sampler): selectors["grpo"]})
         _done(config, "grpo")
 
+    for loss in config.rivals:
+        settings = config.grpo.model_copy(update={"loss": loss})
+        selectors[loss] = _weights(ahead.foresee(steps.train_grpo, world, selector=rce, settings=settings, **learnt))
+
     shots = tuple(sorted({*config.evaluated_shots, config.shots}))
     measuring: dict[str, Any] = {"selectors": selectors, "shots": shots, "oracle": config.oracle, **asking}
+    measuring["diverse"] = config.arena
     measured = ahead.foresee(steps.evaluate_selector, world, pools=pools, **measuring)
     if not known(measured, trained):
         return measured if isinstance(measured, Unknown) else next(one for one in trained if not known(one))

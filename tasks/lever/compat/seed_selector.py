@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -12,10 +12,7 @@ from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.compat.seed_checkpoints import open_selector
-from tasks.lever.data.rl_data import draw
 from tasks.lever.learning import losses
-from tasks.lever.lever_errors import PointerUnusable
-from tasks.lever.lever_options import RlDataSettings
 
 if TYPE_CHECKING:
     from models.protocols import VisionEmbedder
@@ -40,6 +37,10 @@ class PointerSelectorV3Config(NamedTuple):
     gate: bool = True
     """The state takes in what was picked."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """By name."""
+        return self._asdict()
+
 
 class PointerSelectorV3(PointerSelector):
     """The pointer network with its losses as methods."""
@@ -47,8 +48,6 @@ class PointerSelectorV3(PointerSelector):
     def __init__(self, *args: Any, **named: Any) -> None:
         """The fields of PointerSelectorV3Config, in their order or by name."""
         shape = PointerSelectorV3Config(*args, **named)
-        if shape.label_smoothing:
-            raise ValueError(f"label_smoothing {shape.label_smoothing}: must be 0, no loss here smooths its labels")
         config = PointerConfig(
             embedding_dim=shape.d_model,
             hidden=shape.hidden_dim,
@@ -60,6 +59,7 @@ class PointerSelectorV3(PointerSelector):
         )
         super().__init__(config)
         self.d_model, self.K, self.shot_num = shape.d_model, shape.K, shape.shot_num
+        self.label_smoothing = shape.label_smoothing
         self.hidden_dim, self.num_heads, self.num_layers = shape.hidden_dim, shape.num_heads, shape.num_layers
         self.clip_epsilon, self.kl_beta, self.advantage_clip = shape.clip_epsilon, shape.kl_beta, shape.advantage_clip
 
@@ -80,6 +80,44 @@ class PointerSelectorV3(PointerSelector):
         made.load_state_dict({key: value.clone() for key, value in selector.state_dict().items()}, assign=True)
         return made.train(selector.training)
 
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, query_emb: Tensor, cand_emb: Tensor, labels: Tensor | None = None, return_loss: bool = True
+    ) -> dict[str, Tensor]:
+        """`logits` (B, S, K) after the labels (B, S), or after its own picks; `predictions` (B, S); with labels `loss`.
+
+        What is picked already has the logit −inf; Lever-Plus writes −100.
+        """
+        encoded = self.encode(query_emb, cand_emb)
+        state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
+        steps = list[Tensor]()
+        for step in range(self.shot_num if labels is None else labels.shape[1]):
+            steps.append(self.step(state, encoded.keys, blocked)[:, 0])
+            picked = steps[-1].argmax(-1) if labels is None else labels[:, step]
+            state = self.advance(state, encoded.keys, picked[:, None])
+            blocked = blocked.scatter(-1, picked[:, None, None], True)
+        logits = torch.stack(steps, dim=1)
+        found = {"logits": logits, "predictions": logits.argmax(-1)}
+        return found | ({"loss": self.compute_loss(logits, labels)} if return_loss and labels is not None else {})
+
+    def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy, the mean over all steps. logits: (B, S, K); labels: (B, S)."""
+        return self._cross_entropy(logits, labels).mean()
+
+    def _cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(…, S). Labels are smoothed over what can still be picked; Lever-Plus smooths over the rest, too."""
+        log_probs, possible = logits.log_softmax(-1), ~logits.isinf()
+        right = log_probs.gather(-1, labels[..., None])[..., 0]
+        spread = torch.where(possible, log_probs, 0).sum(-1) / possible.sum(-1)
+        return -(1 - self.label_smoothing) * right - self.label_smoothing * spread
+
+    def predict(self, query_emb: Tensor, cand_emb: Tensor, top_k: int = 1) -> tuple[Tensor, Tensor]:
+        """As `predict_with_v3`."""
+        return predict_with_v3(self, query_emb, cand_emb, top_k)
+
+    def compute_log_probs(self, query_emb: Tensor, cand_emb: Tensor, labels: Tensor) -> Tensor:
+        """(B,) of whole pointers (B, S), without dropout."""
+        return self.compute_log_probs_per_beam(query_emb, cand_emb, labels[:, None])[:, 0]
+
     def compute_log_probs_per_beam(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
         """(B, G) of whole pointers, without dropout."""
         with without_dropout(self):
@@ -94,16 +132,30 @@ class PointerSelectorV3(PointerSelector):
         temperature: float = 1.0,
         use_top1_only: bool = False,
         judged: Tensor | None = None,
+        use_rank_normalization: bool = False,
     ) -> Tensor:
         """Cross-entropy weighted by softmax(reward / temperature); `use_top1_only` imitates the best of each group.
 
         query_emb: (B, d); cand_emb: (B, K, d); beam_labels: (B, G, S) positions; beam_rewards: (B, G), as they are.
+        use_rank_normalization: ranks from 0 to 1 in place of rewards; equal rewards share their mean rank, where
+        Lever-Plus gives the later one more.
         """
-        log_probs = self.log_probs(query_emb, cand_emb, beam_labels)  # (B, G, S)
+        log_probs = self._smoothed(query_emb, cand_emb, beam_labels)  # (B, G, S)
+        if use_rank_normalization:
+            beam_rewards = ranks_of(beam_rewards, judged)
         if not use_top1_only:
             return losses.rce_loss(log_probs.sum(-1), beam_rewards, temperature=temperature, judged=judged)
         known = beam_rewards if judged is None else beam_rewards.masked_fill(~judged, -torch.inf)
         return losses.sft_loss(log_probs[torch.arange(len(log_probs)), known.argmax(-1)])
+
+    def _smoothed(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
+        """(B, G, S) of the picks, less what smoothing takes."""
+        if not self.label_smoothing:
+            return self.log_probs(query_emb, cand_emb, beam_labels)
+        group = beam_labels.shape[1]
+        repeated = [one.repeat_interleave(group, dim=0) for one in (query_emb, cand_emb)]
+        logits = self.forward(*repeated, labels=beam_labels.flatten(0, 1), return_loss=False)["logits"]
+        return -self._cross_entropy(logits.unflatten(0, (-1, group)), beam_labels)
 
     def compute_grpo_loss(
         self,
@@ -143,20 +195,53 @@ class PointerSelectorV3(PointerSelector):
         }
 
     def compute_advantage(
-        self, rewards: Tensor, normalize: bool = True, min_std: float = 0.1, judged: Tensor | None = None
+        self,
+        rewards: Tensor,
+        normalize: bool = True,
+        use_rank: bool = False,
+        min_std: float = 0.1,
+        judged: Tensor | None = None,
     ) -> Tensor:
-        """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean."""
-        if normalize:
+        """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean.
+
+        use_rank: from −1, the lowest reward, to 1; equal rewards share their mean rank, so that a group of equals
+        teaches nothing.
+        """
+        if use_rank:
+            known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+            found = torch.where(known, 2 * ranks_of(rewards, judged) - 1, 0)
+        elif normalize:
             found = losses.advantages(rewards, floor=min_std, judged=judged)
         else:
             known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
             mean = torch.where(known, rewards, 0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
             found = torch.where(known, rewards - mean, 0)
-        return found.clamp(-self.advantage_clip, self.advantage_clip)
+        return clip_advantages(found, self.advantage_clip)
 
     def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
         """As `compute_kl_penalty`."""
         return compute_kl_penalty(log_probs_new, log_probs_old)
+
+    def update_kl_beta(
+        self,
+        current_kl: float,
+        kl_target_min: float = 0.01,
+        kl_target_max: float = 0.1,
+        adjustment_factor: float = 1.5,
+    ) -> float:
+        """`adaptive_kl_beta` of `kl_beta`, which becomes what is returned."""
+        self.kl_beta = adaptive_kl_beta(current_kl, self.kl_beta, kl_target_min, kl_target_max, adjustment_factor)
+        return self.kl_beta
+
+
+def ranks_of(rewards: Tensor, judged: Tensor | None = None) -> Tensor:
+    """(B, G) from 0, the lowest of the group, to 1; equals share their mean rank. A group of one has 1/2."""
+    known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+    lower = (rewards[..., :, None] > rewards[..., None, :]) & known[..., None, :]
+    equal = (rewards[..., :, None] == rewards[..., None, :]) & known[..., None, :]
+    last = known.sum(-1, keepdim=True) - 1
+    ranks = lower.sum(-1) + (equal.sum(-1) - 1) / 2
+    return torch.where(last > 0, ranks / last.clamp(min=1), 0.5).to(rewards.dtype)
 
 
 @contextmanager
@@ -233,10 +318,15 @@ def normalize_rewards_zscore(rewards: Tensor, dim: int = -1, eps: float = 1e-8) 
     return losses.advantages(rewards.movedim(dim, -1), floor=eps).movedim(-1, dim)
 
 
+def clip_advantages(advantages: Tensor, clip_range: float = 5.0) -> Tensor:
+    """None is farther from 0 than `clip_range`."""
+    return advantages.clamp(-clip_range, clip_range)
+
+
 def compute_group_relative_advantage(rewards: Tensor, normalize: bool = True, clip_range: float = 5.0) -> Tensor:
     """(B, G) z-scores of each group, or distances to its mean, clipped."""
     found = normalize_rewards_zscore(rewards) if normalize else rewards - rewards.mean(-1, keepdim=True)
-    return found.clamp(-clip_range, clip_range)
+    return clip_advantages(found, clip_range)
 
 
 def compute_softmax_weights(rewards: Tensor, temperature: float = 1.0) -> Tensor:
@@ -297,104 +387,3 @@ def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picked: Te
         state = model.advance(state, encoded.keys, one[:, None])
         blocked = blocked.scatter(-1, one[:, None, None], True)
     return model.step(state, encoded.keys, blocked)[:, 0]
-
-
-def sample_pointer_with_temperature(
-    model: PointerSelector,
-    query_emb: Tensor,
-    cand_emb: Tensor,
-    tau: float,
-    exclude_indices: Iterable[int] | None = None,
-    shot_num: int = 2,
-    generator: torch.Generator | None = None,
-) -> tuple[list[int], float]:
-    """A pointer drawn at temperature `tau`, and its log-probability at temperature 1. (d,), (K, d).
-
-    generator: none draws from torch's default one, as Lever-Plus does.
-    """
-    drawn = model.sample(
-        query_emb[None],
-        cand_emb[None],
-        shots=shot_num,
-        draws=1,
-        temperature=tau,
-        generator=generator or torch.default_generator,
-        usable=_usable(cand_emb, exclude_indices),
-    )
-    return drawn.pointers[0, 0].tolist(), drawn.log_probs[0, 0].sum().item()
-
-
-def beam_search_pointer(
-    model: PointerSelector,
-    query_emb: Tensor,
-    cand_emb: Tensor,
-    num_beams: int = 5,
-    shot_num: int = 2,
-    exclude_indices: Iterable[int] | None = None,
-) -> list[dict[str, Any]]:
-    """`pointer`, `score` (sum of the steps' probabilities) and `logprob` of the likeliest pointers, best first."""
-    usable = _usable(cand_emb, exclude_indices)
-    found = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
-    return [
-        {"pointer": pointer.tolist(), "score": steps.exp().sum().item(), "logprob": steps.sum().item()}
-        for pointer, steps in zip(found.pointers[0], found.log_probs[0], strict=True)
-    ]
-
-
-def _usable(cand_emb: Tensor, exclude_indices: Iterable[int] | None) -> Tensor:
-    usable = torch.ones(1, len(cand_emb), dtype=torch.bool, device=cand_emb.device)
-    usable[0, list(exclude_indices or ())] = False
-    return usable
-
-
-def generate_pointer_candidates_for_query(
-    model: PointerSelector,
-    query_emb: Tensor,
-    cand_emb: Tensor,
-    num_beams: int = 5,
-    temps: Sequence[float] = (1.0, 1.3),
-    num_samples_per_temp: int = 2,
-    num_random: int = 1,
-    exclude_indices: Iterable[int] | None = None,
-    shot_num: int = 2,
-    generator: torch.Generator | None = None,
-) -> list[dict[str, Any]]:
-    """Distinct ordered pointers as RL data have them, not judged yet. (d,), (K, d)."""
-    usable = _usable(cand_emb, exclude_indices)[0].nonzero()[:, 0]
-    settings = RlDataSettings(
-        beams=num_beams, temperatures=tuple(temps), samples=num_samples_per_temp, random=num_random
-    )
-    [drawn] = draw(
-        model,
-        [""],
-        queries=query_emb[None],
-        pools=cand_emb[usable][None],
-        shots=shot_num,
-        settings=settings,
-        generator=generator or torch.default_generator,
-    ).values()
-    fields = {"gen_method", "beam_rank", "beam_score", "logprob_score", "temperature", "behaviour_logp"}
-    return [{"pointer": usable[list(record.pointer)].tolist(), **record.model_dump(include=fields)} for record in drawn]
-
-
-def evaluate_pointer_candidate(
-    vqa_model: Any,
-    image: Any,
-    question: str,
-    candidate_pool: Sequence[Any],
-    pointer: Sequence[int],
-    ground_truth_answers: Sequence[str],
-    build_vqa_prompt_fn: Callable[..., Any],
-    compute_vqa_accuracy_fn: Callable[[str, Sequence[str]], tuple[int, float]],
-) -> tuple[str, int, float]:
-    """The answer of `vqa_model.generate(prompt)`, whether it is right, and its accuracy.
-
-    The prompt is `build_vqa_prompt_fn(image, question, *demonstrations)`, in the order of the pointer.
-    Raises PointerUnusable for a position outside of the pool.
-    """
-    if outside := [at for at in pointer if not 0 <= at < len(candidate_pool)]:
-        raise PointerUnusable(f"pointer {list(pointer)}: {outside[0]} is none of 0 to {len(candidate_pool) - 1}")
-    prompt = build_vqa_prompt_fn(image, question, *(candidate_pool[at] for at in pointer))
-    answer = vqa_model.generate(prompt)
-    correct, accuracy = compute_vqa_accuracy_fn(answer, ground_truth_answers)
-    return str(answer), int(correct), float(accuracy)

@@ -184,6 +184,14 @@ class VqaScores(Record):
     """`yes/no`, `number`, `other`."""
     per_question: dict[str, float]
     """By question id, in the order of the questions."""
+    notes: tuple[str, ...] = ()
+    """What is counted otherwise than the authors' program counts it."""
+
+
+UNNUMBERED = (
+    "answers of people without an `answer_id`, such as VizWiz's, are counted one by one; the published script drops "
+    "all that equal the one left out, so that its figures are a little lower"
+)
 
 
 class Annotation(NamedTuple):
@@ -192,6 +200,8 @@ class Annotation(NamedTuple):
     answers: tuple[str, ...]
     """One for each person."""
     answer_type: str
+    numbered: bool = True
+    """False where equal answers cannot be told apart."""
 
 
 def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool = False) -> VqaScores:
@@ -225,6 +235,7 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
         overall=sum(per_question.values()) / len(per_question),
         per_answer_type={name: sum(found) / len(found) for name, found in sorted(by_type.items())},
         per_question=per_question,
+        notes=() if all(given[one].numbered for one in asked) else (UNNUMBERED,),
     )
 
 
@@ -246,7 +257,8 @@ def read_annotations(path: Path) -> dict[str, Annotation]:
             )
         if not isinstance(kind, str | None):
             raise DatasetUnusable(f"{where}: `answer_type` is {_shown(kind)}; expected a text")
-        found[id] = Annotation(tuple(map(str, texts)), kind or OTHER)
+        numbered = all("answer_id" in cast(dict[str, Any], one) for one in people)
+        found[id] = Annotation(tuple(map(str, texts)), kind or OTHER, numbered)
     return found
 
 

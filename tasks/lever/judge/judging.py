@@ -60,7 +60,7 @@ class Judging:
     """A judge of one dataset, asked through the response store; its answers are also remembered here.
 
     Where the task has choices, the one that the judge finds likeliest is its answer, and likelihoods are relative to
-    them. Log-probabilities are those of a model in this process; they count towards no budget.
+    them. Log-probabilities are those of a model in this process; a prompt whose answers are weighed is one call.
     """
 
     chat: Chat
@@ -235,7 +235,7 @@ class Judging:
             askers.setdefault(key, []).append(one)
         if not questions:
             return
-        found, refusal = weigh(self.chat, questions, responses=self.responses, limits=self.limits)
+        found, refusal = weigh(self.chat, questions, responses=self.responses, limits=self.limits, budget=self.budget)
         left: dict[Asked, RequestRefused] = {}
         for key, question in questions.items():
             given = found.get(key)

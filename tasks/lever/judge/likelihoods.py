@@ -10,8 +10,9 @@ from pydantic import JsonValue
 
 from models.model_errors import RequestRefused
 from models.protocols import AnswerLikelihood, Chat, ChatRequest, LogLikelihood, Text
+from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.call_thread import refuse_when_stopped
-from tasks.calls import Limits, ResponseStore, canonical, digest
+from tasks.calls import Limits, ResponseStore, canonical, digest, estimate
 from tasks.group_commit import GroupCommit
 from tasks.lever.lever_errors import JudgeUnusable
 
@@ -30,6 +31,11 @@ class Weighed(NamedTuple):
 
     request: ChatRequest
     answers: tuple[str, ...]
+
+    @property
+    def tokens(self) -> Tokens:
+        """Tokens that are read, on the high side; none is written."""
+        return Tokens(prompt=estimate(self.request).prompt + len(self.answers), answer=0)
 
     def plain(self) -> dict[str, Any]:
         """As JSON; of the request only what matters."""
@@ -52,25 +58,32 @@ class Weighed(NamedTuple):
 
 
 def weigh(
-    judge: Chat, asked: Mapping[str, Weighed], *, responses: ResponseStore, limits: Limits
+    judge: Chat,
+    asked: Mapping[str, Weighed],
+    *,
+    responses: ResponseStore,
+    limits: Limits,
+    budget: Budget | None = None,
 ) -> tuple[dict[str, tuple[float, ...]], RequestRefused | None]:
     """Natural log-probabilities by key, from the store or from the judge; and its word where it refuses some.
 
-    Each is stored while the judge goes on, so that a kill loses the last few. Raises JudgeUnusable where the judge
-    gives none, or NaN, and what else the judge and the store raise, when what was given is stored.
+    Each is stored while the judge goes on, so that a kill loses the last few. A prompt is one call of the budget,
+    however many answers are weighed behind it. Raises JudgeUnusable where the judge gives none, or NaN, and
+    BudgetSpent and what else the judge and the store raise, when what was given is stored.
     """
     stored = responses.many(list(asked))
     found = {key: _read(cast("dict[str, Any]", kept.response)) for key, kept in stored.items()}
     new = {key: one for key, one in asked.items() if key not in found}
     if not new:
         return found, None
-    keys, started = list(new), limits.clock()
+    keys, spent = _affordable(new, budget or Budget())
+    started = limits.clock()
     given: dict[str, tuple[float, ...]] = {}
     refusal: RequestRefused | None = None
     troubles: list[Exception | None] = []
     with GroupCommit[None](responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
         try:
-            for number, log_probs in _given(judge, list(new.values())):
+            for number, log_probs in _given(judge, [new[key] for key in keys]):
                 if any(map(math.isnan, log_probs)):
                     raise JudgeUnusable(f"{judge.id} gave NaN as a log-probability; its weights or precision are bad")
                 key = keys[number]
@@ -81,9 +94,23 @@ def weigh(
             refusal = error
     if trouble := next(filter(None, troubles), None):
         raise trouble
+    if spent:
+        raise spent
     if len(given) < len(keys) and refusal is None:
         raise RuntimeError(f"{judge.id} gave {len(given)} log-probabilities for {len(keys)} answers")
     return found | given, refusal
+
+
+def _affordable(new: Mapping[str, Weighed], budget: Budget) -> tuple[list[str], BudgetSpent | None]:
+    """The keys of what may be asked for, and why not the others; what the judge refuses is paid for, too."""
+    may = list[str]()
+    for key, one in new.items():
+        try:
+            budget.take(one.tokens)
+        except BudgetSpent as error:
+            return may, error
+        may.append(key)
+    return may, None
 
 
 def _read(response: Mapping[str, Any]) -> tuple[float, ...]:
@@ -93,6 +120,8 @@ def _read(response: Mapping[str, Any]) -> tuple[float, ...]:
 
 def _given(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
     """What the judge gives, with its number; prompts with choices and those with a single answer do not mix."""
+    if not asked:
+        return
     if len(asked[0].answers) > 1:
         yield from _of_choices(judge, asked)
     elif isinstance(judge, AnswerLikelihood):

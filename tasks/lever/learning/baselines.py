@@ -28,6 +28,9 @@ Shown = Mapping[str, tuple[str, ...]]
 """Query → ids of its demonstrations, in the order in which they are shown."""
 Choose = Callable[..., Shown]
 """`shots` → what is shown to each query."""
+DIVERSE_AMONG = 64
+MMR = "mmr"
+"""Name of `choose_diverse`, which `trivet lever compare` measures."""
 NEEDED: dict[str, set[str]] = {
     SIMILARITY: {"joint"},
     SIMILARITY_POOL: {"joint"},
@@ -117,6 +120,35 @@ def choose_nearest_of_pool(
         scores = np.round(vectors[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
         best = np.argsort(-scores, kind="stable")[:shots]
         chosen[query] = tuple(pool[at] for at in reversed(best))
+    return chosen
+
+
+def choose_diverse(
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    of_queries: EmbeddingBank,
+    of_candidates: EmbeddingBank,
+    *,
+    shots: int,
+) -> Shown:
+    """Maximal marginal relevance: near the query, and unlike what is picked, alike weighed; the first pick last.
+
+    Among the `DIVERSE_AMONG` nearest of all candidates.
+    Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
+    """
+    near = nearest(queries, candidates, of_queries, of_candidates, count=min(DIVERSE_AMONG, len(candidates) - 1))
+    chosen: dict[str, tuple[str, ...]] = {}
+    for query, names in near.items():
+        vectors = of_candidates.rows(list(names)).numpy().astype(np.float64)
+        to_query = vectors @ of_queries.rows([query]).numpy().astype(np.float64)[0]
+        picked, alike = list[int](), np.zeros(len(names))
+        for _ in range(shots):
+            worth = np.round(to_query - alike, DECIMALS)
+            worth[picked] = -np.inf
+            picked.append(int(worth.argmax()))
+            to_picked = vectors @ vectors[picked[-1]]
+            alike = to_picked if len(picked) == 1 else np.maximum(alike, to_picked)
+        chosen[query] = tuple(names[at] for at in reversed(picked))
     return chosen
 
 

@@ -8,19 +8,21 @@ words; checkpoints are validated, and pointers drawn, that may recur.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+from tasks.lever.data.beam_search import growth
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF
 from tasks.lever.lever_options import BeamSettings, GrpoSettings, OracleSettings, RlDataSettings
 
 
-def of_beams(settings: BeamSettings, *, queries: int, pool: int, shots: int) -> int:
-    """Sequences that the search weighs for each query: none shown, then each kept one with each candidate more."""
+def of_beams(settings: BeamSettings, *, queries: int, pool: int, shots: int) -> dict[int, int]:
+    """Number of demonstrations → sequences that the search weighs: each candidate alone, then what grows."""
     candidates = min(settings.candidates or pool, pool)
-    weighed, kept = 1, 1
-    for picked in range(shots):
-        grown = kept * (candidates - picked)
-        weighed, kept = weighed + grown, min(settings.width, grown)
-    return min(queries, settings.queries or queries) * weighed
+    grown = {
+        picked + 1: sum(growth(settings.width, candidates=candidates, picked=picked)) for picked in range(1, shots)
+    }
+    searched = min(queries, settings.queries or queries)
+    return {shown: searched * count for shown, count in {0: 1, 1: candidates, **grown}.items()}
 
 
 def of_validation(epochs: int, *, validation: int) -> int:
@@ -48,9 +50,9 @@ def of_draws(settings: GrpoSettings, *, queries: int) -> int:
     return grpo_rounds(settings) * queries * settings.draws
 
 
-def of_evaluation(*, test: int, shots: int, selectors: int) -> int:
-    """Zero-shot once, every other selector with each number of shots."""
-    return test * (1 + shots * selectors)
+def of_evaluation(*, test: int, shots: Iterable[int], selectors: int) -> dict[int, int]:
+    """Number of demonstrations → prompts: zero-shot once, every other selector with each number of shots."""
+    return {0: test} | {shown: test * selectors for shown in shots if shown}
 
 
 def most_of_oracle(settings: OracleSettings, *, test: int, pool: int, shots: int) -> int:

@@ -13,6 +13,7 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
+from tasks.lever.learning.arena import ArenaRow
 from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Item, Outcome, TrainedSelector, VqaItem
@@ -43,6 +44,8 @@ class LeverReport(Record):
     seeds: tuple[SeedReport, ...] = ()
     summary: Summary | None = None
     """Figures over all seeds, if the run got so far."""
+    arena: tuple[ArenaRow, ...] = ()
+    """Ways to choose beside what they cost, of `trivet lever compare`."""
     files: tuple[str, ...] = ()
     """Written for users."""
     notes: tuple[str, ...] = ()

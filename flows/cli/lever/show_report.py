@@ -1,0 +1,103 @@
+"""The report of a run on the screen: accuracies with their intervals, gains, and the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.output import Screen
+
+if TYPE_CHECKING:
+    from tasks.lever.learning.arena import ArenaRow
+    from tasks.lever.learning.lever_results import LeverReport
+    from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
+
+
+def show(found: LeverReport) -> None:
+    """Print accuracies with their intervals, gains, and the files."""
+    screen = Screen()
+    if found.summary:
+        screen.print(_title(found.summary), style="bold", markup=False)
+        screen.print(_accuracies(found.summary))
+        for line in _gains(found.summary):
+            screen.print(line)
+        if found.arena:
+            screen.print(_arena(found.arena))
+    else:
+        screen.print(f"done: {', '.join(found.stages)}")
+    for note in found.notes:
+        screen.print(note, style="yellow", markup=False, soft_wrap=True)
+    for path in found.files:
+        screen.print(escape(path), style="dim", soft_wrap=True)
+
+
+def _title(found: Summary) -> str:
+    about = found.conditions
+    seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
+    questions = max(figure.accuracy.n for figure in found.figures)
+    return f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: accuracy"
+
+
+def _accuracies(found: Summary) -> Table:
+    shots = sorted({one.shots for one in found.figures})
+    about = found.conditions
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("demonstrations by")
+    for count in shots:
+        table.add_column(f"{count} shot{'s' if count != 1 else ''}", justify="right", no_wrap=True)
+        if count == about.trained_shots:
+            table.add_column("95 % interval", justify="right", no_wrap=True)
+    for name in dict.fromkeys(one.selector for one in found.figures):
+        cells = [escape(name.replace("_", " "))]
+        for count in shots:
+            figure = found.figure(name, shots=count)
+            bound = "≥ " if figure and figure.is_lower_bound else ""
+            cells.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
+            if count == about.trained_shots:
+                cells.append(_interval(figure.accuracy) if figure else "")
+        table.add_row(*cells)
+    return table
+
+
+def _arena(rows: Sequence[ArenaRow]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("way to choose")
+    for name in ("accuracy", "calls", "gap closed", "95 % interval", "per 1,000 calls", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        gap = _share(row.share), _between(row.low, row.high)
+        each = _share(row.per_1000_calls, 2), _between(row.per_1000_low, row.per_1000_high, 2)
+        table.add_row(row.selector, f"{row.accuracy:.3f}", f"{row.calls:,}", *gap, *each)
+    return table
+
+
+def _share(value: float | None, places: int = 1) -> str:
+    return "·" if value is None else f"{value:.{places}%}"
+
+
+def _between(low: float | None, high: float | None, places: int = 1) -> str:
+    return "" if low is None or high is None else f"{low:.{places}%} … {high:.{places}%}"
+
+
+def _gains(found: Summary) -> list[str]:
+    shots = found.conditions.trained_shots
+    lines = [
+        f"{gain.better} − {gain.worse.replace('_', ' ')}: {gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
+        for gain in found.gains
+        if gain.shots == shots
+    ]
+    ways = [
+        f"{way.selector} is {way.share:.0%} of the way from similarity to the oracle"
+        for way in found.ways
+        if way.shots == shots and way.selector == "grpo"
+    ]
+    return lines + ways
+
+
+def _interval(estimate: SeedEstimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "—"
+    return f"{estimate.low:.3f} … {estimate.high:.3f}"

@@ -1,0 +1,121 @@
+"""`trivet lever run` and its stages: train a selector of demonstrations, or say what that would ask the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import ValidationError
+
+from flows.cli.commands import Given, Json
+from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
+from flows.cli.lever.read_config import config_of, sentences_of
+from flows.cli.lever.show_report import show
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail
+from flows.cli.shared_options import refuse_unusable
+from flows.cli.show_plan import PlanOption, refuse_both, show_steps
+from tasks.lever import lever_errors as errors
+
+if TYPE_CHECKING:
+    from flows.running.lever_calls import CallPlan
+    from flows.running.lever_config import LeverConfig
+
+STAGES = {
+    "run": "Train a selector of demonstrations and measure it; an interrupted run continues when started again.",
+    "embed": "Export the vectors of pictures and questions.",
+    "pools": "Choose the candidates of every query.",
+    "sft": "Train a selector that imitates the best demonstrations.",
+    "rl-data": "Let a trained selector draw demonstrations, and have the judge answer with them.",
+    "rce": "Train on rewarded groups of demonstrations.",
+    "grpo": "Train on comparisons within groups, which the judge answers during training.",
+    "evaluate": "Measure selectors against zero-shot, random choice, nearest neighbours and the oracle.",
+    "compare": "Compare ways to learn from as many calls of the judge: GRPO, Dr. GRPO, DAPO, GSPO, CISPO and a DQN.",
+}
+"""Command → help. Each but `run` and `compare` is also the name of the last stage of the flow that it runs."""
+
+
+def stage_command(name: str) -> Callable[..., None]:
+    until = "evaluate" if name in ("run", "compare") else name
+
+    def stage(
+        given: Given,
+        config: Annotated[
+            Path | None, typer.Option(help="YAML file of the flow's parameters; options override it.")
+        ] = None,
+        settings: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, such as grpo.rounds=10; may be repeated."),
+        ] = None,
+        dry_run: Annotated[
+            bool,
+            typer.Option(
+                "--dry-run", help="Count the judge's calls by stage, with tokens, cost and time, and do nothing."
+            ),
+        ] = False,
+        plan: PlanOption = False,
+        as_json: Json = False,
+    ) -> None:
+        refuse_both(plan, dry_run)
+        try:
+            with expected_errors():
+                of_command = {"arena": True} if name == "compare" else {}
+                chosen = config_of({**given, **of_command}, until=until, file=config, settings=settings or ())
+            if plan:
+                _look_ahead(chosen, as_json)
+                return
+            if dry_run:
+                _count_calls(chosen, as_json)
+                return
+            with prefect_for_a_command(quiet=as_json):
+                from flows.lever import post_train
+                from tasks.lever.judge.judges import DIGITS
+
+                if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
+                    refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=not chosen.of_texts)
+                outcome = run_flow(post_train, chosen, errors.Unfinished)
+        except ValidationError as error:
+            fail(sentences_of(error), REFUSED)
+        emit(outcome.report.told(), as_json, lambda: show(outcome.report))
+        if outcome.unfinished:
+            fail(outcome.unfinished, FAILED)
+
+    return stage
+
+
+def _count_calls(config: LeverConfig, as_json: bool) -> None:
+    """Print what the stages would ask the judge."""
+    from flows.running.lever_calls import plan_calls
+
+    with expected_errors():
+        plan = plan_calls(config)
+    emit(plan, as_json, lambda: _show_calls(plan))
+
+
+def _show_calls(plan: CallPlan) -> None:
+    screen = Screen()
+    for stage, count in [*plan.calls.items(), ("total", plan.total)]:
+        screen.print(f"{stage:<10}{count:>12,}{'  at most' if stage in ('oracle', 'total') else ''}", markup=False)
+    if plan.prompt_tokens is not None:
+        screen.print(f"{plan.prompt_tokens:,} tokens read and {plan.answer_tokens:,} written, at most", markup=False)
+    if plan.cost is not None:
+        screen.print(f"{plan.cost:,.2f} at most, by the judge's prices", markup=False)
+    if plan.hours is not None:
+        screen.print(f"{plan.hours:,.1f} hours at the judge's rates", markup=False)
+
+
+def _look_ahead(config: LeverConfig, as_json: bool) -> None:
+    """Print what the stages would do, and what those that run would ask the judge."""
+    with expected_errors():
+        from flows.running.foresight.of_lever import plan_training
+
+        plan = plan_training(config)
+
+    def show_plan() -> None:
+        show_steps(plan)
+        if plan.calls.calls:
+            Screen().print("the judge's calls")
+            _show_calls(plan.calls)
+
+    emit(plan, as_json, show_plan)

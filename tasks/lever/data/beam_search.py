@@ -1,0 +1,153 @@
+"""Sequences to imitate: a beam search over P(answer | sequence) that asks the judge only about what looks promising.
+
+Every candidate is weighed alone. Then, for each further pick, the best sequence grows by the better half of the
+candidates, and what helps it there is tried in another order and behind the other sequences that are kept. With 5
+beams over 16 candidates and 2 shots that is 33 prompts a query, and 92 if every kept sequence grew by every candidate.
+
+Source of InfoScore: Yang et al. 2023, "Lever LM: Configuring In-Context Sequence to Lever Large Vision Language
+Models", arXiv:2312.10104. That of a sequence is P(answer | sequence) - P(answer | nothing shown): the gains of its
+picks add up to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import torch
+
+from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.lever_errors import PoolTooSmall
+from tasks.lever.lever_options import BeamSettings
+from tasks.lever.lever_records import Item, Pointer, PointerRecord, Pools
+
+TRIED_AGAIN = 8
+"""For each kept sequence beside the best, one in so many candidates is tried again, at least one."""
+
+
+class Growth(NamedTuple):
+    """Sequences that a pick weighs beyond the first one."""
+
+    best: int
+    """The best sequence with one candidate more."""
+    others: int
+    """Other orders of these, and other kept sequences with one of these candidates."""
+
+
+def growth(width: int, *, candidates: int, picked: int) -> Growth:
+    """Of a search that has picked so many of its candidates; a single beam grows by all that are left."""
+    left = candidates - picked
+    if width == 1:
+        return Growth(left, 0)
+    return Growth(max(1, left // 2), min(left, (width - 1) * max(1, candidates // TRIED_AGAIN)))
+
+
+def search(
+    queries: Sequence[Item], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
+) -> dict[str, tuple[PointerRecord, ...]]:
+    """The best sequences of each query, best first; `beam_score` is their InfoScore.
+
+    The judge is asked about all queries at once. Raises PoolTooSmall, JudgeUnusable.
+    """
+    beams = {
+        one.id: _Beam(_tried(one.id, pools, shots=shots, settings=settings, seed=seed), settings) for one in queries
+    }
+
+    def weigh(asked: Mapping[str, list[Pointer]]) -> None:
+        every = [(query, one) for query, sequences in asked.items() for one in sequences]
+        shown = [Asked(query, tuple(pools.pools[query][at] for at in one)) for query, one in every]
+        for (query, one), likely in zip(every, judging.answer_log_probs(shown), strict=True):
+            beams[query].hear(one, likely)
+
+    weigh({query: [()] for query in beams})
+    weigh({query: beam.alone() for query, beam in beams.items()})
+    for _ in range(1, shots):
+        for beam in beams.values():
+            beam.keep()
+        weigh({query: beam.best_grown() for query, beam in beams.items()})
+        weigh({query: beam.others_grown() for query, beam in beams.items()})
+    return {query: beam.records() for query, beam in beams.items()}
+
+
+class _Beam:
+    """The search of one query."""
+
+    def __init__(self, tried: Sequence[int], settings: BeamSettings) -> None:
+        self._tried, self._width = tried, settings.width
+        self._nothing = 0.0
+        self._worth: dict[int, float] = {}  # of a candidate: the best score of a sequence that it is in
+        self._kept: list[Pointer] = []
+        self._scores: dict[Pointer, float] = {}  # of the sequences of this pick
+
+    def hear(self, sequence: Pointer, log_prob: float) -> None:
+        """Take in a score; NaN: an item of the sequence cannot be shown."""
+        if not sequence:
+            self._nothing = log_prob
+        elif not math.isnan(log_prob):
+            self._scores[sequence] = log_prob
+            for one in sequence:
+                self._worth[one] = max(log_prob, self._worth.get(one, -math.inf))
+
+    def alone(self) -> list[Pointer]:
+        """Each candidate."""
+        return [(one,) for one in self._tried]
+
+    def keep(self) -> None:
+        """The best sequences of a pick are those that the next one grows."""
+        self._kept, self._scores = self._ranked(), {}
+
+    def best_grown(self) -> list[Pointer]:
+        """The best sequence with each of the better half of the candidates."""
+        return [(*self._kept[0], one) for one in self._additions()[: self._growth.best]] if self._kept else []
+
+    def others_grown(self) -> list[Pointer]:
+        """What helped the best sequence most, in front of it, and behind the other sequences."""
+        if not self._kept:
+            return []
+        best = self._kept[0]
+        gained = [one[-1] for one in self._ranked(len(self._scores))]
+        ordered = [*gained, *(one for one in self._additions() if one not in gained)]
+        grown = (
+            (*rest, one) if rest != best else (one, *best) for one in ordered for rest in self._kept if one not in rest
+        )
+        return list(islice(grown, self._growth.others))
+
+    def records(self) -> tuple[PointerRecord, ...]:
+        """What was found, best first."""
+        return tuple(
+            PointerRecord(
+                pointer=one,
+                gen_method="beam",
+                beam_rank=rank,
+                beam_score=math.exp(self._scores[one]) - math.exp(self._nothing),
+            )
+            for rank, one in enumerate(self._ranked())
+        )
+
+    @property
+    def _growth(self) -> Growth:
+        return growth(self._width, candidates=len(self._tried), picked=len(self._kept[0]))
+
+    def _additions(self) -> list[int]:
+        """Candidates that the best sequence lacks, the most promising first; unweighed ones last."""
+        left = (one for one in self._tried if one not in self._kept[0])
+        return sorted(left, key=lambda one: -self._worth.get(one, -math.inf))
+
+    def _ranked(self, most: int | None = None) -> list[Pointer]:
+        """The best sequences of this pick; equals stay in the order in which they were asked about."""
+        ranked = sorted(self._scores, key=lambda one: -self._scores[one])
+        return ranked[: self._width if most is None else most]
+
+
+def _tried(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:
+    """Positions in the pool that the search may pick."""
+    size = len(pools.pools[query])
+    count = min(settings.candidates or size, size)
+    if count < shots:
+        raise PoolTooSmall(f"query {query}: {count} candidates are tried for {shots} shots; try more, or show fewer")
+    digest = hashlib.sha256(f"{seed}:{query}".encode()).digest()  # draws do not depend on the other queries
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7]))
+    return sorted(torch.randperm(size, generator=generator)[:count].tolist())
