@@ -58,6 +58,7 @@ app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
 app.command(rich_help_panel=PIPELINES)(why_command.why)
 app.command(rich_help_panel=PIPELINES)(diff_command.diff)
 command(app, "ui", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.ui)
+command(app, "mcp", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.mcp)
 for function in service_commands.COMMANDS:
     app.command(rich_help_panel=SERVICE)(function)
 for function in house_commands.COMMANDS:

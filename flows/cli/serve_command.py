@@ -1,4 +1,4 @@
-"""`trivet rag serve` and `trivet ui`: one server of answers and pages."""
+"""`trivet rag serve` and `trivet ui`, one server of answers and pages, and `trivet mcp` for agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from tasks.rag.answers import AnswerSettings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from flows.service.serving_work import LiveIndex
+
 DEFAULT_PORT = 8766
+QUESTIONS_OF_AN_AGENT = 4
 LAST_ANSWERS_S = 3
 """Seconds that answers in progress have left when the server ends."""
 
@@ -67,7 +70,6 @@ class _Address(NamedTuple):
 
 
 def _serve(given: Given, index: Path | None, at: _Address, *, as_json: bool) -> None:
-    from flows.running.answer_models import open_assistant
     from flows.service.index_server import AuthUnusable, auth_string, create_app
     from flows.service.serving_work import LiveIndex
     from tasks.resources import sessions
@@ -76,14 +78,7 @@ def _serve(given: Given, index: Path | None, at: _Address, *, as_json: bool) -> 
         fail(f"--host {at.host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
     with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=(ModelError,)):
         auth = auth_string(settings().home, configured=settings().serve_token)
-        answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
-        llm, reranker = given["llm"], given["reranker"]
-        if index is None:
-            live = LiveIndex(settings().home / "no-index", _no_index)
-        else:
-            live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
-            with live.borrow():  # report a bad index or model now, not to the first client
-                pass
+        live = _live(given, index) if index else LiveIndex(settings().home / "no-index", _no_index)
     listening = _listen(at.host, at.port)
     name = f"[{at.host}]" if ":" in at.host else at.host
     url = f"http://{name}:{listening.getsockname()[1]}"
@@ -101,6 +96,35 @@ def _serve(given: Given, index: Path | None, at: _Address, *, as_json: bool) -> 
 
 def _no_index() -> NoReturn:
     raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")
+
+
+def mcp(given: Given, index: IndexFolder) -> None:
+    """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
+    import asyncio
+
+    from flows.service.answer_stream import Asking
+    from tasks.resources import evaluations, sessions
+
+    try:
+        from flows.service.web.mcp_door import create_mcp
+    except ImportError:
+        fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
+    with plain_errors(StorageError, ModelUnavailable, failed=(ModelError,)):
+        live = _live(given, index)
+    asking = Asking(live, sessions(), lambda: False, asyncio.Semaphore(QUESTIONS_OF_AN_AGENT), QUESTIONS_OF_AN_AGENT)
+    create_mcp(asking, evaluations).run("stdio")
+
+
+def _live(given: Given, index: Path) -> LiveIndex:
+    """The index, opened once, so that a bad index or model is reported now and not to the first client."""
+    from flows.running.answer_models import open_assistant
+    from flows.service.serving_work import LiveIndex
+
+    answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
+    llm, reranker = given["llm"], given["reranker"]
+    live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
+    with live.borrow():
+        return live
 
 
 def _is_loopback(host: str) -> bool:

@@ -39,8 +39,11 @@ class Asking:
     places: asyncio.Semaphore
     at_once: int
 
-    async def items(self, request: Request, question: Question) -> AsyncGenerator[Item]:
-        """Start to answer; to stop reading abandons the work. Raises Busy."""
+    async def items(self, request: Request | None, question: Question) -> AsyncGenerator[Item]:
+        """Start to answer; to stop reading abandons the work. Raises Busy.
+
+        request: that of the client; the work ends when it is gone. None: a client that is never gone.
+        """
         if self.places.locked():
             raise Busy(f"{self.at_once} questions are being answered; ask again in a moment")
         await self.places.acquire()
@@ -48,8 +51,16 @@ class Asking:
         work.start()
         return _items(request, work, self.stopping)
 
+    async def answer(self, request: Request | None, question: Question) -> Answered | Refusal:
+        """The answer, or why there is none; a client that is gone gets a refusal. Raises Busy."""
+        async with aclosing(await self.items(request, question)) as items:
+            async for item in items:
+                if isinstance(item, Answered | Refusal):
+                    return item
+        return Refusal(CLIENT_GONE, "the client is gone")
 
-async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> AsyncGenerator[Item]:
+
+async def _items(request: Request | None, work: Work, stopping: Callable[[], bool]) -> AsyncGenerator[Item]:
     """The items of the work, until it ends or the client is gone; to stop reading abandons the work."""
     try:
         while True:
@@ -58,7 +69,7 @@ async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> 
                 item = Refusal(503, "the server is stopping; ask again when it is back")
             if item is not None:
                 yield item
-            if isinstance(item, Answered | Refusal) or await request.is_disconnected():
+            if isinstance(item, Answered | Refusal) or (request and await request.is_disconnected()):
                 return
     finally:
         work.abandon()

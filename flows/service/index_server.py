@@ -4,7 +4,7 @@
     GET  /documents  what the current generation holds
     GET  /health     whether it can be used; the only path without the auth string
 
-Every error is {"error": sentence}.
+With a home the pages stand beside it under /ui, and the doors of web/ for programs. Every error is {"error": sentence}.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import secrets
 import stat
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -31,6 +31,7 @@ from flows.service.serving_work import LiveIndex, Question, refusal
 from storage.files import make_folder
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError
+from tasks.rag.answers import Answered
 
 QUESTIONS_AT_ONCE = 4
 FILE = "serve-token"
@@ -57,12 +58,14 @@ def create_app(
     asking = Asking(live, sessions, stopping, asyncio.Semaphore(at_once), at_once)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        yield
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        async with app.state.beside():
+            yield
         live.close()
 
     # the pages of its documentation would load scripts from elsewhere
     app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.beside = nullcontext  # what else runs as long as the server does
     app.add_exception_handler(StarletteHTTPException, _plain_error)
     app.add_exception_handler(StorageError, _told)
     app.add_exception_handler(Busy, _busy)
@@ -71,6 +74,7 @@ def create_app(
 
     @app.get("/health")
     def health() -> JSONResponse:
+        """Whether the index can be used."""
         try:
             with live.borrow():
                 return JSONResponse({"status": "ok"})
@@ -79,19 +83,23 @@ def create_app(
 
     @app.get("/documents", dependencies=authorized)
     def documents() -> dict[str, Any]:
+        """What the current generation of the index holds."""
         with live.borrow() as current:
             listed = [entry.model_dump(mode="json", exclude={"facts"}) for entry in current.index.catalogue]
             return {"generation": current.index.generation, "documents": listed}
 
-    @app.post("/ask", dependencies=authorized)
+    body = {"requestBody": {"content": {"application/json": {"schema": Question.model_json_schema()}}}}
+
+    @app.post("/ask", dependencies=authorized, openapi_extra=body, responses={200: {"model": Answered}})
     async def ask(request: Request) -> Response:
+        """Answer a question, whole or as server-sent events."""
         question = _parsed(await body_of(request))
         return await respond(await asking.items(request, question), stream=question.stream)
 
     if home is not None:
         from flows.service.web.workplace import add_pages
 
-        add_pages(app, asking, auth=auth, home=home)
+        add_pages(app, asking, auth=auth, home=home, authorized=authorized)
     return app
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -27,8 +27,10 @@ from flows.service.request_body import body_of
 from flows.service.serving_work import refusal
 from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
 from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
+from storage.evaluations import Evaluations
 from storage.storage_errors import UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
+from tasks.resources import evaluations
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,9 @@ class Workplace:
     keys: Keys
     home: Path
     """Folder of the labelled questions."""
+    evaluations: Callable[[], Evaluations]
+    described: Callable[[], dict[str, Any]]
+    """The OpenAPI description of the routes for programs."""
 
 
 class Visit(NamedTuple):
@@ -97,33 +102,66 @@ class Visit(NamedTuple):
 Handler = Callable[[Visit], Response | Awaitable[Response]]
 
 
-def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path) -> None:
-    """Serve the pages, what they load, and the pictures that links permit."""
-    from flows.service.web import ask_pages, page_pictures
+def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, authorized: Sequence[Any]) -> None:
+    """Serve the pages, what they load, the pictures that links permit, and the doors for programs.
 
-    workplace = Workplace(asking, Keys(auth), home)
+    authorized: dependencies of routes that ask for the auth string.
+    """
+    from flows.service.web import ask_pages, json_door, openai_door, page_pictures
+
+    workplace = Workplace(asking, Keys(auth), home, evaluations, app.openapi)
+    pages = (*ask_pages.PAGES, ("GET", "/docs", _docs))
     routes = [
         page(workplace, "/sign-in", _sign_in, public=True),
         page(workplace, "/sign-in", _signed_in, method="POST", public=True),
         page(workplace, "/sign-out", _sign_out, method="POST"),
         page(workplace, "/language", _language, public=True),
-        *(page(workplace, path, handler, method=method) for method, path, handler in ask_pages.PAGES),
+        *(page(workplace, path, handler, method=method) for method, path, handler in pages),
         page(workplace, "/{rest:path}", _nowhere),
     ]
+    app.include_router(json_door.routes(asking.live, evaluations, authorized))
+    app.include_router(openai_door.routes(asking, workplace.keys))
 
-    @app.get("/")
+    @app.get("/", include_in_schema=False)
     def root() -> Response:
         return RedirectResponse(f"{ROOT}/", 303)
 
-    @app.get("/static/{name}")
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return RedirectResponse(f"{ROOT}/docs", 303)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def described() -> dict[str, Any]:
+        return app.openapi()
+
+    @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
         return static_file(name)
 
     @app.get(page_pictures.PATH)
     def picture(document: str, page: int, boxes: str = "", key: str = "") -> Response:
+        """The picture of a page, by a link from an answer."""
         return page_pictures.respond(workplace.keys, document, page, boxes, key)
 
+    _add_mcp(app, workplace)
     app.mount(ROOT, Starlette(routes=routes))
+
+
+def _add_mcp(app: FastAPI, workplace: Workplace) -> None:
+    """Serve MCP, if its extra is installed."""
+    try:
+        from flows.service.web.mcp_door import McpDoor, create_mcp
+    except ImportError:
+        log.info("no MCP at /mcp: install trivet[mcp]")
+        return
+    door = McpDoor(create_mcp(workplace.asking, workplace.evaluations), workplace.keys)
+    app.state.beside = door.manager.run
+    app.router.routes.append(Route("/mcp", door))
+
+
+def _docs(visit: Visit) -> Response:
+    """The routes for programs, from the same description as /openapi.json."""
+    return visit.page("docs.html", described=visit.workplace.described())
 
 
 def page(workplace: Workplace, path: str, handler: Handler, *, method: Method = "GET", public: bool = False) -> Route:

@@ -10,19 +10,24 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
+import numpy as np
+import pymupdf
 import uvicorn
 from pydantic import SecretStr
 
 from flows.service.index_server import create_app
 from flows.service.serving_work import LiveIndex
-from storage.index import Index, open_index
+from storage.index import CatalogueEntry, Index, open_index, publish
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
+from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.resources import artifacts
 from tests.flows.asks import digest
 
 AUTH = "an-auth-string-of-the-tests"
@@ -121,3 +126,44 @@ def site(
 def sign_in(browser: httpx.Client) -> None:
     [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
     browser.post("/ui/sign-in", data={"token": token, "auth": AUTH, "to": "/ui/"}).raise_for_status()
+
+
+class Drawn(NamedTuple):
+    """An index of one PDF, whose bytes are in the store of this home."""
+
+    index: Path
+    digest: str
+    box: tuple[float, float, float, float]
+    """Around the sentence that answers cite, in points."""
+
+
+SENTENCE = "The bid price of the ferry is 7 won."
+
+
+def publish_pdf(folder: Path) -> Drawn:
+    """A PDF of three pages; the sentence is on the second one."""
+    file = folder / "ferry.pdf"
+    with pymupdf.open() as document:
+        for text in ("First page", SENTENCE, "Last page"):
+            document.new_page(width=400, height=500).insert_text((60, 200), text)
+        [found] = document[1].search_for(SENTENCE)
+        document.save(file)
+    digest = artifacts().put_file("document", file).digest
+    chunk = Chunk(id=f"{digest[:16]}-00000", document=digest, page=2, bbox=None, kind="text", text=SENTENCE)
+    publish(
+        folder / "index",
+        chunks=[chunk],
+        vectors=np.eye(1, 8, dtype=np.float16),
+        tokens=tokenize_chunks([chunk], tokenizer=BIGRAM),
+        catalogue=[CatalogueEntry(document=digest, name="ferry.pdf", chunks=1, pages=3, format="pdf")],
+        embedder="nobody@1",
+        tokenizer=BIGRAM,
+        settings={"embedder": "minilm"},
+    )
+    return Drawn(folder / "index", digest, (found.x0, found.y0, found.x1, found.y1))
+
+
+def ferry(drawn: Drawn, **more: Any) -> Answered:
+    """An answer that cites the sentence."""
+    place = Citation(n=1, document="ferry.pdf", digest=drawn.digest, page=2, bbox=drawn.box, quote=SENTENCE)
+    return answer("What does the ferry cost?", "It costs 7 won [1].", place, **more)
