@@ -259,7 +259,7 @@ def _export(visit: Visit) -> Response:
     written = "\n".join(
         f"## {' '.join(t.answered.question.split())}\n\n{markdown_of(t.answered, link=link)}" for t in turns
     )
-    return _download(written, f"conversation-{session.short_id}.md", "text/markdown")
+    return download(written, f"conversation-{session.short_id}.md", "text/markdown")
 
 
 def _save_label(visit: Visit) -> Response:
@@ -294,10 +294,11 @@ def _correction(visit: Visit) -> dict[str, Any]:
 def _labelled(visit: Visit) -> Response:
     lines = labelled.read(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder))
     told = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    return _download(told, "labelled.jsonl", "application/jsonl")
+    return download(told, "labelled.jsonl", "application/jsonl")
 
 
-def _download(content: str, name: str, kind: str) -> Response:
+def download(content: str | bytes, name: str, kind: str) -> Response:
+    """A file that the browser keeps."""
     disposition = f"attachment; filename*=UTF-8''{quote(name)}"
     return Response(
         content, media_type=f"{kind}; charset=utf-8", headers=HEADERS | {"Content-Disposition": disposition}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 from flows.service.serving_work import LiveIndex
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
+from storage.storage_errors import StorageError
 
 MOST_HITS, MOST_NUMBERS, MOST_RUNS = 50, 1_000, 200
 
@@ -108,3 +110,25 @@ def runs(evaluations: Evaluations, *, most: int) -> list[dict[str, Any]]:
     """The latest runs, the last one first. Raises DatabaseUnavailable."""
     named = {"id", "kind", "status", "started_at", "ended_at", "version", "cost", "calls", "model"}
     return [run.model_dump(mode="json", include=named) for run in evaluations.runs(limit=min(most, MOST_RUNS))]
+
+
+def reasons_of(folder: Path) -> dict[str, str]:
+    """Why documents could not be read, and what of them was not, by digest; nothing where no build has told."""
+    from tasks.rag.indexing.index_report import read_status
+
+    try:
+        status = read_status(folder)
+    except StorageError:
+        return {}
+    told = {one.digest: one for one in (status.documents if status else ()) if one.digest}
+    return {
+        digest: said
+        for digest, one in told.items()
+        if (
+            said := "; ".join(filter(None, (one.message or one.reason, _troubled(len(one.troubled_pages)), *one.notes)))
+        )
+    }
+
+
+def _troubled(pages: int) -> str:
+    return f"{pages} pages were not read completely" if pages else ""

@@ -107,10 +107,17 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
 
     authorized: dependencies of routes that ask for the auth string.
     """
-    from flows.service.web import ask_pages, json_door, openai_door, page_pictures
+    from flows.service.web import (
+        ask_pages,
+        document_pages,
+        evaluation_pages,
+        json_door,
+        openai_door,
+        page_pictures,
+    )
 
     workplace = Workplace(asking, Keys(auth), home, evaluations, app.openapi)
-    pages = (*ask_pages.PAGES, ("GET", "/docs", _docs))
+    pages = (*ask_pages.PAGES, *evaluation_pages.PAGES, *document_pages.PAGES, ("GET", "/docs", _docs))
     routes = [
         page(workplace, "/sign-in", _sign_in, public=True),
         page(workplace, "/sign-in", _signed_in, method="POST", public=True),
