@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -70,7 +71,7 @@ def _numbers(visit: Visit) -> Response:
 
     return visit.page(
         "numbers.html",
-        rows=[(one, _place(one)) for one in rows[:PAGE]],
+        rows=[(one, _place(one), f"{Decimal(one['value']):,}") for one in rows[:PAGE]],
         asked=asked,
         start=start,
         more=link(first=start + PAGE) if len(rows) > PAGE else "",

@@ -42,6 +42,7 @@
     title.textContent = question;
     const said = article.appendChild(document.createElement("p"));
     said.className = "way";
+    said.textContent = "…";
     const text = article.appendChild(document.createElement("div"));
     text.className = "answer";
     article.scrollIntoView({ block: "nearest" });
