@@ -117,7 +117,7 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
     )
 
     workplace = Workplace(asking, Keys(auth), home, evaluations, app.openapi)
-    pages = (*ask_pages.PAGES, *evaluation_pages.PAGES, *document_pages.PAGES, ("GET", "/docs", _docs))
+    pages = (*ask_pages.PAGES, *evaluation_pages.PAGES, *document_pages.PAGES, DOCS)
     routes = [
         page(workplace, "/sign-in", _sign_in, public=True),
         page(workplace, "/sign-in", _signed_in, method="POST", public=True),
@@ -261,6 +261,9 @@ def _language(visit: Visit) -> Response:
     response = RedirectResponse(_local(visit.query.get("back", "")), 303)
     response.set_cookie(LANGUAGE_COOKIE, chosen, YEAR_S, path=ROOT, httponly=True, samesite="strict")
     return response
+
+
+DOCS: tuple[Method, str, Handler] = ("GET", "/docs", _docs)
 
 
 def _nowhere(visit: Visit) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import numpy as np
@@ -128,7 +128,8 @@ def sign_in(browser: httpx.Client) -> None:
     browser.post("/ui/sign-in", data={"token": token, "auth": AUTH, "to": "/ui/"}).raise_for_status()
 
 
-class Drawn(NamedTuple):
+@dataclass(frozen=True)
+class Drawn:
     """An index of one PDF, whose bytes are in the store of this home."""
 
     index: Path

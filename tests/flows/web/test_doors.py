@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
 import os
 import sys
@@ -35,7 +36,7 @@ DOUBT = answer(
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
-    import flows  # noqa: F401 configures the store
+    importlib.import_module("flows")  # configures the store
 
     return publish_pdf(tmp_path_factory.mktemp("doors"))
 

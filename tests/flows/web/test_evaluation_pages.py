@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import time
@@ -53,7 +54,7 @@ def evaluated(run: str, samples: Callable[[], Iterable[Sample]], *, n: int = 6) 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    import flows  # noqa: F401 configures the database
+    importlib.import_module("flows")  # configures the database
 
     forget()
     home = Path(os.environ["TRIVET_HOME"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ HOSTILE = answer("Is it safe?", f"{SCRIPT} [1]", cited(1, SCRIPT, page=None), un
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
-    import flows  # noqa: F401 configures the store
+    importlib.import_module("flows")  # configures the store
 
     return publish_pdf(tmp_path_factory.mktemp("browsed"))
 
