@@ -104,6 +104,12 @@ class Incidents:
         query = select(table).where(table.c.suite == escape(suite)).order_by(table.c.opened_at, table.c.id)
         return tuple(_incident(dict(row)) for row in self._database.rows(query))
 
+    def recent(self, n: int) -> tuple[Incident, ...]:
+        """The `n` incidents of any suite that were opened last, open ones first."""
+        table = night_incidents
+        query = select(table).order_by((table.c.status == "open").desc(), table.c.opened_at.desc(), table.c.id).limit(n)
+        return tuple(_incident(dict(row)) for row in self._database.rows(query))
+
     def keep(self, suite: str, night: str, incidents: Sequence[Incident]) -> None:
         """Store what a night makes of the incidents; one that it had opened before, and now does not, is removed."""
         self._database.run(lambda connection: _keep(connection, suite, night, incidents))

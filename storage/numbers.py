@@ -96,10 +96,22 @@ class Filters(TypedDict, total=False):
     """Kinds of statement: `income`, `balance` …"""
 
 
-def select_numbers(path: Path, names: Mapping[str, str], **filters: Unpack[Filters]) -> Numbers:
-    """Numbers in reading order. names: of the documents, by digest."""
+def select_numbers(
+    path: Path, names: Mapping[str, str], *, first: int = 0, most: int | None = None, **filters: Unpack[Filters]
+) -> Numbers:
+    """Numbers in reading order. names: of the documents, by digest. most: number of rows from row `first` on."""
     with _connected() as connection:
-        return _fetched(connection.execute(*_query(connection, path, names, "name, n.*", filters)))
+        query, values = _query(connection, path, names, "name, n.*", filters)
+        page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
+        return _fetched(connection.execute(query + page, values))
+
+
+def count_numbers(path: Path, names: Mapping[str, str], **filters: Unpack[Filters]) -> int:
+    """How many numbers `select_numbers` gives."""
+    with _connected() as connection:
+        query, values = _query(connection, path, names, "1", filters)
+        [row] = connection.execute(f"SELECT count(*) FROM ({query})", values).fetchall()
+        return int(row[0])
 
 
 def copy_numbers(

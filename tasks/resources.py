@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from storage.lineages import Lineage
     from storage.responses import Responses
     from storage.results import Results
+    from storage.sample_pages import SamplePages
     from storage.sessions import Sessions
     from tasks.budget import Budget, Spending
     from tasks.calls import Limits
@@ -185,6 +186,14 @@ def evaluations() -> Evaluations:
     from storage.evaluations import Evaluations
 
     return Evaluations(_database)
+
+
+@_kept
+def sample_pages() -> SamplePages:
+    """Pages of the samples of evaluations."""
+    from storage.sample_pages import SamplePages
+
+    return SamplePages(_database)
 
 
 @_kept

@@ -32,6 +32,7 @@ ASKED: tuple[Callable[[], Iterable[str]], ...] = (
 
 UNLISTED = {
     "rag serve",
+    "ui",
     "rag watch",
     *(f"lever {stage}" for stage in ("embed", "pools", "sft", "rl-data", "rce", "grpo", "evaluate", "compare")),
 }

@@ -21,6 +21,7 @@ from flows.cli import (
     numbers_command,
     output,
     rag_commands,
+    serve_command,
     service_commands,
     sweep_command,
     why_command,
@@ -41,7 +42,7 @@ rag.command("search")(rag_commands.search)
 command(rag, "ask", ask_command.OPTIONS)(ask_command.ask)
 command(rag, "batch", ask_command.OPTIONS)(ask_command.batch)
 command(rag, "chat", ask_command.MODEL_OPTIONS)(chat_command.chat)
-command(rag, "serve", ask_command.MODEL_OPTIONS)(ask_command.serve)
+command(rag, "serve", ask_command.MODEL_OPTIONS)(serve_command.serve)
 command(rag, "eval", measure_command.OPTIONS)(measure_command.evaluate)
 command(rag, "sweep", sweep_command.OPTIONS)(sweep_command.sweep)
 
@@ -56,6 +57,8 @@ app.add_typer(lever.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
 app.command(rich_help_panel=PIPELINES)(why_command.why)
 app.command(rich_help_panel=PIPELINES)(diff_command.diff)
+command(app, "ui", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.ui)
+command(app, "mcp", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.mcp)
 for function in service_commands.COMMANDS:
     app.command(rich_help_panel=SERVICE)(function)
 for function in house_commands.COMMANDS:

@@ -1,13 +1,10 @@
-"""`trivet rag ask`, `batch` and `serve`: answers in which every claim cites its document, page and box."""
+"""`trivet rag ask` and `batch`: answers in which every claim cites its document, page and box."""
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import socket
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +14,8 @@ from pydantic import ValidationError
 from flows.cli import show_answer
 from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.engine import prefect_for_a_command, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, plain_errors, state
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors, state
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file, require_here
-from flows.running.settings import settings
 from models.model_errors import ModelError, ModelUnavailable
 from storage.files import make_folder
 from storage.storage_errors import IndexUnusable, StorageError, StoreUnreachable
@@ -27,8 +23,6 @@ from tasks.rag.answers import AnswerSettings, Calibration
 from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
     from tasks.rag.answering.assistant import Assistant
     from tasks.rag.answering.evidence import Evidence
     from tasks.rag.answers import Answered
@@ -187,81 +181,3 @@ def write_evidence(answered: Answered, folder: Path) -> Evidence:
         )
     except StorageError as error:
         return evidence.Evidence((), (f"no pictures: {error}",))
-
-
-DEFAULT_PORT = 8766
-LAST_ANSWERS_S = 3
-"""Seconds that answers in progress have left when the server ends."""
-
-
-def serve(
-    given: Given,
-    index: IndexFolder,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = DEFAULT_PORT,
-    allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Answer over HTTP: POST /ask, GET /documents, GET /health; a new generation of the index is used at once."""
-    from flows.running.answer_models import open_assistant
-    from flows.service.index_server import AuthUnusable, auth_string, create_app
-    from flows.service.serving_work import LiveIndex
-    from tasks.resources import sessions
-
-    if not allow_remote and not _is_loopback(host):
-        fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
-    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=(ModelError,)):
-        auth = auth_string(settings().home, configured=settings().serve_token)
-        answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
-        llm, reranker = given["llm"], given["reranker"]
-        live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
-        with live.borrow():  # report a bad index or model now, not to the first client
-            pass
-    listening = _listen(host, port)
-    name = f"[{host}]" if ":" in host else host
-    url = f"http://{name}:{listening.getsockname()[1]}"
-    said = {"url": url, "auth": auth.place, "index": str(index)}
-    emit(said, as_json, lambda: typer.echo(f"{url} answers about {index}; its auth string is in {auth.place}"))
-    if not _is_loopback(host):
-        typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
-    _run(lambda stopping: create_app(live, auth=auth.secret, sessions=sessions(), stopping=stopping), listening)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket; exits if the address cannot be used."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen()
-    except OSError as error:
-        listening.close()
-        fail(f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another --port", REFUSED)
-    return listening
-
-
-def _run(create: Callable[[Callable[[], bool]], FastAPI], listening: socket.socket) -> None:
-    """Serve until a signal; `create` receives a function that says whether one has come."""
-    import uvicorn
-
-    sys.stdout.flush()  # a program may wait for the address on a pipe
-    logging.getLogger("flows").setLevel(logging.INFO if state["debug"] else logging.WARNING)
-    app = create(lambda: server.should_exit)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LAST_ANSWERS_S
-    )
-    server = uvicorn.Server(config)
-    with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
-        server.run(sockets=[listening])
-    typer.echo("stopped", err=True)
-    raise typer.Exit(INTERRUPTED)

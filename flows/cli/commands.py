@@ -235,7 +235,13 @@ class ConfigCommand(Command):
 
 
 def command(
-    app: typer.Typer, name: str, options: Options, *, cls: type[ConfigCommand] = ConfigCommand, help: str | None = None
+    app: typer.Typer,
+    name: str,
+    options: Options,
+    *,
+    cls: type[ConfigCommand] = ConfigCommand,
+    help: str | None = None,
+    panel: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a command: its first parameter receives the options as `Given`."""
 
@@ -246,7 +252,7 @@ def command(
 
         bare.__signature__ = inspect.Signature()  # pyright: ignore[reportAttributeAccessIssue]
         bare.__dict__["with_options"] = partial(_with_options, function, options)
-        app.command(name, cls=cls, help=help)(bare)
+        app.command(name, cls=cls, help=help, rich_help_panel=panel)(bare)
         return function
 
     return decorate

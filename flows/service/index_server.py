@@ -4,45 +4,36 @@
     GET  /documents  what the current generation holds
     GET  /health     whether it can be used; the only path without the auth string
 
-Every error is {"error": sentence}.
+With a home the pages stand beside it under /ui, and the doors of web/ for programs. Every error is {"error": sentence}.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import os
 import re
 import secrets
 import stat
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.types import Receive, Scope, Send
 
-from flows.service.serving_work import Begun, Item, LiveIndex, Question, Refusal, Work, refusal
+from flows.service.answer_stream import Asking, Busy, respond
+from flows.service.request_body import body_of
+from flows.service.serving_work import LiveIndex, Question, refusal
 from storage.files import make_folder
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError
-from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered
 
-MOST_BODY_BYTES = 1_000_000
-DRAINED_BYTES = 8 * MOST_BODY_BYTES
-"""Most bytes read from a request that is too large, so that its client gets the error."""
 QUESTIONS_AT_ONCE = 4
-LOOKED_FOR_S = 0.25
-"""Seconds between two checks whether the client has disconnected."""
-CLIENT_GONE = 499
-"""Status of a request whose client has disconnected; the log of a proxy may show it."""
-SESSION_HEADER = "X-Trivet-Session"
 FILE = "serve-token"
 VARIABLE = "TRIVET_SERVE_TOKEN"
 USABLE = re.compile(r"[!-~]{16,512}")
@@ -56,28 +47,34 @@ def create_app(
     sessions: Sessions,
     stopping: Callable[[], bool],
     at_once: int = QUESTIONS_AT_ONCE,
+    home: Path | None = None,
 ) -> FastAPI:
     """The application; `live` is closed when it ends.
 
     stopping: asked while a question is answered; once it is True, clients are told and let go.
     at_once: questions that are answered side by side; one more is refused with 503.
+    home: serves the pages too, which keep labelled questions in this folder; None: JSON alone.
     """
+    asking = Asking(live, sessions, stopping, asyncio.Semaphore(at_once), at_once)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        yield
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        async with app.state.beside():
+            yield
         live.close()
 
     # the pages of its documentation would load scripts from elsewhere
     app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.beside = nullcontext  # what else runs as long as the server does
     app.add_exception_handler(StarletteHTTPException, _plain_error)
     app.add_exception_handler(StorageError, _told)
+    app.add_exception_handler(Busy, _busy)
     app.add_exception_handler(Exception, _told)
     authorized = [Depends(_authorization(auth))]
-    busy = asyncio.Semaphore(at_once)
 
     @app.get("/health")
     def health() -> JSONResponse:
+        """Whether the index can be used."""
         try:
             with live.borrow():
                 return JSONResponse({"status": "ok"})
@@ -86,22 +83,23 @@ def create_app(
 
     @app.get("/documents", dependencies=authorized)
     def documents() -> dict[str, Any]:
+        """What the current generation of the index holds."""
         with live.borrow() as current:
             listed = [entry.model_dump(mode="json", exclude={"facts"}) for entry in current.index.catalogue]
             return {"generation": current.index.generation, "documents": listed}
 
-    @app.post("/ask", dependencies=authorized)
-    async def ask(request: Request) -> Response:
-        question = _parsed(await _body(request))
-        if busy.locked():
-            raise HTTPException(
-                503, f"{at_once} questions are being answered; ask again in a moment", {"Retry-After": "1"}
-            )
-        await busy.acquire()
-        work = Work(question, live=live, sessions=sessions, done=busy.release)
-        work.start()
-        return await _respond(_items(request, work, stopping), stream=question.stream)
+    body = {"requestBody": {"content": {"application/json": {"schema": Question.model_json_schema()}}}}
 
+    @app.post("/ask", dependencies=authorized, openapi_extra=body, responses={200: {"model": Answered}})
+    async def ask(request: Request) -> Response:
+        """Answer a question, whole or as server-sent events."""
+        question = _parsed(await body_of(request))
+        return await respond(await asking.items(request, question), stream=question.stream)
+
+    if home is not None:
+        from flows.service.web.workplace import add_pages
+
+        add_pages(app, asking, auth=auth, home=home, authorized=authorized)
     return app
 
 
@@ -118,19 +116,6 @@ def _authorization(auth: SecretStr) -> Any:
     return check
 
 
-async def _body(request: Request) -> bytes:
-    kept, size = bytearray(), 0
-    async for part in request.stream():
-        size += len(part)
-        if size > DRAINED_BYTES:
-            break
-        if size <= MOST_BODY_BYTES:
-            kept += part
-    if size > MOST_BODY_BYTES:
-        raise HTTPException(413, f"the body has more than {MOST_BODY_BYTES:,} bytes; ask a shorter question")
-    return bytes(kept)
-
-
 def _parsed(body: bytes) -> Question:
     try:
         question = Question.model_validate_json(body)
@@ -145,85 +130,13 @@ def _parsed(body: bytes) -> Question:
     return question
 
 
-async def _items(request: Request, work: Work, stopping: Callable[[], bool]) -> AsyncGenerator[Item]:
-    """The items of the work, until it ends or the client is gone; to stop reading abandons the work."""
-    try:
-        while True:
-            item = await work.next(within_s=LOOKED_FOR_S)
-            if stopping() and not isinstance(item, Answered):
-                item = Refusal(503, "the server is stopping; ask again when it is back")
-            if item is not None:
-                yield item
-            if isinstance(item, Answered | Refusal) or await request.is_disconnected():
-                return
-    finally:
-        work.abandon()
-
-
-async def _respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
-    """The whole answer, or a stream of events; a failure before the first event has its own status."""
-    first = await anext(items, None)
-    headers = {SESSION_HEADER: first.session} if isinstance(first, Begun) and first.session else {}
-    if stream and isinstance(first, Begun):
-        return _Stream(items, headers | {"Cache-Control": "no-store"})
-    async with aclosing(items):
-        last = first
-        while isinstance(last, Begun | Event):
-            last = await anext(items, None)
-    match last:
-        case Answered():
-            return JSONResponse(last.model_dump(mode="json"), headers=headers)
-        case Refusal(status, sentence):
-            return JSONResponse({"error": sentence}, status)
-        case None:
-            return Response(status_code=CLIENT_GONE)
-
-
-class _Stream(StreamingResponse):
-    """The items as events; a client may be gone before the first one is looked at, and the work is abandoned too."""
-
-    def __init__(self, items: AsyncGenerator[Item], headers: Mapping[str, str]) -> None:
-        super().__init__(_events(items), media_type="text/event-stream", headers=headers)
-        self._items = items
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._items.aclose()
-
-
-async def _events(items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
-    draft = ""
-    async with aclosing(items):
-        async for item in items:
-            match item:
-                case Begun():
-                    pass
-                case Event("stage", name):
-                    yield _event("stage", {"name": name})
-                case Event(_, text):
-                    if text != draft:
-                        yield _event("draft", _change(draft, text))
-                    draft = text
-                case Answered():
-                    yield _event("answer", item.model_dump(mode="json"))
-                case Refusal(status, sentence):
-                    yield _event("error", {"error": sentence, "status": status})
-
-
-def _change(before: str, now: str) -> dict[str, str]:
-    """The change of a draft: text to append, or a replacement."""
-    return {"delta": now[len(before) :]} if now.startswith(before) else {"replace": now}
-
-
-def _event(name: str, data: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
-
-
 async def _plain_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _busy(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
 
 
 async def _told(_: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ flip; else p is that of a sign-flip permutation test and the interval is a boots
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, fsum, sqrt
+from math import comb, exp, fsum, lgamma, log, sqrt
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
@@ -20,6 +20,8 @@ SIGNIFICANT = 0.05
 EXACT_UP_TO = 20
 """Number of differing items up to which all their 2ⁿ sign flips are enumerated."""
 PERMUTATIONS = 20_000
+WHOLE_UP_TO = 1_000
+"""Number of flips up to which the tail is summed in whole numbers."""
 
 Method = Literal["McNemar, exact", "sign flips, exact", "sign flips, drawn"]
 
@@ -47,9 +49,19 @@ def paired_test(differences: Sequence[float], *, binary: bool, seed: int) -> Pai
 
 def mcnemar(gained: int, lost: int) -> float:
     """Exact two-sided p of `gained` and `lost` flips, when each flip is as likely either way."""
-    flips = gained + lost
-    tail = sum(comb(flips, count) for count in range(min(gained, lost) + 1))
-    return min(1.0, 2 * tail / 2**flips)
+    flips, fewer = gained + lost, min(gained, lost)
+    if flips <= WHOLE_UP_TO:
+        tail = sum(comb(flips, count) for count in range(fewer + 1))
+        return min(1.0, 2 * tail / 2**flips)
+    # whole numbers of as many digits take minutes: the largest term by logarithms, the others by their ratios
+    term = exp(lgamma(flips + 1) - lgamma(fewer + 1) - lgamma(flips - fewer + 1) - flips * log(2))
+    terms = [term]
+    for count in range(fewer, 0, -1):
+        term *= count / (flips - count + 1)
+        if term <= terms[0] * 1e-17:
+            break
+        terms.append(term)
+    return min(1.0, 2 * fsum(terms))
 
 
 def adjusted_wald(gained: int, lost: int, n: int) -> Interval:

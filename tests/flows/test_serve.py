@@ -23,7 +23,9 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
-from flows.service.index_server import FILE, MOST_BODY_BYTES, AuthUnusable, _Stream, auth_string, create_app
+from flows.service.answer_stream import Stream
+from flows.service.index_server import FILE, AuthUnusable, auth_string, create_app
+from flows.service.request_body import MOST_BODY_BYTES
 from flows.service.serving_work import Item, LiveIndex
 from models.embedders import open_embedder
 from storage import connections
@@ -306,7 +308,7 @@ def test_a_client_that_is_gone_before_the_first_event_stops_the_work() -> None:
         working = items()
         await anext(working)
         with pytest.raises(ClientDisconnect):
-            await _Stream(working, {})({"type": "http", "asgi": {"spec_version": "2.4"}}, gone, gone)
+            await Stream(working, {})({"type": "http", "asgi": {"spec_version": "2.4"}}, gone, gone)
         assert abandoned == ["work"]
 
     asyncio.run(respond())

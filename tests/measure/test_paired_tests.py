@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import product
 from math import comb
 
@@ -17,6 +18,17 @@ from tasks.measure.paired_tests import adjusted_wald, discoveries, mcnemar, pair
 )
 def test_mcnemar_is_the_exact_sign_test_of_the_flips(gained: int, lost: int, p: float) -> None:
     assert mcnemar(gained, lost) == mcnemar(lost, gained) == pytest.approx(p)
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(500, 501), (600, 420), (1200, 1000), (1500, 1500), (0, 1001)])
+def test_mcnemar_of_many_flips_is_the_same_sum(gained: int, lost: int) -> None:
+    tail = sum(comb(gained + lost, count) for count in range(min(gained, lost) + 1))
+    assert mcnemar(gained, lost) == pytest.approx(min(1.0, float(Fraction(2 * tail, 2 ** (gained + lost)))), rel=1e-8)
+
+
+def test_mcnemar_of_a_hundred_thousand_flips_is_there_at_once() -> None:
+    assert mcnemar(50_000, 50_600) == pytest.approx(0.0588, abs=2e-3)
+    assert mcnemar(26_000, 53_000) == 0.0
 
 
 @given(st.integers(0, 8), st.integers(0, 8))

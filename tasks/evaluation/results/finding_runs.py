@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue
+from pydantic_core import to_json
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
@@ -93,7 +94,7 @@ def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
         return FoundRun(read_results(newest), path=newest)
     if evaluations is None:
         raise ResultsUnusable(f"{which} is no results file and no folder of one; name one")
-    return _in_database(which, evaluations)
+    return find_stored_run(which, evaluations)
 
 
 def newest_results(folder: Path) -> Path:
@@ -106,7 +107,11 @@ def newest_results(folder: Path) -> Path:
     return max(found, key=lambda file: (file.name, file.parent.name))  # the name ends with the time
 
 
-def _in_database(which: str, evaluations: Evaluations) -> FoundRun:
+def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
+    """The run of the database called `which`, an id or how it begins, or a model. No file is looked at.
+
+    Raises ResultsUnusable, DatabaseUnavailable.
+    """
     try:
         run = evaluations.run(which)
     except UnknownRun as unknown:
@@ -133,9 +138,13 @@ class Texts(NamedTuple):
 class Asked:
     """Items and responses of a task by sample; only offsets of lines are held."""
 
-    def __init__(self, result: TaskResult, artifacts: Artifacts) -> None:
-        """Raises MissingArtifact, DamagedArtifact."""
+    def __init__(self, result: TaskResult, artifacts: Artifacts, *, only: str | None = None) -> None:
+        """Raises MissingArtifact, DamagedArtifact.
+
+        only: an item; lines in which its name does not stand are not parsed, which takes most of the time.
+        """
         self._artifacts = artifacts
+        self._named = to_json(only) if only is not None else b""
         # without items it ran as a whole, and its responses are JSON of its own
         items, responses = ([result.items], result.responses) if result.items else ([], ())
         self._items = {item.id: place for item, place in self._lines(items, Item)}
@@ -152,7 +161,8 @@ class Asked:
             offset = 0
             with self._artifacts.path(ref).open("rb") as file:
                 for line in file:
-                    yield model.model_validate_json(line), _Place(ref, offset)
+                    if self._named in line:
+                        yield model.model_validate_json(line), _Place(ref, offset)
                     offset += len(line)
 
     def _read(self, place: _Place, model: type[Model]) -> Model:
@@ -237,7 +247,7 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, re
 def _texts(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts) -> Texts:
     (result,) = (one for one in found.report.results if one.task == task)
     try:
-        return Asked(result, artifacts)(sample)
+        return Asked(result, artifacts, only=sample.item)(sample)
     except (MissingArtifact, DamagedArtifact):  # another machine's run, or one that `trivet gc` has cleared
         return Texts(None, None)
 

@@ -110,6 +110,35 @@ def compare(
     )
 
 
+def compare_pairs(
+    pairs: Sequence[tuple[float, float, int]], *, differs: Sequence[str] = (), higher_is_better: bool = True
+) -> Comparison:
+    """As `compare`, from how many items have which two scores; no item is named. Raises ResultsUnusable without any."""
+    n = sum(count for _, _, count in pairs)
+    if n == 0:
+        raise ResultsUnusable("no item was scored in both runs; compare runs of the same task on the same data")
+    moved = [after - before for before, after, count in pairs for _ in range(count)]
+    gains = [(after - before if higher_is_better else before - after, count) for before, after, count in pairs]
+    binary = is_binary(score for before, after, _ in pairs for score in (before, after))
+    interval, p, method = paired_test(moved, binary=binary, seed=0)
+    return Comparison(
+        n=n,
+        before=fsum(before * count for before, _, count in pairs) / n,
+        after=fsum(after * count for _, after, count in pairs) / n,
+        difference=fsum(moved) / n,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        p=p,
+        method=method,
+        wins=sum(count for gain, count in gains if gain > 0),
+        ties=sum(count for gain, count in gains if gain == 0),
+        losses=sum(count for gain, count in gains if gain < 0),
+        better=(),
+        worse=(),
+        differs=tuple(differs),
+    )
+
+
 class TaskComparison(Record):
     """A task of two runs."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,38 +40,47 @@ def write_evidence(
         cited = [citation for citation in citations if citation.digest == digest]
         try:
             written += _pictures(cited, folder, locate(digest), limits=limits)
-        except (DocumentUnreadable, _NoPicture) as reason:
+        except (DocumentUnreadable, NoPicture) as reason:
             marks = ", ".join(f"[{citation.n}]" for citation in cited)
             notes.append(f"no picture of {marks}, {cited[0].document}: {reason}")
     return Evidence(tuple(written), tuple(notes))
 
 
-class _NoPicture(Exception):
+class NoPicture(Exception):
     """A document has no image; the message says why."""
 
 
 def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, limits: ReadLimits) -> list[Path]:
-    if path is None:
-        raise _NoPicture("its bytes are not in this home's store; index it here again")
     boxes: dict[int, list[BBox]] = {}
     for citation in cited:
         if citation.page is not None:
             boxes.setdefault(citation.page, []).extend([citation.bbox] if citation.bbox else [])
     if not boxes:
-        raise _NoPicture("it has no pages")
-    try:
-        format = sniff(path).format
-        drawable = format_named(format).page_renderer is not None
-    except (DocumentError, ReaderUnusable) as error:
-        raise _NoPicture(str(error)) from error
-    if not drawable:
-        raise _NoPicture("only pages of PDF, HWP, HWPX and pictures can be drawn")
+        raise NoPicture("it has no pages")
     written: list[Path] = []
     stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(path=path, digest=cited[0].digest, format=format)
-        for page, png in render_pages(job, boxes, scratch=Path(scratch), limits=limits):
+        for page, png in draw_pages(path, cited[0].digest, boxes, scratch=Path(scratch), limits=limits):
             first = min(citation.n for citation in cited if citation.page == page)
             written.append(folder / f"{first}-{stem}-p{page}.png")
             files.write(written[-1], png.read_bytes())
     return written
+
+
+def draw_pages(
+    path: Path | None, digest: str, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
+) -> Iterator[tuple[int, Path]]:
+    """(1-based page, PNG below `scratch`) of a document with boxes drawn. Raises NoPicture, DocumentUnreadable.
+
+    path: its file; None where its bytes are no longer kept.
+    """
+    if path is None:
+        raise NoPicture("its bytes are not in this home's store; index it here again")
+    try:
+        format = sniff(path).format
+        drawable = format_named(format).page_renderer is not None
+    except (DocumentError, ReaderUnusable) as error:
+        raise NoPicture(str(error)) from error
+    if not drawable:
+        raise NoPicture("only pages of PDF, HWP, HWPX, DOCX and pictures can be drawn")
+    yield from render_pages(Job(path=path, digest=digest, format=format), boxes, scratch=scratch, limits=limits)

@@ -69,7 +69,7 @@ def test_what_has_no_picture_is_said(pdf: Path, tmp_path: Path) -> None:
     assert found.files == ()
     assert [note.partition(": ")[2] for note in found.notes] == [
         "its bytes are not in this home's store; index it here again",
-        "only pages of PDF, HWP, HWPX and pictures can be drawn",
+        "only pages of PDF, HWP, HWPX, DOCX and pictures can be drawn",
         "it has no pages",
     ]
 

@@ -1,0 +1,165 @@
+"""`trivet rag serve` and `trivet ui`, one server of answers and pages, and `trivet mcp` for agents."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+
+import typer
+
+from flows.cli.commands import Given, Json, nested
+from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, state
+from flows.cli.shared_options import IndexFolder
+from flows.running.settings import settings
+from models.model_errors import ModelError, ModelUnavailable
+from storage.storage_errors import IndexUnusable, StorageError
+from tasks.rag.answers import AnswerSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from flows.service.serving_work import LiveIndex
+
+DEFAULT_PORT = 8766
+QUESTIONS_OF_AN_AGENT = 4
+LAST_ANSWERS_S = 3
+"""Seconds that answers in progress have left when the server ends."""
+
+
+HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
+RemoteOption = Annotated[bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")]
+
+
+def serve(
+    given: Given,
+    index: IndexFolder,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = DEFAULT_PORT,
+    allow_remote: RemoteOption = False,
+    as_json: Json = False,
+) -> None:
+    """Answer over HTTP, to programs and on pages; a new generation of the index is used at once."""
+    _serve(given, index, _Address(host, port, allow_remote), as_json=as_json)
+
+
+def ui(
+    given: Given,
+    index: Annotated[
+        Path | None, typer.Option("--index", help="Folder of the index. Unset: the pages of evaluations alone.")
+    ] = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = DEFAULT_PORT,
+    allow_remote: RemoteOption = False,
+    as_json: Json = False,
+) -> None:
+    """Serve the pages: ask, see the cited place, documents, numbers, evaluations."""
+    _serve(given, index, _Address(host, port, allow_remote), as_json=as_json)
+
+
+class _Address(NamedTuple):
+    host: str
+    port: int
+    allow_remote: bool
+
+
+def _serve(given: Given, index: Path | None, at: _Address, *, as_json: bool) -> None:
+    from flows.service.index_server import AuthUnusable, auth_string, create_app
+    from flows.service.serving_work import LiveIndex
+    from tasks.resources import sessions
+
+    if not at.allow_remote and not _is_loopback(at.host):
+        fail(f"--host {at.host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
+    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=(ModelError,)):
+        auth = auth_string(settings().home, configured=settings().serve_token)
+        live = _live(given, index) if index else LiveIndex(settings().home / "no-index", _no_index)
+    listening = _listen(at.host, at.port)
+    name = f"[{at.host}]" if ":" in at.host else at.host
+    url = f"http://{name}:{listening.getsockname()[1]}"
+    said = {"url": url, "auth": auth.place, "index": str(index) if index else None}
+    about = f"answers about {index}" if index else "shows evaluations"
+    emit(said, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))
+    if not _is_loopback(at.host):
+        typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
+    home = settings().home
+    _run(
+        lambda stopping: create_app(live, auth=auth.secret, sessions=sessions(), stopping=stopping, home=home),
+        listening,
+    )
+
+
+def _no_index() -> NoReturn:
+    raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")
+
+
+def mcp(given: Given, index: IndexFolder) -> None:
+    """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
+    import asyncio
+
+    from flows.service.answer_stream import Asking
+    from tasks.resources import evaluations, sessions
+
+    try:
+        from flows.service.web.mcp_door import create_mcp
+    except ImportError:
+        fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
+    with plain_errors(StorageError, ModelUnavailable, failed=(ModelError,)):
+        live = _live(given, index)
+    asking = Asking(live, sessions(), lambda: False, asyncio.Semaphore(QUESTIONS_OF_AN_AGENT), QUESTIONS_OF_AN_AGENT)
+    create_mcp(asking, evaluations).run("stdio")
+
+
+def _live(given: Given, index: Path) -> LiveIndex:
+    """The index, opened once, so that a bad index or model is reported now and not to the first client."""
+    from flows.running.answer_models import open_assistant
+    from flows.service.serving_work import LiveIndex
+
+    answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
+    llm, reranker = given["llm"], given["reranker"]
+    live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
+    with live.borrow():
+        return live
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket; exits if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        fail(f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another --port", REFUSED)
+    return listening
+
+
+def _run(create: Callable[[Callable[[], bool]], FastAPI], listening: socket.socket) -> None:
+    """Serve until a signal; `create` receives a function that says whether one has come."""
+    import uvicorn
+
+    sys.stdout.flush()  # a program may wait for the address on a pipe
+    logging.getLogger("flows").setLevel(logging.INFO if state["debug"] else logging.WARNING)
+    app = create(lambda: server.should_exit)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LAST_ANSWERS_S
+    )
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
+        server.run(sockets=[listening])
+    typer.echo("stopped", err=True)
+    raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,157 @@
+"""An answer taken apart for a page, for a chat client and for Markdown: lines, tables, marks, doubtful sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tasks.documents.blocks import PageSource
+from tasks.rag.answers import Answered, Citation
+
+MARK = re.compile(r"\[(\d{1,3})\]")
+WORKED_OUT = "worked out from tables"
+"""Reason of answers that hold formulas."""
+NOT_SUPPORTED = "not supported"
+QUOTE_CHARS = 300
+
+
+class Part(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    cited: Citation | None = None
+    """Set for the mark of a citation."""
+    doubtful: bool = False
+    """True: a number of its sentence stands in no cited block."""
+
+
+class Block(NamedTuple):
+    """A line, a table, or a figure with its formula."""
+
+    rows: tuple[tuple[tuple[Part, ...], ...], ...]
+    """Cells of a table by row, the heading first; a line is one cell."""
+    is_table: bool = False
+    figure: str = ""
+    """Name and value of a figure whose formula is the line: `Inventory turnover FY2023 = 2.64`."""
+    inputs: tuple[Citation, ...] = ()
+    """What goes into the formula."""
+
+
+def blocks_of(answered: Answered) -> tuple[Block, ...]:
+    """The blocks of an answer, in order."""
+    made: list[Block] = []
+    table: list[str] = []
+    for line in [*answered.answer.split("\n"), ""]:
+        if line.startswith("|") and line.rstrip().endswith("|"):
+            table.append(line)
+            continue
+        if table:
+            made.append(Block(tuple(_cells(row, answered) for row in table if not _is_rule(row)), is_table=True))
+            table = []
+        if line.strip():
+            made.append(_line(line, answered))
+    return tuple(made)
+
+
+def _is_rule(row: str) -> bool:
+    return not row.strip("|-: \t")
+
+
+def _cells(row: str, answered: Answered) -> tuple[tuple[Part, ...], ...]:
+    return tuple(tuple(_parts(cell.strip(), answered)) for cell in row.strip().strip("|").split("|"))
+
+
+def _line(line: str, answered: Answered) -> Block:
+    parts = tuple(_parts(line, answered))
+    head, *formula = line.split(" = ")
+    if answered.reason != WORKED_OUT or len(formula) < 2:
+        return Block(((parts,),))
+    inputs = tuple(dict.fromkeys(part.cited for part in parts if part.cited))
+    return Block(((parts,),), figure=f"{head} = {formula[-1]}", inputs=inputs)
+
+
+def _parts(text: str, answered: Answered) -> Iterator[Part]:
+    """The text between marks, and the marks; sentences that nothing supports are parts of their own."""
+    known = {citation.n: citation for citation in answered.citations}
+    for piece, doubtful in _by_support(text, answered.unsupported):
+        at = 0
+        for mark in MARK.finditer(piece):
+            if citation := known.get(int(mark[1])):
+                yield from _nonempty(piece[at : mark.start()], doubtful)
+                yield Part(mark[1], citation, doubtful)
+                at = mark.end()
+        yield from _nonempty(piece[at:], doubtful)
+
+
+def _nonempty(text: str, doubtful: bool) -> Iterator[Part]:
+    if text:
+        yield Part(text, doubtful=doubtful)
+
+
+def _by_support(text: str, unsupported: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Pieces of the text, and whether each is an unsupported sentence."""
+    sentences = sorted(filter(None, unsupported), key=len, reverse=True)
+    at = 0
+    if sentences:
+        for found in re.finditer("|".join(map(re.escape, sentences)), text):
+            yield text[at : found.start()], False
+            yield found[0], True
+            at = found.end()
+    yield text[at:], False
+
+
+def unmarked(answered: Answered) -> tuple[str, ...]:
+    """Unsupported sentences that do not stand in the answer word for word, and must be named beside it."""
+    lines = answered.answer.split("\n")
+    return tuple(one for one in answered.unsupported if not any(one in line for line in lines))
+
+
+def place_of(document: str, page: int | None, source: PageSource = "stored", cells: str | None = None) -> str:
+    """`bids/offer.pdf, page 3`; `bids/offer.hwp, page 3 as laid out`; `costs.xlsx, Sheet 'May', B3:D9`."""
+    how = " as laid out" if source == "layout" else ""
+    return ", ".join(part for part in (document, f"page {page}{how}" if page else "", cells or "") if part)
+
+
+def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -> str:
+    """The answer and its sources as Markdown whose marks lead to pictures; each doubtful sentence is marked.
+
+    link: the address of the picture of a citation; None without one.
+    """
+    lines: list[str] = []
+    for block in blocks_of(answered):
+        rows = [[_written(cell, link) for cell in row] for row in block.rows]
+        if block.is_table:
+            lines += [f"| {' | '.join(row)} |" for row in rows]
+            lines.insert(len(lines) - len(rows) + 1, f"|{' --- |' * len(rows[0])}")
+        else:
+            lines += rows[0]
+        lines.append("")
+    lines += [f"⚠ {NOT_SUPPORTED}: {_text(one)}\n" for one in unmarked(answered)]
+    lines += [_source(citation, link(citation)) for citation in answered.citations]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _written(parts: Sequence[Part], link: Callable[[Citation], str | None]) -> str:
+    written = ""
+    for n, part in enumerate(parts):
+        address = part.cited and link(part.cited)
+        written += (
+            f"[\\[{part.text}\\]]({address})" if address else f"[{part.text}]" if part.cited else _text(part.text)
+        )
+        ends = part.doubtful and not (n + 1 < len(parts) and parts[n + 1].doubtful)
+        written += f" (⚠ {NOT_SUPPORTED})" if ends else ""
+    return written
+
+
+def _source(citation: Citation, address: str | None) -> str:
+    where = _text(place_of(citation.document, citation.page, citation.page_source, citation.place.cells))
+    shown = f"[{where}]({address})" if address else where
+    quote = _text(" ".join(citation.quote.split())[:QUOTE_CHARS])
+    return f"- \\[{citation.n}\\] {shown}: “{quote}”"
+
+
+def _text(text: str) -> str:
+    """Text of a document or a model, in which no Markdown or HTML acts."""
+    escaped = re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

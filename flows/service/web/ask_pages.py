@@ -1,0 +1,317 @@
+"""The pages to ask: a conversation with the picture of each cited place, what was planned, and labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse, Response
+
+from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
+from flows.service.serving_work import Begun, Item, Question, Refusal
+from flows.service.web import labelled
+from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
+from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
+from flows.service.web.rendering import HEADERS
+from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from storage.sessions import Session
+from storage.storage_errors import DatabaseUnavailable, StorageError
+from tasks.rag.answering.assistant import Event
+from tasks.rag.answers import Answered, Citation
+from tasks.rag.planning.plan import recall
+
+STAGES = {
+    "analyze_query": "Reading the question",
+    "retrieve": "Looking it up",
+    "compute": "Working out",
+    "generate": "Answering",
+    "rewrite": "Polishing",
+}
+MOST_SESSIONS = 200
+MOST_CORRECTION_CHARS = 4_000
+
+
+class Turn(NamedTuple):
+    """A question of a conversation as its page shows it."""
+
+    n: int
+    """From 1."""
+    answered: Answered
+
+
+def _first(visit: Visit) -> Response:
+    return _talk(visit, None, ())
+
+
+def _conversation(visit: Visit) -> Response:
+    session, turns = _kept(visit, visit.path["session"])
+    return _talk(visit, session, turns)
+
+
+def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note: str = "") -> Response:
+    cited = next((turn.answered.citations[0] for turn in reversed(turns) if turn.answered.citations), None)
+    shown = _place_values(visit, cited) if cited else None
+    documents, unusable = _documents(visit)
+    told = [_told(visit, session, turn) for turn in turns]
+    return visit.page("ask.html", session=session, turns=told, place=shown, note=note or unusable, documents=documents)
+
+
+def _documents(visit: Visit) -> tuple[int, str]:
+    """How many documents are asked, and why none can be; empty if they can."""
+    try:
+        with visit.workplace.asking.live.borrow() as current:
+            return len(current.index.catalogue), ""
+    except StorageError as error:
+        return 0, str(error)
+
+
+def _kept(visit: Visit, prefix: str) -> tuple[Session, list[Turn]]:
+    """A conversation on this index. Raises UnknownSession, DatabaseUnavailable, Problem."""
+    sessions = visit.workplace.asking.sessions
+    session = sessions.get(prefix)
+    if session.index_path != _index(visit):
+        raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
+    kept = recall([turn.answered for turn in sessions.turns(session.id)]).answers
+    return session, [Turn(n, answered) for n, answered in enumerate(kept, start=1)]
+
+
+def _index(visit: Visit) -> str:
+    return str(visit.workplace.asking.live.folder.resolve())
+
+
+def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
+    """What the template of a turn needs."""
+    answered, blocks = turn.answered, blocks_of(turn.answered)
+    return {
+        "n": turn.n,
+        "answered": answered,
+        "blocks": blocks,
+        "listed": [one for one in answered.citations if not any(one in block.inputs for block in blocks)],
+        "unmarked": unmarked(answered),
+        "places": {one.n: f"{ROOT}/place?{_of_place(one)}" for one in answered.citations},
+        "where": {one.n: _where(one) for one in answered.citations},
+        "session": session,
+        "documents": list(
+            dict.fromkeys(
+                [*(one.document for one in answered.citations), *(one.document for one in answered.retrieved)]
+            )
+        ),
+        "label": _label(visit, session, turn.n),
+    }
+
+
+def _where(one: Citation) -> str:
+    return place_of(one.document, one.page, one.page_source, one.place.cells)
+
+
+def _of_place(citation: Citation) -> str:
+    box = ",".join(f"{edge:.2f}" for edge in citation.bbox or ())
+    return urlencode({"document": citation.digest, "page": citation.page or "", "box": box, "quote": citation.quote})
+
+
+def _label(visit: Visit, session: Session | None, n: int) -> str:
+    """What somebody said of the answer before: right, wrong, or nothing."""
+    if session is None:
+        return ""
+    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder))
+    return next((line["verdict"] for line in lines if line["id"] == _line_id(session, n)), "")
+
+
+def _line_id(session: Session, n: int) -> str:
+    return f"{session.short_id}-{n}"
+
+
+async def _ask(visit: Visit) -> Response:
+    """Answer; a browser with scripts gets a stream of events, another one the page."""
+    said = visit.form.get("question", "")
+    if not said.strip():
+        raise Problem(422, "the question is empty; ask with at least one word")
+    session, note = await run_in_threadpool(_session, visit)
+    asked = Question(question=said, session=session.id if session else None)
+    items = await visit.workplace.asking.items(visit.request, asked)
+    if "text/event-stream" in visit.request.headers.get("Accept", ""):
+        return Stream(items, HEADERS, lambda these: _events(visit, session, note, these))
+    async with aclosing(items):
+        last = [item async for item in items if not isinstance(item, Begun | Event)]
+    match last:
+        case [Answered() as answered]:
+            if session:
+                return RedirectResponse(f"{ROOT}/conversations/{session.id}", 303)
+            return await run_in_threadpool(lambda: _talk(visit, None, [Turn(1, answered)], note=note))
+        case [Refusal(status, sentence)]:
+            raise Problem(status, sentence)
+        case _:
+            return Response(status_code=CLIENT_GONE)
+
+
+def _session(visit: Visit) -> tuple[Session | None, str]:
+    """The session of the form, or a new one; None with a note while the database is away."""
+    sessions = visit.workplace.asking.sessions
+    if named := visit.form.get("session"):
+        return sessions.get(named), ""
+    try:
+        return sessions.start(_index(visit)), ""
+    except DatabaseUnavailable as error:
+        return None, f"this conversation is not kept: {error}"
+
+
+async def _events(visit: Visit, session: Session | None, note: str, items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
+    """Stages and drafts as text; the answer as HTML that the server wrote."""
+    draft = ""
+    async with aclosing(items):
+        async for item in items:
+            match item:
+                case Begun():
+                    pass
+                case Event("stage", name):
+                    yield event("stage", {"name": visit.say(STAGES.get(name, name))})
+                case Event(_, text):
+                    yield event("draft", change(draft, text))
+                    draft = text
+                case Answered():
+                    yield event("answer", await run_in_threadpool(_answer, visit, session, note, item))
+                case Refusal(_, sentence):
+                    yield event("error", {"error": sentence})
+
+
+def _answer(visit: Visit, session: Session | None, note: str, answered: Answered) -> dict[str, Any]:
+    n = len(visit.workplace.asking.sessions.turns(session.id)) if session else 1
+    place = _place_values(visit, answered.citations[0]) if answered.citations else None
+    return {
+        "html": visit.fill("turn.html", turn=_told(visit, session, Turn(n, answered)), note=note),
+        "place": visit.fill("place_part.html", place=place) if place else "",
+        "url": f"{ROOT}/conversations/{session.id}" if session else "",
+        "session": session.id if session else "",
+    }
+
+
+def _place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
+    """What the template of a cited place needs; None where the index has the document no longer."""
+    box = ",".join(f"{edge:.2f}" for edge in citation.bbox or ())
+    try:
+        return _place_of(visit, citation.digest, citation.page, box, citation.quote)
+    except (Problem, StorageError):
+        return None
+
+
+def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str) -> dict[str, Any]:
+    """What the template of a cited place needs. Raises Problem."""
+    with visit.workplace.asking.live.borrow() as current:
+        entry = next((one for one in current.index.catalogue if one.document == document), None)
+    if entry is None:
+        raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
+    boxes = (_box(box),) if box else ()
+    drawn = page is not None and is_drawn(entry.format)
+    last = entry.pages or page or 1
+    around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
+    return {
+        "document": entry.name,
+        "where": place_of(entry.name, page, entry.page_source),
+        "picture": address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
+        "quote": said,
+        "page": page,
+        "pages": entry.pages,
+        "links": {
+            name: f"{ROOT}/place?{urlencode({'document': document, 'page': at})}" if 1 <= at <= last else ""
+            for name, at in around.items()
+        },
+    }
+
+
+def _box(told: str) -> tuple[float, float, float, float]:
+    try:
+        x0, y0, x1, y1 = map(float, told.split(","))
+    except ValueError:
+        raise Problem(422, f"{told[:40]} is no box; open the place from an answer") from None
+    return x0, y0, x1, y1
+
+
+def _place(visit: Visit) -> Response:
+    document, page = visit.query.get("document", ""), visit.query.get("page", "")
+    if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
+        raise Problem(404, "this is no place in a document; open it from an answer")
+    place = _place_of(
+        visit, document, int(page) if page else None, visit.query.get("box", ""), visit.query.get("quote", "")
+    )
+    return visit.page("place_part.html" if visit.is_part else "place.html", place=place)
+
+
+def _conversations(visit: Visit) -> Response:
+    here = _index(visit)
+    sessions = [one for one in visit.workplace.asking.sessions.recent(MOST_SESSIONS) if one.index_path == here]
+    kept = labelled.read(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder))
+    return visit.page("conversations.html", sessions=sessions, labelled=len(kept))
+
+
+def _export(visit: Visit) -> Response:
+    """The conversation as Markdown, a question a heading."""
+    session, turns = _kept(visit, visit.path["session"])
+    base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
+
+    def link(citation: Citation) -> str | None:
+        path = address_of(visit.workplace.keys, citation)
+        return path and base + path
+
+    written = "\n".join(
+        f"## {' '.join(t.answered.question.split())}\n\n{markdown_of(t.answered, link=link)}" for t in turns
+    )
+    return download(written, f"conversation-{session.short_id}.md", "text/markdown")
+
+
+def _save_label(visit: Visit) -> Response:
+    """Keep a thumb or a correction as a labelled question."""
+    session, turns = _kept(visit, visit.form.get("session", ""))
+    n = visit.form.get("turn", "")
+    if not (n.isdecimal() and 1 <= int(n) <= len(turns)):
+        raise Problem(404, f"the conversation has no turn {n[:20]}")
+    answers = [turn.answered for turn in turns[: int(n)]]
+    line_id = _line_id(session, int(n))
+    if visit.form.get("verdict") == "right":
+        line = labelled.right(line_id, answers)
+    else:
+        line = labelled.corrected(line_id, answers, **_correction(visit))
+    labelled.keep(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder), line)
+    if visit.is_part:
+        return visit.page("label.html", turn=_told(visit, session, turns[int(n) - 1]))
+    return RedirectResponse(f"{ROOT}/conversations/{session.id}#turn-{n}", 303)
+
+
+def _correction(visit: Visit) -> dict[str, Any]:
+    answer, document, page = (visit.form.get(name, "").strip() for name in ("answer", "document", "page"))
+    if not document:
+        return {"answer": "", "document": None, "page": None}
+    if not answer or len(answer) > MOST_CORRECTION_CHARS:
+        raise Problem(422, f"say what is right, in 1 to {MOST_CORRECTION_CHARS:,} characters")
+    if page and not (page.isdecimal() and int(page) > 0):
+        raise Problem(422, f"{page[:20]} is no page; pages count from 1")
+    return {"answer": answer, "document": document, "page": int(page) if page else None}
+
+
+def _labelled(visit: Visit) -> Response:
+    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder))
+    told = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    return download(told, "labelled.jsonl", "application/jsonl")
+
+
+def download(content: str | bytes, name: str, kind: str) -> Response:
+    """A file that the browser keeps."""
+    disposition = f"attachment; filename*=UTF-8''{quote(name)}"
+    return Response(
+        content, media_type=f"{kind}; charset=utf-8", headers=HEADERS | {"Content-Disposition": disposition}
+    )
+
+
+PAGES: tuple[tuple[Method, str, Handler], ...] = (
+    ("GET", "/", _first),
+    ("POST", "/ask", _ask),
+    ("GET", "/place", _place),
+    ("GET", "/conversations", _conversations),
+    ("GET", "/conversations/{session}", _conversation),
+    ("GET", "/conversations/{session}/export.md", _export),
+    ("POST", "/label", _save_label),
+    ("GET", "/labelled.jsonl", _labelled),
+)

@@ -1,0 +1,235 @@
+"""The pages of evaluations: leaderboard, runs, samples by kind, one sample, two runs side by side, nights."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, cast, get_args
+from urllib.parse import urlencode
+
+from fastapi.responses import Response
+
+from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from storage.sample_pages import After, SampleKind
+from tasks.evaluation.evaluation_errors import ResultsUnusable
+from tasks.evaluation.evaluation_records import TaskResult
+from tasks.evaluation.results.finding_runs import FoundRun, find_stored_run, look_up
+from tasks.evaluation.results.ranking import cell, drawn_of, models_of, rank, shown, ticks_of, when
+from tasks.evaluation.results.run_comparison import Comparison, compare_pairs, differences, regressed
+from tasks.evaluation.results.setting_words import flat
+from tasks.grading.reading import READINGS, readings_of
+from tasks.measure.page_style import axis_around
+
+PAGE = 50
+"""Rows of a page of samples or flips."""
+MOST_RUNS, MOST_INCIDENTS, MOST_GROUPS = 100, 200, 40
+MOST_TEXT_CHARS = 40_000
+STEPS = 5
+
+
+def _leaderboard(visit: Visit) -> Response:
+    from datetime import UTC, datetime
+
+    boards = rank(visit.workplace.evaluations().scores())
+    return visit.page(
+        "leaderboard_page.html",
+        boards=boards,
+        models=models_of(boards),
+        runs=len({row.score.run for board in boards for row in board.rows}),
+        cell=cell,
+        drawn_of=drawn_of,
+        ticks_of=ticks_of,
+        when=when,
+        shown=shown,
+        made_at=datetime.now(UTC),
+        source="",
+        run_link=f"{ROOT}/runs/",
+    )
+
+
+def _runs(visit: Visit) -> Response:
+    return visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS))
+
+
+def _found(visit: Visit, which: str) -> FoundRun:
+    """A run of the database; a name is never taken for a file. Raises ResultsUnusable."""
+    return find_stored_run(which, visit.workplace.evaluations())
+
+
+def _run(visit: Visit) -> Response:
+    from tasks.resources import sample_pages
+
+    found = _found(visit, visit.path["run"])
+    run = found.report.run
+    comparable = sample_pages().comparable(run.id)
+    others = [one for one in visit.workplace.evaluations().runs(limit=MOST_RUNS) if one.id in comparable]
+    results = [_task(run.id, result) for result in found.report.results]
+    return visit.page("run.html", run=run, report=found.report, results=results, others=others)
+
+
+def _task(run: str, result: TaskResult) -> dict[str, Any]:
+    """What the template of a run's task needs."""
+    whole = [one for one in result.estimates if not one.part]
+    groups = [one for one in result.estimates if one.part and one.metric == (whole[0].metric if whole else "")]
+    ends = [end for one in (*whole, *groups) for end in (one.low, one.value, one.high) if end is not None]
+    reach = max(max(ends) - min(ends), 1e-3) if ends else 1.0
+    axis = axis_around(min(ends), max(ends), step_at_least=reach / STEPS) if ends else None
+    counts = result.counts
+    kinds = {"all": counts.samples, "wrong": None} | {
+        name: getattr(counts, name) for name in ("unscored", "truncated", "missing")
+    }
+    return {
+        "result": result,
+        "figures": [*whole, *sorted(groups, key=lambda one: one.value)[:MOST_GROUPS]],
+        "axis": axis,
+        "settings": list(flat(result.settings)),
+        "kinds": [(name, n, _samples_link(run, result.task, name)) for name, n in kinds.items() if n != 0],
+    }
+
+
+def _samples_link(run: str, task: str, kind: str, after: After | None = None) -> str:
+    told = {"task": task, "kind": kind} | ({"item": after.item, "repeat": after.repeat} if after else {})
+    return f"{ROOT}/runs/{run}/samples?{urlencode(told)}"
+
+
+def _sample_link(run: str, task: str, item: str) -> str:
+    return f"{ROOT}/runs/{run}/sample?{urlencode({'task': task, 'item': item})}"
+
+
+def _of_task(found: FoundRun, task: str) -> TaskResult:
+    found.require(task)
+    return next(one for one in found.report.results if one.task == task)
+
+
+def _samples(visit: Visit) -> Response:
+    from tasks.resources import sample_pages
+
+    found, task = _found(visit, visit.path["run"]), visit.query.get("task", "")
+    result, kind = _of_task(found, task), visit.query.get("kind", "all")
+    if kind not in get_args(SampleKind):
+        raise Problem(
+            404, f"there are no samples of the kind {kind[:40]}; choose one of {', '.join(get_args(SampleKind))}"
+        )
+    run = found.report.run.id
+    after = _after(visit)
+    page = sample_pages().page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1)
+    more = _samples_link(run, task, kind, After(page[PAGE - 1].item, page[PAGE - 1].repeat)) if len(page) > PAGE else ""
+    return visit.page(
+        "samples.html",
+        run=found.report.run,
+        result=result,
+        kind=kind,
+        kinds=[(name, _samples_link(run, task, name)) for name in get_args(SampleKind)],
+        rows=[(one, _sample_link(run, task, one.item)) for one in page[:PAGE]],
+        first=_samples_link(run, task, kind) if after else "",
+        more=more,
+    )
+
+
+def _after(visit: Visit) -> After | None:
+    item, repeat = visit.query.get("item"), visit.query.get("repeat", "0")
+    if item is None:
+        return None
+    if not repeat.isdecimal() or int(repeat) > 2**31 - 1:
+        raise Problem(404, f"{repeat[:20]} is no repeat; repeats count from 0")
+    return After(item, int(repeat))
+
+
+def _sample(visit: Visit) -> Response:
+    from tasks.resources import artifacts, responses
+
+    found = _found(visit, visit.path["run"])
+    task, item = visit.query.get("task", ""), visit.query.get("item", "")
+    rows = found.item(task, item)
+    if not rows:
+        raise Problem(404, f"{task} of run {found.report.run.id} has no item {item[:80]}")
+    looked = [look_up(found, task, one, artifacts(), responses().many) for one in rows]
+    repeats = [
+        {
+            "looked": one,
+            "readings": readings_of(one.sample),
+            "detail": [(name, value) for name, value in one.sample.detail.items() if name != READINGS],
+        }
+        for one in looked
+    ]
+    return visit.page(
+        "sample.html",
+        run=found.report.run,
+        task=task,
+        item=item,
+        repeats=repeats,
+        cut=_cut,
+        back=_samples_link(found.report.run.id, task, "all"),
+    )
+
+
+def _cut(text: object) -> str:
+    """A text of a page; its middle is left out where it is very long."""
+    said = text if isinstance(text, str) else str(text)
+    half = MOST_TEXT_CHARS // 2
+    left_out = len(said) - MOST_TEXT_CHARS
+    return said if left_out <= 0 else f"{said[:half]}\n… {left_out:,} characters more …\n{said[-half:]}"
+
+
+def _compare(visit: Visit) -> Response:
+    from tasks.resources import sample_pages
+
+    first, second = (_found(visit, visit.query.get(name, "")) for name in ("a", "b"))
+    of_both = [one.task for one in first.report.results if one.task in {other.task for other in second.report.results}]
+    if not of_both:
+        raise Problem(404, "the two runs have no task in common; compare runs of the same benchmark")
+    task, kind = visit.query.get("task") or of_both[0], "better" if visit.query.get("kind") == "better" else "worse"
+    one, two = _of_task(first, task), _of_task(second, task)
+    up = two.headline.higher_is_better if two.headline else True
+    a, b = first.report.run, second.report.run
+    compared = _comparison(a.id, b.id, task, differences(one, two), up, (str(a.ended_at), str(b.ended_at)))
+    start = int(visit.query.get("start", "0")) if visit.query.get("start", "0").isdecimal() else 0
+    lower = (kind == "worse") == up
+    flips = sample_pages().flips(a.id, b.id, task, worse=lower, start=start, most=PAGE + 1)
+
+    def link(**changed: Any) -> str:
+        return f"{ROOT}/compare?{urlencode({'a': a.id, 'b': b.id, 'task': task, 'kind': kind} | changed)}"
+
+    return visit.page(
+        "compare.html",
+        a=a,
+        b=b,
+        task=task,
+        tasks=[(name, link(task=name)) for name in of_both],
+        compared=compared,
+        is_worse=regressed(compared.difference, compared.p, higher_is_better=up),
+        kinds=[("worse", compared.losses, link(kind="worse")), ("better", compared.wins, link(kind="better"))],
+        kind=kind,
+        rows=[
+            (flip, _sample_link(a.id, task, flip.item), _sample_link(b.id, task, flip.item)) for flip in flips[:PAGE]
+        ],
+        more=link(start=start + PAGE) if len(flips) > PAGE else "",
+        first=link() if start else "",
+    )
+
+
+@lru_cache(maxsize=64)
+def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _ended: tuple[str, str]) -> Comparison:
+    """The comparison of two runs; kept, since a run that has ended does not change."""
+    from tasks.resources import sample_pages
+
+    try:
+        return compare_pairs(sample_pages().pairs(a, b, task), differs=differs, higher_is_better=up)
+    except ResultsUnusable as error:
+        raise ResultsUnusable(f"{task}: {error}") from error
+
+
+def _nights(visit: Visit) -> Response:
+    from tasks.resources import incidents
+
+    return visit.page("nights.html", incidents=incidents().recent(MOST_INCIDENTS), runs=f"{ROOT}/runs/")
+
+
+PAGES: tuple[tuple[Method, str, Handler], ...] = (
+    ("GET", "/evaluations", _leaderboard),
+    ("GET", "/runs", _runs),
+    ("GET", "/runs/{run}", _run),
+    ("GET", "/runs/{run}/samples", _samples),
+    ("GET", "/runs/{run}/sample", _sample),
+    ("GET", "/compare", _compare),
+    ("GET", "/nights", _nights),
+)

@@ -1,0 +1,130 @@
+"""An MCP server: agents search, ask, read numbers, see pages and read results. Imported with the extra `mcp` only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from anyio.to_thread import run_sync
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Image
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from flows.service.answer_stream import Asking, Busy
+from flows.service.serving_work import Question, Refusal
+from flows.service.web import doors
+from flows.service.web.answer_parts import place_of
+from flows.service.web.page_pictures import draw
+from flows.service.web.signing_in import Keys
+from storage.evaluations import Evaluations
+from storage.storage_errors import StorageError
+from tasks.documents.isolation import DocumentUnreadable
+from tasks.rag.answering.evidence import NoPicture
+from tasks.rag.answers import Answered
+
+Made = TypeVar("Made")
+
+INSTRUCTIONS = (
+    "Answers questions about the indexed documents. Each claim cites document, page and box; `unsupported` names "
+    "sentences that no cited place bears out: do not pass them on as facts. `page_image` shows a cited place."
+)
+
+
+def create_mcp(asking: Asking, evaluations: Callable[[], Evaluations]) -> MCPServer:
+    """The server with its tools."""
+    server = MCPServer("trivet", instructions=INSTRUCTIONS, log_level="WARNING")
+
+    @server.tool()
+    async def ask(question: str, documents: list[str] | None = None) -> dict[str, Any]:
+        """Answer a question from the documents, with document, page and quote for every claim."""
+        asked = Question(question=question, documents=tuple(documents) if documents else None)
+        try:
+            answer = await asking.answer(None, asked)
+        except Busy as busy:
+            raise ToolError(str(busy)) from busy
+        if isinstance(answer, Refusal):
+            raise ToolError(answer.sentence)
+        return _told(answer)
+
+    @server.tool()
+    async def search(question: str, top_k: int = 5) -> list[dict[str, Any]]:
+        """Find the passages that answer a question best: document, page, box, text."""
+        return await _in_thread(lambda: doors.search(asking.live, question, top_k=top_k))
+
+    @server.tool()
+    async def numbers(entity: str = "", line: str = "", period: str = "", most: int = 50) -> list[dict[str, Any]]:
+        """Numbers of tables by words of the document's name and of the row, and by years such as 2019..2021."""
+        return await _in_thread(lambda: doors.numbers(asking.live, entity=entity, line=line, period=period, most=most))
+
+    @server.tool()
+    async def page_image(document: str, page: int, box: list[float] | None = None) -> Image:
+        """The picture of a page by the name of its document, with a box [x0, y0, x1, y1] in a frame."""
+        return Image(data=await _in_thread(lambda: _picture(asking, document, page, box)), format="png")
+
+    @server.tool()
+    async def eval_results(task: str | None = None, model: str | None = None) -> list[dict[str, Any]]:
+        """The leaderboard of evaluated models, with 95 % intervals."""
+        return await _in_thread(lambda: doors.results(evaluations(), task=task, model=model))
+
+    return server
+
+
+async def _in_thread(call: Callable[[], Made]) -> Made:
+    """What the call gives; what it could not do is told to the model."""
+    try:
+        return await run_sync(call)
+    except (StorageError, ValueError, NoPicture, DocumentUnreadable) as error:
+        raise ToolError(str(error)) from error
+
+
+def _told(answered: Answered) -> dict[str, Any]:
+    return {
+        "answer": answered.answer,
+        "abstained": answered.abstained,
+        "unsupported": list(answered.unsupported),
+        "confidence": answered.confidence,
+        "notes": list(answered.notes),
+        "citations": [
+            {
+                "n": one.n,
+                "document": one.document,
+                "page": one.page,
+                "box": one.bbox,
+                "place": place_of(one.document, one.page, one.page_source, one.place.cells),
+                "quote": one.quote,
+            }
+            for one in answered.citations
+        ],
+    }
+
+
+def _picture(asking: Asking, document: str, page: int, box: list[float] | None) -> bytes:
+    """Raises ToolError, NoPicture, DocumentUnreadable, StorageError."""
+    with asking.live.borrow() as current:
+        digests = [one.document for one in current.index.catalogue if document in (one.name, *one.aliases)]
+    if not digests:
+        raise ToolError(f"the index has no document {document[:200]!r}; `search` names them")
+    return draw(digests[0], page, ",".join(f"{edge:.2f}" for edge in box or ()))
+
+
+class McpDoor:
+    """The ASGI application behind /mcp: the auth string first, then the SDK's own handling."""
+
+    def __init__(self, server: MCPServer, keys: Keys) -> None:
+        # every request carries the auth string, which a page on a rebound name does not know
+        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
+        self.manager = server.session_manager
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        said = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        if not self._keys.is_bearer(said):
+            sentence = "send the server's auth string as `Authorization: Bearer …`"
+            refused = JSONResponse({"error": sentence}, 401, {"WWW-Authenticate": "Bearer"})
+            await refused(scope, receive, send)
+            return
+        await self.manager.handle_request(scope, receive, send)

@@ -1,0 +1,270 @@
+"""The pages under /ui: who may see them, their forms, and the errors that they show.
+
+A page is a function from a `Visit` to a response. It is called in a thread, and only for a browser that has signed in;
+a form must carry the token of its page and come from this origin.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from fastapi import FastAPI, HTTPException
+from fastapi.concurrency import run_in_threadpool
+from fastapi.requests import Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from flows.service.answer_stream import Asking, Busy
+from flows.service.request_body import body_of
+from flows.service.serving_work import refusal
+from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
+from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
+from storage.evaluations import Evaluations
+from storage.storage_errors import UnknownRun
+from tasks.evaluation.evaluation_errors import EvaluationError
+from tasks.resources import evaluations
+
+log = logging.getLogger(__name__)
+
+ROOT = "/ui"
+LANGUAGE_COOKIE = "trivet-language"
+YEAR_S = 365 * 24 * 3600
+Method = Literal["GET", "POST"]
+
+
+class Problem(Exception):
+    """A page cannot be shown, or a form not be taken; the sentence names the remedy."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What the pages are about."""
+
+    asking: Asking
+    keys: Keys
+    home: Path
+    """Folder of the labelled questions."""
+    evaluations: Callable[[], Evaluations]
+    described: Callable[[], dict[str, Any]]
+    """The OpenAPI description of the routes for programs."""
+
+
+class Visit(NamedTuple):
+    """One request of a page."""
+
+    workplace: Workplace
+    request: Request
+    language: Language
+    form: Mapping[str, str]
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self.request.query_params
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        """Variable parts of the address."""
+        return self.request.path_params
+
+    @property
+    def is_part(self) -> bool:
+        """Whether htmx asks for a part of a page."""
+        return self.request.headers.get("HX-Request") == "true"
+
+    def say(self, words: str) -> str:
+        """Words of the pages in the language of the page."""
+        return spoken(words, self.language)
+
+    def fill(self, template: str, **values: Any) -> str:
+        """The HTML of a template, with what every template has."""
+        cookie = self.request.cookies.get(COOKIE, "")
+        place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
+        here = f"{place}?{self.request.url.query}" if self.request.url.query else place
+        frame = {"token": self.workplace.keys.form_token(cookie), "here": here, "root": ROOT, "part": self.is_part}
+        return fill(template, self.language, frame | values)
+
+    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
+        return html(self.fill(template, **values), status)
+
+
+Handler = Callable[[Visit], Response | Awaitable[Response]]
+
+
+def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, authorized: Sequence[Any]) -> None:
+    """Serve the pages, what they load, the pictures that links permit, and the doors for programs.
+
+    authorized: dependencies of routes that ask for the auth string.
+    """
+    from flows.service.web import (
+        ask_pages,
+        document_pages,
+        evaluation_pages,
+        json_door,
+        openai_door,
+        page_pictures,
+    )
+
+    workplace = Workplace(asking, Keys(auth), home, evaluations, app.openapi)
+    pages = (*ask_pages.PAGES, *evaluation_pages.PAGES, *document_pages.PAGES, DOCS)
+    routes = [
+        page(workplace, "/sign-in", _sign_in, public=True),
+        page(workplace, "/sign-in", _signed_in, method="POST", public=True),
+        page(workplace, "/sign-out", _sign_out, method="POST"),
+        page(workplace, "/language", _language, public=True),
+        *(page(workplace, path, handler, method=method) for method, path, handler in pages),
+        page(workplace, "/{rest:path}", _nowhere),
+    ]
+    app.include_router(json_door.routes(asking.live, evaluations, authorized))
+    app.include_router(openai_door.routes(asking, workplace.keys))
+
+    @app.get("/", include_in_schema=False)
+    def root() -> Response:
+        return RedirectResponse(f"{ROOT}/", 303)
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return RedirectResponse(f"{ROOT}/docs", 303)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def described() -> dict[str, Any]:
+        return app.openapi()
+
+    @app.get("/static/{name}", include_in_schema=False)
+    def static(name: str) -> Response:
+        return static_file(name)
+
+    @app.get(page_pictures.PATH)
+    def picture(document: str, page: int, boxes: str = "", key: str = "") -> Response:
+        """The picture of a page, by a link from an answer."""
+        return page_pictures.respond(workplace.keys, document, page, boxes, key)
+
+    _add_mcp(app, workplace)
+    app.mount(ROOT, Starlette(routes=routes))
+
+
+def _add_mcp(app: FastAPI, workplace: Workplace) -> None:
+    """Serve MCP, if its extra is installed."""
+    try:
+        from flows.service.web.mcp_door import McpDoor, create_mcp
+    except ImportError:
+        log.info("no MCP at /mcp: install trivet[mcp]")
+        return
+    door = McpDoor(create_mcp(workplace.asking, workplace.evaluations), workplace.keys)
+    app.state.beside = door.manager.run
+    app.router.routes.append(Route("/mcp", door))
+
+
+def _docs(visit: Visit) -> Response:
+    """The routes for programs, from the same description as /openapi.json."""
+    return visit.page("docs.html", described=visit.workplace.described())
+
+
+def page(workplace: Workplace, path: str, handler: Handler, *, method: Method = "GET", public: bool = False) -> Route:
+    """The route of a page. public: a browser that has not signed in may see it too."""
+
+    async def endpoint(request: Request) -> Response:
+        language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
+        visit = Visit(workplace, request, language, {})
+        try:
+            if not public and not workplace.keys.is_cookie(request.cookies.get(COOKIE, "")):
+                return _to_sign_in(visit)
+            if method == "POST":
+                visit = visit._replace(form=await _form(visit))
+            if inspect.iscoroutinefunction(handler):
+                return await handler(visit)
+            return await run_in_threadpool(handler, visit)  # pyright: ignore[reportReturnType, reportArgumentType]
+        except Exception as error:  # noqa: BLE001 every error is a page
+            return _told(visit, error)
+
+    return Route(path, endpoint, methods=[method])
+
+
+def _told(visit: Visit, error: Exception) -> Response:
+    match error:
+        case Problem():
+            status, sentence = error.status, str(error)
+        case HTTPException():
+            status, sentence = error.status_code, str(error.detail)
+        case Busy():
+            status, sentence = 503, str(error)
+        case UnknownRun() | EvaluationError():
+            status, sentence = 404, str(error)
+        case _:
+            status, sentence = refusal(error)
+    return visit.page("error.html", status=status, number=status, sentence=sentence)
+
+
+def _to_sign_in(visit: Visit) -> Response:
+    if visit.request.method == "GET" and not visit.is_part:
+        path = visit.request.scope["path"].removeprefix(ROOT)
+        wanted = f"{ROOT}{path}" + (f"?{visit.request.url.query}" if visit.request.url.query else "")
+        return RedirectResponse(f"{ROOT}/sign-in?to={quote(wanted, safe='')}", 303)
+    raise Problem(401, "you are not signed in, or no longer; sign in again")
+
+
+async def _form(visit: Visit) -> Mapping[str, str]:
+    """The fields of a form from a page of ours. Raises Problem, HTTPException."""
+    request = visit.request
+    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+    if foreign or site not in ("same-origin", "none"):
+        raise Problem(403, "this form comes from another site; open the page here and send it again")
+    said = (await body_of(request)).decode(errors="replace")
+    form = dict(parse_qsl(said, keep_blank_values=True))
+    if not visit.workplace.keys.is_form_token(form.get("token", ""), request.cookies.get(COOKIE, "")):
+        raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
+    return form
+
+
+def _local(address: str) -> str:
+    """The address if it is a page of ours, else the first page."""
+    parts = urlsplit(address)
+    ours = address.startswith(f"{ROOT}/") and not parts.netloc and "\\" not in address and address.isprintable()
+    return address if ours else f"{ROOT}/"
+
+
+def _sign_in(visit: Visit) -> Response:
+    return visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False)
+
+
+def _signed_in(visit: Visit) -> Response:
+    to = _local(visit.form.get("to", ""))
+    if not visit.workplace.keys.is_auth(visit.form.get("auth", "").strip()):
+        return visit.page("sign_in.html", status=403, to=to, wrong=True)
+    response = RedirectResponse(to, 303)
+    cookie = visit.workplace.keys.cookie()
+    secure = visit.request.url.scheme == "https"
+    response.set_cookie(COOKIE, cookie, LASTS_S, path=ROOT, httponly=True, samesite="strict", secure=secure)
+    return response
+
+
+def _sign_out(_: Visit) -> Response:
+    response = RedirectResponse(f"{ROOT}/sign-in", 303)
+    response.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
+    return response
+
+
+def _language(visit: Visit) -> Response:
+    chosen = "ko" if visit.query.get("to") == "ko" else "en"
+    response = RedirectResponse(_local(visit.query.get("back", "")), 303)
+    response.set_cookie(LANGUAGE_COOKIE, chosen, YEAR_S, path=ROOT, httponly=True, samesite="strict")
+    return response
+
+
+DOCS: tuple[Method, str, Handler] = ("GET", "/docs", _docs)
+
+
+def _nowhere(visit: Visit) -> Response:
+    raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")

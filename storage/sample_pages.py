@@ -1,0 +1,152 @@
+"""Pages of samples: those of a run by kind, and those on which two runs differ; counted and cut by the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import ColumnElement, Select, func, select, tuple_
+
+from storage.connections import Reconnecting
+from storage.evaluated import Sample
+from storage.responses import escape, unescape
+from storage.tables import eval_tasks, samples
+
+SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
+KEY_COLUMNS = ("run", "task", "dataset", "settings")
+KINDS: dict[SampleKind, ColumnElement[bool]] = {
+    "all": sa.true(),
+    "wrong": (samples.c.status == "scored") & (samples.c.score < 1),
+    "unscored": samples.c.status == "unscored",
+    "truncated": samples.c.truncated,
+    "missing": samples.c.missing,
+}
+"""Kind → its samples; `wrong` is less than a full score."""
+
+
+class After(NamedTuple):
+    """The last sample of the page before."""
+
+    item: str
+    repeat: int
+
+
+class Flip(NamedTuple):
+    """An item on which two runs differ; scores are means over repeats."""
+
+    item: str
+    before: float
+    after: float
+    answer_before: str | None
+    """Extracted in the first repeat."""
+    answer_after: str | None
+    gold: str | None
+
+
+class Pairs(NamedTuple):
+    """So many items have these scores in two runs."""
+
+    before: float
+    after: float
+    n: int
+
+
+class SamplePages:
+    """Samples in the database. locate: see Reconnecting. Every method raises DatabaseUnavailable."""
+
+    def __init__(self, locate: Callable[[], str]) -> None:
+        self._database = Reconnecting(locate)
+
+    def page(self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int) -> list[Sample]:
+        """Samples by item and repeat, from the one after `after` on."""
+        # the data set as a value lets the primary key give the order
+        dataset = select(eval_tasks.c.dataset).where(eval_tasks.c.run == escape(run), eval_tasks.c.task == escape(task))
+        query = select(samples).where(
+            samples.c.run == escape(run),
+            samples.c.task == escape(task),
+            samples.c.dataset == dataset.scalar_subquery(),
+            KINDS[kind],
+        )
+        if after:
+            last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
+            query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
+        rows = self._database.rows(query.order_by(samples.c.item, samples.c.repeat).limit(most))
+        return [
+            Sample.model_validate({name: unescape(value) for name, value in row.items() if name not in KEY_COLUMNS})
+            for row in rows
+        ]
+
+    def comparable(self, run: str) -> set[str]:
+        """IDs of the other runs that share a task with this one."""
+        tasks = select(eval_tasks.c.task).where(eval_tasks.c.run == escape(run))
+        query = select(eval_tasks.c.run).where(eval_tasks.c.task.in_(tasks), eval_tasks.c.run != escape(run)).distinct()
+        return {unescape(row["run"]) for row in self._database.rows(query)}
+
+    def pairs(self, first: str, second: str, task: str) -> list[Pairs]:
+        """How often each pair of scores occurs among the items that both runs scored."""
+        both = _paired(first, second, task)
+        query = select(both.c.before, both.c.after, func.count().label("n")).group_by(both.c.before, both.c.after)
+        query = query.order_by(both.c.before, both.c.after)
+        return [Pairs(**row) for row in self._with_room(query)]
+
+    def flips(self, first: str, second: str, task: str, *, worse: bool, start: int, most: int) -> list[Flip]:
+        """Items whose score in the second run is lower (`worse`) or higher, the largest change first."""
+        both = _paired(first, second, task)
+        found = (
+            select(both)
+            .where(both.c.after < both.c.before if worse else both.c.after > both.c.before)
+            .order_by(func.abs(both.c.after - both.c.before).desc(), both.c.item)
+            .offset(start)
+            .limit(most)
+        )
+        rows = self._with_room(found)
+        items = [row["item"] for row in rows]
+        one, two = (self._answers(run, task, items) for run in (first, second))
+        nothing = (None, None)
+        return [
+            Flip(
+                item=unescape(row["item"]),
+                before=row["before"],
+                after=row["after"],
+                answer_before=one.get(row["item"], nothing)[0],
+                answer_after=two.get(row["item"], nothing)[0],
+                gold=two.get(row["item"], nothing)[1] or one.get(row["item"], nothing)[1],
+            )
+            for row in rows
+        ]
+
+    def _with_room(self, query: Select[Any]) -> list[sa.RowMapping]:
+        """The rows of a query that groups many items, which the usual 4 MB would have sorted on disk."""
+
+        def read(connection: sa.Connection) -> list[sa.RowMapping]:
+            connection.execute(sa.text("set local work_mem = '128MB'"))
+            return list(connection.execute(query).mappings())
+
+        return self._database.run(read)
+
+    def _answers(self, run: str, task: str, items: list[str]) -> dict[str, tuple[str | None, str | None]]:
+        """Extracted answer and gold of the first repeat of each item."""
+        query = (
+            select(samples.c.item, samples.c.extracted, samples.c.gold)
+            .where(samples.c.run == escape(run), samples.c.task == escape(task), samples.c.item.in_(items))
+            .order_by(samples.c.item, samples.c.repeat.desc())
+        )
+        rows = self._database.rows(query) if items else []
+        return {row["item"]: (unescape(row["extracted"]), unescape(row["gold"])) for row in rows}
+
+
+def _paired(first: str, second: str, task: str) -> sa.Subquery:
+    """The mean scores of each item that both runs scored.
+
+    One pass over the samples: a join of two runs becomes a nested loop where the database has no statistics yet.
+    """
+    before, after = (func.avg(samples.c.score).filter(samples.c.run == escape(run)) for run in (first, second))
+    query: Select[Any] = (
+        select(samples.c.item, before.label("before"), after.label("after"))
+        .where(samples.c.run.in_([escape(first), escape(second)]), samples.c.task == escape(task))
+        .where(samples.c.status == "scored", samples.c.score.is_not(None))
+        .group_by(samples.c.item)
+        .having(before.is_not(None) & after.is_not(None))
+    )
+    return query.subquery()

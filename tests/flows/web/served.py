@@ -1,0 +1,170 @@
+"""The pages on a real server on loopback, over an index whose answers a test writes."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pymupdf
+import uvicorn
+from pydantic import SecretStr
+
+from flows.service.index_server import create_app
+from flows.service.serving_work import LiveIndex
+from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.sessions import Sessions
+from storage.storage_errors import DatabaseUnavailable
+from tasks.language.tokens import BIGRAM
+from tasks.rag.answering.assistant import Event
+from tasks.rag.answers import Answered, Citation, RetrievalPlan
+from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.resources import artifacts
+from tests.flows.asks import digest
+
+AUTH = "an-auth-string-of-the-tests"
+PATIENCE_S = 20.0
+
+
+class Told:
+    """Answers each question with what the test wrote for it."""
+
+    def __init__(self, index: Index, answers: Mapping[str, Answered]) -> None:
+        self.index = index
+        self._answers = answers
+
+    def ask(self, question: str, *, on_event: Callable[[Event], None] | None = None, **_: Any) -> Answered:
+        told = self._answers[question]
+        if on_event:
+            on_event(Event("stage", "retrieve"))
+            on_event(Event("draft", told.answer[:10]))
+        return told
+
+
+def answer(question: str, text: str, *cited: Citation, **more: Any) -> Answered:
+    plan = RetrievalPlan(query_type="single", strategy="bm25", top_k=3, needs_multi_doc=False)
+    return Answered(question=question, answer=text, citations=cited, plan=plan, retrieved=(), **more)
+
+
+def cited(n: int, quote: str, *, document: str = "tram.pdf", page: int | None = 1, of: str | None = None) -> Citation:
+    box = (10.0, 20.0, 110.0, 40.0) if page else None
+    return Citation(n=n, document=document, digest=of or digest(document), page=page, bbox=box, quote=quote)
+
+
+def away() -> str:
+    """Where a database is that nobody reaches."""
+    raise DatabaseUnavailable("the database is away; start it with `trivet db start`")
+
+
+@dataclass
+class Site:
+    """A running server and a browser of it, which has signed in."""
+
+    url: str
+    home: Path
+    browser: httpx.Client
+
+    def get(self, path: str, **how: Any) -> httpx.Response:
+        return self.browser.get(path, **how)
+
+    def token(self) -> str:
+        [token] = set(re.findall(r'name="token" value="(\w+)"', self.get("/ui/").text))
+        return token
+
+    def post(self, path: str, **fields: str) -> httpx.Response:
+        return self.browser.post(path, data={"token": self.token(), **fields})
+
+    def program(self, path: str, **how: Any) -> httpx.Response:
+        """A request with the auth string in its header, and no cookie."""
+        with httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {AUTH}"}, timeout=PATIENCE_S) as client:
+            return client.request(how.pop("method", "GET"), path, **how)
+
+
+@contextmanager
+def site(
+    index: Path, home: Path, answers: Mapping[str, Answered], *, sessions: Sessions | None = None
+) -> Generator[Site]:
+    """The server, signed in to."""
+
+    @contextmanager
+    def open_current() -> Generator[Told]:
+        with open_index(index) as opened:
+            yield Told(opened, answers)
+
+    app = create_app(
+        LiveIndex(index, open_current),
+        auth=SecretStr(AUTH),
+        sessions=sessions or Sessions(away),
+        stopping=lambda: False,
+        home=home,
+    )
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            with httpx.Client(base_url=url, timeout=PATIENCE_S, follow_redirects=True) as browser:
+                sign_in(browser)
+                yield Site(url, home, browser)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def sign_in(browser: httpx.Client) -> None:
+    [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
+    browser.post("/ui/sign-in", data={"token": token, "auth": AUTH, "to": "/ui/"}).raise_for_status()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An index of one PDF, whose bytes are in the store of this home."""
+
+    index: Path
+    digest: str
+    box: tuple[float, float, float, float]
+    """Around the sentence that answers cite, in points."""
+
+
+SENTENCE = "The bid price of the ferry is 7 won."
+
+
+def publish_pdf(folder: Path) -> Drawn:
+    """A PDF of three pages; the sentence is on the second one."""
+    file = folder / "ferry.pdf"
+    with pymupdf.open() as document:
+        for text in ("First page", SENTENCE, "Last page"):
+            document.new_page(width=400, height=500).insert_text((60, 200), text)
+        [found] = document[1].search_for(SENTENCE)
+        document.save(file)
+    digest = artifacts().put_file("document", file).digest
+    chunk = Chunk(id=f"{digest[:16]}-00000", document=digest, page=2, bbox=None, kind="text", text=SENTENCE)
+    publish(
+        folder / "index",
+        chunks=[chunk],
+        vectors=np.eye(1, 8, dtype=np.float16),
+        tokens=tokenize_chunks([chunk], tokenizer=BIGRAM),
+        catalogue=[CatalogueEntry(document=digest, name="ferry.pdf", chunks=1, pages=3, format="pdf")],
+        embedder="nobody@1",
+        tokenizer=BIGRAM,
+        settings={"embedder": "minilm"},
+    )
+    return Drawn(folder / "index", digest, (found.x0, found.y0, found.x1, found.y1))
+
+
+def ferry(drawn: Drawn, **more: Any) -> Answered:
+    """An answer that cites the sentence."""
+    place = Citation(n=1, document="ferry.pdf", digest=drawn.digest, page=2, bbox=drawn.box, quote=SENTENCE)
+    return answer("What does the ferry cost?", "It costs 7 won [1].", place, **more)

@@ -1,0 +1,192 @@
+"""Asking on a page: with and without scripts, kept conversations, labels, export."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.service.web.rendering import TEMPLATES, korean
+from storage import connections
+from storage.embedded import Cluster
+from storage.sessions import Sessions
+from tasks.rag.answers import Answered
+from tasks.rag.measuring.ranking_metrics import Question, read_questions
+from tests.flows.asks import publish_texts
+from tests.flows.web.served import Site, answer, cited, site
+
+PRICE = answer("What is the price?", "The price is 41,000,000 won [1]. It floats.", cited(1, "price 41,000,000"))
+DOUBT = answer("Does it float?", "It floats on 9 rivers.", unsupported=("It floats on 9 rivers.",))
+RATIO = answer(
+    "Turnover?",
+    "Turnover FY2023 = 1,099 [1] ÷ average(430 [2], 402 [3]) = 2.64",
+    *(cited(n, f"row {n}") for n in (1, 2, 3)),
+    reason="worked out from tables",
+)
+SHEET = answer("Cost?", "7 won [1].", cited(1, "cost: 7", document="tram.pdf", page=None))
+TABLE = answer(
+    "Compare",
+    "| item | a | b |\n| --- | --- | --- |\n| due | May [1] | June [2] |\n",
+    cited(1, "May"),
+    cited(2, "June"),
+)
+SILENT = answer("Moon?", "The documents do not tell.", abstained=True)
+ANSWERS = {one.question: one for one in (PRICE, DOUBT, RATIO, SHEET, TABLE, SILENT)}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Without a database."""
+    folder = tmp_path_factory.mktemp("asked")
+    with site(publish_texts(folder / "index"), folder / "home", ANSWERS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def keeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """With one."""
+    folder, home = tmp_path_factory.mktemp("keeping"), Path(os.environ["TRIVET_HOME"])
+    sessions = Sessions(lambda: connections.locate(None, home))
+    with site(publish_texts(folder / "index"), folder / "home", ANSWERS, sessions=sessions) as running:
+        yield running
+    connections.engine(Cluster(home).start()).dispose()
+
+
+def test_the_answer_comes_with_its_place_and_says_that_it_is_not_kept(served: Site) -> None:
+    page = served.post("/ui/ask", question=PRICE.question).text
+    assert "this conversation is not kept: the database is away" in page
+    assert 'class="cite" href="/ui/place?document=' in page
+    assert "<h2>tram.pdf</h2>" in page
+
+
+def test_a_sentence_that_nothing_supports_is_marked(served: Site) -> None:
+    page = served.post("/ui/ask", question=DOUBT.question).text
+    assert '<mark class="doubt" title="No cited place holds this">It floats on 9 rivers.</mark>' in page
+    assert "not supported" in page
+
+
+def test_a_figure_unfolds_into_its_inputs(served: Site) -> None:
+    page = served.post("/ui/ask", question=RATIO.question).text
+    assert "<summary>Turnover FY2023 = 2.64</summary>" in page
+    assert [f"<td>row {n}</td>" in page for n in (1, 2, 3)] == [True] * 3
+
+
+def test_a_comparison_is_a_table(served: Site) -> None:
+    page = served.post("/ui/ask", question=TABLE.question).text
+    assert page.count('<th scope="col">') >= 3
+    assert "<td>due</td>" in page
+
+
+def test_a_place_without_a_page_shows_its_quote_and_no_picture(served: Site) -> None:
+    page = served.post("/ui/ask", question=SHEET.question).text
+    assert ("<blockquote>cost: 7</blockquote>" in page, "<img" in page) == (True, False)
+
+
+def test_a_browser_with_scripts_gets_stages_drafts_and_html(served: Site) -> None:
+    with served.browser.stream(
+        "POST",
+        "/ui/ask",
+        data={"token": served.token(), "question": PRICE.question},
+        headers={"Accept": "text/event-stream"},
+    ) as reply:
+        events = [one.split("\ndata: ") for one in reply.read().decode().strip().split("\n\n")]
+    assert [name for name, _ in events] == ["event: stage", "event: draft", "event: answer"]
+    assert json.loads(events[0][1]) == {"name": "Looking it up"}
+    assert '<article class="turn" id="turn-1">' in json.loads(events[2][1])["html"]
+
+
+def test_an_empty_question_is_a_sentence(served: Site) -> None:
+    reply = served.post("/ui/ask", question=" ")
+    assert (reply.status_code, "the question is empty" in reply.text) == (422, True)
+
+
+def test_pages_speak_the_language_of_the_browser_or_the_chosen_one(served: Site) -> None:
+    korean_page = served.get("/ui/", headers={"Accept-Language": "ko-KR,ko;q=0.9,en;q=0.8"}).text
+    assert ('<html lang="ko">' in korean_page, "문서에 묻기" in korean_page) == (True, True)
+    chosen = served.get("/ui/language?to=en&back=/ui/", headers={"Accept-Language": "ko"})
+    assert "Ask the documents" in chosen.text
+
+
+def test_every_word_of_the_pages_has_its_korean() -> None:
+    import re
+
+    said = {
+        word for file in TEMPLATES.glob("*.html") for word in re.findall(r'_\("([^"]+)"\)', file.read_text("utf-8"))
+    }
+    assert said - korean().keys() == set()
+
+
+@pytest.mark.postgres
+def test_a_conversation_is_kept_and_goes_on_by_its_link(keeping: Site) -> None:
+    first = keeping.post("/ui/ask", question=PRICE.question)
+    session = first.url.path.rpartition("/")[2]
+    keeping.post("/ui/ask", question=RATIO.question, session=session)
+    page = keeping.get(f"/ui/conversations/{session[:8]}").text
+    assert [f'id="turn-{n}"' in page for n in (1, 2, 3)] == [True, True, False]
+    assert PRICE.question in keeping.get("/ui/conversations").text
+
+
+@pytest.mark.postgres
+def test_a_conversation_is_exported_as_markdown(keeping: Site) -> None:
+    session = keeping.post("/ui/ask", question=PRICE.question).url.path.rpartition("/")[2]
+    reply = keeping.get(f"/ui/conversations/{session}/export.md")
+    assert reply.headers["content-disposition"].startswith("attachment")
+    assert reply.text.startswith(
+        f"## {PRICE.question}\n\nThe price is 41,000,000 won [\\[1\\]]({keeping.url}/pictures/"
+    )
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("asked", "fields", "expected"),
+    [
+        (
+            PRICE,
+            {"verdict": "right"},
+            Question(
+                id="-",
+                question=PRICE.question,
+                document="tram.pdf",
+                pages=(1,),
+                answer="The price is 41,000,000 won. It floats.",
+            ),
+        ),
+        (
+            PRICE,
+            {"verdict": "wrong", "answer": "7 won", "document": "harbor.pdf", "page": "3"},
+            Question(id="-", question=PRICE.question, document="harbor.pdf", pages=(3,), answer="7 won"),
+        ),
+        (PRICE, {"verdict": "wrong", "document": ""}, Question(id="-", question=PRICE.question, answerable=False)),
+        (SILENT, {"verdict": "right"}, Question(id="-", question=SILENT.question, answerable=False)),
+    ],
+    ids=["right", "corrected", "no document tells", "rightly silent"],
+)
+def test_a_label_is_a_question_that_eval_reads(
+    keeping: Site, tmp_path: Path, asked: Answered, fields: dict[str, str], expected: Question
+) -> None:
+    session = keeping.post("/ui/ask", question=asked.question).url.path.rpartition("/")[2]
+    keeping.post("/ui/label", session=session, turn="1", **fields).raise_for_status()
+    file = tmp_path / "labelled.jsonl"
+    file.write_text(keeping.get("/ui/labelled.jsonl").text, "utf-8")
+    [read] = [one for one in read_questions(file) if one.id.startswith(session[:8])]
+    assert read.model_copy(update={"id": "-", "labels": {}}) == expected
+
+
+@pytest.mark.postgres
+def test_a_second_label_replaces_the_first(keeping: Site) -> None:
+    session = keeping.post("/ui/ask", question=PRICE.question).url.path.rpartition("/")[2]
+    for verdict in ("right", "wrong"):
+        keeping.post("/ui/label", session=session, turn="1", verdict=verdict, document="")
+    lines = [json.loads(line) for line in keeping.get("/ui/labelled.jsonl").text.splitlines()]
+    assert [one["verdict"] for one in lines if one["id"] == f"{session[:8]}-1"] == ["wrong"]
+
+
+@pytest.mark.postgres
+def test_a_conversation_on_another_index_is_not_shown(keeping: Site) -> None:
+    sessions = Sessions(lambda: connections.locate(None, Path(os.environ["TRIVET_HOME"])))
+    other = sessions.start("/another/index")
+    reply = keeping.get(f"/ui/conversations/{other.id}")
+    assert (reply.status_code, "about another index" in reply.text) == (404, True)

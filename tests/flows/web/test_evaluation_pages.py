@@ -1,0 +1,198 @@
+"""Evaluations on pages: the board, a run, samples by kind page by page, one sample, two runs, nights."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from storage import connections
+from storage.embedded import Cluster
+from storage.evaluations import Evaluated, Evaluations
+from storage.incidents import Incident, IncidentEvent, Incidents
+from storage.sample_pages import After, Flip, Pairs, SamplePages
+from tasks.evaluation.evaluation_records import Counts, Sample
+from tasks.evaluation.results.result_rows import rows_of
+from tasks.resources import forget
+from tests.evaluation.reports import NOON, report, task_result
+from tests.flows.asks import publish_texts
+from tests.flows.web.served import Site, site
+
+pytestmark = pytest.mark.postgres
+SCRIPT = "<script>alert(1)</script>"
+FIRST, SECOND, LARGE = "1" * 32, "2" * 32, "3" * 32
+ITEMS = 200_000
+MOST_S = 2.0
+
+
+def graded(scores: dict[str, list[float | None]]) -> list[Sample]:
+    return [
+        Sample(
+            item=item,
+            repeat=repeat,
+            score=score,
+            status="unscored" if score is None else "scored",
+            extracted=f"{score}{SCRIPT}",
+            gold="1",
+            reason="r",
+        )
+        for item, of_item in scores.items()
+        for repeat, score in enumerate(of_item)
+    ]
+
+
+def evaluated(run: str, samples: Callable[[], Iterable[Sample]], *, n: int = 6) -> list[Evaluated]:
+    result = task_result(counts=Counts(items=n, samples=n, scored=n), items=None, responses=(), samples=())
+    return [rows_of(report(result, id=run), result, samples)]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    importlib.import_module("flows")  # configures the database
+
+    forget()
+    home = Path(os.environ["TRIVET_HOME"])
+    locate = lambda: connections.locate(None, home)  # noqa: E731
+    evaluations = Evaluations(locate)
+    evaluations.write(evaluated(FIRST, lambda: graded({"a": [1, 1], "b/../x": [0, 1], SCRIPT: [1], "d": [None]})))
+    evaluations.write(evaluated(SECOND, lambda: graded({"a": [0, 0], "b/../x": [1, 1], SCRIPT: [1], "d": [1]})))
+    Incidents(locate).put(incident())
+    folder = tmp_path_factory.mktemp("evaluated")
+    with site(publish_texts(folder / "index"), folder / "home", {}) as running:
+        yield running
+    connections.engine(Cluster(home).start()).dispose()
+
+
+def incident() -> Incident:
+    event = IncidentEvent(night="n", at=NOON, run=SECOND, value=0.4, p=0.01, found="worse")
+    return Incident(
+        id="4" * 32,
+        suite="/s.yaml",
+        of=SCRIPT,
+        task="Sums",
+        metric="accuracy",
+        kind="drop",
+        baseline_run=FIRST,
+        baseline_value=0.6,
+        baseline_at=NOON,
+        events=(event,),
+    )
+
+
+def test_the_board_links_to_its_runs(served: Site) -> None:
+    assert (
+        f'href="/ui/runs/{FIRST}"' in served.get("/ui/evaluations").text
+        or f'href="/ui/runs/{SECOND}"' in served.get("/ui/evaluations").text
+    )
+
+
+def test_a_run_shows_figures_with_intervals_settings_in_words_and_its_samples(served: Site) -> None:
+    page = served.get(f"/ui/runs/{FIRST}").text
+    assert "0.100–0.900" in page
+    assert "<dt>sampling.temperature</dt><dd>0.7</dd>" in page
+    assert f"/ui/runs/{FIRST}/samples?task=Sums&amp;kind=wrong" in page
+
+
+@pytest.mark.parametrize(("kind", "items"), [("all", 6), ("wrong", 1), ("unscored", 1), ("truncated", 0)])
+def test_samples_of_a_kind(served: Site, kind: str, items: int) -> None:
+    page = served.get(f"/ui/runs/{FIRST}/samples?task=Sums&kind={kind}").text
+    assert page.count('<th scope="row">') == items
+    assert SCRIPT not in page
+
+
+def test_one_sample_says_why_whatever_its_name(served: Site) -> None:
+    link = re.findall(
+        r'href="(/ui/runs/\w+/sample[^"]*b%2F[^"]*)"', served.get(f"/ui/runs/{FIRST}/samples?task=Sums").text
+    )
+    page = served.get(link[0].replace("&amp;", "&"))
+    assert (page.status_code, "<h1>b/../x</h1>" in page.text, SCRIPT in page.text) == (200, True, False)
+
+
+def test_two_runs_side_by_side_with_their_flips(served: Site) -> None:
+    page = served.get(f"/ui/compare?a={FIRST}&b={SECOND}&task=Sums").text
+    assert "1 better, 1 equal, 1 worse" in re.sub(r"\s+", " ", page)
+    assert '<th scope="row">a</th>' in page
+    assert '<th scope="row">b/../x</th>' in served.get(f"/ui/compare?a={FIRST}&b={SECOND}&kind=better").text
+
+
+def test_nights_name_their_incidents(served: Site) -> None:
+    page = served.get("/ui/nights").text
+    assert ("0.600" in page, "0.400" in page, SCRIPT in page) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ui/runs/nobody",
+        f"/ui/runs/{FIRST}/samples?task=No",
+        f"/ui/runs/{FIRST}/samples?task=Sums&kind=no",
+        f"/ui/runs/{FIRST}/sample?task=Sums&item=no",
+        f"/ui/compare?a={FIRST}&b=nobody",
+        f"/ui/runs/{FIRST}/samples?task=Sums&item=a&repeat=x",
+    ],
+)
+def test_what_is_not_there_is_a_sentence(served: Site, path: str) -> None:
+    reply = served.get(path)
+    assert (reply.status_code, 'role="alert"' in reply.text) == (404, True)
+
+
+def test_a_run_is_never_a_file(served: Site, tmp_path: Path) -> None:
+    (tmp_path / "results_1.json").write_text("{}")
+    reply = served.get(f"/ui/compare?a={tmp_path}/results_1.json&b={FIRST}")
+    assert (reply.status_code, "no results file, no run and no model" in reply.text) == (404, True)
+
+
+def test_pages_of_samples_join(served: Site) -> None:
+    pages = SamplePages(lambda: connections.locate(None, Path(os.environ["TRIVET_HOME"])))
+    first = pages.page(FIRST, "Sums", kind="all", after=None, most=2)
+    rest = pages.page(FIRST, "Sums", kind="all", after=After(first[-1].item, first[-1].repeat), most=9)
+    assert [(one.item, one.repeat) for one in (*first, *rest)] == sorted(
+        (one.item, one.repeat) for one in (*first, *rest)
+    )
+    assert len(first) + len(rest) == 6
+
+
+def test_pairs_and_flips_are_means_over_repeats(served: Site) -> None:
+    pages = SamplePages(lambda: connections.locate(None, Path(os.environ["TRIVET_HOME"])))
+    assert pages.pairs(FIRST, SECOND, "Sums") == [Pairs(0.5, 1, 1), Pairs(1, 0, 1), Pairs(1, 1, 1)]
+    [flip] = pages.flips(FIRST, SECOND, "Sums", worse=True, start=0, most=9)
+    assert flip == Flip("a", 1, 0, f"1{SCRIPT}", f"0{SCRIPT}", "1")
+
+
+MANY = sa.text("""
+    insert into samples (run, task, dataset, item, repeat, detail, status, score, extracted, gold, reason, truncated)
+    select :run, 'Sums', (select dataset from eval_tasks where run = :run), 'q-' || lpad(n::text, 6, '0'), 0,
+        jsonb_build_object('said', repeat('x', 200)), 'scored', case when n % :wrong = 0 then 0 else 1 end,
+        n::text, n::text, '', n = :items - 1
+    from generate_series(0, :items - 1) n""")
+
+
+@pytest.mark.slow
+def test_every_page_is_quick_with_two_hundred_thousand_samples(served: Site) -> None:
+    url = connections.locate(None, Path(os.environ["TRIVET_HOME"]))
+    evaluations = Evaluations(lambda: url)
+    for run, wrong in ((LARGE, 3), ("5" * 32, 5)):
+        evaluations.write(evaluated(run, list, n=ITEMS))
+        with connections.engine(url).begin() as connection:
+            connection.execute(MANY, {"run": run, "wrong": wrong, "items": ITEMS})
+    at = f"/ui/runs/{LARGE}"
+    took = dict[str, float]()
+    for path in (
+        *("/ui/evaluations", "/ui/runs", at),
+        *(f"{at}/samples?task=Sums&kind={kind}" for kind in ("all", "wrong", "unscored", "truncated")),
+        f"{at}/samples?task=Sums&kind=wrong&item=q-199000&repeat=0",
+        f"{at}/sample?task=Sums&item=q-123456",
+        f"/ui/compare?a={LARGE}&b={'5' * 32}",
+        f"/ui/compare?a={LARGE}&b={'5' * 32}&kind=better&start=20000",
+    ):
+        started = time.monotonic()
+        assert served.get(path).status_code == 200
+        took[path] = round(time.monotonic() - started, 3)
+    # two runs are compared once, and kept; every other page is cut by the database
+    assert {path: seconds for path, seconds in took.items() if seconds > MOST_S * (1 + ("compare" in path))} == {}

@@ -1,0 +1,153 @@
+"""Who gets in, and what an attacker gets: no page without a cookie, no form of another site, no markup of documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from flows.service.web.page_pictures import address
+from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
+from flows.service.web.workplace import _local
+from tests.flows.asks import digest, publish_texts
+from tests.flows.web.served import AUTH, Site, answer, cited, sign_in, site
+
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+HOSTILE = answer(
+    "Is it safe?",
+    f"{SCRIPT} [1]. 7 won.\n| a {SCRIPT} | b |\n| --- | --- |\n| {SCRIPT} | 2 |",
+    cited(1, SCRIPT, document="tram.pdf"),
+    unsupported=("7 won.",),
+    notes=(SCRIPT,),
+    reason=SCRIPT,
+)
+PAGES = ("/ui/", "/ui/conversations", "/ui/place?document=x", "/ui/labelled.jsonl", "/ui/nowhere")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("closed")
+    with site(publish_texts(folder / "index"), folder / "home", {HOSTILE.question: HOSTILE}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("cookie", [None, "", "x", "9999999999.aa.bb", "..", "9" * 400])
+def test_a_page_without_a_good_cookie_leads_to_the_sign_in(served: Site, path: str, cookie: str | None) -> None:
+    with httpx.Client(base_url=served.url, cookies={COOKIE: cookie} if cookie is not None else {}) as stranger:
+        reply = stranger.get(path)
+    assert (reply.status_code, reply.headers["location"].startswith("/ui/sign-in?to=")) == (303, True)
+
+
+def test_a_cookie_ends_and_belongs_to_one_auth_string() -> None:
+    now = [1_000.0]
+    keys, others = (Keys(SecretStr(auth), clock=lambda: now[0]) for auth in (AUTH, AUTH + "2"))
+    cookie = keys.cookie()
+    assert (keys.is_cookie(cookie), others.is_cookie(cookie)) == (True, False)
+    now[0] += LASTS_S
+    assert not keys.is_cookie(cookie)
+
+
+def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(served: Site) -> None:
+    with httpx.Client(base_url=served.url) as browser:
+        [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
+        reply = browser.post("/ui/sign-in", data={"token": token, "auth": AUTH, "to": "https://evil.example/"})
+    assert reply.headers["location"] == "/ui/"
+    assert {"httponly", "samesite=strict", "path=/ui"} <= {
+        one.lower() for one in reply.headers["set-cookie"].split("; ")
+    }
+
+
+def test_a_wrong_auth_string_is_refused_and_nothing_is_set(served: Site) -> None:
+    with httpx.Client(base_url=served.url) as browser:
+        [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
+        reply = browser.post("/ui/sign-in", data={"token": token, "auth": "wrong-auth-string"})
+    assert (reply.status_code, "set-cookie" in reply.headers) == (403, False)
+
+
+@pytest.mark.parametrize(
+    "to", ["https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/ui/\nx", "/ask"]
+)
+def test_after_the_sign_in_only_a_page_of_ours_comes(to: str) -> None:
+    assert _local(to) == "/ui/"
+
+
+@pytest.mark.parametrize(
+    ("headers", "token"),
+    [
+        ({}, ""),
+        ({}, "0" * 64),
+        ({"Origin": "https://evil.example"}, None),
+        ({"Origin": "null"}, None),
+        ({"Sec-Fetch-Site": "cross-site"}, None),
+        ({"Sec-Fetch-Site": "same-site"}, None),
+    ],
+    ids=["no token", "wrong token", "other origin", "no origin", "other site", "other port"],
+)
+@pytest.mark.parametrize("path", ["/ui/ask", "/ui/label", "/ui/sign-out"])
+def test_a_form_that_is_not_ours_is_refused(
+    served: Site, path: str, headers: dict[str, str], token: str | None
+) -> None:
+    said = served.token() if token is None else token
+    reply = served.browser.post(path, data={"token": said, "question": HOSTILE.question}, headers=headers)
+    assert reply.status_code == 403
+
+
+def test_text_of_documents_and_models_is_text(served: Site) -> None:
+    page = served.post("/ui/ask", question=HOSTILE.question).text
+    assert page.count("&lt;script&gt;alert(1)") >= 6
+    assert re.findall(r"<script(?! src=\"/static/)", page) == []
+    assert "<img src=x" not in page
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/sign-in", "/ui/nowhere", "/ui/conversations"])
+def test_pages_load_only_from_here_and_run_no_script_of_their_own(served: Site, path: str) -> None:
+    reply = served.get(path)
+    assert "default-src 'self'" in reply.headers["content-security-policy"]
+    assert re.findall(r"(?:src|href)=\"(?!/|#)[^\"]*\"", reply.text) == []
+    assert re.findall(r"<script>|<style| style=| on\w+=|javascript:", reply.text) == []
+
+
+def test_a_picture_is_shown_only_by_a_link_of_the_server(served: Site) -> None:
+    made = address(Keys(SecretStr(AUTH)), digest("tram.pdf"), 1, ((1, 2, 3, 4),))
+    with httpx.Client(base_url=served.url) as anybody:
+        statuses = [
+            anybody.get(path).status_code
+            for path in (made, made.replace("/1.png", "/2.png"), made.replace("boxes=1.00", "boxes=9.00"), made[:-1])
+        ]
+    assert statuses == [404, 403, 403, 403]  # the document of this index has no bytes
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/pictures/..%2f..%2fetc%2fpasswd/1.png",
+        "/pictures/../../etc/passwd",
+        "/static/..%2fwords.toml",
+        "/static/words.toml",
+        "/static/%2e%2e/rendering.py",
+        "/ui/..%2f..%2fetc/passwd",
+        f"/ui/place?document={'../' * 22}&page=1",
+        f"/ui/place?document={'0' * 64}&page=1",
+        f"/ui/place?document={digest('tram.pdf')}&page=-1",
+        f"/ui/place?document={digest('tram.pdf')}&page=1&box=1,2,x,4",
+        "/ui/conversations/..%2f..%2fetc/export.md",
+    ],
+)
+def test_no_path_leads_out(served: Site, path: str) -> None:
+    reply = served.get(path)
+    assert reply.status_code in (403, 404, 422, 503)
+    assert "root:" not in reply.text
+
+
+def test_a_form_of_more_than_a_megabyte_is_refused(served: Site) -> None:
+    assert served.post("/ui/ask", question="x" * 1_000_001).status_code == 413
+
+
+def test_another_sign_in_cannot_use_the_token_of_this_one(served: Site) -> None:
+    with httpx.Client(base_url=served.url, follow_redirects=True) as other:
+        sign_in(other)
+        assert other.post("/ui/ask", data={"token": served.token(), "question": "x"}).status_code == 403
