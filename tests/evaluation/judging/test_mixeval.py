@@ -18,7 +18,9 @@ MIXEVAL, HARD = BENCHMARKS
 
 def test_questions_are_asked_in_the_words_of_the_source(data: Data):
     river, tram, baker, bees, harbour = (item.prompts[0] for item in MIXEVAL.items(data))
-    assert river == "Question: Which river flows through the invented town of Port Ellery?\nAnswer the question shortly."
+    assert river == (
+        "Question: Which river flows through the invented town of Port Ellery?\nAnswer the question shortly."
+    )
     assert tram.startswith("Question: The tram had 40 seats in 1950 and 56 in 1960.\nHow many seats were added?\n")
     assert baker.endswith("How much does she earn?\nAnswer the question. \nLet's think step by step.")
     assert bees == (
