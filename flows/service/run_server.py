@@ -1,4 +1,6 @@
-"""The Prefect server, for a supervisor, systemd or a container: `python -m flows.service.run_server PORT [HOST]`.
+"""The Prefect server, for a supervisor, systemd or a container.
+
+`python -m flows.service.run_server PORT [HOST [CERTIFICATE KEY]]`; with the PEM files it speaks TLS alone.
 
 Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots.
 """
@@ -12,6 +14,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
 from flows.running.settings import prepare_environment, settings
 from flows.service.api import Refused
 from flows.service.place import Place
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = "127.0.0.1"
+AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 REDIS = "PREFECT_REDIS_MESSAGING_URL"
 """Address of a Redis for the server's events, `redis://host:6379/0`; unset: they are kept in memory."""
 EVENTS, AUTOMATIONS = "events", "reactive-triggers"
@@ -47,19 +51,22 @@ def forget_events(url: str) -> None:
         redis.xgroup_create(EVENTS, AUTOMATIONS, id="$", mkstream=True)
 
 
-def main(port: str, host: str = LOOPBACK) -> None:
+def main(port: str, host: str = LOOPBACK, certificate: str | None = None, key: str | None = None) -> None:
     """Repair the database, then become the server, as `prefect server start` does. Raises Refused."""
+    if host not in LOOPBACK_HOSTS and not os.environ.get(AUTH):
+        raise Refused(f"{AUTH} is not set: whoever reaches {host} could do everything; set it to user:password")
     prepare_environment()
     place = Place(settings().home)
     place.prepare()
-    asyncio.run(put_right(_database()))
+    asyncio.run(put_right(database_of_server()))
     if redis := os.environ.get(REDIS):
         forget_events(redis)
     command = (
         *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),
-        *("--factory", "flows.service.run_server:app_with_figures", "--host", host, "--port", port),
+        *("--factory", "flows.service.server_app:server_app", "--host", host, "--port", port),
         *("--log-level", "warning", "--lifespan", "on"),
         *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", str(LAST_REQUESTS_S)),
+        *(("--ssl-certfile", certificate, "--ssl-keyfile", key) if certificate and key else ()),
     )
     os.execve(command[0], command, os.environ | variables(place, port, host))
 
@@ -75,20 +82,8 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
     }
 
 
-def app_with_figures() -> Any:
-    """Prefect's server, whose `/api/metrics` has our figures too."""
-    from prefect.server.api.server import create_app
-    from prometheus_client import REGISTRY
-
-    from flows.service.figures import figures_of_server
-
-    figures = figures_of_server(_database())
-    REGISTRY.register(figures)
-    figures.go_on()
-    return create_app()
-
-
-def _database() -> str:
+def database_of_server() -> str:
+    """URL of Prefect's database. Raises Refused."""
     if url := next(filter(None, map(os.environ.get, VARIABLES)), None):
         return url
     raise Refused(
