@@ -2,7 +2,8 @@
 
 `python -m flows.service.run_server PORT [HOST [CERTIFICATE KEY]]`; with the PEM files it speaks TLS alone.
 
-Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots.
+Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots; unless
+another server of the same Redis was there meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ REDIS = "PREFECT_REDIS_MESSAGING_URL"
 """Address of a Redis for the server's events, `redis://host:6379/0`; unset: they are kept in memory."""
 EVENTS, AUTOMATIONS = "events", "reactive-triggers"
 """Prefect's stream in Redis, and its consumer group for automations."""
+READS_MS = 5000
+"""Milliseconds since the last look of a reader that lives."""
 LAST_REQUESTS_S = 3
 """Seconds for pending requests when the server ends; those of the UI never end."""
 WAITS = "automation_bucket"
@@ -39,6 +42,18 @@ LIMITS = "concurrency_limit_v2"
 RENEWED = timedelta(minutes=5)
 """Duration of leases after a start; live holders renew theirs within 225 s."""
 MOST_LEASES = 100_000
+
+
+def another_serves(url: str) -> bool:
+    """Whether a server reads the events in the Redis at `url`; each asks for new ones once a second."""
+    from redis import Redis, ResponseError
+
+    with Redis.from_url(url) as redis:
+        try:
+            readers: Any = redis.xinfo_consumers(EVENTS, AUTOMATIONS)
+        except ResponseError:  # there are no events, or no readers yet
+            return False
+    return any(reader["idle"] < READS_MS for reader in readers)
 
 
 def forget_events(url: str) -> None:
@@ -58,9 +73,11 @@ def main(port: str, host: str = LOOPBACK, certificate: str | None = None, key: s
     prepare_environment()
     place = Place(settings().home)
     place.prepare()
-    asyncio.run(put_right(database_of_server()))
-    if redis := os.environ.get(REDIS):
-        forget_events(redis)
+    redis = os.environ.get(REDIS)
+    if not (redis and another_serves(redis)):
+        asyncio.run(put_right(database_of_server()))
+        if redis:
+            forget_events(redis)
     command = (
         *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),
         *("--factory", "flows.service.server_app:server_app", "--host", host, "--port", port),
