@@ -31,7 +31,7 @@ from flows.running.environment import git_commit, program_version
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
-from flows.running.shown import few, flow_version, part_name, watched
+from flows.running.shown import as_part, few, flow_version, watched
 from storage.records import Record
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import release_models
@@ -82,7 +82,9 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     for label, chosen in planned.models.items():
         _measure(label, chosen, parts)
     if selector := planned.selector:
-        parts.selector = parts.once("selector", selector, SelectorRun, _part(post_train, selector.title), selector_run)
+        parts.selector = parts.once(
+            "selector", selector, SelectorRun, as_part(post_train, selector.title), selector_run
+        )
 
     night = Night(
         run=_run_id(),
@@ -103,7 +105,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
 def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: datetime) -> None:
     """Refresh the index, and measure it where there are questions."""
     refreshed = parts.once(
-        "index", chosen, IndexRun, _part(build_index, chosen.title), partial(index_run, run=_run_id())
+        "index", chosen, IndexRun, as_part(build_index, chosen.title), partial(index_run, run=_run_id())
     )
     if refreshed is None:
         return
@@ -151,17 +153,11 @@ def _judge(asked: SuiteJudge, judge: ModelSpec, parts: Parts, *, started: dateti
 def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
     """Evaluate one model, as a child run."""
     name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
-    child = _part(evaluate, name)
+    child = as_part(evaluate, name)
     measured = parts.once(f"model {label}", chosen, ModelRun, child, partial(model_run, label))
     if measured:
         parts.models.append(measured)
     release_models()  # the next one needs the device, and the next night may find other weights under the same name
-
-
-def _part(flow: Any, name: str) -> Any:
-    """A flow whose run carries the name of the night, where runs are listed."""
-    named = part_name(name, str(flow_run.name))
-    return flow.with_options(flow_run_name=lambda: named)
 
 
 def _publish(night: Night, suite: Suite) -> NightReport:
