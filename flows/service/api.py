@@ -56,7 +56,7 @@ class Api(NamedTuple):
         """Answer to GET. Raises ApiFailed, ApiAway."""
         return self._ask(path, None)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any] | list[dict[str, Any]]) -> Any:
         """Answer to POST. Raises ApiFailed, ApiAway."""
         return self._ask(path, json.dumps(body).encode())
 

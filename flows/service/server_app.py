@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from flows.running.settings import settings
+from flows.service.api import Api
+from flows.service.disk_watch import DiskWatch, telling
 from flows.service.joining.offering import PATH, offering
 from flows.service.login_page import ask_first
 from flows.service.place import Place
@@ -30,7 +33,7 @@ def server_app() -> Any:
     figures = figures_of_server(database_of_server())
     REGISTRY.register(figures)
     # both our tables and Prefect's are brought up to date by Alembic, which does one thing at a time in a process
-    served = started(create_app(), figures.go_on)
+    served = started(create_app(), lambda: [figures.go_on(), watch_disks()])
     if not (auth := os.environ.get(AUTH)):
         return served
     place = Place(settings().home)
@@ -39,7 +42,15 @@ def server_app() -> Any:
     return joined(Doors(served, auth, keys), place, keys)
 
 
-def started(app: Any, then: Callable[[], None]) -> Any:
+def watch_disks() -> None:
+    """Tell this server of its disks, if it knows where it is."""
+    if url := os.environ.get("PREFECT_API_URL"):
+        store = settings().store or str(settings().home / "store")
+        folders = (settings().home, *([] if "://" in store else [Path(store)]))
+        DiskWatch(folders, telling(Api(url, os.environ.get(AUTH)))).go_on()
+
+
+def started(app: Any, then: Callable[[], object]) -> Any:
     """An ASGI application that calls `then` once `app` has started."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
