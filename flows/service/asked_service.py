@@ -142,12 +142,13 @@ def address_in(listen: str | None, port: int | None) -> tuple[str | None, int | 
     """Host and port of `ADDRESS[:PORT]`. Raises Refused."""
     if listen is None:
         return None, port
+    bare = listen.count(":") > 1 and "[" not in listen  # an IPv6 address
     try:
-        parsed = urlsplit(f"//{listen}" if listen.count(":") < 2 or "[" in listen else f"//[{listen}]")
-        host, named = parsed.hostname, parsed.port
+        parsed = urlsplit(f"//[{listen}]" if bare else f"//{listen}")
+        host, named, more = parsed.hostname, parsed.port, parsed.path
     except ValueError:
-        host, named = None, None
-    if not host or host in ("0.0.0.0", "::") or parsed.path:
+        host, named, more = None, None, ""
+    if not host or host in ("0.0.0.0", "::") or more:
         raise Refused(f"--listen {listen}: name the address that other machines reach: 10.0.0.1 or 10.0.0.1:4200")
     if named and port and named != port:
         raise Refused(f"--listen {listen} and --port {port} name two ports; say one of them")

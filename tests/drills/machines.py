@@ -44,16 +44,14 @@ class Machine(NamedTuple):
     place: Place
     variables: Mapping[str, str]
 
-    def execute(
-        self, *command: str, text: str = "", folder: Path = ROOT, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
+    def execute(self, *command: str, text: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a command there."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
         ours = {"TRIVET_HOME": str(self.place.home), "TRIVET_API_LINGER_S": "0", "OMP_NUM_THREADS": "1"}
         return subprocess.run(
             ["ip", "netns", "exec", self.namespace, *command],
             env=kept | ours | dict(self.variables) | variables,
-            cwd=folder,
+            cwd=ROOT,
             input=text,
             capture_output=True,
             text=True,

@@ -55,7 +55,7 @@ class Pair(NamedTuple):
 def pair() -> Iterator[Pair]:
     folder = Path(tempfile.mkdtemp(prefix="trivet-pair-"))
     folder.chmod(0o755)
-    ports = {name: free_port() for name in ("redis", "balancer", 1, 2)}
+    ports: dict[str | int, int] = {name: free_port() for name in ("redis", "balancer", 1, 2)}
     cluster = Cluster(folder / "database", extension=EXTENSION)
     (folder / "database").mkdir()
     with ExitStack() as ended:
@@ -80,9 +80,10 @@ def pair() -> Iterator[Pair]:
 
         config = folder / "haproxy.cfg"
         config.write_text(balanced(ports["balancer"], (ports[1], ports[2])))
-        for number in (1, 2):  # the first one makes the tables
-            start(number)
-            until(lambda: ready(number), begin.logs)  # noqa: B023
+        start(1)  # makes the tables
+        until(lambda: ready(1), begin.logs)
+        start(2)
+        until(lambda: ready(2), begin.logs)
         begin("balancer", ("haproxy", "-db", "-f", str(config)), {})
         api = Api(f"http://127.0.0.1:{ports['balancer']}/api", AUTH)
         until(api.ready, begin.logs)
@@ -104,7 +105,7 @@ class Started:
     def __call__(self, name: str, command: tuple[str, ...], own: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with (self._folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                command, env=clean() | own, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, env={**clean(), **own}, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._ended.callback(process.wait, 60)
         self._ended.callback(process.terminate)

@@ -78,7 +78,7 @@ def _ask(token: Token, path: str, body: Record) -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPSConnection(address.hostname or "", address.port, timeout=ANSWER_S, context=trust)
     try:
         connection.connect()
-        if (pin := pin_of(connection.sock.getpeercert(binary_form=True))) != token.pin:
+        if (pin := pin_of(connection.sock.getpeercert(binary_form=True) or b"")) != token.pin:
             raise Refused(
                 f"certificate: {token.address} shows {pin[:16]}…, and the token names {token.pin[:16]}…: it is another "
                 "server, or somebody stands between; nothing was sent. A new token is needed after a new certificate"
