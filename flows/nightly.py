@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import State, flow
+from prefect.events import emit_event
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
@@ -31,7 +32,7 @@ from flows.running.environment import git_commit, program_version
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
-from flows.running.shown import few, flow_version, part_name, watched
+from flows.running.shown import as_part, few, flow_version, say, watched
 from storage.records import Record
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import release_models
@@ -51,9 +52,12 @@ from tasks.nightly.night_records import (
     SuiteUnusable,
 )
 from tasks.nightly.night_report import sentence
-from tasks.nightly.suite import JUDGE, Suite, SuiteIndex, SuiteJudge
+from tasks.nightly.suite import JUDGE, NightBudget, Suite, SuiteIndex, SuiteJudge
 from tasks.resources import artifacts
 from tasks.step import gather
+
+OVER_BUDGET = "trivet.night.over-budget"
+"""Event of a night that has spent more than its suite allows."""
 
 
 class NightlyConfig(Record):
@@ -74,15 +78,19 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     suite = steps.open_suite(file, digest=digest_of(file), known=known_flags())
     planned = plan_of(suite)  # before anything begins: a mistake in the file is one of the night
 
-    parts = Parts(night=_run_id())
+    parts, told = Parts(night=_run_id()), False
     if planned.index and suite.index:
         _index(suite.index, planned.index, parts, started=started)
     if planned.judge and suite.judge:
         _judge(suite.judge, planned.judge, parts, started=started)
     for label, chosen in planned.models.items():
         _measure(label, chosen, parts)
+        told = told or _watch_budget(suite.budget, parts, started=started, after=label)
     if selector := planned.selector:
-        parts.selector = parts.once("selector", selector, SelectorRun, _part(post_train, selector.title), selector_run)
+        parts.selector = parts.once(
+            "selector", selector, SelectorRun, as_part(post_train, selector.title), selector_run
+        )
+    told = told or _watch_budget(suite.budget, parts, started=started, after="its last part")
 
     night = Night(
         run=_run_id(),
@@ -103,7 +111,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
 def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: datetime) -> None:
     """Refresh the index, and measure it where there are questions."""
     refreshed = parts.once(
-        "index", chosen, IndexRun, _part(build_index, chosen.title), partial(index_run, run=_run_id())
+        "index", chosen, IndexRun, as_part(build_index, chosen.title), partial(index_run, run=_run_id())
     )
     if refreshed is None:
         return
@@ -151,17 +159,24 @@ def _judge(asked: SuiteJudge, judge: ModelSpec, parts: Parts, *, started: dateti
 def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
     """Evaluate one model, as a child run."""
     name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
-    child = _part(evaluate, name)
+    child = as_part(evaluate, name)
     measured = parts.once(f"model {label}", chosen, ModelRun, child, partial(model_run, label))
     if measured:
         parts.models.append(measured)
     release_models()  # the next one needs the device, and the next night may find other weights under the same name
 
 
-def _part(flow: Any, name: str) -> Any:
-    """A flow whose run carries the name of the night, where runs are listed."""
-    named = part_name(name, str(flow_run.name))
-    return flow.with_options(flow_run_name=lambda: named)
+def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after: str) -> bool:
+    """Tell once that the night has spent more than it should; an automation tells people."""
+    tokens = 0
+    if budget.tokens is not None:
+        tokens = parts.attempt("budget", lambda: steps.tokens_since(started, after=after)) or 0
+    over = budget.exceeded(cost=sum(model.cost or 0.0 for model in parts.models), tokens=tokens)
+    if over:
+        say(f"the night is {over}")
+        whole = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": str(flow_run.name)}
+        emit_event(OVER_BUDGET, resource=whole, payload={"text": f"{flow_run.name} is {over}, after {after}."})
+    return over is not None
 
 
 def _publish(night: Night, suite: Suite) -> NightReport:

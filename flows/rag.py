@@ -22,7 +22,7 @@ from flows.running.lineage_shown import with_lineage
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
 from flows.running.settings import settings
-from flows.running.shown import few, flow_version, say, watched
+from flows.running.shown import as_part, few, flow_version, say, watched
 from flows.running.task_runners import task_runner
 from flows.running.watching import changes
 from models.chats import is_in_process, revision_of
@@ -135,7 +135,8 @@ def watch_folder(config: IndexConfig) -> None:
     """Index a folder, and again whenever files in it have changed and are still; until the run is cancelled."""
     for changed in changes(config.documents, apart_from=config.index):
         say(f"{changed:,} files changed" if changed else "the first look at the folder")
-        build_index(config, return_state=True)  # a failure is shown as that run's; the next change tries again
+        # a failure is shown as that run's; the next change tries again
+        as_part(build_index, config.title)(config, return_state=True)
 
 
 @flow(

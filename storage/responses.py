@@ -74,6 +74,13 @@ class Responses:
         if lines:
             self._database.run(lambda connection: _insert(connection, lines))
 
+    def tokens_since(self, moment: datetime) -> int:
+        """Tokens of the calls whose answers were stored since then. Raises DatabaseUnavailable."""
+        columns = (func.coalesce(column, 0) for column in (responses.c.prompt_tokens, responses.c.completion_tokens))
+        query = select(func.coalesce(func.sum(sum(columns)), 0).label("tokens"))
+        [row] = self._database.rows(query.where(responses.c.created_at >= moment))
+        return int(row["tokens"])
+
     def note_failure(self, model: str, error: str) -> None:
         """Count a request that failed. error: what it is called, `TransientModelError`. Raises DatabaseUnavailable."""
         hour = func.date_trunc("hour", func.now())

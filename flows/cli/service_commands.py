@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import sys
 import sysconfig
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -29,9 +30,19 @@ if TYPE_CHECKING:
 
 def up(
     no_gpu: bool = typer.Option(False, "--no-gpu", help="Start no worker for the pool gpu; GPU steps run inline."),
+    pools: str = typer.Option("cpu,gpu", metavar="POOL,…", help="Pools that get a worker on this machine."),
     port: int | None = typer.Option(
         None, min=1, max=65535, help="Port of the server on this machine. Unset: the one used last, or 4200."
     ),
+    listen: str | None = typer.Option(
+        None,
+        metavar="ADDRESS[:PORT]",
+        help="Address of this machine at which others reach the server, by TLS; prints the line for `trivet join`.",
+    ),
+    certificate: Path | None = typer.Option(
+        None, metavar="FILE", help="PEM file with the certificate for --listen. Unset: one of its own making."
+    ),
+    key: Path | None = typer.Option(None, metavar="FILE", help="PEM file with the key of --certificate."),
     server: str | None = typer.Option(
         None, metavar="URL", help="Join this server instead of starting one, with PREFECT_API_AUTH_STRING."
     ),
@@ -42,7 +53,7 @@ def up(
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
     from flows.service.api import Refused, ServiceError
-    from flows.service.asked_service import Wanted
+    from flows.service.asked_service import Wanted, address_in, pools_in
     from flows.service.service_start import end
     from flows.service.service_start import up as started
 
@@ -50,7 +61,17 @@ def up(
         if not as_json:
             typer.secho(harmless(text), dim=True, err=True)
 
-    wanted = Wanted(gpu=not no_gpu, port=port, server=server, workers_only=workers_only)
+    with plain_errors(Refused):
+        host, port = address_in(listen, port)
+        wanted = Wanted(
+            pools=pools_in(pools, no_gpu=no_gpu),
+            port=port,
+            listen=host,
+            certificate=certificate,
+            key=key,
+            server=server,
+            workers_only=workers_only,
+        )
     place = _place()
     with _ended_by_signals() as came, plain_errors(Refused, failed=(ServiceError, StorageError, FileNotFoundError)):
         done = started(place, wanted, os.environ.copy(), say=say)
@@ -107,6 +128,41 @@ def down(as_json: Json = False) -> None:
     emit({"stopped": stopped}, as_json, lambda: typer.echo(f"Stopped: {', '.join(stopped) or 'nothing was running'}."))
 
 
+def join(
+    token: str = typer.Argument("", help="The line of `trivet up --listen`; - reads it from stdin."),
+    store: str | None = typer.Option(
+        None, metavar="DIR|URL", help="The shared store as this machine reaches it. Unset: as the server names it."
+    ),
+    leave: bool = typer.Option(False, "--leave", help="Forget the server that was joined."),
+    as_json: Json = False,
+) -> None:
+    """Make this home work for the server of another machine: take its settings, check each, and keep them."""
+    from flows.service.api import Refused
+    from flows.service.joining.joined import joined_of, leave_server
+    from flows.service.joining.joining import JoinReport
+    from flows.service.joining.joining import join as joined
+    from flows.service.joining.tokens import read_token
+
+    place = _place()
+    if leave:
+        left = joined_of(place)
+        leave_server(place)
+        told = {"left": left.api_url if left else None}
+        emit(told, as_json, lambda: typer.echo(f"Left: {told['left'] or 'nothing'}. `trivet down` stops its workers."))
+        return
+    checks: dict[str, str] = {}
+
+    def say(name: str, found: str) -> None:
+        checks[name] = found
+        if not as_json:
+            typer.echo(harmless(f"  {name:<12} {found}"))
+
+    with plain_errors(Refused):
+        found = joined(place, read_token(sys.stdin.read() if token == "-" else token), store=store, say=say)
+    report = JoinReport(api_url=found.api_url, store=found.store, checks=checks)
+    emit(report, as_json, lambda: typer.echo("Joined. Start its workers here: trivet up --pools gpu"))
+
+
 def status(as_json: Json = False) -> None:
     """Show the state of server, workers and pools, and the disk they use; exit 1 unless all is healthy."""
     from flows.service.service_status import status as looked
@@ -154,14 +210,18 @@ def logs(
 def env(as_json: Json = False) -> None:
     """Print what a shell needs to run `prefect` and `trivet` with the server of this home: eval "$(trivet env)"."""
     from flows.service.api import address_of, auth_of
+    from flows.service.joining.joined import joined_of
 
     home = settings().home
     address = address_of(home)
     if address is None:
         fail("no service runs here; start one with `trivet up`")
+    joined = joined_of(_place())
     variables = {
+        **(joined.variables() if joined and joined.api_url == address.api_url else {}),
         "PREFECT_API_URL": address.api_url,
         "PREFECT_API_AUTH_STRING": auth_of(home) or "",
+        "PREFECT_API_SSL_CERT_FILE": address.authority or "",
         "PREFECT_HOME": os.environ.get("PREFECT_HOME") or str(home / "prefect"),
         "TRIVET_HOME": str(home),
     }
@@ -186,6 +246,8 @@ def _show_up(done: Up) -> None:
     typer.secho(f"{done.ui_url}  ({done.state})", bold=True)
     typer.echo(f"  user and password, as the UI asks for them: {done.auth_file}")
     if done.database:
+        typer.echo("  for those who only read, operate or work: auth-viewer, auth-operator, auth-worker beside it")
+    if done.database:
         typer.echo(f"  database: {done.database.kind}, because {done.database.why}")
     typer.echo(f"  workers for the pools: {', '.join(done.pools)}")
     typer.echo(f"  relative paths of parameters begin in {done.folder}")
@@ -193,6 +255,9 @@ def _show_up(done: Up) -> None:
         typer.echo(f"  deployments: {', '.join(done.deployments)}")
     for name, why in done.failed.items():
         typer.secho(f"  {name} cannot be run: {why}", fg="red", err=True)
+    if done.token:
+        typer.echo("  on another machine, within an hour:")
+        typer.echo(f"trivet join {done.token}")
     typer.echo('  for the prefect command: eval "$(trivet env)"; to stop: trivet down')
 
 
@@ -293,4 +358,4 @@ def _show_rerun(again: Rerun) -> None:
         typer.echo(again.url)
 
 
-COMMANDS = (up, down, status, logs, env, deploy, rerun)
+COMMANDS = (up, down, join, status, logs, env, deploy, rerun)

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from flows.running import shared_api
+from flows.running.environment import trust
 from flows.running.settings import settings
 from flows.running.shared_api import ANSWER_S, START_S, Joined
 from storage.files import refusal
@@ -85,9 +86,10 @@ def refuse_a_dead_server() -> None:
 def silence(url: str, *, patience_s: float | None = None) -> str | None:
     """None as soon as the API at `url` answers; after `patience_s` (ANSWER_S), why it does not."""
     deadline = time.monotonic() + (ANSWER_S if patience_s is None else patience_s)
+    context = trust() if url.startswith("https:") else None
     while True:
         try:
-            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=5):
+            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=5, context=context):
                 return None
         except (OSError, http.client.HTTPException, ValueError) as error:  # the last: it is no address
             why = str(getattr(error, "reason", error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import ssl
 import subprocess
 import sys
 from contextlib import suppress
@@ -32,6 +33,8 @@ QUIET = {
 """No telemetry, and a patient start of Prefect's own server on a busy laptop."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that no proxy stands before."""
+AUTHORITY = "PREFECT_API_SSL_CERT_FILE"
+"""Prefect's variable with a PEM file of what clients of the server trust; unset: what the system trusts."""
 GIT_TIMEOUT_S = 5
 LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
 
@@ -39,6 +42,14 @@ LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "mat
 def home_folder() -> Path:
     """TRIVET_HOME, or the user's data folder; absolute, so that a child that starts elsewhere finds the same home."""
     return Path(os.environ.get("TRIVET_HOME") or user_data_path("trivet")).expanduser().absolute()
+
+
+def trust(authority: str | None = None) -> ssl.SSLContext:
+    """What a connection to the Prefect server trusts: the certificates of this PEM file, or of Prefect's variable.
+
+    Raises OSError where there is no such file.
+    """
+    return ssl.create_default_context(cafile=authority or os.environ.get(AUTHORITY) or None)
 
 
 def prepare_environment() -> None:

@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
     """OpenTelemetry collector that gets a span for each model call: `http://127.0.0.1:4318`."""
     parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
-    """File that gets `start read SHA256` and `finish read SHA256` of each document that is parsed."""
+    """File that gets `start read SHA256` and `finish read SHA256` of each document that is read anew."""
 
     @property
     def database_address(self) -> str | None:

@@ -30,6 +30,7 @@ from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogWorker
+from prefect.runtime import flow_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Failed
 
@@ -125,6 +126,12 @@ def few(names: Iterable[str]) -> str:
 def part_name(name: str, whole: str) -> str:
     """`embed 1/1 of index notices`: name of a run that is a part of another, in the list of runs."""
     return f"{name} of {whole}"
+
+
+def as_part(flow: Any, name: str) -> Any:
+    """A flow whose run carries the name of the run that calls it, where runs are listed."""
+    named = part_name(name, str(flow_run.name))
+    return flow.with_options(flow_run_name=lambda: named)
 
 
 class Shard(NamedTuple):

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.running.environment import LOOPBACK
+from flows.running.environment import AUTHORITY, LOOPBACK, trust
 from storage.records import Record
 
 TIMEOUT_S = 10
@@ -41,6 +41,8 @@ class Api(NamedTuple):
     url: str
     """`http://127.0.0.1:4200/api`."""
     auth: str | None
+    authority: str | None = None
+    """PEM file of what is trusted; None: what Prefect's variable names, or the system trusts."""
 
     def ready(self) -> bool:
         """Whether it answers and reaches its database; needs no auth string."""
@@ -54,7 +56,7 @@ class Api(NamedTuple):
         """Answer to GET. Raises ApiFailed, ApiAway."""
         return self._ask(path, None)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any] | list[dict[str, Any]]) -> Any:
         """Answer to POST. Raises ApiFailed, ApiAway."""
         return self._ask(path, json.dumps(body).encode())
 
@@ -65,7 +67,10 @@ class Api(NamedTuple):
         request = urllib.request.Request(self.url + path, data=data, headers=headers)
         try:
             here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
-            opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
+            handlers: list[Any] = [urllib.request.ProxyHandler({})] if here else []
+            if self.url.startswith("https:"):
+                handlers.append(urllib.request.HTTPSHandler(context=trust(self.authority)))
+            opener = urllib.request.build_opener(*handlers)
             with opener.open(request, timeout=TIMEOUT_S) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
@@ -108,6 +113,8 @@ class Address(Record, extra="ignore"):
     ui_url: str
     database: object = None
     """None: that of a server elsewhere."""
+    authority: str | None = None
+    """PEM file of what its clients trust; None: what the system trusts, or it has no TLS."""
 
 
 class NotConnected(RuntimeError):
@@ -140,6 +147,8 @@ def connect(home: Path) -> None:
     address = address_of(home)
     if address is None:
         raise NotConnected("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")
+    if address.authority:
+        os.environ[AUTHORITY] = address.authority
     if why := silence(address.api_url):
         raise NotConnected(
             f"the server of this home does not answer at {address.api_url} ({why}); `trivet status` tells more, "

@@ -8,23 +8,33 @@ import os
 import re
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 
+from flows.running.environment import AUTHORITY
 from flows.service.api import Refused
 from flows.service.place import Place
 from storage.records import Record
 
 PORT = 4200  # Prefect's default
 POOLS = ("cpu", "gpu")
+LOOPBACK = "127.0.0.1"
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS"
     r"|OPENLINEAGE|OTEL)_\w+|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PYTHONPATH|(?i:(https?|all|no)_proxy)"
 )
 """Variables that change what programs do. Others (TERM, SSH_TTY) differ between shells and cause no restart."""
 NOT_COMPARED = (
-    *("TRIVET_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"),  # `trivet env` prints them
+    *(
+        "TRIVET_HOME",
+        "PREFECT_HOME",
+        "PREFECT_API_URL",
+        "PREFECT_API_AUTH_STRING",
+        AUTHORITY,
+    ),  # `trivet env` prints them
     *("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL"),  # read when everything is deployed, which each `trivet up` does
 )
 
@@ -32,17 +42,39 @@ NOT_COMPARED = (
 class Wanted(NamedTuple):
     """The options of one `trivet up`."""
 
-    gpu: bool = True
+    pools: tuple[str, ...] = POOLS
+    """Pools that get a worker here."""
     port: int | None = None
+    listen: str | None = None
+    """Address of this machine at which others reach the server; None: loopback alone."""
+    certificate: Path | None = None
+    key: Path | None = None
+    """PEM files of the user's; None: the home makes its own."""
     server: str | None = None
     workers_only: bool = False
+
+
+class Tls(Record):
+    """The certificate of a server."""
+
+    certificate: str
+    key: str
+    pin: str
+    """SHA-256 of the certificate."""
 
 
 class Asked(Record):
     """What the programs of a service depend on; kept, so that the next start is the same and a change is seen."""
 
     port: int = PORT
-    gpu: bool = True
+    host: str = LOOPBACK
+    """Where the server listens."""
+    tls: Tls | None = None
+    """None: it listens on loopback, without TLS."""
+    authority: str | None = None
+    """PEM file of what clients of the server trust."""
+    pools: tuple[str, ...] = POOLS
+    """Pools with a worker here."""
     server: str | None = None
     """API of a server elsewhere that is joined, `http://host:4200/api`; None: one of our own."""
     workers_only: bool = False
@@ -57,37 +89,70 @@ class Asked(Record):
 
     @property
     def api_url(self) -> str:
-        return self.server or f"http://127.0.0.1:{self.port}/api"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.server or f"{'https' if self.tls else 'http'}://{host}:{self.port}/api"
 
     @property
     def ui_url(self) -> str:
         return self.api_url.removesuffix("/api")
 
-    @property
-    def pools(self) -> tuple[str, ...]:
-        """Pools with a worker here."""
-        return POOLS if self.gpu else POOLS[:1]
 
-
-def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str], *, secret: str) -> Asked:
+def settle(
+    wanted: Wanted, before: Asked | None, environment: Mapping[str, str], *, secret: str, tls: Tls | None = None
+) -> Asked:
     """What to run; a port that is not given stays as it was. `secret`: key of the hashes. Raises Refused."""
     server = wanted.server or (environment.get("PREFECT_API_URL") if wanted.workers_only else None)
     if wanted.workers_only and not server:
         raise Refused("--workers-only needs a server to work for: say --server URL, or set PREFECT_API_URL")
-    if server and wanted.port is not None:
-        raise Refused("--port is for a server of our own, and --server names one that is there; say one of them")
+    if server and (wanted.port is not None or wanted.listen):
+        raise Refused(
+            "--port and --listen are for a server of our own, and this home works for one that is there "
+            f"({server}); say one of them, or `trivet join --leave`"
+        )
     if server and before and not before.server and _api_of(server) == before.api_url:
         raise Refused(f"{server} is this home's own server, and has its workers; run `trivet up` without --server")
     compared = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
     return Asked(
         port=wanted.port or (before.port if before else PORT),
-        gpu=wanted.gpu,
+        host=wanted.listen or LOOPBACK,
+        tls=tls,
+        authority=environment.get(AUTHORITY) if server or tls else None,
+        pools=wanted.pools,
         server=_api_of(server) if server else None,
         workers_only=wanted.workers_only,
         folder=os.getcwd(),  # noqa: PTH109
         variables={name: _hash(environment[name], secret) for name in compared if environment[name]},
         auth=_hash(secret, secret),
     )
+
+
+def pools_in(named: str, *, no_gpu: bool) -> tuple[str, ...]:
+    """The pools of `cpu,gpu`. Raises Refused."""
+    pools = tuple(pool for pool in POOLS if pool in [each.strip() for each in named.split(",")])
+    if not pools or {each.strip() for each in named.split(",")} - set(POOLS):
+        raise Refused(f"--pools {named}: there are {' and '.join(POOLS)}")
+    if no_gpu:
+        pools = tuple(pool for pool in pools if pool != "gpu")
+    if not pools:
+        raise Refused("--no-gpu leaves no pool of --pools gpu; say one of them")
+    return pools
+
+
+def address_in(listen: str | None, port: int | None) -> tuple[str | None, int | None]:
+    """Host and port of `ADDRESS[:PORT]`. Raises Refused."""
+    if listen is None:
+        return None, port
+    bare = listen.count(":") > 1 and "[" not in listen  # an IPv6 address
+    try:
+        parsed = urlsplit(f"//[{listen}]" if bare else f"//{listen}")
+        host, named, more = parsed.hostname, parsed.port, parsed.path
+    except ValueError:
+        host, named, more = None, None, ""
+    if not host or host in ("0.0.0.0", "::") or more:
+        raise Refused(f"--listen {listen}: name the address that other machines reach: 10.0.0.1 or 10.0.0.1:4200")
+    if named and port and named != port:
+        raise Refused(f"--listen {listen} and --port {port} name two ports; say one of them")
+    return host, named or port
 
 
 def _api_of(server: str) -> str:
@@ -108,8 +173,13 @@ def differences(before: Asked, now: Asked) -> list[str]:
         told.append(f"server: {now.server or 'one of our own'} in place of {before.server or 'one of our own'}")
     elif before.port != now.port and not now.server:
         told.append(f"port: {now.port} in place of {before.port}")
-    if before.gpu != now.gpu:
-        told.append("a worker for the pool gpu" if now.gpu else "no worker for the pool gpu")
+    if before.host != now.host:
+        told.append(f"address: {now.host} in place of {before.host}")
+    elif (before.tls, before.authority) != (now.tls, now.authority):
+        told.append("the certificate")
+    for pool in POOLS:
+        if (pool in before.pools) != (pool in now.pools):
+            told.append(f"{'a' if pool in now.pools else 'no'} worker for the pool {pool}")
     if before.programs != now.programs:
         told.append(f"{now.programs} in place of {before.programs}")
     if before.auth != now.auth:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import Field
 
 from flows.running.command_server import ServerDidNotStart, prefect_api, wait_until_healthy
+from flows.running.environment import AUTHORITY, trust
 from flows.running.settings import prepare_environment
 from flows.running.shared_api import ANSWER_S, database_name
 from flows.service.api import address_of, auth_of
@@ -97,6 +98,8 @@ def _servers(home: Path) -> Generator[_Server]:
         yield _Server(named, os.environ.get("PREFECT_API_AUTH_STRING"), shared=not own)
         return
     if service:
+        if service.authority:
+            os.environ[AUTHORITY] = service.authority
         yield _Server(service.api_url, auth_of(home), shared=service.database is None)
     elif (home / SERVICE_DATA).exists():
         raise ConnectionError("the service of this home is stopped; start it with `trivet up`")
@@ -112,7 +115,8 @@ def _clear(server: _Server, *, ended_before: datetime, dry_run: bool, shared: bo
     from httpx import HTTPError
     from prefect.client.orchestration import SyncPrefectClient
 
-    with urllib.request.urlopen(server.url + "/health", timeout=ANSWER_S):  # its client would try for minutes
+    health = server.url + "/health"
+    with urllib.request.urlopen(health, timeout=ANSWER_S, context=trust()):  # its client would try for minutes
         pass
     try:
         with SyncPrefectClient(server.url, auth_string=server.auth) as client:

@@ -1,6 +1,9 @@
-"""The Prefect server, for a supervisor, systemd or a container: `python -m flows.service.run_server PORT [HOST]`.
+"""The Prefect server, for a supervisor, systemd or a container.
 
-Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots.
+`python -m flows.service.run_server PORT [HOST [CERTIFICATE KEY]]`; with the PEM files it speaks TLS alone.
+
+Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots; unless
+another server of the same Redis was there meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
 from flows.running.settings import prepare_environment, settings
 from flows.service.api import Refused
 from flows.service.place import Place
@@ -22,10 +26,13 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = "127.0.0.1"
+AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 REDIS = "PREFECT_REDIS_MESSAGING_URL"
 """Address of a Redis for the server's events, `redis://host:6379/0`; unset: they are kept in memory."""
 EVENTS, AUTOMATIONS = "events", "reactive-triggers"
 """Prefect's stream in Redis, and its consumer group for automations."""
+READS_MS = 5000
+"""Milliseconds since the last look of a reader that lives."""
 LAST_REQUESTS_S = 3
 """Seconds for pending requests when the server ends; those of the UI never end."""
 WAITS = "automation_bucket"
@@ -35,6 +42,18 @@ LIMITS = "concurrency_limit_v2"
 RENEWED = timedelta(minutes=5)
 """Duration of leases after a start; live holders renew theirs within 225 s."""
 MOST_LEASES = 100_000
+
+
+def another_serves(url: str) -> bool:
+    """Whether a server reads the events in the Redis at `url`; each asks for new ones once a second."""
+    from redis import Redis, ResponseError
+
+    with Redis.from_url(url) as redis:
+        try:
+            readers: Any = redis.xinfo_consumers(EVENTS, AUTOMATIONS)
+        except ResponseError:  # there are no events, or no readers yet
+            return False
+    return any(reader["idle"] < READS_MS for reader in readers)
 
 
 def forget_events(url: str) -> None:
@@ -47,19 +66,24 @@ def forget_events(url: str) -> None:
         redis.xgroup_create(EVENTS, AUTOMATIONS, id="$", mkstream=True)
 
 
-def main(port: str, host: str = LOOPBACK) -> None:
+def main(port: str, host: str = LOOPBACK, certificate: str | None = None, key: str | None = None) -> None:
     """Repair the database, then become the server, as `prefect server start` does. Raises Refused."""
+    if host not in LOOPBACK_HOSTS and not os.environ.get(AUTH):
+        raise Refused(f"{AUTH} is not set: whoever reaches {host} could do everything; set it to user:password")
     prepare_environment()
     place = Place(settings().home)
     place.prepare()
-    asyncio.run(put_right(_database()))
-    if redis := os.environ.get(REDIS):
-        forget_events(redis)
+    redis = os.environ.get(REDIS)
+    if not (redis and another_serves(redis)):
+        asyncio.run(put_right(database_of_server()))
+        if redis:
+            forget_events(redis)
     command = (
         *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),
-        *("--factory", "flows.service.run_server:app_with_figures", "--host", host, "--port", port),
+        *("--factory", "flows.service.server_app:server_app", "--host", host, "--port", port),
         *("--log-level", "warning", "--lifespan", "on"),
         *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", str(LAST_REQUESTS_S)),
+        *(("--ssl-certfile", certificate, "--ssl-keyfile", key) if certificate and key else ()),
     )
     os.execve(command[0], command, os.environ | variables(place, port, host))
 
@@ -75,20 +99,8 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
     }
 
 
-def app_with_figures() -> Any:
-    """Prefect's server, whose `/api/metrics` has our figures too."""
-    from prefect.server.api.server import create_app
-    from prometheus_client import REGISTRY
-
-    from flows.service.figures import figures_of_server
-
-    figures = figures_of_server(_database())
-    REGISTRY.register(figures)
-    figures.go_on()
-    return create_app()
-
-
-def _database() -> str:
+def database_of_server() -> str:
+    """URL of Prefect's database. Raises Refused."""
     if url := next(filter(None, map(os.environ.get, VARIABLES)), None):
         return url
     raise Refused(

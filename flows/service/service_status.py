@@ -87,7 +87,7 @@ def _look(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple
         return [], ["it was started, and does not run; run `trivet up` again"]
     ill = [part for part in parts if part.state != "running"]
     problems = [f"{part.name}: {part.state}; see `trivet logs {part.name}`" for part in ill]
-    api = Api(service.api_url, auth_of(place.home))
+    api = Api(service.api_url, auth_of(place.home), service.authority)
     if not api.ready():
         return [], [*problems, f"the server at {service.api_url} does not answer; see `trivet logs server`"]
     try:

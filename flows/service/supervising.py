@@ -16,7 +16,7 @@ import xmlrpc.client
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from flows.running.environment import QUIET
+from flows.running.environment import AUTHORITY, QUIET
 from flows.service.api import DidNotStart
 from flows.service.asked_service import Asked
 from flows.service.place import Place
@@ -174,6 +174,8 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
         programs.append(Program("database", keeping, order=10, stop_s=70))
     if not asked.server:
         answering = (*python, "-m", "flows.service.run_server", str(asked.port))
+        if asked.tls:
+            answering = (*answering, asked.host, asked.tls.certificate, asked.tls.key)
         programs.append(Program("server", answering, order=20, stop_s=20))
     for pool in asked.pools:
         working = (*python, "-m", "flows.service.run_worker", pool)
@@ -201,10 +203,12 @@ def environment_of(
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     }
     environment["PREFECT_HOME"] = environment.get("PREFECT_HOME") or str(place.home / "prefect")
-    if asked.gpu:
+    if "gpu" in asked.pools or asked.tls:  # where others may join, one of them has the worker
         environment.setdefault("TRIVET_GPU_DEPLOYMENT", GPU_DEPLOYMENT)
     if auth:
         environment["PREFECT_API_AUTH_STRING"] = auth
+    if asked.authority:
+        environment[AUTHORITY] = asked.authority
     if not asked.server and database and auth:
         environment |= {
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,

@@ -23,7 +23,7 @@ from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import Failure, ModelRun, Night, NightReport
 from tasks.nightly.suite import JUDGE, RegressionRules, Suite, SuiteIndex, read_suite
 from tasks.rag.answering.wiring import Models
-from tasks.resources import artifacts, evaluations, incidents, resources
+from tasks.resources import artifacts, evaluations, incidents, resources, responses
 from tasks.step import Incomplete, step
 
 
@@ -41,6 +41,13 @@ def open_suite(file: Path, *, digest: str, known: Mapping[str, Any]) -> Suite:
     """
     del digest
     return read_suite(file, known=known)
+
+
+@step(version=1, reads_world=True)
+def tokens_since(started: datetime, *, after: str) -> int:
+    """Tokens of the model calls since the night began; after: the part that has ended, which asks anew."""
+    del after
+    return responses().tokens_since(started)
 
 
 def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:

@@ -93,6 +93,24 @@ class RegressionRules(Record):
     """Smaller drops of a score are tolerated, even beyond chance; in the units of the score."""
 
 
+class NightBudget(Record):
+    """What a night may spend before somebody is told; it goes on."""
+
+    cost: float | None = Field(default=None, gt=0)
+    """Money of the model calls of this night's runs, in the currency of the prices."""
+    tokens: int | None = Field(default=None, gt=0)
+    """Tokens of all model calls that were stored since the night began."""
+
+    def exceeded(self, *, cost: float, tokens: int) -> str | None:
+        """What is over the budget, in words; None within it."""
+        over: list[str] = []
+        if self.cost is not None and cost > self.cost:
+            over.append(f"{cost:,.2f} of {self.cost:,.2f} in money")
+        if self.tokens is not None and tokens > self.tokens:
+            over.append(f"{tokens:,} of {self.tokens:,} tokens")
+        return f"over its budget: {' and '.join(over)} spent so far" if over else None
+
+
 class Suite(Record):
     """A suite file, read and checked; all paths are absolute."""
 
@@ -108,6 +126,7 @@ class Suite(Record):
     selector: SuiteSelector | None = None
     judge: SuiteJudge | None = None
     regression: RegressionRules = RegressionRules()
+    budget: NightBudget = NightBudget()
 
 
 class _File(BaseModel):
@@ -124,6 +143,7 @@ class _File(BaseModel):
     selector: str | None = None
     judge: str | None = None
     regression: RegressionRules = RegressionRules()
+    budget: NightBudget = NightBudget()
 
 
 def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
@@ -148,6 +168,7 @@ def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
         selector=None if read.selector is None else _selector(read.selector, yaml, folder=file.parent),
         judge=None if read.judge is None else _judge(read, yaml, folder=file.parent, known=known),
         regression=read.regression,
+        budget=read.budget,
     )
 
 

@@ -23,7 +23,9 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.events import Event
 from prefect.states import Completed, Failed, Paused, Pending, Running, Scheduled
 
+from flows.service.api import Api
 from flows.service.deploying import deploy
+from flows.service.disk_watch import telling
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
@@ -87,6 +89,20 @@ def test_failures_are_told_to_the_address_of_the_environment(
     assert "hidden" not in done.model_dump_json()
     assert again.changed == ()
     assert hook[0]["text"].startswith('waiting / index "a": Regressed. MATH500 fell by 0.3')
+
+
+def test_a_low_disk_and_a_night_over_its_budget_are_told(client: SyncPrefectClient, hook: list[dict[str, Any]]) -> None:
+    deploy()
+    telling(Api(str(client.api_url).rstrip("/"), None))(Path("/srv/trivet"), "The disk runs low.")
+    run = client.create_flow_run(night, name="nightly models")
+    whole = {"prefect.resource.id": f"prefect.flow-run.{run.id}", "prefect.resource.name": "nightly models"}
+    spent = {"text": "nightly models is over its budget: 6.20 of 5.00 in money spent so far, after small."}
+    over = Event.model_validate({"event": "trivet.night.over-budget", "resource": whole, "payload": spent})
+    client._client.post("/events", json=[over.model_dump(mode="json")]).raise_for_status()
+
+    until(lambda: len(hook) >= 2)
+
+    assert sorted(each["text"] for each in hook) == ["The disk runs low.", spent["text"]]
 
 
 def test_nights_that_do_not_begin_or_end_and_pools_without_workers_are_told(
@@ -171,14 +187,14 @@ def test_a_full_pool_hands_out_its_next_run_when_there_is_room(client: SyncPrefe
 
 
 def test_only_a_run_whose_heartbeats_stopped_is_crashed(client: SyncPrefectClient) -> None:
-    """Heartbeats of a minute ago: 15 more seconds of silence make a zombie; a pause or an end is no silence."""
+    """Heartbeats of 105 s ago: 15 more seconds of silence make a zombie; a pause or an end is no silence."""
     for _ in range(3):
         dead, paused, ended, never_began = (client.create_flow_run(waiting) for _ in range(4))
         for run in (dead, paused, ended):
             client.set_flow_run_state(run.id, Running())
         until(lambda: all(has_told(client, run, "Running") for run in (dead, paused, ended)))  # noqa: B023
         for run in (dead, paused, ended):
-            beat(client, run, datetime.now(UTC) - timedelta(seconds=60))
+            beat(client, run, datetime.now(UTC) - timedelta(seconds=105))
         until(lambda: [silences(run) for run in (dead, paused, ended)] == [[0], [0], [0]])  # noqa: B023
         client.set_flow_run_state(paused.id, Paused(timeout_seconds=600))
         client.set_flow_run_state(ended.id, Completed())
@@ -204,7 +220,7 @@ def test_only_a_run_whose_heartbeats_stopped_is_crashed(client: SyncPrefectClien
 
 
 def look_again(client: SyncPrefectClient) -> None:
-    """The server looks for silence once in 75 s while nobody beats, and when an automation has changed."""
+    """The server looks for silence once in two minutes while nobody beats, and when an automation has changed."""
     [zombies] = client.read_automations_by_name("trivet-zombies")
     client.pause_automation(zombies.id)
     client.resume_automation(zombies.id)

@@ -20,7 +20,7 @@ AWAY_S = 75.0
 PATIENT, HASTY = 6, 40
 """Steps of the run that waits for the server, and of the one that has been told not to."""
 ONE_RETRY = {"PREFECT_CLIENT_MAX_RETRIES": "1"}
-TRUE_S = 120.0
+TRUE_S = 270.0
 """Until the UI tells the truth of every run."""
 
 

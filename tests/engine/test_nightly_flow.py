@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -227,6 +228,28 @@ def test_a_retry_asks_only_the_model_that_was_away(server: Server, client: SyncP
     found = children(client, run.id)
     assert [name for name, _ in found].count("evaluate well MATH500 of nightly retried") == 1
     assert ("evaluate ill MATH500 of nightly retried", "Completed") in found
+
+
+def test_a_night_over_its_budget_says_so_once_and_goes_on(
+    server: Server, client: SyncPrefectClient, tmp_path: Path
+) -> None:
+    write_sums(tmp_path / "data", 6)
+    entry = "{model: openai, model_name: %s, base_url: '%s'}"
+    models = "\n".join(f"  - {entry % (name, server.base_url)}" for name in ("well", "ill"))
+    suite = tmp_path / "costly.yaml"
+    suite.write_text(f"tasks: [MATH500]\nsettings: {{data_dir: data}}\nbudget: {{tokens: 1}}\nmodels:\n{models}\n")
+
+    done = run_here("nightly", "run", suite, "--json")
+
+    assert (done.code, len(done.json["scores"])) == (0, 2), done.stderr
+    wanted = {"event": {"name": ["trivet.night.over-budget"]}}
+    told: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 120
+    while not told and time.monotonic() < deadline:  # a busy machine hears of events late
+        told = client.request("POST", "/events/filter", json={"filter": wanted}).json()["events"]
+        time.sleep(0.2)
+    [text] = [event["payload"]["text"] for event in told if "costly" in event["payload"]["text"]]
+    assert re.fullmatch(r"nightly costly is over its budget: [\d,]+ of 1 tokens spent so far, after well\.", text)
 
 
 def test_a_served_judge_that_drifts_opens_an_incident_until_it_is_back(server: Server, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from flows.rag import IndexConfig, answer_batch, build_index  # noqa: E402
 from flows.running import shown  # noqa: E402
 from flows.running.environment import program_version  # noqa: E402
 from flows.running.lever_config import LeverConfig  # noqa: E402
-from flows.running.shown import Shard, Stage, few, flow_version, watched  # noqa: E402
+from flows.running.shown import Shard, Stage, as_part, few, flow_version, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
 from tasks.evaluation.running.model_spec import ModelSpec  # noqa: E402
@@ -122,6 +122,17 @@ def test_an_evaluation_shows_its_scores_its_plot_and_its_file(client: SyncPrefec
 )
 def test_a_run_is_called_by_what_it_does(flow: Flow[..., Any], config: Any, name: str) -> None:
     assert str(flow.flow_run_name).format(config=config) == name
+
+
+def test_a_part_carries_the_name_of_its_whole(client: SyncPrefectClient) -> None:
+    @flow(name="inner", flow_run_name="index notices")
+    def inner() -> None: ...
+
+    @flow(name="outer", flow_run_name="watch notices")
+    def outer() -> str:
+        return str(as_part(inner, "index notices")(return_state=True).state_details.flow_run_id)
+
+    assert client.read_flow_run(UUID(outer())).name == "index notices of watch notices"
 
 
 def test_a_run_without_a_deployment_has_no_bars(client: SyncPrefectClient) -> None:

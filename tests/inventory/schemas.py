@@ -12,6 +12,7 @@ from tests.inventory.source import defined
 
 PRINTED = {
     "up": "Up",
+    "join": "JoinReport",
     "status": "Status.pools",
     "deploy": "Deployed",
     "rerun": "Rerun",

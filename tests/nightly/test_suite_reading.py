@@ -8,7 +8,7 @@ import pytest
 
 from flows.running.nightly_plan import known_flags, plan_of
 from tasks.nightly.night_records import SuiteUnusable
-from tasks.nightly.suite import Suite, read_suite
+from tasks.nightly.suite import NightBudget, Suite, read_suite
 
 SUITE = """\
 output: out
@@ -25,6 +25,7 @@ models:
     tasks: AIME24,AIME25
     limit: 7
 regression: {fail: true, least_drop: 0.02}
+budget: {cost: 5, tokens: 2000000}
 """
 
 
@@ -158,3 +159,11 @@ def test_labels_that_cannot_be_read_are_a_mistake_in_the_suite(tmp_path: Path) -
     (tmp_path / "labels.jsonl").write_text('{"prompt": "?"}\n')
     with pytest.raises(SuiteUnusable, match=r"labels.jsonl, line 1: human: Field required"):
         plan_of(read(tmp_path, JUDGED))
+
+
+def test_a_budget_says_what_is_over_it() -> None:
+    budget = NightBudget(cost=5, tokens=1_000_000)
+    assert budget.exceeded(cost=5, tokens=1_000_000) is None
+    assert budget.exceeded(cost=6.2, tokens=10) == "over its budget: 6.20 of 5.00 in money spent so far"
+    assert "2,000,000 of 1,000,000 tokens" in str(budget.exceeded(cost=0, tokens=2_000_000))
+    assert NightBudget().exceeded(cost=1e6, tokens=10**9) is None

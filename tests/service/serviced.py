@@ -23,7 +23,7 @@ from storage.embedded import Cluster
 from tests.command import TRIVET, Done
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 90.0
+PATIENCE_S = 270.0
 
 
 class Running(NamedTuple):

@@ -50,7 +50,7 @@ def test_joining_ones_own_server_is_refused() -> None:
     [
         (Wanted(), []),
         (Wanted(port=4301), ["port: 4301 in place of 4300"]),
-        (Wanted(gpu=False), ["no worker for the pool gpu"]),
+        (Wanted(pools=("cpu",)), ["no worker for the pool gpu"]),
         (Wanted(server="http://host"), ["server: http://host/api in place of one of our own"]),
     ],
     ids=["nothing", "port", "gpu", "server"],

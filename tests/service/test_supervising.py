@@ -39,7 +39,7 @@ def test_each_pool_has_a_worker_that_is_started_again_for_ever(tmp_path: Path) -
         "true",
         'TRIVET_GPU_DEPLOYMENT=""',
     )
-    assert "program:gpu" not in config(tmp_path, Asked(gpu=False, folder="/"))
+    assert "program:gpu" not in config(tmp_path, Asked(pools=("cpu",), folder="/"))
 
 
 def test_what_waits_to_be_started_again_can_be_woken(tmp_path: Path) -> None:
@@ -65,7 +65,9 @@ def test_a_long_home_has_its_socket_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("gpu", "named"), [(True, "gpu-step/gpu"), (False, None)], ids=["gpu", "no gpu"])
 def test_gpu_steps_go_to_the_pool_where_it_has_a_worker(tmp_path: Path, gpu: bool, named: str | None) -> None:
-    told = environment_of(Place(tmp_path), Asked(gpu=gpu, folder="/"), SQLITE, SECRET, {})
+    told = environment_of(
+        Place(tmp_path), Asked(pools=("cpu", "gpu") if gpu else ("cpu",), folder="/"), SQLITE, SECRET, {}
+    )
     assert told.get("TRIVET_GPU_DEPLOYMENT") == named
 
 
