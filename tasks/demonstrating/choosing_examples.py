@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from tasks.evaluation.evaluation_records import Example, Item
 from tasks.lever.compat.seed_checkpoints import Opened, open_selector
 from tasks.lever.data.candidate_pools import Banks, draw_pools
-from tasks.lever.data.embeddings import bank_of
+from tasks.lever.data.embeddings import EmbeddingBank, bank_of
 from tasks.lever.learning.baselines import Shown, choose_at_random, choose_nearest
 from tasks.lever.learning.predicting import USUAL_SIZE, predict
 from tasks.lever.lever_errors import PoolTooSmall
@@ -55,8 +56,17 @@ def choose(
     # a text has but one view
     banks = {"joint": (of_queries, of_examples), "texts": (of_queries, of_examples)}
     pools = _pools(opened, queries, candidates, banks, seed=seed)
+    if opened.sees_answers:
+        of_examples = _solved(examples, of_examples, embed)
     chosen = predict(opened.selector, of_queries, of_examples, shots=count, pools=pools)
     return {query: one.demonstrations for query, one in chosen.items()}
+
+
+def _solved(examples: Sequence[Example], plain: EmbeddingBank, embed: Embed) -> EmbeddingBank:
+    """The examples as a selector sees them that was trained on candidates with their answers."""
+    answers = torch.from_numpy(embed([example.answer for example in examples]).astype(np.float32))
+    both = F.normalize(F.normalize(plain.vectors, dim=-1) + F.normalize(answers, dim=-1), dim=-1)
+    return plain._replace(vectors=both)
 
 
 def _pools(

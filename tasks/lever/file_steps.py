@@ -32,6 +32,7 @@ def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> Checkpoint
 
     opened = open_selector(path, heads=heads)
     opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
+    opened.refuse_other_sight(with_answers=embedded.shows_answers, path=path)
     meta = {"read_from": path.name, "encoder": opened.encoder, POOLS_OF: opened.recipe.model_dump(mode="json")}
     weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
     return CheckpointRead(weights=weights, recipe=opened.recipe, notes=opened.notes)

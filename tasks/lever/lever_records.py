@@ -188,6 +188,14 @@ class Pools(Record):
     """Query id → ids of its candidates, all distinct and none of them the query."""
 
 
+WITH_ANSWERS = "+answers"
+
+
+def with_answers(encoder: str) -> str:
+    """The encoder of a selector that sees candidates with their answers."""
+    return f"{encoder}{WITH_ANSWERS}"
+
+
 class Embedded(Record):
     """Where the embeddings of a dataset are; each Ref is an EmbeddingBank."""
 
@@ -198,6 +206,8 @@ class Embedded(Record):
     """Joint embeddings (image and question, or the text) of every candidate."""
     queries: Ref
     """Joint embeddings of the validation and test items and of the train queries."""
+    solved: Ref | None = None
+    """Joint embeddings of every candidate with its answer; None where a selector does not see answers."""
     images: Ref | None = None
     """Images alone, of all items; none in files of the seed."""
     texts: Ref | None = None
@@ -206,6 +216,16 @@ class Embedded(Record):
     """What the encoder takes the pictures for, where it tells; another baseline."""
     vectors: Literal["joint", "image", "text"] = "joint"
     """What a selector sees."""
+
+    @property
+    def shows_answers(self) -> bool:
+        """Whether a selector sees candidates with their answers."""
+        return self.vectors == "joint" and self.solved is not None
+
+    @property
+    def read_by(self) -> str:
+        """Encoder of what a selector sees, as its checkpoint has it."""
+        return with_answers(self.encoder) if self.shows_answers else self.encoder
 
     def seen_as(self, vectors: Literal["joint", "image", "text"]) -> Embedded:
         """The same, of which a selector sees these. Raises FileUnusable where they are missing."""
@@ -220,7 +240,7 @@ class Embedded(Record):
     def seen(self) -> tuple[Ref, Ref]:
         """The banks of queries and candidates that a selector sees."""
         alone = {"image": self.images, "text": self.texts}.get(self.vectors)
-        return (alone, alone) if alone else (self.queries, self.candidates)
+        return (alone, alone) if alone else (self.queries, self.solved or self.candidates)
 
 
 class PointerRecord(FiniteRecord):

@@ -107,7 +107,7 @@ def read_dataset(
     )
 
 
-@step(version=1, gpu=True)
+@step(version=2, gpu=True)
 def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     """Vectors of all pictures and questions, or texts; a shard that is done is done for good."""
     from tasks.lever.data.dataset_embeddings import embed_dataset
@@ -164,7 +164,7 @@ def train_sft(
         labelled = labelled_of(setting, candidates, open_beams(beams))
         config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
         trained = learn_sft(config, labelled, settings, run)
-        return keep_selector("sft", trained, encoder=world.embedded.encoder, recipe=candidates.recipe)
+        return keep_selector("sft", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -242,7 +242,7 @@ def train_rce(
         start = open_weights(selector, run.device)
         groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
         trained = learn_rce(start, groups, settings, run)
-        return keep_selector("rce", trained, encoder=world.embedded.encoder, recipe=candidates.recipe)
+        return keep_selector("rce", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
 
 
 @step(version=2, gpu=True, aside=EFFORT)
@@ -268,7 +268,7 @@ def train_grpo(
         start = open_weights(selector, run.device)
         groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
         trained = learn_grpo(start, groups, settings, run, judge=online_rewards(setting, groups, mode=reward))
-        return keep_selector("grpo", trained, encoder=world.embedded.encoder, recipe=candidates.recipe)
+        return keep_selector("grpo", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
 
 
 @step(version=2, gpu=True, aside=EFFORT)

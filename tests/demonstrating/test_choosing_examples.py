@@ -81,6 +81,32 @@ def test_a_selector_of_other_vectors_is_refused(tmp_path: Path) -> None:
         chosen("selector", 2, path)
 
 
+def test_a_selector_that_saw_answers_sees_those_of_the_examples(tmp_path: Path) -> None:
+    recipe = PoolRecipe(sampler="TextSimSampler", size=4)
+    plain = saved(tmp_path, encoder="hand@1", recipe=recipe)
+    before = chosen("selector", 4, plain)
+    # all answers are those of the texts, so that both see the same directions
+    assert chosen("selector", 4, saved(tmp_path, encoder="hand@1+answers", recipe=recipe)) == before
+    # red with blue stands at 45 degrees, pink with red at 18: pink is nearer to red now
+    others = {"red": "blue", "pink": "red", "blue": "red", "grey": "blue"}
+    turned = [example.model_copy(update={"answer": others[example.answer]}) for example in EXAMPLES]
+    one, other = (
+        choose(
+            ITEMS,
+            examples,
+            by="selector",
+            count=4,
+            selector=saved(tmp_path, encoder="hand@1+answers", recipe=recipe),
+            question_in=lambda prompt: prompt.removeprefix("Q: "),
+            embed=embed,
+            encoder="hand@1",
+            seed=0,
+        )
+        for examples in (EXAMPLES, turned)
+    )
+    assert (one["0"][0], other["0"][0]) == ("example red", "example pink")
+
+
 @pytest.mark.parametrize("by", ["random", "similarity"])
 def test_fewer_examples_than_are_asked_for_are_refused(by: str) -> None:
     with pytest.raises(PoolTooSmall, match="4 examples, and 5 are to be shown"):

@@ -26,7 +26,7 @@ from tasks.lever.learning.checkpoints import (
     selector_of,
 )
 from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import SEED_CHOICES, PoolRecipe
+from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe
 
 SEED_SUFFIXES = (".ckpt", ".pt", ".pth")
 PREFIX = "lever_lm.pointer_selector."
@@ -49,16 +49,32 @@ class Opened(NamedTuple):
     """Pools that it was trained in. Where the file has none, the sampler in its name, else RandSampler, which all were
     trained with before files told it."""
 
+    @property
+    def sees_answers(self) -> bool:
+        """Whether it was trained on candidates with their answers."""
+        return bool(self.encoder and self.encoder.endswith(WITH_ANSWERS))
+
     def refuse_other(self, encoder: str, *, dimension: int, path: Path) -> None:
-        """Raise FileUnusable unless it reads vectors of this encoder."""
-        if self.encoder and encoder and self.encoder != encoder:
-            raise FileUnusable(
-                f"{path} was trained with vectors of {self.encoder}, and these are of {encoder}; embed anew"
-            )
+        """Raise FileUnusable unless it reads vectors of this encoder; with answers or without them does not count."""
+        own, other = ((name or "").removesuffix(WITH_ANSWERS) for name in (self.encoder, encoder))
+        if own and other and own != other:
+            raise FileUnusable(f"{path} was trained with vectors of {own}, and these are of {other}; embed anew")
         if (width := self.selector.config.embedding_dim) != dimension:
             raise FileUnusable(
                 f"{path} reads vectors of {width} numbers, and these have {dimension}; "
                 "take the encoder that it was trained with"
+            )
+
+    def refuse_other_sight(self, *, with_answers: bool, path: Path) -> None:
+        """Raise FileUnusable unless it was trained on candidates with their answers, or without, as it sees them now.
+
+        One that does not name its encoder may have been trained on either.
+        """
+        if self.encoder and self.sees_answers != with_answers:
+            own, here = ("without", "with") if with_answers else ("with", "without")
+            raise FileUnusable(
+                f"{path} was trained on candidates {own} their answers, and here it would see them {here}; "
+                "train it anew, or give the embeddings that it was trained with"
             )
 
 

@@ -3,6 +3,7 @@
 picture ─► normalised ─┐
                        ├─► mean ─► normalised = what the selector sees
 question ► normalised ─┘                text ─► normalised, where there is no picture
+                                        text and answer ─► normalised, mean, normalised: candidates of such a task
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def embed_dataset(
     looks = _embedded(views.images, items, encoder, artifacts, tell) if views.images else {}
     texts = _embedded(views.texts, items, encoder, artifacts, silent if looks else tell)["vectors"]
     joint = _unit(looks["vectors"] + texts, items) if looks else texts
+    answers = _embedded(views.answers, items, encoder, artifacts, silent)["vectors"] if views.answers else None
     row = {item.id: number for number, item in enumerate(items)}
 
     def keep(ids: Sequence[str], vectors: Vectors) -> Ref:
@@ -59,6 +61,7 @@ def embed_dataset(
         dimension=views.dimension,
         candidates=keep(dataset.candidates, joint),
         queries=keep(dataset.queries, joint),
+        solved=None if answers is None else keep(dataset.candidates, _unit(joint + answers, items)),
         images=keep(list(row), looks["vectors"]) if looks else None,
         texts=keep(list(row), texts),
         classes=keep(list(row), looks["classes"]) if "classes" in looks else None,

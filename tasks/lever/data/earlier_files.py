@@ -13,13 +13,14 @@ from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.lever.data import pointer_files
 from tasks.lever.data.candidate_pools import banks_of
-from tasks.lever.data.embeddings import EmbeddingBank, of_modality, read_bank
+from tasks.lever.data.embeddings import EmbeddingBank, of_modality, read_bank, solved_beside
 from tasks.lever.data.pointer_files import BeamQuery, Beams
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, Pools, RlQuery
 
 HELD_OUT = ("validation_embeddings.pt", "test_embeddings.pt")
 CANDIDATES = "candidate_embeddings.pt"
+SOLVED = "candidate_embeddings.solved.pt"
 ALONE: tuple[Modality, ...] = ("images", "texts")
 
 
@@ -134,7 +135,8 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
     asked, every = (queries, *held_out), (queries, *held_out, candidates)
     alone: dict[Modality, list[Path]] = {one: [of_modality(path, one) for path in every] for one in ALONE}
     whole = {one: paths for one, paths in alone.items() if all(path.is_file() for path in paths)}
-    banks = {path: read_bank(path) for path in (*every, *chain.from_iterable(whole.values()))}
+    solved = [path for path in (solved_beside(candidates),) if path.is_file()]
+    banks = {path: read_bank(path) for path in (*every, *solved, *chain.from_iterable(whole.values()))}
     first = banks[queries]
     for path, bank in banks.items():
         for what, field in (("encoder", "encoder"), ("width", "dimension")):
@@ -151,6 +153,7 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
         dimension=first.dimension,
         candidates=keep([candidates]),
         queries=keep(asked),
+        solved=keep(solved) if solved else None,
         images=keep(whole["images"]) if "images" in whole else None,
         texts=keep(whole["texts"]) if "texts" in whole else None,
     )
@@ -171,6 +174,8 @@ def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) ->
         for name, ids in splits.items():
             bank = of_candidates if name == CANDIDATES else of_queries
             files[str(of_modality(Path(name), modality))] = EmbeddingBank(tuple(ids), bank.rows(ids), bank.encoder)
+    if embedded.solved:
+        files[SOLVED] = EmbeddingBank.from_bytes(artifacts.get(embedded.solved))
     return files
 
 

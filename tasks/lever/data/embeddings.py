@@ -117,6 +117,11 @@ def of_modality(path: Path, modality: Modality) -> Path:
     return path if modality == "joint" else path.with_suffix(f".{modality}{path.suffix}")
 
 
+def solved_beside(path: Path) -> Path:
+    """The file of candidates with their answers that lies beside a file of candidates."""
+    return path.with_suffix(f".solved{path.suffix}")
+
+
 def header_of(data: bytes) -> Mapping[str, str]:
     """The metadata in the header of safetensors bytes. Raises ValueError or KeyError where there is none."""
     length = int.from_bytes(data[:8], "little")

@@ -62,6 +62,8 @@ class Views(NamedTuple):
     dimension: int
     images: View | None
     texts: View
+    answers: View | None = None
+    """What a selector sees of a candidate beside the text; None: of candidates it sees what it sees of queries."""
 
 
 class DemonstrationTask(Protocol[AnyItem]):

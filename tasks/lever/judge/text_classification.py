@@ -6,11 +6,11 @@ abbreviations are written out. Likelihoods are compared as they are, without con
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from models.protocols import ChatRequest, Embedder, Message, Text
-from tasks.lever.judge.demonstration_task import PromptSettings, Vectors, View, Views
+from tasks.lever.judge.demonstration_task import PromptSettings, View, Views
 from tasks.lever.judge.judges import EncoderSpec
 from tasks.lever.lever_records import TextItem
 from tasks.resources import embedder
@@ -85,7 +85,7 @@ class TextClassification:
         return {query.label: 1.0}
 
     def views(self, encoder: EncoderSpec) -> Views:
-        """The text."""
+        """The text, and of candidates the class as well."""
         return text_views(embedder(encoder.name))
 
     def _asked(self, item: TextItem) -> str:
@@ -93,9 +93,10 @@ class TextClassification:
 
 
 def text_views(embedder: Embedder) -> Views:
-    """What an embedder sees of a text."""
+    """What an embedder sees of a text, and of its class."""
 
-    def read(items: Sequence[TextItem]) -> Mapping[str, Vectors | None]:
-        return {"vectors": embedder.embed([item.text for item in items])}
+    def view(name: str, words: Callable[[TextItem], str]) -> View:
+        return View(name, words, lambda items: {"vectors": embedder.embed([words(item) for item in items])})
 
-    return Views(embedder.id, embedder.dimension, images=None, texts=View("texts", lambda item: item.text, read))
+    texts, answers = view("texts", lambda item: item.text), view("answers", lambda item: item.label)
+    return Views(embedder.id, embedder.dimension, images=None, texts=texts, answers=answers)

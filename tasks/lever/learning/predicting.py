@@ -9,7 +9,14 @@ from typing import NamedTuple
 from models.pointer import PointerSelector
 from tasks.lever.compat.seed_checkpoints import Opened
 from tasks.lever.data.candidate_pools import Banks, draw_pools
-from tasks.lever.data.embeddings import EmbeddingBank, QueryPools, of_modality, read_bank, read_embeddings
+from tasks.lever.data.embeddings import (
+    EmbeddingBank,
+    QueryPools,
+    of_modality,
+    read_bank,
+    read_embeddings,
+    solved_beside,
+)
 from tasks.lever.learning.training_inputs import Prediction, likeliest
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
@@ -52,8 +59,9 @@ def predict_files(
     asked = read_bank(queries, ids=ids)
     opened.refuse_other(asked.encoder, dimension=asked.dimension, path=checkpoint)
     refuse_others(asked, bank)
+    seen = _solved(opened, checkpoint, candidates, bank) if opened.sees_answers else bank
     if given is not None:
-        return Predicted(predict(opened.selector, asked, bank, shots=shots, pools=given), ())
+        return Predicted(predict(opened.selector, asked, seen, shots=shots, pools=given), ())
     recipe, banks = _pools_as_trained(
         opened.recipe, checkpoint, queries, candidates, sampler=sampler, size=pool_size, joint=(asked, bank)
     )
@@ -61,7 +69,21 @@ def predict_files(
     pools = draw_pools(asked.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
     same = opened.recipe.is_that_of(recipe)
     warning = f"{checkpoint.name} was trained in {opened.recipe.told}; it chooses from {recipe.told}"
-    return Predicted(predict(opened.selector, asked, bank, shots=shots, pools=pools), () if same else (warning,))
+    return Predicted(predict(opened.selector, asked, seen, shots=shots, pools=pools), () if same else (warning,))
+
+
+def _solved(opened: Opened, checkpoint: Path, candidates: Path, plain: EmbeddingBank) -> EmbeddingBank:
+    """The candidates with their answers, which a selector sees that was trained on such."""
+    path = solved_beside(candidates)
+    if not path.is_file():
+        raise FileUnusable(
+            f"{checkpoint} was trained on candidates with their answers, and {path} is not there; "
+            "export it (`trivet lever embed`)"
+        )
+    bank = read_bank(path)
+    opened.refuse_other(bank.encoder, dimension=bank.dimension, path=checkpoint)
+    bank.positions(plain.ids)  # raises for one that is missing
+    return bank
 
 
 def _pools_as_trained(
