@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import torch
 
 from storage.artifacts import Artifacts
-from storage.responses import StoredResponse
 from tasks.calls import CallSettings, Limits
 from tasks.lever.data.beam_search import search
 from tasks.lever.data.candidate_pools import build
@@ -31,6 +30,7 @@ from tasks.lever.judge.judging import Asked, Judging
 from tasks.lever.lever_options import BeamSettings
 from tasks.lever.lever_records import Item, PoolRecipe, Pools
 from tasks.lever.opened_worlds import draw_world, open_items, open_task
+from tests.lever.small_judges import Kept
 
 
 class Beams(NamedTuple):
@@ -39,21 +39,6 @@ class Beams(NamedTuple):
     prompts: float
     best: float
     kept: float
-
-
-class Kept:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, StoredResponse] = {}
-
-    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
-        """Those that are there."""
-        return {key: self.rows[key] for key in keys if key in self.rows}
-
-    def put_many(self, rows: dict[str, StoredResponse]) -> None:
-        """Keep them."""
-        self.rows |= rows
 
 
 def main() -> None:
@@ -88,7 +73,8 @@ def measure(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def opened(chosen: argparse.Namespace, folder: Path) -> tuple[list[Item], Pools, Judging]:
     """Queries, their retrieved pools, and the judge."""
-    artifacts, sizes = Artifacts(folder / "store"), {"train_queries": 1500, "validation": 200, "test": 300}
+    artifacts = Artifacts(folder / "store")
+    sizes: dict[str, Any] = {"train_queries": 1500, "validation": 200, "test": 300}
     if chosen.world == "trec":
         from models.chats import open_chat
         from models.minilm import MiniLM

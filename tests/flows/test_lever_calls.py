@@ -114,6 +114,7 @@ def test_tokens_are_counted_by_the_demonstrations_that_each_prompt_shows(
         found.total * query + (2 * (found.total - alone - with_one) + with_one) * shown, rel=0.02
     )
     assert found.answer_tokens == 0  # labels are weighed
+    assert found.prompt_tokens is not None
     assert found.cost == pytest.approx(found.prompt_tokens / 1000)
     assert found.hours == pytest.approx(found.total / 10 / 60)
 

@@ -137,16 +137,16 @@ def test_the_function_of_lever_plus_takes_no_missing_score_for_a_wrong_answer(ar
     ],
 )
 def test_modes_of_lever_plus_have_its_weights(mode: str, right: float, wrong: float):
-    scores = [
+    scores: list[dict[str, Any]] = [
         {"vqa_correct": 1, "vqa_acc_score": 0.6, "vqa_gt_prob": 0.5, "vqa_rel_score": 0.9},
         {"vqa_correct": 0, "vqa_acc_score": 0.3, "vqa_gt_prob": 0.25, "vqa_rel_score": 0.4},
     ]
-    weights = {"hard_weight": 3, "soft_weight": 0.5, "reward_clip": (-9.0, 9.0), "reward_mode": mode}
+    weights: dict[str, Any] = {"hard_weight": 3, "soft_weight": 0.5, "reward_clip": (-9.0, 9.0), "reward_mode": mode}
     assert [compute_reward_for_candidate(**one, **weights) for one in scores] == pytest.approx([right, wrong])
 
 
 def test_the_legacy_mode_is_alpha_and_beta_alone():
-    given = {"vqa_correct": 1, "vqa_acc_score": 0.9, "beam_score": 2.0, "alpha": 0.2, "beta": 1.0}
+    given: dict[str, Any] = {"vqa_correct": 1, "vqa_acc_score": 0.9, "beam_score": 2.0, "alpha": 0.2, "beta": 1.0}
     assert compute_reward_for_candidate(**given, reward_mode="legacy") == pytest.approx(1.4)
 
 
