@@ -82,10 +82,12 @@ def test_a_server_that_is_not_there_is_named(machines: Machines, token: str) -> 
 
 def test_another_version_is_refused_by_name(machines: Machines, tmp_path: Path) -> None:
     token = up(machines)["token"]
-    told = tmp_path / "trivet-9.9.9.dist-info"
-    told.mkdir()
-    metadata = str(distribution("trivet").read_text("METADATA"))
-    (told / "METADATA").write_text(metadata.replace(f"Version: {distribution('trivet').version}", "Version: 9.9.9"))
+    # metadata of another version would be found behind those of a checkout
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.metadata as told\n"
+        "real = told.version\n"
+        "told.version = lambda name: '9.9.9' if name == 'trivet' else real(name)\n"
+    )
     said = refused(machines.other, token, PYTHONPATH=str(tmp_path))
     assert f"the server runs trivet {distribution('trivet').version}" in said
     assert "here is 9.9.9" in said
