@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 
 import httpx
+from prefect import events
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.filters import ArtifactFilter
@@ -114,6 +115,18 @@ def flow_version() -> str:
 def say(sentence: str) -> None:
     """Log a line, which the UI shows."""
     get_run_logger().info("%s", sentence)
+
+
+def alert(event: str, sentence: str) -> None:
+    """Log a line, and have the server know an event of this run, to which automations listen.
+
+    Asked of the API: an event that Prefect only queues is lost with a request for what is related to it.
+    """
+    say(sentence)
+    run = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": str(flow_run.name)}
+    told = events.Event(event=event, resource=events.Resource(run), payload={"text": sentence})
+    with get_client(sync_client=True) as client:
+        client.request("POST", "/events", json=[told.model_dump(mode="json")])
 
 
 def few(names: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from flows.running.settings import prepare_environment
-from tests.command import Done, run_apart, run_here
+from tests.command import Done, run_here
 from tests.drills.evaluating import adder, asked, write_sums
 from tests.models.server import Reply, Server, prompt_of, serving
 
@@ -239,7 +239,7 @@ def test_a_night_over_its_budget_says_so_once_and_goes_on(
     suite = tmp_path / "costly.yaml"
     suite.write_text(f"tasks: [MATH500]\nsettings: {{data_dir: data}}\nbudget: {{tokens: 1}}\nmodels:\n{models}\n")
 
-    done = run_apart("nightly", "run", suite, "--json")  # this process may have said its last words to the server
+    done = run_here("nightly", "run", suite, "--json")
 
     assert (done.code, len(done.json["scores"])) == (0, 2), done.stderr
     wanted = {"event": {"name": ["trivet.night.over-budget"]}}
