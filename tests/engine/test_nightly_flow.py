@@ -233,7 +233,7 @@ def test_a_retry_asks_only_the_model_that_was_away(server: Server, client: SyncP
 def test_a_night_over_its_budget_says_so_once_and_goes_on(
     server: Server, client: SyncPrefectClient, tmp_path: Path
 ) -> None:
-    write_sums(tmp_path / "data", 6)
+    write_sums(tmp_path / "data", 6, first=100)  # nobody has asked for these
     entry = "{model: openai, model_name: %s, base_url: '%s'}"
     models = "\n".join(f"  - {entry % (name, server.base_url)}" for name in ("well", "ill"))
     suite = tmp_path / "costly.yaml"
