@@ -17,7 +17,7 @@ from flows.service.web import labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
 from flows.service.web.rendering import HEADERS
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.rag.answering.assistant import Event
@@ -305,13 +305,13 @@ def download(content: str | bytes, name: str, kind: str) -> Response:
     )
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/", _first),
-    ("POST", "/ask", _ask),
-    ("GET", "/place", _place),
-    ("GET", "/conversations", _conversations),
-    ("GET", "/conversations/{session}", _conversation),
-    ("GET", "/conversations/{session}/export.md", _export),
-    ("POST", "/label", _save_label),
-    ("GET", "/labelled.jsonl", _labelled),
+PAGES = (
+    Page("GET", "/", _first),
+    Page("POST", "/ask", _ask),
+    Page("GET", "/place", _place),
+    Page("GET", "/conversations", _conversations),
+    Page("GET", "/conversations/{session}", _conversation),
+    Page("GET", "/conversations/{session}/export.md", _export),
+    Page("POST", "/label", _save_label),
+    Page("GET", "/labelled.jsonl", _labelled),
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flows.service.serving_work import LiveIndex
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError
+
+if TYPE_CHECKING:
+    from tasks.rag.indexing.index_report import DocumentStatus
 
 MOST_HITS, MOST_NUMBERS, MOST_RUNS = 50, 1_000, 200
 
@@ -112,22 +115,24 @@ def runs(evaluations: Evaluations, *, most: int) -> list[dict[str, Any]]:
     return [run.model_dump(mode="json", include=named) for run in evaluations.runs(limit=min(most, MOST_RUNS))]
 
 
-def reasons_of(folder: Path) -> dict[str, str]:
-    """Why documents could not be read, and what of them was not, by digest; nothing where no build has told."""
+def statuses_of(folder: Path) -> dict[str, DocumentStatus]:
+    """What the last build told of each document, by digest, or by name where nothing of it was kept."""
     from tasks.rag.indexing.index_report import read_status
 
     try:
         status = read_status(folder)
     except StorageError:
         return {}
-    told = {one.digest: one for one in (status.documents if status else ()) if one.digest}
-    return {
-        digest: said
-        for digest, one in told.items()
-        if (
-            said := "; ".join(filter(None, (one.message or one.reason, _troubled(len(one.troubled_pages)), *one.notes)))
-        )
-    }
+    return {one.digest or one.document: one for one in (status.documents if status else ())}
+
+
+def reason_of(status: DocumentStatus | None) -> str:
+    """Why a document could not be read, or what of it was not; empty where nothing is wrong."""
+    if status is None:
+        return ""
+    return "; ".join(
+        filter(None, (status.message or status.reason, _troubled(len(status.troubled_pages)), *status.notes))
+    )
 
 
 def _troubled(pages: int) -> str:
