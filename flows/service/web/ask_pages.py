@@ -13,13 +13,15 @@ from fastapi.responses import RedirectResponse, Response
 
 from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
 from flows.service.serving_work import Begun, Item, Question, Refusal
-from flows.service.web import labelled
+from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
+from flows.service.web.quoted_place import boxes_of, reading
 from flows.service.web.rendering import HEADERS
 from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
+from tasks.documents.blocks import BBox
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation
 from tasks.rag.planning.plan import recall
@@ -204,7 +206,7 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
         entry = next((one for one in current.index.catalogue if one.document == document), None)
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
-    boxes = (_box(box),) if box else ()
+    boxes = _boxes(visit, document, page, _box(box), said) if box and page else ()
     drawn = page is not None and is_drawn(entry.format)
     last = entry.pages or page or 1
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
@@ -220,6 +222,19 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
             for name, at in around.items()
         },
     }
+
+
+def _boxes(visit: Visit, document: str, page: int, box: BBox, said: str) -> tuple[BBox, ...]:
+    """Around the quote, or around its passage where the reading of the document is not at hand."""
+    status = doors.statuses_of(visit.workplace.asking.live.folder).get(document)
+    if status is None or status.reading is None or not said:
+        return (box,)
+    try:
+        pages = reading(status.reading).pages
+    except StorageError:
+        return (box,)
+    blocks = next((one.blocks for one in pages if one.number == page), ())
+    return boxes_of(said, within=box, blocks=blocks)
 
 
 def _box(told: str) -> tuple[float, float, float, float]:

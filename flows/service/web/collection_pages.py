@@ -83,7 +83,7 @@ def _run(visit: Visit) -> Response:
     values = run_values(visit)
     if values is None:
         raise Problem(404, "nothing is indexed here; start the server with --documents DIR")
-    response = visit.page("run_part.html" if visit.is_part else "run_page.html", indexing=values)
+    response = visit.page("run_part.html" if visit.is_part else "run_page.html", indexing=values, documents=1)
     if visit.is_part and not values["state"].running:
         response.headers["HX-Refresh"] = "true"
     return response
@@ -159,7 +159,7 @@ def _document(visit: Visit) -> Response:
         reason=status.message or status.reason if status else "",
         notes=status.notes if status else (),
         rows=rows[first : first + PAGE],
-        troubled=sum(row["status"] != "ok" for row in rows),
+        troubled=len(status.troubled_pages) if status else 0,
         more=f"{ROOT}/documents/{entry.document}?first={first + PAGE}" if len(rows) > first + PAGE else "",
         before=f"{ROOT}/documents/{entry.document}?first={max(0, first - PAGE)}" if first else "",
         numbers=f"{ROOT}/numbers?{urlencode({'entity': entry.name})}",

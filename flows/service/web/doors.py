@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -115,14 +117,23 @@ def runs(evaluations: Evaluations, *, most: int) -> list[dict[str, Any]]:
     return [run.model_dump(mode="json", include=named) for run in evaluations.runs(limit=min(most, MOST_RUNS))]
 
 
-def statuses_of(folder: Path) -> dict[str, DocumentStatus]:
+def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
     """What the last build told of each document, by digest, or by name where nothing of it was kept."""
-    from tasks.rag.indexing.index_report import read_status
+    from tasks.rag.indexing.index_report import STATUS_FILE
 
     try:
-        status = read_status(folder)
-    except StorageError:
+        return _statuses(folder, (folder / STATUS_FILE).stat().st_mtime_ns)
+    except (OSError, StorageError):
         return {}
+
+
+@lru_cache(maxsize=2)
+def _statuses(folder: Path, changed: int) -> Mapping[str, DocumentStatus]:
+    """changed: when the file did; another time is another content."""
+    from tasks.rag.indexing.index_report import read_status
+
+    del changed
+    status = read_status(folder)
     return {one.digest or one.document: one for one in (status.documents if status else ())}
 
 

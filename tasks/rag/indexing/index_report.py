@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from storage.files import write
 from storage.index import CatalogueEntry
-from storage.records import Record
+from storage.records import Record, Ref
 from storage.storage_errors import NotAnIndex
 from tasks.progress import listening
 from tasks.rag.corpus import Chunked, PageTrouble, Parsed, Pictured
@@ -39,6 +39,8 @@ class DocumentStatus(Record):
     """Path below the folder, NFC."""
     status: Literal["ok", "unchanged", "renamed", "failed", "duplicate"]
     digest: str | None = None
+    reading: Ref | None = None
+    """What was read of it: tasks.documents.blocks.Document as JSON."""
     format: str | None = None
     reader: str | None = None
     pages: int = 0
@@ -262,6 +264,7 @@ def _status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntr
         document=name,
         status=status,
         digest=parsed.source.digest,
+        reading=parsed.document,
         format=parsed.format,
         reader=parsed.reader,
         pages=parsed.pages,
