@@ -132,8 +132,9 @@ def watch_folder(config: IndexConfig) -> None:
     """Index a folder, and again whenever files in it have changed and are still; until the run is cancelled."""
     for changed in changes(config.documents, apart_from=config.index):
         say(f"{changed:,} files changed" if changed else "the first look at the folder")
+        once = config.model_copy(update={"again": ()}) if changed else config
         # a failure is shown as that run's; the next change tries again
-        as_part(build_index, config.title)(config, return_state=True)
+        as_part(build_index, config.title)(once, return_state=True)
 
 
 @flow(

@@ -84,6 +84,7 @@ OPTIONS = Options(
         "preview_chunks": Flag(),
     },
 )
+WATCHING = Options(OPTIONS.config, {path: flag for path, flag in OPTIONS.flags.items() if path != "again"})
 
 
 def index(
