@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing, contextmanager, suppress
@@ -40,6 +41,9 @@ MOST_FILES = 5_000
 MOST_FIELD_BYTES = 1_000
 SPARE_BYTES = 200_000_000
 """Room that an upload leaves on the disk, for the index and the database."""
+STAGING = ".uploading-"
+KEPT_S = 24 * 3600
+"""Age from which what is left of an upload belongs to none that is under way."""
 PIECE_BYTES = 1 << 20
 PASSED_OVER = 3
 """Times the limit that is read of an upload."""
@@ -139,7 +143,10 @@ def _feed(parser: MultipartParser, piece: bytes, arriving: _Arriving) -> None:
 def _staging(folder: Path) -> Generator[Path]:
     """A hidden folder on the disk of the documents, gone afterwards."""
     with _told(folder):
-        staging = Path(tempfile.mkdtemp(prefix=".uploading-", dir=folder))
+        for left in folder.glob(f"{STAGING}*"):  # of a server that was killed
+            if time.time() - left.stat().st_mtime > KEPT_S:
+                shutil.rmtree(left, ignore_errors=True)
+        staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
     try:
         yield staging
     finally:

@@ -19,9 +19,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.requests import Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
-from flows.service.answer_stream import Asking, Busy
+from flows.service.answer_stream import CLIENT_GONE, Asking, Busy
 from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
 from flows.service.serving_work import refusal
@@ -216,6 +217,8 @@ def page(workplace: Workplace, shown: Page) -> Route:
             if inspect.iscoroutinefunction(handler):
                 return await handler(visit)
             return await run_in_threadpool(handler, visit)  # pyright: ignore[reportReturnType, reportArgumentType]
+        except ClientDisconnect:  # in the middle of a form
+            return Response(status_code=CLIENT_GONE)
         except Exception as error:  # noqa: BLE001 every error is a page
             return _told(visit, error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import stat
 import sys
@@ -201,6 +202,15 @@ def test_an_upload_that_ends_early_keeps_nothing(place: Place) -> None:
         "/ui/documents/upload", content=body, headers={"Content-Type": "multipart/form-data; boundary=B"}
     )
     assert (reply.status_code, "ended before its last byte" in reply.text, place.stored()) == (422, True, {})
+
+
+def test_what_a_killed_server_left_is_removed_after_a_day(place: Place) -> None:
+    old, young = place.documents / ".uploading-old", place.documents / ".uploading-young"
+    for folder in (old, young):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    place.upload(("a.txt", b"x"))
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 @pytest.mark.parametrize(
