@@ -15,6 +15,7 @@ from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
 from flows.service.serving_work import Begun, Item, Question, Refusal
 from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
+from flows.service.web.conversation_files import Link, docx_of, pdf_of
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
 from flows.service.web.quoted_place import boxes_of, reading
 from flows.service.web.rendering import HEADERS
@@ -34,6 +35,7 @@ STAGES = {
     "rewrite": "Polishing",
 }
 MOST_SESSIONS = 200
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 MOST_CORRECTION_CHARS = 4_000
 
 
@@ -263,18 +265,29 @@ def _conversations(visit: Visit) -> Response:
 
 
 def _export(visit: Visit) -> Response:
-    """The conversation as Markdown, a question a heading."""
+    """The conversation as Markdown, DOCX or PDF, a question a heading."""
     session, turns = _kept(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
+    conversation = [turn.answered for turn in turns]
 
     def link(citation: Citation) -> str | None:
         path = address_of(visit.workplace.keys, citation)
         return path and base + path
 
-    written = "\n".join(
-        f"## {' '.join(t.answered.question.split())}\n\n{markdown_of(t.answered, link=link)}" for t in turns
-    )
-    return download(written, f"conversation-{session.short_id}.md", "text/markdown")
+    match visit.path["shape"]:
+        case "md":
+            written, kind = _markdown(conversation, link), "text/markdown"
+        case "docx":
+            written, kind = docx_of(conversation, link=link), DOCX
+        case "pdf":
+            written, kind = pdf_of(conversation, link=link, language=visit.language), "application/pdf"
+        case shape:
+            raise Problem(404, f"a conversation is no {shape[:20]}; it comes as md, docx and pdf")
+    return download(written, f"conversation-{session.short_id}.{visit.path['shape']}", kind)
+
+
+def _markdown(conversation: Sequence[Answered], link: Link) -> str:
+    return "\n".join(f"## {' '.join(one.question.split())}\n\n{markdown_of(one, link=link)}" for one in conversation)
 
 
 def _save_label(visit: Visit) -> Response:
@@ -326,7 +339,7 @@ PAGES = (
     Page("GET", "/place", _place),
     Page("GET", "/conversations", _conversations),
     Page("GET", "/conversations/{session}", _conversation),
-    Page("GET", "/conversations/{session}/export.md", _export),
+    Page("GET", "/conversations/{session}/export.{shape}", _export),
     Page("POST", "/label", _save_label),
     Page("GET", "/labelled.jsonl", _labelled),
 )
