@@ -28,6 +28,7 @@ class Keys:
     """Auth strings of the roles of a home: `service/auth-viewer` and so on; a changed file counts at once."""
 
     def __init__(self, place: Place) -> None:
+        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files = {role: place.folder / f"auth-{role}" for role in ROLES}
         for role, file in self._files.items():
             if not file.exists():

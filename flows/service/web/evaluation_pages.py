@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.sample_pages import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import TaskResult
@@ -224,12 +224,12 @@ def _nights(visit: Visit) -> Response:
     return visit.page("nights.html", incidents=incidents().recent(MOST_INCIDENTS), runs=f"{ROOT}/runs/")
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/evaluations", _leaderboard),
-    ("GET", "/runs", _runs),
-    ("GET", "/runs/{run}", _run),
-    ("GET", "/runs/{run}/samples", _samples),
-    ("GET", "/runs/{run}/sample", _sample),
-    ("GET", "/compare", _compare),
-    ("GET", "/nights", _nights),
+PAGES = (
+    Page("GET", "/evaluations", _leaderboard),
+    Page("GET", "/runs", _runs),
+    Page("GET", "/runs/{run}", _run),
+    Page("GET", "/runs/{run}/samples", _samples),
+    Page("GET", "/runs/{run}/sample", _sample),
+    Page("GET", "/compare", _compare),
+    Page("GET", "/nights", _nights),
 )

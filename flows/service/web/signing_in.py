@@ -1,6 +1,8 @@
 """Who may see the pages: a signed cookie, the token of every form, and links that carry their own permission.
 
 All of them are signatures under the server's auth string, so that a restart signs nobody out and nothing is kept.
+Who says that string may do everything; who says that of a role (roles.py) what the role may: a viewer sees and asks,
+an operator changes the documents too. A cookie of a role ends with the role's string.
 """
 
 from __future__ import annotations
@@ -16,35 +18,58 @@ from pydantic import SecretStr
 COOKIE = "trivet"
 LASTS_S = 7 * 24 * 3600
 """Life of a cookie."""
+OWNER = "owner"
+OPERATING = (OWNER, "operator")
+"""Roles that change documents."""
+ROLES = (*OPERATING, "viewer")
 
 
 class Keys:
     """Signatures under one auth string."""
 
-    def __init__(self, auth: SecretStr, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        auth: SecretStr,
+        *,
+        of_role: Callable[[str], str | None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """of_role: the auth string of a role; None for one without."""
         self._auth = auth.get_secret_value().encode()
+        self._of_role = of_role
         self._clock = clock
 
-    def is_auth(self, said: str) -> bool:
-        """Whether this is the auth string."""
-        return hmac.compare_digest(said.encode(errors="replace"), self._auth)
+    def role_with(self, said: str) -> str | None:
+        """The role whose auth string this is."""
+        return next((role for role in ROLES if (key := self._key(role)) and _equal(said, key)), None)
 
     def is_bearer(self, header: str) -> bool:
         """Whether an Authorization header carries the auth string."""
         return hmac.compare_digest(header.encode(errors="replace"), b"Bearer " + self._auth)
 
-    def cookie(self) -> str:
-        """A cookie for a browser that said the auth string: its end, a nonce, a signature."""
-        told = f"{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}"
-        return f"{told}.{self._signed('cookie', told)}"
+    def cookie(self, role: str = OWNER) -> str:
+        """A cookie for a browser that said the auth string of a role: its end, a nonce, the role, a signature."""
+        told = f"{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}.{role}"
+        return f"{told}.{self._signed(self._use(role), told)}"
 
-    def is_cookie(self, said: str) -> bool:
-        """Whether a cookie is ours and has not ended."""
+    def role_of(self, said: str) -> str | None:
+        """The role of a cookie; None for one that is not ours, or has ended."""
         told, _, signature = said.rpartition(".")
-        ends = told.partition(".")[0]
-        if not self._fits("cookie", told, signature):
-            return False
-        return self._clock() < int(ends)
+        ends, _, rest = told.partition(".")
+        role = rest.rpartition(".")[2]
+        if role not in ROLES or self._key(role) is None or not self._fits(self._use(role), told, signature):
+            return None
+        return role if self._clock() < int(ends) else None
+
+    def _key(self, role: str) -> bytes | None:
+        if role == OWNER:
+            return self._auth
+        key = self._of_role(role)
+        return key.encode() if key else None
+
+    def _use(self, role: str) -> str:
+        """What a cookie of the role is signed for: it ends with the role's string."""
+        return f"cookie {hashlib.sha256(self._key(role) or b'').hexdigest()}"
 
     def form_token(self, cookie: str) -> str:
         """The token of the forms of a browser with this cookie."""
@@ -66,3 +91,7 @@ class Keys:
     def _signed(self, use: str, told: str) -> str:
         said = f"{use}\0{told}".encode(errors="replace")
         return hmac.new(self._auth, said, hashlib.sha256).hexdigest()
+
+
+def _equal(said: str, key: bytes) -> bool:
+    return hmac.compare_digest(said.encode(errors="replace"), key)
