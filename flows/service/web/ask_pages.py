@@ -48,7 +48,7 @@ def _first(visit: Visit) -> Response:
 
 
 def _conversation(visit: Visit) -> Response:
-    session, turns = _kept(visit, visit.path["session"])
+    session, turns = conversation_of(visit, visit.path["session"])
     return _talk(visit, session, turns)
 
 
@@ -69,7 +69,7 @@ def _documents(visit: Visit) -> tuple[int, str]:
         return 0, str(error)
 
 
-def _kept(visit: Visit, prefix: str) -> tuple[Session, list[Turn]]:
+def conversation_of(visit: Visit, prefix: str) -> tuple[Session, list[Turn]]:
     """A conversation on this index. Raises UnknownSession, DatabaseUnavailable, Problem."""
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
@@ -249,7 +249,7 @@ def _conversations(visit: Visit) -> Response:
 
 def _export(visit: Visit) -> Response:
     """The conversation as Markdown, a question a heading."""
-    session, turns = _kept(visit, visit.path["session"])
+    session, turns = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
 
     def link(citation: Citation) -> str | None:
@@ -264,7 +264,7 @@ def _export(visit: Visit) -> Response:
 
 def _save_label(visit: Visit) -> Response:
     """Keep a thumb or a correction as a labelled question."""
-    session, turns = _kept(visit, visit.form.get("session", ""))
+    session, turns = conversation_of(visit, visit.form.get("session", ""))
     n = visit.form.get("turn", "")
     if not (n.isdecimal() and 1 <= int(n) <= len(turns)):
         raise Problem(404, f"the conversation has no turn {n[:20]}")

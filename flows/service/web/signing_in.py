@@ -1,4 +1,8 @@
-"""Who may see the pages: a signed cookie, the token of every form, and links that carry their own permission.
+"""Who may see the pages: a signed cookie with a role, the token of forms, links that carry their own permission.
+
+owner      said the auth string of this server: may do everything
+operator   said that of the service's operators: may do everything, too
+viewer     said that of the service's viewers: reads and asks
 
 All of them are signatures under the server's auth string, so that a restart signs nobody out and nothing is kept.
 """
@@ -13,38 +17,63 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
+from flows.service import role_doors
+
 COOKIE = "trivet"
 LASTS_S = 7 * 24 * 3600
 """Life of a cookie."""
+OWNER, OPERATOR, VIEWER = "owner", "operator", "viewer"
+MAY_ACT = (OWNER, OPERATOR)
+"""Roles that may send every form."""
 
 
 class Keys:
-    """Signatures under one auth string."""
+    """Signatures under one auth string.
 
-    def __init__(self, auth: SecretStr, *, clock: Callable[[], float] = time.time) -> None:
+    roles: auth strings of the roles of the service, where it has any.
+    """
+
+    def __init__(
+        self, auth: SecretStr, *, roles: role_doors.Keys | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self._auth = auth.get_secret_value().encode()
+        self._roles = roles
         self._clock = clock
 
-    def is_auth(self, said: str) -> bool:
-        """Whether this is the auth string."""
-        return hmac.compare_digest(said.encode(errors="replace"), self._auth)
+    def role_of(self, said: str) -> str | None:
+        """The role that has this auth string."""
+        if hmac.compare_digest(said.encode(errors="replace"), self._auth):
+            return OWNER
+        for role in (OPERATOR, VIEWER):
+            key = self._key(role)
+            if key and hmac.compare_digest(said.encode(errors="replace"), key):
+                return role
+        return None
+
+    def _key(self, role: str) -> bytes:
+        """The auth string of a role of the service; empty where it has none."""
+        known = self._roles.of(role) if self._roles and role in (OPERATOR, VIEWER) else None
+        return (known or "").encode()
 
     def is_bearer(self, header: str) -> bool:
         """Whether an Authorization header carries the auth string."""
         return hmac.compare_digest(header.encode(errors="replace"), b"Bearer " + self._auth)
 
-    def cookie(self) -> str:
-        """A cookie for a browser that said the auth string: its end, a nonce, a signature."""
-        told = f"{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}"
-        return f"{told}.{self._signed('cookie', told)}"
+    def cookie(self, role: str = OWNER) -> str:
+        """A cookie for a browser that said the auth string of a role: its end, a nonce, the role, a signature."""
+        told = f"{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}.{role}"
+        return f"{told}.{self._signed(self._use(role), told)}"
 
-    def is_cookie(self, said: str) -> bool:
-        """Whether a cookie is ours and has not ended."""
-        told, _, signature = said.rpartition(".")
-        ends = told.partition(".")[0]
-        if not self._fits("cookie", told, signature):
-            return False
-        return self._clock() < int(ends)
+    def role_in(self, cookie: str) -> str | None:
+        """The role of a cookie that is ours and has not ended; another auth string of the role ends it."""
+        told, _, signature = cookie.rpartition(".")
+        ends, role = told.partition(".")[0], told.rpartition(".")[2]
+        if not self._fits(self._use(role), told, signature) or self._clock() >= int(ends):
+            return None
+        return role
+
+    def _use(self, role: str) -> str:
+        return "cookie" if role == OWNER else f"cookie\0{hashlib.sha256(self._key(role)).hexdigest()}"
 
     def form_token(self, cookie: str) -> str:
         """The token of the forms of a browser with this cookie."""

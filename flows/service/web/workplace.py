@@ -22,11 +22,13 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from flows.service import role_doors
 from flows.service.answer_stream import Asking, Busy
+from flows.service.place import Place
 from flows.service.request_body import body_of
 from flows.service.serving_work import refusal
 from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
-from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
+from flows.service.web.signing_in import COOKIE, LASTS_S, MAY_ACT, Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
@@ -38,6 +40,8 @@ ROOT = "/ui"
 LANGUAGE_COOKIE = "trivet-language"
 YEAR_S = 365 * 24 * 3600
 Method = Literal["GET", "POST"]
+OF_VIEWERS = ("/ask", "/sign-out")
+"""Forms that those may send who only read."""
 
 
 class Problem(Exception):
@@ -55,7 +59,7 @@ class Workplace:
     asking: Asking
     keys: Keys
     home: Path
-    """Folder of the labelled questions."""
+    """The home of the service and of the labelled questions."""
     evaluations: Callable[[], Evaluations]
     described: Callable[[], dict[str, Any]]
     """The OpenAPI description of the routes for programs."""
@@ -79,6 +83,11 @@ class Visit(NamedTuple):
         return self.request.path_params
 
     @property
+    def may_act(self) -> bool:
+        """Whether who signed in may change something."""
+        return self.workplace.keys.role_in(self.request.cookies.get(COOKIE, "")) in MAY_ACT
+
+    @property
     def is_part(self) -> bool:
         """Whether htmx asks for a part of a page."""
         return self.request.headers.get("HX-Request") == "true"
@@ -93,6 +102,7 @@ class Visit(NamedTuple):
         place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
         here = f"{place}?{self.request.url.query}" if self.request.url.query else place
         frame = {"token": self.workplace.keys.form_token(cookie), "here": here, "root": ROOT, "part": self.is_part}
+        frame["may_act"] = self.may_act
         return fill(template, self.language, frame | values)
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -112,12 +122,22 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
         document_pages,
         evaluation_pages,
         json_door,
+        lineage_pages,
         openai_door,
         page_pictures,
+        run_pages,
     )
 
-    workplace = Workplace(asking, Keys(auth), home, evaluations, app.openapi)
-    pages = (*ask_pages.PAGES, *evaluation_pages.PAGES, *document_pages.PAGES, DOCS)
+    keys = Keys(auth, roles=role_doors.Keys(Place(home)))
+    workplace = Workplace(asking, keys, home, evaluations, app.openapi)
+    pages = (
+        *ask_pages.PAGES,
+        *evaluation_pages.PAGES,
+        *document_pages.PAGES,
+        *run_pages.PAGES,
+        *lineage_pages.PAGES,
+        DOCS,
+    )
     routes = [
         page(workplace, "/sign-in", _sign_in, public=True),
         page(workplace, "/sign-in", _signed_in, method="POST", public=True),
@@ -178,8 +198,10 @@ def page(workplace: Workplace, path: str, handler: Handler, *, method: Method = 
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
         visit = Visit(workplace, request, language, {})
         try:
-            if not public and not workplace.keys.is_cookie(request.cookies.get(COOKIE, "")):
+            if not public and not workplace.keys.role_in(request.cookies.get(COOKIE, "")):
                 return _to_sign_in(visit)
+            if method == "POST" and not public and path not in OF_VIEWERS and not visit.may_act:
+                raise Problem(403, "viewers read and ask; sign in as an operator to do this")
             if method == "POST":
                 visit = visit._replace(form=await _form(visit))
             if inspect.iscoroutinefunction(handler):
@@ -241,10 +263,11 @@ def _sign_in(visit: Visit) -> Response:
 
 def _signed_in(visit: Visit) -> Response:
     to = _local(visit.form.get("to", ""))
-    if not visit.workplace.keys.is_auth(visit.form.get("auth", "").strip()):
+    role = visit.workplace.keys.role_of(visit.form.get("auth", "").strip())
+    if role is None:
         return visit.page("sign_in.html", status=403, to=to, wrong=True)
     response = RedirectResponse(to, 303)
-    cookie = visit.workplace.keys.cookie()
+    cookie = visit.workplace.keys.cookie(role)
     secure = visit.request.url.scheme == "https"
     response.set_cookie(COOKIE, cookie, LASTS_S, path=ROOT, httponly=True, samesite="strict", secure=secure)
     return response

@@ -46,9 +46,9 @@ def test_a_cookie_ends_and_belongs_to_one_auth_string() -> None:
     now = [1_000.0]
     keys, others = (Keys(SecretStr(auth), clock=lambda: now[0]) for auth in (AUTH, AUTH + "2"))
     cookie = keys.cookie()
-    assert (keys.is_cookie(cookie), others.is_cookie(cookie)) == (True, False)
+    assert (keys.role_in(cookie), others.role_in(cookie)) == ("owner", None)
     now[0] += LASTS_S
-    assert not keys.is_cookie(cookie)
+    assert keys.role_in(cookie) is None
 
 
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(served: Site) -> None:
