@@ -123,6 +123,7 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
         evaluation_pages,
         json_door,
         lineage_pages,
+        night_pages,
         openai_door,
         page_pictures,
         run_pages,
@@ -136,6 +137,7 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
         *document_pages.PAGES,
         *run_pages.PAGES,
         *lineage_pages.PAGES,
+        *night_pages.PAGES,
         DOCS,
     )
     routes = [
