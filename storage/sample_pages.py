@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, func, select, tuple_
 from storage.connections import Reconnecting
 from storage.evaluated import Sample
 from storage.responses import escape, unescape
-from storage.tables import eval_tasks, samples
+from storage.tables import eval_results, eval_tasks, samples
 
 SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
@@ -59,15 +59,27 @@ class SamplePages:
         self._database = Reconnecting(locate)
 
     def page(
-        self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, since: str = ""
+        self,
+        run: str,
+        task: str,
+        *,
+        kind: SampleKind,
+        after: After | None,
+        most: int,
+        since: str = "",
+        below: tuple[str, str] | None = None,
     ) -> list[Sample]:
         """Samples by item and repeat, from the one after `after` on.
 
         since: another run; only those whose score or extracted answer is another one there.
+        below: names of two figures; only those whose first is less than the second.
         """
         query = select(samples).where(*_of_task(samples, run, task), KINDS[kind])
         if since:
             query = query.where(_is_other(since, task))
+        if below:
+            low, high = (samples.c.figures[name].as_float() for name in below)
+            query = query.where(low < high)
         if after:
             last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
             query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
@@ -138,9 +150,12 @@ class SamplePages:
 
 def _of_task(table: sa.FromClause, run: str, task: str) -> tuple[ColumnElement[bool], ...]:
     """The samples of a task of a run; the data set as a value lets the primary key give the order."""
-    dataset = select(eval_tasks.c.dataset).where(eval_tasks.c.run == escape(run), eval_tasks.c.task == escape(task))
+    found = (
+        select(known.c.dataset).where(known.c.run == escape(run), known.c.task == escape(task)).limit(1)
+        for known in (eval_tasks, eval_results)  # selectors have figures and no task
+    )
     named = table.c.run == escape(run), table.c.task == escape(task)
-    return (*named, table.c.dataset == dataset.scalar_subquery())
+    return (*named, table.c.dataset == func.coalesce(*(one.scalar_subquery() for one in found)))
 
 
 def _is_other(since: str, task: str) -> ColumnElement[bool]:

@@ -62,6 +62,13 @@ class FlowRun(NamedTuple):
         return self.type in ENDED and self.deployment is not None and not self.is_part
 
 
+class Deployment(NamedTuple):
+    """What the server has of a deployment."""
+
+    id: str
+    parameters: Mapping[str, Any]
+
+
 class FlowRuns(NamedTuple):
     """The runs that no other run waits for."""
 
@@ -81,6 +88,10 @@ class Server(NamedTuple):
     def page(self, run: str) -> str:
         """The page of a run in Prefect's own UI."""
         return f"{self.ui}/v2/runs/flow-run/{run}"
+
+    def form(self, deployment: str) -> str:
+        """The form there that starts a deployment."""
+        return f"{self.ui}/v2/deployments/deployment/{deployment}/run"
 
 
 def server_of(home: Path) -> Server:
@@ -144,14 +155,15 @@ def is_served(api: Api, pool: str) -> bool:
     return any(one["status"] == "ONLINE" for one in api.post(f"/work_pools/{pool}/workers/filter", {}))
 
 
-def last_parameters(api: Api, deployment: str) -> dict[str, Any]:
-    """The parameters of a deployment `flow/name`; none where there is no such. Raises ApiFailed, ApiAway."""
+def deployment(api: Api, name: str) -> Deployment | None:
+    """The deployment `flow/name`; None where there is no such. Raises ApiFailed, ApiAway."""
     try:
-        return api.get(f"/deployments/name/{deployment}")["parameters"]
+        found = api.get(f"/deployments/name/{name}")
     except ApiFailed as error:
         if error.status == NOT_FOUND:
-            return {}
+            return None
         raise
+    return Deployment(found["id"], found["parameters"])
 
 
 def _filtered(api: Api, types: Iterable[str], more: Mapping[str, Any], sort: str) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
@@ -181,8 +182,10 @@ def _retry(visit: Visit) -> Response:
 class _Plannable(NamedTuple):
     """A deployment whose plan can be made."""
 
-    what: str
     foresee: Callable[[Mapping[str, Any]], Any]
+    """Configuration → what it would do."""
+    example: Mapping[str, Any]
+    """A configuration, where the server has no such deployment."""
 
 
 def _plan_index(config: Mapping[str, Any]) -> Any:
@@ -207,11 +210,13 @@ def _plan_training(config: Mapping[str, Any]) -> Any:
 
 
 PLANNABLE = {
-    "rag/index": _Plannable("an index of a folder", _plan_index),
-    "evaluation/evaluate": _Plannable("models on benchmarks", _plan_evaluation),
-    "lever/train": _Plannable("a selector of demonstrations", _plan_training),
+    "rag/index": _Plannable(_plan_index, {"documents": "DIR", "index": "OUT"}),
+    "evaluation/evaluate": _Plannable(
+        _plan_evaluation, {"model": {"backend": "openai", "name": "MODEL"}, "tasks": [{"task": "MATH500"}]}
+    ),
+    "lever/train": _Plannable(_plan_training, {"results": "OUT"}),
 }
-"""Deployment → what it does, and the plan of a configuration."""
+"""By deployment."""
 
 
 def _ask_for_plan(visit: Visit) -> Response:
@@ -219,18 +224,19 @@ def _ask_for_plan(visit: Visit) -> Response:
     if chosen not in PLANNABLE:
         raise Problem(404, f"no plan is made of {chosen[:40]}; there are plans of {', '.join(PLANNABLE)}")
     server, away = _server(visit)
-    config: Any = {}
+    config, start = PLANNABLE[chosen].example, ""
     if server:
         try:
-            config = flow_runs.last_parameters(server.api, chosen).get("config", {})
+            if found := flow_runs.deployment(server.api, chosen):
+                config, start = found.parameters.get("config", {}), server.form(found.id)
         except ApiFailed as error:
             away = _without_address(error)
-    return _plan_page(visit, chosen, json.dumps(config, indent=2, ensure_ascii=False), away=away)
+    said = json.dumps(config, indent=2, ensure_ascii=False)
+    return visit.page("plan.html", chosen=chosen, others=_others(), config=said, plan=None, away=away, start=start)
 
 
-def _plan_page(visit: Visit, chosen: str, config: str, *, plan: Any = None, away: str = "") -> Response:
-    others = [(name, one.what, f"{ROOT}/plan?deployment={name}") for name, one in PLANNABLE.items()]
-    return visit.page("plan.html", chosen=chosen, others=others, config=config, plan=plan, away=away)
+def _others() -> list[tuple[str, str]]:
+    return [(name, f"{ROOT}/plan?{urlencode({'deployment': name})}") for name in PLANNABLE]
 
 
 def _plan(visit: Visit) -> Response:
@@ -247,7 +253,7 @@ def _plan(visit: Visit) -> Response:
         raise Problem(422, f"the configuration is no JSON: {error}") from error
     except (RagError, EvaluationError, LeverError, DocumentError, ModelError) as error:
         raise Problem(422, str(error)) from error
-    return _plan_page(visit, chosen, said, plan=plan)
+    return visit.page("plan.html", chosen=chosen, others=_others(), config=said, plan=plan, away="", start="")
 
 
 PAGES: tuple[tuple[Method, str, Handler], ...] = (

@@ -127,6 +127,7 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
         openai_door,
         page_pictures,
         run_pages,
+        selector_pages,
     )
 
     keys = Keys(auth, roles=role_doors.Keys(Place(home)))
@@ -138,6 +139,7 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
         *run_pages.PAGES,
         *lineage_pages.PAGES,
         *night_pages.PAGES,
+        *selector_pages.PAGES,
         DOCS,
     )
     routes = [

@@ -151,6 +151,7 @@ def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
             "/ui/evaluations",
             "/ui/runs",
             "/ui/nights",
+            "/ui/selectors",
             "/ui/flows",
             "/ui/plan",
             f"/ui/why?session={conversation.rpartition('/')[2]}&turn=1",
