@@ -97,8 +97,8 @@ class Server(NamedTuple):
 def server_of(home: Path) -> Server:
     """The server that PREFECT_API_URL names, or that of `trivet up`. Raises ApiAway where there is none."""
     if named := os.environ.get("PREFECT_API_URL"):
-        ui = os.environ.get("PREFECT_UI_URL") or named.removesuffix("/api")
-        return Server(Api(named, os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get(AUTHORITY)), ui)
+        api = Api(named, os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get(AUTHORITY))
+        return Server(api, named.removesuffix("/api"))
     address = address_of(home)
     if address is None:
         raise ApiAway("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")

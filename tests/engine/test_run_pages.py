@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
 from flows.running.settings import configure_steps
 
@@ -26,6 +27,7 @@ from tasks.resources import artifacts, configure, evaluations, resources  # noqa
 from tasks.step import step  # noqa: E402
 from tests.engine.deployed import Ran  # noqa: E402
 from tests.flows.asks import publish_texts  # noqa: E402
+from tests.flows.web.browsing import CHROMIUM, NOWHERE_ELSE, axe, signed_in  # noqa: E402
 from tests.flows.web.served import PATIENCE_S, Site, sign_in, site  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
@@ -110,6 +112,29 @@ def test_a_run_that_failed_is_done_again_by_those_who_may(
     [made, *_] = re.findall(r'href="(/ui/why\?thing=\w{64})"', operator.get(page).text)
     assert "weigh, version 7" in operator.get(made).text
     assert ">weigh</text>" in operator.get(made.replace("/why?", "/why.svg?")).text
+
+
+@pytest.mark.browser
+def test_retry_is_clicked_on_a_page_in_which_axe_finds_nothing(client: SyncPrefectClient, served: Site) -> None:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+
+    @flow(name="clicked")
+    def clicked() -> None:
+        raise RuntimeError("no light")
+
+    ran = Ran(client, clicked)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", NOWHERE_ELSE])
+        page = signed_in(chromium.new_context(locale="en-US", bypass_csp=True), served)
+        page.goto(f"{served.url}/ui/flows")
+        found = axe(page)
+        page.get_by_role("button", name=f"Retry {ran.run.name}").click()
+        expect(page.get_by_role("heading", name=ran.run.name)).to_be_visible()
+        expect(page.get_by_text("AwaitingRetry")).to_be_visible()
+        found += axe(page)
+        chromium.close()
+    assert (found, ran.run.state_name) == ([], "AwaitingRetry")
 
 
 def test_costs_stand_by_day(operator: httpx.Client) -> None:

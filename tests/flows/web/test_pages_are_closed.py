@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import SecretStr
 
+from flows.service import role_doors
+from flows.service.place import Place
 from flows.service.web.page_pictures import address
 from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
 from flows.service.web.workplace import _local
@@ -51,6 +54,22 @@ def test_a_cookie_ends_and_belongs_to_one_auth_string() -> None:
     assert keys.role_in(cookie) is None
 
 
+def test_a_cookie_has_the_role_of_its_auth_string_and_ends_with_it(tmp_path: Path) -> None:
+    kept = role_doors.Keys(Place(tmp_path)).make()
+    keys = Keys(SecretStr(AUTH), roles=kept)
+    said = {role: kept.of(role) or "" for role in ("viewer", "operator", "worker")}
+    assert {role: keys.role_of(auth) for role, auth in said.items()} == {
+        "viewer": "viewer",
+        "operator": "operator",
+        "worker": None,
+    }
+    cookie = keys.cookie("viewer")
+    assert keys.role_in(cookie) == "viewer"
+    assert keys.role_in(cookie.replace(".viewer.", ".operator.")) is None
+    (tmp_path / "service" / "auth-viewer").write_text("viewer:another")
+    assert keys.role_in(cookie) is None
+
+
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(served: Site) -> None:
     with httpx.Client(base_url=served.url) as browser:
         [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
@@ -87,7 +106,7 @@ def test_after_the_sign_in_only_a_page_of_ours_comes(to: str) -> None:
     ],
     ids=["no token", "wrong token", "other origin", "no origin", "other site", "other port"],
 )
-@pytest.mark.parametrize("path", ["/ui/ask", "/ui/label", "/ui/sign-out"])
+@pytest.mark.parametrize("path", ["/ui/ask", "/ui/label", "/ui/sign-out", "/ui/flows/x/retry", "/ui/nights/pin"])
 def test_a_form_that_is_not_ours_is_refused(
     served: Site, path: str, headers: dict[str, str], token: str | None
 ) -> None:
