@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, func, select, tuple_
@@ -79,11 +79,25 @@ class Evaluations:
 
     def read(self, run: str) -> list[Evaluated]:
         """What the run found, with all samples: one value per task and data set; none if it found nothing."""
-        return self._database.run(lambda connection: _read(connection, run, with_samples=True))
+
+        def whole(connection: Connection) -> Iterator[Evaluated]:
+            for dataset, one in _read(connection, [run]):
+                items = _samples(run, one.task.task if one.task else "").where(samples.c.dataset == dataset)
+                found = tuple(map(_sample, connection.execute(items).mappings()))
+                yield one.model_copy(update={"samples": found})
+
+        return self._database.run(lambda connection: [*whole(connection)])
 
     def task_results(self, run: str) -> list[Evaluated]:
         """What the run found, without samples."""
-        return self._database.run(lambda connection: _read(connection, run, with_samples=False))
+        return self.results_of([run])[run]
+
+    def results_of(self, runs: Collection[str]) -> dict[str, list[Evaluated]]:
+        """What each of these runs found, without samples."""
+        found: dict[str, list[Evaluated]] = {run: [] for run in runs}
+        for _, one in self._database.run(lambda connection: [*_read(connection, list(found))]):
+            found[one.run.id].append(one)
+        return found
 
     def samples(self, run: str, task: str) -> Iterator[Sample]:
         """The samples of a task by item and repeat, read in pages."""
@@ -179,39 +193,50 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
     return [Run.model_validate(_plain(row) | {"model": known.get(row["model"])}) for row in rows]
 
 
-def _read(connection: Connection, run: str, *, with_samples: bool) -> list[Evaluated]:
-    of_run = {"run": escape(run)}
-    made = _read_runs(connection, eval_runs.c.id == of_run["run"], limit=1)
-    columns = [(table.c.task, table.c.dataset, table.c.settings) for table in (eval_results, eval_tasks)]
-    found = [select(*chosen).where(chosen[0].table.c.run == of_run["run"]) for chosen in columns]
-    read: list[Evaluated] = []
-    for task, dataset, settings in sorted(connection.execute(sa.union(*found)).tuples()):
-        of_task = of_run | {"task": task}
-        (measured_on,) = _table_rows(connection, datasets, {"id": dataset}, without=("id",))
-        (chosen,) = _table_rows(connection, eval_settings, {"digest": settings}, without=("digest",))
-        figures = [
-            Result.model_validate(row) for row in _table_rows(connection, eval_results, of_task | {"dataset": dataset})
-        ]
-        tasks = _table_rows(connection, eval_tasks, of_task, without=("run", "dataset", "settings"))
-        items = _samples(run, unescape(task)).where(samples.c.dataset == dataset)
-        read.append(
+def _read(connection: Connection, runs: Sequence[str]) -> Iterator[tuple[int, Evaluated]]:
+    """The results of runs without samples, each with the id of its data set: by run, task and data set."""
+    named = escape(list(runs))
+    made = {run.id: run for run in _read_runs(connection, eval_runs.c.id.in_(named), limit=len(named))}
+    figures, tasks = (_by_task(connection, table, named) for table in (eval_results, eval_tasks))
+    keys = sorted(figures.keys() | tasks.keys())
+    data = _by_key(connection, datasets.c.id, {key.dataset for key in keys})
+    chosen = _by_key(connection, eval_settings.c.digest, {key.settings for key in keys})
+    for key in keys:
+        results = [Result.model_validate(_plain(row, without=KEY_COLUMNS)) for row in figures.get(key, ())]
+        told = [Task.model_validate(_plain(row, without=("run", "dataset", "settings"))) for row in tasks.get(key, ())]
+        yield (
+            key.dataset,
             Evaluated(
-                run=made[0],
-                dataset=Dataset.model_validate(measured_on),
-                settings=EvalSettings.model_validate(chosen),
-                results=tuple(figures),
-                samples=tuple(map(_sample, connection.execute(items).mappings())) if with_samples else (),
-                task=with_figures(Task.model_validate(tasks[0]), figures) if tasks else None,
-            )
+                run=made[unescape(key.run)],
+                dataset=Dataset.model_validate(data[key.dataset]),
+                settings=EvalSettings.model_validate(chosen[key.settings]),
+                results=tuple(results),
+                task=with_figures(told[0], results) if told else None,
+            ),
         )
-    return read
 
 
-def _table_rows(
-    connection: Connection, table: Table, fits: Mapping[str, Any], *, without: Sequence[str] = KEY_COLUMNS
-) -> list[dict[str, Any]]:
-    query = select(table).where(*(table.c[name] == value for name, value in fits.items())).order_by(*table.primary_key)
-    return [_plain(row, without=without) for row in connection.execute(query).mappings()]
+class _Key(NamedTuple):
+    """What a row of a result, or of a task, belongs to; texts as they are stored."""
+
+    run: str
+    task: str
+    dataset: int
+    settings: str
+
+
+def _by_task(connection: Connection, table: Table, runs: Sequence[str]) -> dict[_Key, list[RowMapping]]:
+    query = select(table).where(table.c.run.in_(runs)).order_by(*table.primary_key)
+    found = dict[_Key, list[RowMapping]]()
+    for row in connection.execute(query).mappings():
+        found.setdefault(_Key(row["run"], row["task"], row["dataset"], row["settings"]), []).append(row)
+    return found
+
+
+def _by_key(connection: Connection, column: sa.Column[Any], wanted: Collection[Any]) -> dict[Any, dict[str, Any]]:
+    """Rows of the table of a column, by its value, without it."""
+    query = select(column.table).where(column.in_(wanted))
+    return {row[column.name]: _plain(row, without=(column.name,)) for row in connection.execute(query).mappings()}
 
 
 def _samples(run: str, task: str) -> Select[Any]:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, func, select, tuple_
 from storage.connections import Reconnecting
 from storage.evaluated import Sample
 from storage.responses import escape, unescape
-from storage.tables import eval_tasks, samples
+from storage.tables import eval_results, eval_tasks, samples
 
 SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
@@ -58,16 +58,28 @@ class SamplePages:
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)
 
-    def page(self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int) -> list[Sample]:
-        """Samples by item and repeat, from the one after `after` on."""
-        # the data set as a value lets the primary key give the order
-        dataset = select(eval_tasks.c.dataset).where(eval_tasks.c.run == escape(run), eval_tasks.c.task == escape(task))
-        query = select(samples).where(
-            samples.c.run == escape(run),
-            samples.c.task == escape(task),
-            samples.c.dataset == dataset.scalar_subquery(),
-            KINDS[kind],
-        )
+    def page(
+        self,
+        run: str,
+        task: str,
+        *,
+        kind: SampleKind,
+        after: After | None,
+        most: int,
+        since: str = "",
+        below: tuple[str, str] | None = None,
+    ) -> list[Sample]:
+        """Samples by item and repeat, from the one after `after` on.
+
+        since: another run; only those whose score or extracted answer is another one there.
+        below: names of two figures; only those whose first is less than the second.
+        """
+        query = select(samples).where(*_of_task(samples, run, task), KINDS[kind])
+        if since:
+            query = query.where(_is_other(since, task))
+        if below:
+            low, high = (samples.c.figures[name].as_float() for name in below)
+            query = query.where(low < high)
         if after:
             last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
             query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
@@ -134,6 +146,24 @@ class SamplePages:
         )
         rows = self._database.rows(query) if items else []
         return {row["item"]: (unescape(row["extracted"]), unescape(row["gold"])) for row in rows}
+
+
+def _of_task(table: sa.FromClause, run: str, task: str) -> tuple[ColumnElement[bool], ...]:
+    """The samples of a task of a run; the data set as a value lets the primary key give the order."""
+    found = (
+        select(known.c.dataset).where(known.c.run == escape(run), known.c.task == escape(task)).limit(1)
+        for known in (eval_tasks, eval_results)  # selectors have figures and no task
+    )
+    named = table.c.run == escape(run), table.c.task == escape(task)
+    return (*named, table.c.dataset == func.coalesce(*(one.scalar_subquery() for one in found)))
+
+
+def _is_other(since: str, task: str) -> ColumnElement[bool]:
+    """Whether another run has the sample with another score or extracted answer."""
+    before = samples.alias("before")
+    same = before.c.item == samples.c.item, before.c.repeat == samples.c.repeat
+    moved = before.c.score.is_distinct_from(samples.c.score) | before.c.extracted.is_distinct_from(samples.c.extracted)
+    return sa.exists().where(*_of_task(before, since, task), *same, moved)
 
 
 def _paired(first: str, second: str, task: str) -> sa.Subquery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select, text
@@ -66,6 +66,16 @@ class Totals:
         """Kind of run → what all runs of it spent, in the currency of the prices."""
         query = select(eval_runs.c.kind, func.sum(eval_runs.c.cost).label("cost")).group_by(eval_runs.c.kind)
         return {row["kind"]: row["cost"] or 0.0 for row in self._database.rows(query)}
+
+    def costs_by_day(self, since: datetime) -> dict[date, dict[str, float]]:
+        """Day in UTC → kind of run → what runs that began on it spent, in the currency of the prices."""
+        day, spent = func.date(func.timezone("UTC", eval_runs.c.started_at)), func.sum(eval_runs.c.cost)
+        query = select(day.label("day"), eval_runs.c.kind, spent.label("cost"))
+        query = query.where(eval_runs.c.started_at >= since, eval_runs.c.cost > 0).group_by(day, eval_runs.c.kind)
+        found = dict[date, dict[str, float]]()
+        for row in self._database.rows(query.order_by(day, eval_runs.c.kind)):
+            found.setdefault(row["day"], {})[row["kind"]] = row["cost"]
+        return found
 
     def open_incidents(self) -> dict[str, int]:
         """Suite of nights → incidents that are open; every suite that ever had one."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.results import Results
     from storage.sample_pages import SamplePages
     from storage.sessions import Sessions
+    from storage.totals import Totals
     from tasks.budget import Budget, Spending
     from tasks.calls import Limits
 
@@ -194,6 +195,14 @@ def sample_pages() -> SamplePages:
     from storage.sample_pages import SamplePages
 
     return SamplePages(_database)
+
+
+@_kept
+def totals() -> Totals:
+    """Sums over the tables."""
+    from storage.totals import Totals
+
+    return Totals(_database)
 
 
 @_kept

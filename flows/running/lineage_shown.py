@@ -14,10 +14,8 @@ from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.running.shown import earlier_artifact, impatient_client
-from storage.lineage import Ran
 from storage.storage_errors import StorageError
-from tasks.origins.lineage_picture import markdown_of, unknown_in
-from tasks.origins.told import MOST
+from tasks.origins.lineage_picture import markdown_of, steps_of_run
 from tasks.resources import lineage
 from tasks.step import noting_found
 
@@ -50,7 +48,7 @@ def with_lineage(flow: Callable[P, R]) -> Callable[P, R]:
 
 def _show(run: FlowRun, key: str, found: set[str]) -> None:
     try:
-        if not (steps := _steps(str(run.id), found)):
+        if not (steps := steps_of_run(str(run.id), lineage(), found=found)):
             return
         told, described = markdown_of(steps, run=str(run.id)), "What the steps used and made"
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), impatient_client() as client:
@@ -61,11 +59,3 @@ def _show(run: FlowRun, key: str, found: set[str]) -> None:
                 client.create_artifact(made)
     except (httpx.HTTPError, StorageError) as error:
         log.debug("the server did not take the lineage of a run: %s", error)
-
-
-def _steps(run: str, found: set[str]) -> list[Ran]:
-    """Those that ran for it, those whose records it found, and those that had made before what these used."""
-    steps = lineage().of_run(run, found=found)
-    unknown = unknown_in(steps)[:MOST]
-    makers = {one.step.key for one in lineage().origins(unknown, most=len(unknown)).values() if one.step}
-    return lineage().of_run(run, found=found | makers) if makers else steps

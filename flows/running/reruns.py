@@ -66,12 +66,15 @@ class Rerun(Record):
     """Why it may not begin."""
 
 
-def rerun(wanted: str) -> Rerun:
-    """Have a worker do a run again, given by ID, start of the ID, or name. Raises CannotRerun, ServerAway."""
+def rerun(wanted: str, *, said: str = MESSAGE) -> Rerun:
+    """Have a worker do a run again, given by ID, start of the ID, or name. Raises CannotRerun, ServerAway.
+
+    said: message of the state in which the run waits for the worker.
+    """
     with _connected() as client:
         run = _found(client, wanted)
         _refuse(client, run)
-        answer = client.set_flow_run_state(run.id, AwaitingRetry(message=MESSAGE))
+        answer = client.set_flow_run_state(run.id, AwaitingRetry(message=said))
         if answer.status != SetStateStatus.ACCEPT:
             reason = getattr(answer.details, "reason", None) or answer.status.value
             raise CannotRerun(f"{_label(run)} cannot be done again: {reason}")

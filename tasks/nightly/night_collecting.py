@@ -163,6 +163,12 @@ class Reading:
             self._known[run] = {row.task.task if row.task else "": row for row in rows}
         return self._known[run]
 
+    def _look_up(self, nights: Sequence[Night]) -> None:
+        """Read all results of these nights at once."""
+        runs = {run for night in nights for run in _runs_of(night)} - self._known.keys()
+        for run, rows in self.evaluations.results_of(runs).items():
+            self._known[run] = {row.task.task if row.task else "": row for row in rows}
+
     @cached_property
     def measured(self) -> bool:
         """Whether there is a figure, or nothing was to be measured."""
@@ -210,6 +216,8 @@ class Reading:
             yield _facts(model, [row for task, run in model.tasks.items() if (row := self.found(run).get(task))])
 
     def trends(self) -> Iterator[Trend]:
+        """The figures of this night, through the nights."""
+        self._look_up((*self.earlier, self.night))
         drawn: dict[tuple[str, str], dict[str, list[Found]]] = {}
         for line in self.lines():
             points = [found for night in (*self.earlier, self.night) if (found := line.at(night))]
@@ -240,6 +248,12 @@ class Reading:
             if score.counts.unscored and finished:
                 why = f"{score.counts.unscored} of {score.counts.samples} samples are unscored, run {score.run}"
                 yield Failure(what=f"{score.model}, {score.task}", why=why, may_pass=False)
+
+
+def _runs_of(night: Night) -> Iterator[str]:
+    """The runs that measured something in a night."""
+    yield from (run for model in night.models for run in model.tasks.values())
+    yield from filter(None, (_run_of_index(night), _run_of_selector(night)))
 
 
 def _run_of_model(label: str, task: str, night: Night) -> str | None:
@@ -279,11 +293,8 @@ def _trend(task: str, lines: dict[str, list[Found]]) -> Iterator[Trend]:
     metric = ""
     for label, known in lines.items():
         if known:
-            last = known[-1]
-            metric = last.measure.metric
-            points = (
-                Point(night=one.night, measure=one.measure) for one in known if one.comparable_by == last.comparable_by
-            )
+            metric, wanted = known[-1].measure.metric, known[-1].comparable_by
+            points = (Point(night=one.night, measure=one.measure) for one in known if one.comparable_by == wanted)
             drawn.append(Series(label=label, points=tuple(points)))
     if drawn:
         yield Trend(task=task, metric=metric, series=tuple(drawn))

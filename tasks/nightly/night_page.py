@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from storage.incidents import Incident
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.nightly import night_report
 from tasks.nightly.night_records import Change, NightReport, Point, Series, Trend
@@ -29,12 +32,23 @@ def render_page(report: NightReport) -> str:
         say=night_report,
         tasks=list(dict.fromkeys(score.task for score in report.scores)),
         labels=labels,
-        colour={label: at % COLOURS + 1 for at, label in enumerate(labels)},
+        colour=colours_of(labels),
         score=lambda label, task: scores.get((label, task)),
         change={(one.of, one.task): one for one in report.changes},
         whiskers=_whiskers(report.changes),
-        charts=[chart_of(trend) for trend in report.trends if max(len(one.points) for one in trend.series) > 1],
+        charts=charts_of(report.trends, report.incidents),
     )
+
+
+def colours_of(labels: Sequence[str]) -> dict[str, int]:
+    """Label of a model → number of its colour in the style sheet."""
+    return {label: at % COLOURS + 1 for at, label in enumerate(labels)}
+
+
+def charts_of(trends: Iterable[Trend], incidents: Sequence[Incident]) -> list[Chart]:
+    """Of the trends that have more than a point, with the incidents of each."""
+    long = [trend for trend in trends if max(len(one.points) for one in trend.series) > 1]
+    return [chart_of(trend, [one for one in incidents if one.task == trend.task]) for trend in long]
 
 
 class Mark(NamedTuple):
@@ -53,6 +67,15 @@ class Line(NamedTuple):
     last: Point
 
 
+class Span(NamedTuple):
+    """The nights of an incident on a chart; positions are per cent of the width."""
+
+    left: str
+    width: str
+    open: bool
+    told: str
+
+
 class Chart(NamedTuple):
     """A trend with its coordinates."""
 
@@ -61,10 +84,12 @@ class Chart(NamedTuple):
     rows: tuple[tuple[str, str], ...]
     """Grid lines: position and label."""
     columns: tuple[tuple[str, str], ...]
+    spans: tuple[Span, ...]
+    nights: tuple[datetime, ...]
 
 
-def chart_of(trend: Trend) -> Chart:
-    """The coordinates of a trend on its chart."""
+def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
+    """The coordinates of a trend, and of the incidents of its figures, on a chart."""
     points = [point for line in trend.series for point in line.points]
     nights = sorted({point.night for point in points})
     across = {night: f"{100 * at / max(1, len(nights) - 1):.2f}%" for at, night in enumerate(nights)}
@@ -79,7 +104,20 @@ def chart_of(trend: Trend) -> Chart:
         columns=tuple(
             (across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in nights[::every]
         ),
+        spans=tuple(_span(one, nights) for one in incidents if one.open or one.last.at >= nights[0]),
+        nights=tuple(nights),
     )
+
+
+def _span(one: Incident, nights: Sequence[datetime]) -> Span:
+    """From the night that opened it to its last one, or on to the end while it is open."""
+    last = len(nights) - 1
+    begin = min(bisect_left(nights, one.opened.at), last)
+    end = last if one.open else max(begin, bisect_right(nights, one.last.at) - 1)
+    left, right = max(0.0, begin - 0.5), min(float(last), end + 0.5)
+    figures = f"{night_report.figure(one.baseline_value)} → {night_report.figure(one.last.value)}"
+    told = f"{one.of}, since {night_report.day(one.opened.at)}: {figures}, {one.status}"
+    return Span(f"{100 * left / last:.2f}%", f"{100 * (right - left) / last:.2f}%", one.open, told)
 
 
 def scale_of(values: Iterable[float]) -> Axis:

@@ -11,6 +11,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from storage.lineage import Ran
+from storage.lineages import Lineage
+from tasks.origins.told import MOST, Told
 
 WIDTH, HEIGHT, GAP, ROW = 260, 44, 28, 92
 """Of a box, between two of them, and from one row to the next, in pixels."""
@@ -48,6 +50,28 @@ class _Node:
     sources: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     """Kinds of what it used, counted, by the box that they come from."""
     x: float = 0.0
+
+
+def steps_of_run(run: str, lineage: Lineage, *, found: Iterable[str] = ()) -> list[Ran]:
+    """The steps that ran for a flow run, those of these keys, and those that had made before what these used.
+
+    Raises StoreUnreachable, DatabaseUnavailable.
+    """
+    keys = set(found)
+    steps = lineage.of_run(run, found=keys)
+    unknown = unknown_in(steps)[:MOST]
+    makers = {one.step.key for one in lineage.origins(unknown, most=len(unknown)).values() if one.step}
+    return lineage.of_run(run, found=keys | makers) if makers else steps
+
+
+def steps_told(trees: Iterable[Told], lineage: Lineage) -> list[Ran]:
+    """The steps that made what these trees tell. Raises StoreUnreachable, DatabaseUnavailable."""
+    keys, waiting = set[str](), list(trees)
+    while waiting:
+        told = waiting.pop()
+        waiting += told.sources
+        keys |= {told.step.key} if told.step else set()
+    return lineage.of_run("", found=keys) if keys else []
 
 
 def results_of(steps: Iterable[Ran]) -> list[Result]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 
 import pytest
 
+from storage.incidents import IncidentEvent
 from tasks.nightly.night_collecting import state_of
-from tasks.nightly.night_page import render_page, scale_of
+from tasks.nightly.night_page import charts_of, render_page, scale_of
 from tasks.nightly.night_plots import plots_of
-from tasks.nightly.night_records import Failure, NightReport
+from tasks.nightly.night_records import Failure, NightReport, Point, Series, Trend
 from tasks.nightly.night_report import markdown_of, sentence
-from tests.nightly.nights import HOSTILE, incident, night, report, run, worse
+from tests.nightly.nights import HOSTILE, TWO, incident, measure, night, report, run, worse
 
 PASSING = Failure(what="model large", why="it is away; start it", may_pass=True)
 LASTING = Failure(what="index", why="1 of 9 documents could not be read", may_pass=False)
@@ -102,3 +104,13 @@ def test_an_axis_reaches_around_all_values(values: list[float]) -> None:
     assert scale.low <= min(values) <= max(values) <= scale.high
     assert scale.low < scale.high
     assert (scale.ticks[0], scale.ticks[-1]) == (scale.low, scale.high)
+
+
+def test_many_nights_are_a_line_and_an_incident_is_a_band() -> None:
+    points = tuple(Point(night=TWO + timedelta(days=at), measure=measure(0.9, at)) for at in range(100))
+    trend = Trend(task="Sums", metric="accuracy", series=(Series(label="small", points=points),))
+    late = incident(events=(IncidentEvent(night="n", at=TWO + timedelta(days=98), run="r", value=0.5, found="worse"),))
+    [chart] = charts_of([trend], [late, incident(task="Squares")])
+    assert [(one.left, one.width) for one in chart.spans] == [("98.48%", "1.52%")]
+    page = render_page(report(trends=(trend,), incidents=(late,)))
+    assert (page.count("<polyline"), page.count('<rect class="span"')) == (1, 1)

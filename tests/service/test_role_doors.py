@@ -29,7 +29,7 @@ def refusal(api: Api, path: str, body: dict[str, Any]) -> str:
     return str(refused.value)
 
 
-def test_a_viewer_reads_and_starts_nothing(self, service: Started) -> None:
+def test_a_viewer_reads_and_starts_nothing(service: Started) -> None:
     running, viewer = service.running, api_of(service.running, "viewer")
     doze = deploy_doze(running.api)
     assert doze in [each["id"] for each in viewer.post("/deployments/filter", {})]
@@ -38,7 +38,7 @@ def test_a_viewer_reads_and_starts_nothing(self, service: Started) -> None:
     assert "the role viewer reads" in said
 
 
-def test_an_operator_starts_and_retries_and_deploys_nothing(self, service: Started, tmp_path: Path) -> None:
+def test_an_operator_starts_and_retries_and_deploys_nothing(service: Started, tmp_path: Path) -> None:
     running, operator = service.running, api_of(service.running, "operator")
     doze, diary = deploy_doze(running.api), tmp_path / "made" / "diary"
     told = {"parameters": {"diary": str(diary), "seconds": 0}}
@@ -52,7 +52,7 @@ def test_an_operator_starts_and_retries_and_deploys_nothing(self, service: Start
     refusal(operator, "/block_documents/filter", {"include_secrets": True})
 
 
-def test_a_key_that_is_removed_opens_nothing_and_a_new_one_does(self, service: Started) -> None:
+def test_a_key_that_is_removed_opens_nothing_and_a_new_one_does(service: Started) -> None:
     running, before = service.running, api_of(service.running, "viewer")
     (running.place.folder / "auth-viewer").write_text("viewer:another")
     with pytest.raises(ApiFailed, match="401"):
@@ -61,7 +61,7 @@ def test_a_key_that_is_removed_opens_nothing_and_a_new_one_does(self, service: S
     assert (running.place.folder / "auth-worker").stat().st_mode & 0o777 == 0o600
 
 
-def test_only_who_may_listens(self, service: Started) -> None:
+def test_only_who_may_listens(service: Started) -> None:
     url = service.running.api.url.replace("http", "ws")
     heard = {
         (role, path): asyncio.run(opened(f"{url}{path}", api_of(service.running, role).auth or ""))

@@ -52,7 +52,7 @@ def _first(visit: Visit) -> Response:
 
 
 def _conversation(visit: Visit) -> Response:
-    session, turns = _kept(visit, visit.path["session"])
+    session, turns = conversation_of(visit, visit.path["session"])
     return _talk(visit, session, turns)
 
 
@@ -73,7 +73,7 @@ def _documents(visit: Visit) -> tuple[int, str]:
         return 0, str(error)
 
 
-def _kept(visit: Visit, prefix: str) -> tuple[Session, list[Turn]]:
+def conversation_of(visit: Visit, prefix: str) -> tuple[Session, list[Turn]]:
     """A conversation on this index. Raises UnknownSession, DatabaseUnavailable, Problem."""
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
@@ -266,7 +266,7 @@ def _conversations(visit: Visit) -> Response:
 
 def _export(visit: Visit) -> Response:
     """The conversation as Markdown, DOCX or PDF, a question a heading."""
-    session, turns = _kept(visit, visit.path["session"])
+    session, turns = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
     conversation = [turn.answered for turn in turns]
 
@@ -292,7 +292,7 @@ def _markdown(conversation: Sequence[Answered], link: Link) -> str:
 
 def _save_label(visit: Visit) -> Response:
     """Keep a thumb or a correction as a labelled question."""
-    session, turns = _kept(visit, visit.form.get("session", ""))
+    session, turns = conversation_of(visit, visit.form.get("session", ""))
     n = visit.form.get("turn", "")
     if not (n.isdecimal() and 1 <= int(n) <= len(turns)):
         raise Problem(404, f"the conversation has no turn {n[:20]}")

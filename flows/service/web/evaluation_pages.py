@@ -1,4 +1,4 @@
-"""The pages of evaluations: leaderboard, runs, samples by kind, one sample, two runs side by side, nights."""
+"""The pages of evaluations: leaderboard, runs, samples by kind, one sample, two runs side by side."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from fastapi.responses import Response
 
 from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from storage.evaluated import Run
 from storage.sample_pages import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import TaskResult
@@ -21,7 +22,7 @@ from tasks.measure.page_style import axis_around
 
 PAGE = 50
 """Rows of a page of samples or flips."""
-MOST_RUNS, MOST_INCIDENTS, MOST_GROUPS = 100, 200, 40
+MOST_RUNS, MOST_GROUPS = 100, 40
 MOST_TEXT_CHARS = 40_000
 STEPS = 5
 
@@ -56,14 +57,18 @@ def _found(visit: Visit, which: str) -> FoundRun:
 
 
 def _run(visit: Visit) -> Response:
-    from tasks.resources import sample_pages
-
     found = _found(visit, visit.path["run"])
     run = found.report.run
-    comparable = sample_pages().comparable(run.id)
-    others = [one for one in visit.workplace.evaluations().runs(limit=MOST_RUNS) if one.id in comparable]
     results = [_task(run.id, result) for result in found.report.results]
-    return visit.page("run.html", run=run, report=found.report, results=results, others=others)
+    return visit.page("run.html", run=run, report=found.report, results=results, others=_comparable(visit, run.id))
+
+
+def _comparable(visit: Visit, run: str) -> list[Run]:
+    """Other runs that share a task with this one, the last first."""
+    from tasks.resources import sample_pages
+
+    comparable = sample_pages().comparable(run)
+    return [one for one in visit.workplace.evaluations().runs(limit=MOST_RUNS) if one.id in comparable]
 
 
 def _task(run: str, result: TaskResult) -> dict[str, Any]:
@@ -86,8 +91,9 @@ def _task(run: str, result: TaskResult) -> dict[str, Any]:
     }
 
 
-def _samples_link(run: str, task: str, kind: str, after: After | None = None) -> str:
-    told = {"task": task, "kind": kind} | ({"item": after.item, "repeat": after.repeat} if after else {})
+def _samples_link(run: str, task: str, kind: str, after: After | None = None, *, since: str = "") -> str:
+    told = {"task": task, "kind": kind} | ({"since": since} if since else {})
+    told |= {"item": after.item, "repeat": str(after.repeat)} if after else {}
     return f"{ROOT}/runs/{run}/samples?{urlencode(told)}"
 
 
@@ -109,19 +115,24 @@ def _samples(visit: Visit) -> Response:
         raise Problem(
             404, f"there are no samples of the kind {kind[:40]}; choose one of {', '.join(get_args(SampleKind))}"
         )
-    run = found.report.run.id
-    after = _after(visit)
-    page = sample_pages().page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1)
-    more = _samples_link(run, task, kind, After(page[PAGE - 1].item, page[PAGE - 1].repeat)) if len(page) > PAGE else ""
+    run, after = found.report.run.id, _after(visit)
+    since = _found(visit, visit.query["since"]).report.run.id if visit.query.get("since") else ""
+    page = sample_pages().page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, since=since)
+
+    def link(name: str = kind, after: After | None = None) -> str:
+        return _samples_link(run, task, name, after, since=since)
+
     return visit.page(
         "samples.html",
         run=found.report.run,
         result=result,
         kind=kind,
-        kinds=[(name, _samples_link(run, task, name)) for name in get_args(SampleKind)],
+        kinds=[(name, link(name)) for name in get_args(SampleKind)],
+        since=since,
+        others=_comparable(visit, run),
         rows=[(one, _sample_link(run, task, one.item)) for one in page[:PAGE]],
-        first=_samples_link(run, task, kind) if after else "",
-        more=more,
+        first=link() if after else "",
+        more=link(after=After(page[PAGE - 1].item, page[PAGE - 1].repeat)) if len(page) > PAGE else "",
     )
 
 
@@ -218,12 +229,6 @@ def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _
         raise ResultsUnusable(f"{task}: {error}") from error
 
 
-def _nights(visit: Visit) -> Response:
-    from tasks.resources import incidents
-
-    return visit.page("nights.html", incidents=incidents().recent(MOST_INCIDENTS), runs=f"{ROOT}/runs/")
-
-
 PAGES = (
     Page("GET", "/evaluations", _leaderboard),
     Page("GET", "/runs", _runs),
@@ -231,5 +236,4 @@ PAGES = (
     Page("GET", "/runs/{run}/samples", _samples),
     Page("GET", "/runs/{run}/sample", _sample),
     Page("GET", "/compare", _compare),
-    Page("GET", "/nights", _nights),
 )

@@ -27,7 +27,7 @@ from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
 from flows.service.serving_work import refusal
 from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
-from flows.service.web.signing_in import COOKIE, LASTS_S, OPERATING, Keys
+from flows.service.web.signing_in import COOKIE, LASTS_S, MAY_ACT, Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
@@ -39,6 +39,8 @@ ROOT = "/ui"
 LANGUAGE_COOKIE = "trivet-language"
 YEAR_S = 365 * 24 * 3600
 Method = Literal["GET", "POST"]
+OF_VIEWERS = ("/ask", "/sign-out")
+"""Forms that those may send who only read."""
 
 
 class Problem(Exception):
@@ -56,7 +58,7 @@ class Workplace:
     asking: Asking
     keys: Keys
     home: Path
-    """Folder of the labelled questions."""
+    """The home of the service and of the labelled questions."""
     evaluations: Callable[[], Evaluations]
     described: Callable[[], dict[str, Any]]
     """The OpenAPI description of the routes for programs."""
@@ -82,6 +84,11 @@ class Visit(NamedTuple):
         return self.request.path_params
 
     @property
+    def may_act(self) -> bool:
+        """Whether who signed in may change something."""
+        return self.workplace.keys.role_of(self.cookie) in MAY_ACT
+
+    @property
     def is_part(self) -> bool:
         """Whether htmx asks for a part of a page."""
         return self.request.headers.get("HX-Request") == "true"
@@ -93,7 +100,7 @@ class Visit(NamedTuple):
     @property
     def operates(self) -> bool:
         """Whether this browser may change documents, and there is a folder to change."""
-        return self.workplace.indexing is not None and self.workplace.keys.role_of(self.cookie) in OPERATING
+        return self.workplace.indexing is not None and self.may_act
 
     def refuse_token(self, said: str) -> None:
         """Raise Problem unless this is the token of the forms of this browser."""
@@ -108,8 +115,8 @@ class Visit(NamedTuple):
         """The HTML of a template, with what every template has."""
         place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
         here = f"{place}?{self.request.url.query}" if self.request.url.query else place
-        token = self.workplace.keys.form_token(self.cookie)
-        frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part, "operates": self.operates}
+        frame = {"token": self.workplace.keys.form_token(self.cookie), "here": here, "root": ROOT, "part": self.is_part}
+        frame |= {"may_act": self.may_act, "operates": self.operates}
         return fill(template, self.language, frame | values)
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -146,12 +153,27 @@ def add_pages(
         document_pages,
         evaluation_pages,
         json_door,
+        lineage_pages,
+        night_pages,
         openai_door,
         page_pictures,
+        run_pages,
+        selector_pages,
     )
 
     workplace = Workplace(asking, keys, home, evaluations, app.openapi, indexing)
-    pages = (*OWN, *ask_pages.PAGES, *evaluation_pages.PAGES, *document_pages.PAGES, *collection_pages.PAGES, NOWHERE)
+    pages = (
+        *OWN,
+        *ask_pages.PAGES,
+        *evaluation_pages.PAGES,
+        *document_pages.PAGES,
+        *collection_pages.PAGES,
+        *run_pages.PAGES,
+        *lineage_pages.PAGES,
+        *night_pages.PAGES,
+        *selector_pages.PAGES,
+        NOWHERE,
+    )
     routes = [page(workplace, one) for one in pages]
     app.include_router(json_door.routes(asking.live, evaluations, authorized))
     app.include_router(openai_door.routes(asking, workplace.keys))
@@ -210,6 +232,7 @@ def page(workplace: Workplace, shown: Page) -> Route:
                 return _to_sign_in(visit)
             if shown.method == "POST":
                 _refuse_foreign(request)
+                _refuse_viewers(visit, shown)
             if shown.operator:
                 _require_operator(visit)
             if shown.method == "POST" and not shown.streamed:
@@ -254,6 +277,12 @@ def _refuse_foreign(request: Request) -> None:
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
     if foreign or site not in ("same-origin", "none"):
         raise Problem(403, "this form comes from another site; open the page here and send it again")
+
+
+def _refuse_viewers(visit: Visit, shown: Page) -> None:
+    """Raise Problem for a form that changes something from somebody who may not."""
+    if not (shown.public or shown.path in OF_VIEWERS or visit.may_act):
+        raise Problem(403, "viewers read and ask; sign in as an operator to do this")
 
 
 def _require_operator(visit: Visit) -> None:

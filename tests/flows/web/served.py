@@ -135,9 +135,9 @@ def site(
             thread.join()
 
 
-def sign_in(browser: httpx.Client) -> None:
+def sign_in(browser: httpx.Client, auth: str = AUTH) -> None:
     [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
-    browser.post("/ui/sign-in", data={"token": token, "auth": AUTH, "to": "/ui/"}).raise_for_status()
+    browser.post("/ui/sign-in", data={"token": token, "auth": auth, "to": "/ui/"}).raise_for_status()
 
 
 @dataclass(frozen=True)

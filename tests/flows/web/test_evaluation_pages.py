@@ -18,10 +18,12 @@ from storage.incidents import Incident, IncidentEvent, Incidents
 from storage.sample_pages import After, Flip, Pairs, SamplePages
 from tasks.evaluation.evaluation_records import Counts, Sample
 from tasks.evaluation.results.result_rows import rows_of
-from tasks.resources import forget
+from tasks.nightly.night_collecting import keep
+from tasks.resources import artifacts, forget
 from tests.evaluation.reports import NOON, report, task_result
 from tests.flows.asks import publish_texts
 from tests.flows.web.served import Site, site
+from tests.nightly.suites import Suite
 
 pytestmark = pytest.mark.postgres
 SCRIPT = "<script>alert(1)</script>"
@@ -105,6 +107,13 @@ def test_samples_of_a_kind(served: Site, kind: str, items: int) -> None:
     assert SCRIPT not in page
 
 
+def test_samples_that_changed_since_another_run(served: Site) -> None:
+    page = served.get(f"/ui/runs/{SECOND}/samples?task=Sums&since={FIRST}").text
+    assert re.findall(r'<th scope="row"><a[^>]*>([^<]*)</a>', page) == ["a", "a", "b/../x", "d"]
+    assert f"kind=wrong&amp;since={FIRST}" in page
+    assert served.get(f"/ui/runs/{SECOND}/samples?task=Sums&since=nobody").status_code == 404
+
+
 def test_one_sample_says_why_whatever_its_name(served: Site) -> None:
     link = re.findall(
         r'href="(/ui/runs/\w+/sample[^"]*b%2F[^"]*)"', served.get(f"/ui/runs/{FIRST}/samples?task=Sums").text
@@ -121,14 +130,52 @@ def test_two_runs_side_by_side_with_their_flips(served: Site) -> None:
 
 
 def test_nights_name_their_incidents(served: Site) -> None:
-    page = served.get("/ui/nights").text
+    page = served.get("/ui/nights?suite=/s.yaml").text
     assert ("0.600" in page, "0.400" in page, SCRIPT in page) == (True, True, False)
+
+
+@pytest.fixture(scope="module")
+def suite(served: Site) -> Suite:
+    """A suite of three nights; in the last one its figure fell."""
+    suite = Suite("drawn", connections.locate(None, Path(os.environ["TRIVET_HOME"])))
+    for right in (36, 35, 16):
+        suite.night(right)
+        keep(suite.nights[-1], artifacts())
+    return suite
+
+
+def test_nights_are_drawn_with_their_incidents(served: Site, suite: Suite) -> None:
+    page = served.get(f"/ui/nights?suite={suite.file}").text
+    assert page.count("<circle ") == 3
+    assert "<title>small, since 2026-03-03: 0.875 → 0.400, open</title>" in page
+    assert f'<a href="/ui/runs/{suite.nights[0].models[0].run}">0.900</a>' in page
+
+
+def test_a_night_is_pinned_and_unpinned(served: Site, suite: Suite) -> None:
+    first = suite.nights[0]
+    page = served.post("/ui/nights/pin", suite=suite.file, run=first.run)
+    assert (page.status_code, "Unpin" in page.text) == (200, True)
+    assert [one.run for one in suite.incidents.pins(suite.file)] == [first.models[0].run]
+    assert "Unpin" not in served.post("/ui/nights/unpin", suite=suite.file).text
+    assert served.post("/ui/nights/pin", suite=suite.file, run="nobody").status_code == 404
+
+
+def test_a_figure_that_got_worse_is_accepted_with_a_word(served: Site, suite: Suite) -> None:
+    (one,) = suite.known()
+    told = {"suite": suite.file, "incident": one.id}
+    assert served.post("/ui/nights/accept", why=" ", **told).status_code == 422
+    assert suite.known()[0].open
+    page = served.post("/ui/nights/accept", why=f"a harder prompt {SCRIPT}", **told).text
+    assert ("a harder prompt &lt;script&gt;" in page, SCRIPT in page) == (True, False)
+    assert suite.known()[0].status == "accepted"
+    assert served.post("/ui/nights/accept", why="again", **told).status_code == 404
 
 
 @pytest.mark.parametrize(
     "path",
     [
         "/ui/runs/nobody",
+        "/ui/nights?suite=/etc/passwd",
         f"/ui/runs/{FIRST}/samples?task=No",
         f"/ui/runs/{FIRST}/samples?task=Sums&kind=no",
         f"/ui/runs/{FIRST}/sample?task=Sums&item=no",
@@ -185,6 +232,7 @@ def test_every_page_is_small_with_two_hundred_thousand_samples(served: Site) -> 
     for path in (
         *("/ui/evaluations", "/ui/runs", at),
         *(f"{at}/samples?task=Sums&kind={kind}" for kind in ("all", "wrong", "unscored", "truncated")),
+        f"{at}/samples?task=Sums&since={'5' * 32}&item=q-199000&repeat=0",
         f"{at}/samples?task=Sums&kind=wrong&item=q-199000&repeat=0",
         f"{at}/sample?task=Sums&item=q-123456",
         f"/ui/compare?a={LARGE}&b={'5' * 32}",

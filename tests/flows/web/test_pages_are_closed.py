@@ -102,7 +102,7 @@ def test_after_the_sign_in_only_a_page_of_ours_comes(to: str) -> None:
     ],
     ids=["no token", "wrong token", "other origin", "no origin", "other site", "other port"],
 )
-@pytest.mark.parametrize("path", ["/ui/ask", "/ui/label", "/ui/sign-out"])
+@pytest.mark.parametrize("path", ["/ui/ask", "/ui/label", "/ui/sign-out", "/ui/flows/x/retry", "/ui/nights/pin"])
 def test_a_form_that_is_not_ours_is_refused(
     served: Site, path: str, headers: dict[str, str], token: str | None
 ) -> None:

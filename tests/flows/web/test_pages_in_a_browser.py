@@ -15,17 +15,15 @@ import numpy as np
 import pymupdf
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
+from tests.flows.web.browsing import CHROMIUM, NOWHERE_ELSE, axe, signed_in
 from tests.flows.web.served import AUTH, Drawn, Site, answer, cited, ferry, publish_pdf, site
 
 pytestmark = [pytest.mark.browser, pytest.mark.postgres]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-NOWHERE_ELSE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
-AXE = Path(__file__).parents[2] / "samples" / "axe" / "axe.min.js"
 PAGE_POINTS = 400
 PATIENCE_MS = 60_000
 """The first question starts the database."""
@@ -62,14 +60,6 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", NOWHERE_ELSE])
         yield browser
         browser.close()
-
-
-def signed_in(context: BrowserContext, served: Site) -> Page:
-    page = context.new_page()
-    page.goto(f"{served.url}/ui/")
-    page.get_by_label("Auth string").fill(AUTH)
-    page.get_by_role("button", name="Sign in").click()
-    return page
 
 
 @pytest.fixture
@@ -222,13 +212,14 @@ def test_axe_finds_nothing(browser: Browser, served: Site, drawn: Drawn, scheme:
             "/ui/evaluations",
             "/ui/runs",
             "/ui/nights",
+            "/ui/selectors",
+            "/ui/flows",
+            "/ui/plan",
+            f"/ui/why?session={conversation.rpartition('/')[2]}&turn=1",
             "/docs",
             "/ui/sign-in",
             "/ui/nowhere",
         ):
             page.goto(served.url + path)
-            page.add_script_tag(path=AXE)
-            found[path] = page.evaluate(
-                "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa']}).then(r => r.violations.map(v => v.id))"
-            )
+            found[path] = axe(page)
     assert {path: names for path, names in found.items() if names} == {}

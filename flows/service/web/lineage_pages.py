@@ -1,0 +1,128 @@
+"""The pages of `why`: where an answer, a score, a passage or any digest comes from, as a picture and as a tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlencode
+
+from fastapi.responses import Response
+
+from flows.service.web.ask_pages import conversation_of
+from flows.service.web.rendering import HEADERS
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from storage.lineage import Ran
+from storage.storage_errors import UnknownRun
+from tasks.origins.told import Told, made_by
+
+DIGEST = re.compile(r"[0-9a-f]{8,64}")
+CELL = re.compile(r".+:\d+:\d+:\d+")
+NAMED = ("thing", "task", "item", "chunk", "session", "turn")
+"""Parts of an address that name a thing."""
+DRAWN = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+"""A drawing has its own style sheet, which is ours: its texts are escaped."""
+
+
+def _why(visit: Visit) -> Response:
+    trees = _trees(visit)
+    asked = urlencode({name: visit.query[name] for name in NAMED if name in visit.query})
+    drawn = f"{ROOT}/why.svg?{asked}" if _steps(trees) else ""
+    return visit.page("why.html", trees=trees, made_by=made_by, picture=drawn)
+
+
+def _drawn(visit: Visit) -> Response:
+    steps = _steps(_trees(visit))
+    return picture(steps, run=steps[-1].step.run if steps else "")
+
+
+def picture(steps: Sequence[Ran], *, run: str) -> Response:
+    """The SVG of steps; those of other runs are dashed. Raises Problem where there are none."""
+    from tasks.origins.lineage_picture import svg_of
+
+    if not steps:
+        raise Problem(404, "no step of this home is known to have made it")
+    return Response(svg_of(steps, run=run), media_type="image/svg+xml", headers=HEADERS | DRAWN)
+
+
+def _steps(trees: Iterable[Told]) -> list[Ran]:
+    from tasks.origins.lineage_picture import steps_told
+    from tasks.resources import lineage
+
+    return steps_told(trees, lineage())
+
+
+def _trees(visit: Visit) -> tuple[Told, ...]:
+    """The trees of what the address names; never of a file. Raises Problem, StorageError, EvaluationError."""
+    if chunk := visit.query.get("chunk"):
+        return (_of_chunk(visit, chunk),)
+    if session := visit.query.get("session"):
+        return (_of_turn(visit, session, visit.query.get("turn", "")),)
+    thing = visit.query.get("thing", "")
+    if "task" not in visit.query and DIGEST.fullmatch(thing) and (told := _of_digest(thing)):
+        return told
+    return _of_run(visit, thing)
+
+
+def _of_digest(prefix: str) -> tuple[Told, ...]:
+    """Nothing where the digest is that of an evaluation, whose run tells more."""
+    from tasks.origins.told import recorded
+    from tasks.resources import lineage
+
+    found = lineage().beginning(prefix)
+    if len(found) > 1:
+        raise Problem(409, f"{prefix} begins {len(found)} digests: {', '.join(found)[:200]}; give more digits")
+    told = recorded(found, lineage())
+    return () if told and told[0].what == "run" else told
+
+
+def _of_turn(visit: Visit, named: str, n: str) -> Told:
+    """Of an answer in a conversation."""
+    from tasks.origins.of_answers import of_answer
+    from tasks.resources import artifacts, lineage
+
+    _, turns = conversation_of(visit, named)
+    found = next((turn for turn in turns if str(turn.n) == n), None)
+    if found is None:
+        raise Problem(404, f"the conversation has no turn {n[:20]}")
+    return of_answer(found.answered, artifacts(), lineage())
+
+
+def _of_chunk(visit: Visit, named: str) -> Told:
+    """Of a passage or a number of the index that is served."""
+    from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
+    from tasks.resources import artifacts, lineage
+
+    with visit.workplace.asking.live.borrow() as current:
+        digest = current.index.digest
+    corpus = corpus_of(digest, artifacts(), lineage())
+    if corpus is None:
+        raise Problem(404, "this index was published from another home, or before origins were recorded")
+    told = (of_cell if CELL.fullmatch(named) else of_chunk)(named, corpus, lineage(), artifacts())
+    if told is None:
+        raise Problem(404, f"this index has no passage or number {named[:80]}")
+    return told
+
+
+def _of_run(visit: Visit, which: str) -> tuple[Told, ...]:
+    from tasks.evaluation.results.finding_runs import find_stored_run
+    from tasks.origins.of_scores import of_run, of_score
+    from tasks.origins.told import recorded
+    from tasks.resources import artifacts, lineage, responses
+
+    evaluations = visit.workplace.evaluations()
+    try:
+        run = evaluations.run(which)
+    except UnknownRun as error:
+        raise Problem(404, f"{which[:80] or 'nothing'} is no digest and no run that is known here") from error
+    if run.kind != "benchmark":
+        return recorded([run.id], lineage())
+    found, task, item = find_stored_run(run.id, evaluations), visit.query.get("task"), visit.query.get("item")
+    if task is None or item is None:
+        return (of_run(found, lineage(), task=task),)
+    found.require(task)
+    if trees := of_score(found, task, item, artifacts(), lineage(), responses().many):
+        return trees
+    raise Problem(404, f"{task[:80]} of run {run.id} has no item {item[:80]}")
+
+
+PAGES = (Page("GET", "/why", _why), Page("GET", "/why.svg", _drawn))

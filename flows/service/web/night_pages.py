@@ -1,0 +1,141 @@
+"""The page of nights: each figure through them with its incidents, what is pinned; to accept, to pin and to unpin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi.responses import RedirectResponse, Response
+
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from storage.incidents import Incident
+from tasks.nightly import night_incidents, night_report
+from tasks.nightly.night_collecting import Reading, last_suite, nights_of, pins_of
+from tasks.nightly.night_page import charts_of, colours_of
+from tasks.nightly.night_records import Night, NoIncident, NoNight, Trend
+from tasks.resources import artifacts, evaluations, incidents
+
+MOST_INCIDENTS, MOST_WORD_CHARS = 200, 2_000
+SPANS = (30, 90, 365)
+"""Numbers of nights that may be drawn."""
+LISTED = 14
+"""Nights of the table, of which one may be pinned."""
+
+
+def _nights(visit: Visit) -> Response:
+    found = incidents().recent(MOST_INCIDENTS)
+    suites = _suites(found)
+    suite = visit.query.get("suite") or next(iter(suites), "")
+    nights = nights_of(Path(suite), artifacts()) if suite else ()
+    if suite and not nights and suite not in suites:
+        raise Problem(404, f"{suite[:200]} never ran here; `trivet nightly run SUITE.yaml` begins")
+    span = next((n for n in SPANS if str(n) == visit.query.get("last")), SPANS[0])
+    of_suite = [one for one in found if one.suite == suite]
+
+    def link(**changed: Any) -> str:
+        return f"{ROOT}/nights?{urlencode({'suite': suite, 'last': span} | changed)}"
+
+    return visit.page(
+        "nights.html",
+        suite=suite,
+        suites=[(one, Path(one).stem, link(suite=one)) for one in suites],
+        spans=[(n, link(last=n)) for n in SPANS],
+        span=span,
+        nights=len(nights),
+        listed=[(one, _failed(one)) for one in reversed(nights[-LISTED:])],
+        incidents=of_suite,
+        pins=incidents().pins(suite),
+        runs=f"{ROOT}/runs/",
+        say=night_report,
+        most_chars=MOST_WORD_CHARS,
+        **_charts(nights[-span:], of_suite),
+    )
+
+
+def _suites(found: Sequence[Incident]) -> list[str]:
+    """Suite files: the one that ran last, and those that have incidents."""
+    try:
+        last = [str(last_suite(artifacts()))]
+    except NoNight:
+        last = []
+    return list(dict.fromkeys([*last, *(one.suite for one in found)]))
+
+
+def _failed(night: Night) -> str:
+    return "; ".join(f"{one.what}: {one.why}" for one in night.failures)
+
+
+def _charts(nights: Sequence[Night], found: Sequence[Incident]) -> dict[str, Any]:
+    """What the plots need: figures that are comparable with those of the last night."""
+    if not nights:
+        return {"charts": [], "colour": {}}
+    charts = charts_of(_trends(_Ended(nights)), found)
+    return {"charts": charts, "colour": colours_of([one.label for one in nights[-1].models])}
+
+
+class _Ended:
+    """Nights that are equal where they ended at the same times: what they measured does not change."""
+
+    def __init__(self, nights: Sequence[Night]) -> None:
+        self.nights = tuple(nights)
+        self._key = tuple((one.run, one.ended_at) for one in nights)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ended) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=16)
+def _trends(ended: _Ended) -> tuple[Trend, ...]:
+    """The figures of the last night through these nights; of a year they take a second to read."""
+    *earlier, last = ended.nights
+    return tuple(Reading(last, tuple(earlier), evaluations()).trends())
+
+
+def _accept(visit: Visit) -> Response:
+    """Take a figure that got worse for right from now on, with a word why."""
+    word = visit.form.get("why", "").strip()
+    if not 0 < len(word) <= MOST_WORD_CHARS:
+        raise Problem(422, f"say why the figure is right from now on, in 1 to {MOST_WORD_CHARS:,} characters")
+    known = incidents().of(visit.form.get("suite", ""))
+    try:
+        accepted = night_incidents.accept(known, visit.form.get("incident", ""), word=word, at=datetime.now(UTC))
+    except NoIncident as error:
+        raise Problem(404, str(error)) from error
+    incidents().put(accepted)
+    return _back(visit)
+
+
+def _pin(visit: Visit) -> Response:
+    """Have later nights compared with the figures of this one."""
+    suite = visit.form.get("suite", "")
+    try:
+        pins = pins_of(visit.form.get("run", ""), nights_of(Path(suite), artifacts()), evaluations())
+    except NoIncident as error:
+        raise Problem(404, str(error)) from error
+    incidents().pin(suite, pins)
+    return _back(visit)
+
+
+def _unpin(visit: Visit) -> Response:
+    """Have later nights compared with the last good figures again."""
+    incidents().pin(visit.form.get("suite", ""), [])
+    return _back(visit)
+
+
+def _back(visit: Visit) -> Response:
+    return RedirectResponse(f"{ROOT}/nights?{urlencode({'suite': visit.form.get('suite', '')})}", 303)
+
+
+PAGES = (
+    Page("GET", "/nights", _nights),
+    Page("POST", "/nights/accept", _accept),
+    Page("POST", "/nights/pin", _pin),
+    Page("POST", "/nights/unpin", _unpin),
+)
