@@ -9,7 +9,7 @@ ENGINES := .venv-engines
 ENGINES_GB := 12
 SAMPLES := tests/samples/documents
 MEASURED ?= ../shared/data
-# tests that `make drills` runs, two files at a time, as they wait more than they work; `make test` runs all others
+# tests that `make drills` runs, three files at a time, as they wait more than they work; `make test` runs all others
 DRILLS := drill or browser or slow or shared
 export DO_NOT_TRACK := 1
 
@@ -67,7 +67,7 @@ test: $(READY)
 	$(BIN)/pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "not ($(DRILLS))"
 
 drills: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "$(DRILLS)"
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "$(DRILLS)"
 
 check: $(READY)
 	$(BIN)/ruff check .

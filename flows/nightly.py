@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from prefect import State, flow
-from prefect.events import emit_event
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
@@ -32,7 +31,7 @@ from flows.running.environment import git_commit, program_version
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
-from flows.running.shown import as_part, few, flow_version, say, watched
+from flows.running.shown import alert, as_part, few, flow_version, watched
 from storage.records import Record
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import release_models
@@ -173,9 +172,7 @@ def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after
         tokens = parts.attempt("budget", lambda: steps.tokens_since(started, after=after)) or 0
     over = budget.exceeded(cost=sum(model.cost or 0.0 for model in parts.models), tokens=tokens)
     if over:
-        say(f"the night is {over}")
-        whole = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": str(flow_run.name)}
-        emit_event(OVER_BUDGET, resource=whole, payload={"text": f"{flow_run.name} is {over}, after {after}."})
+        parts.attempt("budget", partial(alert, OVER_BUDGET, f"{flow_run.name} is {over}, after {after}."))
     return over is not None
 
 

@@ -52,7 +52,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     vlm = figure_model(config.vlm, config.figures) if config.vlm else None
     seen_by = revision_of(vlm) if vlm else ""
     tokenizer, weights = installed_tokenizer(), fingerprint(config.embedder)
-    with build(config.index, run=flow_run.id) as ongoing:
+    with build(config.index, run=flow_run.id, parameters=config.model_dump(mode="json")) as ongoing:
         found = steps.scan(config.documents, include=config.include, exclude=config.left_out)
         parsed = _parsed(config, found, ongoing)
         failed = failures(flat(parsed.results), found)
@@ -100,13 +100,10 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[tuple[Parsed, ...]]:
     """The parsed documents; failures are shown at once, and too many of them end the run."""
     ongoing.enter("parse")
-    parsed = on_each(
-        shard_sources(found.sources),
-        steps.parse,
-        options=config.reading,
-        limits=config.limits,
-        password_env=config.password_env,
-    )
+    shards, reading = shard_sources(found.sources), config.how_to_read
+    if config.again:
+        steps.forget_readings(shards, digests=found.digests_of(config.again), **reading)
+    parsed = on_each(shards, steps.parse, **reading)
     ongoing.note_failures(flat(parsed.results), found)
     if failed := failures(flat(parsed.results), found):
         steps.publish_failures(as_is(failed), index=config.index)
@@ -135,8 +132,9 @@ def watch_folder(config: IndexConfig) -> None:
     """Index a folder, and again whenever files in it have changed and are still; until the run is cancelled."""
     for changed in changes(config.documents, apart_from=config.index):
         say(f"{changed:,} files changed" if changed else "the first look at the folder")
+        once = config.model_copy(update={"again": ()}) if changed else config
         # a failure is shown as that run's; the next change tries again
-        as_part(build_index, config.title)(config, return_state=True)
+        as_part(build_index, config.title)(once, return_state=True)
 
 
 @flow(

@@ -138,6 +138,10 @@ class Artifacts:
         """Note that the work named by `key` (SHA-256 hex of its inputs and version) gave `ref`."""
         self._store.write(_key_name(key), ref.model_dump_json().encode())  # a lost note costs doing the work again
 
+    def forget(self, key: str) -> None:
+        """Take back what `remember` noted for `key`; the artifact stays."""
+        self._store.delete(_key_name(key))
+
     def recall(self, key: str) -> Ref | None:
         """What `remember` noted for `key`, if the artifact still exists and verifies."""
         ref = self._noted(_key_name(key))

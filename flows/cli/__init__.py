@@ -33,7 +33,7 @@ GARBAGE_AT = 50_000
 
 rag = App(help="Index documents, and answer questions with the page of every claim.")
 command(rag, "index", index_command.OPTIONS)(index_command.index)
-command(rag, "watch", index_command.OPTIONS)(index_command.watch)
+command(rag, "watch", index_command.WATCHING)(index_command.watch)
 command(rag, "text", rag_commands.READING)(rag_commands.text)
 command(rag, "numbers", rag_commands.READING)(numbers_command.numbers)
 rag.command("chunks")(rag_commands.chunks)

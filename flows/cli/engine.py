@@ -99,11 +99,13 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
     from prefect.exceptions import TerminationSignal
     from prefect.settings import temporary_settings
 
+    from flows.running.shown import outcome_of
+
     # nobody watches the heartbeats of a command, and its flow would wait up to a second for their thread to end
     quiet = temporary_settings({"flows.heartbeat_frequency": None}) if has_server() else nullcontext()
     with quiet, interruptible(left="what is finished is kept, run the same command again to go on"):
         try:
-            return Outcome(flow(config), None)  # a returned state is resolved by Prefect
+            return Outcome(outcome_of(flow, config), None)  # a returned state is resolved by Prefect
         except unfinished as error:
             return Outcome(getattr(error, "report"), str(error))  # noqa: B009 each of them has one
         except TerminationSignal as error:  # Prefect takes SIGTERM for itself

@@ -65,6 +65,7 @@ OPTIONS = Options(
         "metadata": Flag(),
         "include": Flag(),
         "exclude": Flag(),
+        "again": Flag(metavar="NAME"),
         "password_env": Flag(metavar="NAME"),
         "reading.pdf_reader": Flag(),
         "reading.tables": Flag("--tables/--no-tables"),
@@ -83,6 +84,7 @@ OPTIONS = Options(
         "preview_chunks": Flag(),
     },
 )
+WATCHING = Options(OPTIONS.config, {path: flag for path, flag in OPTIONS.flags.items() if path != "again"})
 
 
 def index(
@@ -113,7 +115,7 @@ def index(
             figures = plan_figures(chosen, quiet=as_json)
         emit(figures, as_json, lambda: _show_plan(figures))
         return
-    _build(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
+    build_and_show(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
 
 
 def watch(
@@ -143,7 +145,7 @@ def watch(
 def _build_once_more(chosen: dict[str, Any], index: Path, *, first: bool, as_json: bool) -> None:
     """Build; a failure is printed, and the next change tries again. A refusal of the first build ends the command."""
     try:
-        _build(chosen, index, as_json=as_json)
+        build_and_show(chosen, index, as_json=as_json)
     except typer.Exit as ended:
         if ended.exit_code in (INTERRUPTED, TERMINATED) or (first and ended.exit_code == REFUSED):
             raise
@@ -160,7 +162,7 @@ def _chosen(given: Given, documents: Path, index: Path) -> dict[str, Any]:
     return nested({**given, **folders, **texts})
 
 
-def _build(
+def build_and_show(
     chosen: dict[str, Any],
     index: Path,
     *,

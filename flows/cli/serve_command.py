@@ -24,6 +24,7 @@ from tasks.rag.answers import AnswerSettings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from flows.service.indexing import Indexing
     from flows.service.serving_work import LiveIndex
 
 DEFAULT_PORT = 8766
@@ -34,19 +35,27 @@ LAST_ANSWERS_S = 3
 
 HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
+DocumentsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--documents",
+        help="Folder that the index is made of: it is watched, and operators upload and remove documents on the pages.",
+    ),
+]
 RemoteOption = Annotated[bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")]
 
 
 def serve(
     given: Given,
     index: IndexFolder,
+    documents: DocumentsOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
     allow_remote: RemoteOption = False,
     as_json: Json = False,
 ) -> None:
     """Answer over HTTP, to programs and on pages; a new generation of the index is used at once."""
-    _serve(given, index, _Address(host, port, allow_remote), as_json=as_json)
+    _serve(given, index, documents, _Address(host, port, allow_remote), as_json=as_json)
 
 
 def ui(
@@ -54,13 +63,14 @@ def ui(
     index: Annotated[
         Path | None, typer.Option("--index", help="Folder of the index. Unset: the pages of evaluations alone.")
     ] = None,
+    documents: DocumentsOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
     allow_remote: RemoteOption = False,
     as_json: Json = False,
 ) -> None:
     """Serve the pages: ask, see the cited place, documents, numbers, evaluations."""
-    _serve(given, index, _Address(host, port, allow_remote), as_json=as_json)
+    _serve(given, index, documents, _Address(host, port, allow_remote), as_json=as_json)
 
 
 class _Address(NamedTuple):
@@ -69,16 +79,21 @@ class _Address(NamedTuple):
     allow_remote: bool
 
 
-def _serve(given: Given, index: Path | None, at: _Address, *, as_json: bool) -> None:
+def _serve(given: Given, index: Path | None, documents: Path | None, at: _Address, *, as_json: bool) -> None:
     from flows.service.index_server import AuthUnusable, auth_string, create_app
+    from flows.service.place import Place
+    from flows.service.role_doors import Keys
     from flows.service.serving_work import LiveIndex
     from tasks.resources import sessions
 
     if not at.allow_remote and not _is_loopback(at.host):
         fail(f"--host {at.host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
-    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, failed=(ModelError,)):
-        auth = auth_string(settings().home, configured=settings().serve_token)
-        live = _live(given, index) if index else LiveIndex(settings().home / "no-index", _no_index)
+    home = settings().home
+    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, OSError, failed=(ModelError,)):
+        auth = auth_string(home, configured=settings().serve_token)
+        indexing = _indexing(documents, index) if documents else None
+        live = _live(given, index, may_be_missing=documents is not None) if index else None
+        keys = Keys(Place(home))
     listening = _listen(at.host, at.port)
     name = f"[{at.host}]" if ":" in at.host else at.host
     url = f"http://{name}:{listening.getsockname()[1]}"
@@ -87,11 +102,36 @@ def _serve(given: Given, index: Path | None, at: _Address, *, as_json: bool) -> 
     emit(said, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))
     if not _is_loopback(at.host):
         typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
-    home = settings().home
+    if indexing:
+        indexing.watch()
     _run(
-        lambda stopping: create_app(live, auth=auth.secret, sessions=sessions(), stopping=stopping, home=home),
+        lambda stopping: create_app(
+            live or LiveIndex(home / "no-index", _no_index),
+            auth=auth.secret,
+            sessions=sessions(),
+            stopping=stopping,
+            home=home,
+            indexing=indexing,
+            of_role=keys.of,
+        ),
         listening,
     )
+
+
+def _indexing(documents: Path, index: Path | None) -> Indexing:
+    """What keeps the index up to date; exits where it was made of another folder."""
+    from flows.service.indexing import Indexing
+    from storage.files import make_folder
+
+    if index is None:
+        fail("--documents needs --index DIR, the folder of the index that is made of them", REFUSED)
+    indexing = Indexing(documents.absolute(), index.absolute())
+    status = indexing.status()
+    before = status.parameters.get("documents") if status else None
+    if before and Path(before) != indexing.documents:
+        fail(f"--documents {documents}: the index was made of {before}; name that folder, or another --index", REFUSED)
+    make_folder(documents)
+    return indexing
 
 
 def _no_index() -> NoReturn:
@@ -115,14 +155,21 @@ def mcp(given: Given, index: IndexFolder) -> None:
     create_mcp(asking, evaluations).run("stdio")
 
 
-def _live(given: Given, index: Path) -> LiveIndex:
-    """The index, opened once, so that a bad index or model is reported now and not to the first client."""
+def _live(given: Given, index: Path, *, may_be_missing: bool = False) -> LiveIndex:
+    """The index, opened once, so that a bad index or model is reported now and not to the first client.
+
+    may_be_missing: the first run is still to make it.
+    """
     from flows.running.answer_models import open_assistant
     from flows.service.serving_work import LiveIndex
+    from storage.index import refuse_foreign
 
     answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
     llm, reranker = given["llm"], given["reranker"]
     live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
+    if may_be_missing and not (index / "CURRENT").exists():
+        refuse_foreign(index)
+        return live
     with live.borrow():
         return live
 

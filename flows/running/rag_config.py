@@ -31,6 +31,8 @@ class IndexConfig(Record):
     """Index only files that match this glob, such as `**/*.pdf`; may be repeated."""
     exclude: tuple[str, ...] = ()
     """Leave out files that match this glob; may be repeated."""
+    again: tuple[str, ...] = ()
+    """Read this document again though it has not changed, by its name below the folder; may be repeated."""
     password_env: str | None = None
     """Environment variable that holds the password of encrypted documents."""
     reading: ReadOptions = ReadOptions()
@@ -69,6 +71,11 @@ class IndexConfig(Record):
             return self.exclude
         inner = self.metadata.absolute().relative_to(self.documents.absolute())
         return (*self.exclude, glob.escape(inner.as_posix()))
+
+    @property
+    def how_to_read(self) -> dict[str, Any]:
+        """Inputs of `parse` besides the documents."""
+        return {"options": self.reading, "limits": self.limits, "password_env": self.password_env}
 
     @model_validator(mode="before")
     @classmethod

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 
 import httpx
+from prefect import events
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.filters import ArtifactFilter
@@ -27,7 +28,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
-from prefect.exceptions import PrefectException
+from prefect.exceptions import FailedRun, PrefectException
 from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogWorker
 from prefect.runtime import flow_run
@@ -57,6 +58,8 @@ OURS = ("flows.", "tasks.", "models.", "storage.")
 _NUMBERED = re.compile(r"(?P<step>.+?),? (?P<number>\d+)/(?P<of>\d+)")
 _deployed: ContextVar[tuple[FlowRun, ...]] = ContextVar("_deployed", default=())
 """The run of a deployment, and its nested runs down to the current one."""
+_errors: ContextVar[list[Exception] | None] = ContextVar("_errors", default=None)
+"""What flows that `outcome_of` called have ended with, the outermost last."""
 AT_ONCE = 1
 """Reconnection attempts without a delay; Prefect sleeps a second before the fourth and later ones."""
 PENDING = "Still processing items"
@@ -86,8 +89,12 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
             # a run that is a part of another ends with that
             in_order = ending_in_order() if runs and not around else nullcontext()
             with in_order, _bars(run.id, get_run_logger()) if runs else nullcontext():
-                return told(partial(flow, *args, **kwargs), run=run, flow=name)
+                result = told(partial(flow, *args, **kwargs), run=run, flow=name)
+            if isinstance(result, State) and isinstance(error := result.data, Exception):
+                _note(error)
+            return result
         except Exception as error:
+            _note(error)
             if not _is_running(run):
                 raise
             failed: Any = _failed(error, around)
@@ -98,6 +105,27 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
     # Prefect draws its form from the signature, and would look names up in this module
     setattr(body, "__signature__", signature(flow, eval_str=True))  # noqa: B010 functions have no such attribute
     return body
+
+
+def outcome_of(flow: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """The result of a flow of this process. Raises its own error, even where Prefect has lost it.
+
+    Prefect asks again when the answer to the last state of a run is lost, and is told the state without the error.
+    """
+    errors: list[Exception] = []
+    token = _errors.set(errors)
+    try:
+        return flow(*args, **kwargs)
+    except FailedRun as lost:
+        raise (errors[-1] if errors else lost) from lost
+    finally:
+        _errors.reset(token)
+
+
+def _note(error: Exception) -> None:
+    errors = _errors.get()
+    if errors is not None:
+        errors.append(error)
 
 
 def begun_run() -> FlowRun | None:
@@ -114,6 +142,18 @@ def flow_version() -> str:
 def say(sentence: str) -> None:
     """Log a line, which the UI shows."""
     get_run_logger().info("%s", sentence)
+
+
+def alert(event: str, sentence: str) -> None:
+    """Log a line, and have the server know an event of this run, to which automations listen.
+
+    Asked of the API: an event that Prefect only queues is lost with a request for what is related to it.
+    """
+    say(sentence)
+    run = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": str(flow_run.name)}
+    told = events.Event(event=event, resource=events.Resource(run), payload={"text": sentence})
+    with get_client(sync_client=True) as client:
+        client.request("POST", "/events", json=[told.model_dump(mode="json")])
 
 
 def few(names: Iterable[str]) -> str:

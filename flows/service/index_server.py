@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from flows.service.answer_stream import Asking, Busy, respond
+from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
 from flows.service.serving_work import LiveIndex, Question, refusal
 from storage.files import make_folder
@@ -48,12 +50,16 @@ def create_app(
     stopping: Callable[[], bool],
     at_once: int = QUESTIONS_AT_ONCE,
     home: Path | None = None,
+    indexing: Indexing | None = None,
+    of_role: Callable[[str], str | None] = lambda _: None,
 ) -> FastAPI:
     """The application; `live` is closed when it ends.
 
     stopping: asked while a question is answered; once it is True, clients are told and let go.
     at_once: questions that are answered side by side; one more is refused with 503.
     home: serves the pages too, which keep labelled questions in this folder; None: JSON alone.
+    indexing: keeps the index up to date with a folder, which pages then change; ended with the application.
+    of_role: the auth string of a role, which signs in to the pages.
     """
     asking = Asking(live, sessions, stopping, asyncio.Semaphore(at_once), at_once)
 
@@ -61,6 +67,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with app.state.beside():
             yield
+        if indexing:
+            await run_in_threadpool(indexing.close)
         live.close()
 
     # the pages of its documentation would load scripts from elsewhere
@@ -97,9 +105,11 @@ def create_app(
         return await respond(await asking.items(request, question), stream=question.stream)
 
     if home is not None:
+        from flows.service.web.signing_in import Keys
         from flows.service.web.workplace import add_pages
 
-        add_pages(app, asking, auth=auth, home=home, authorized=authorized)
+        keys = Keys(auth, of_role=of_role)
+        add_pages(app, asking, keys=keys, home=home, indexing=indexing, authorized=authorized)
     return app
 
 

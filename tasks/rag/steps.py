@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import JsonValue
 
@@ -22,8 +22,8 @@ from tasks.rag.indexing.figures import FigureSettings
 from tasks.rag.indexing.index_report import DocumentStatus, IndexReport
 from tasks.rag.indexing.publishing import Catalogued, Published
 from tasks.rag.indexing.scan import ScanResult
-from tasks.resources import artifacts, embedding_cache, resources, responses
-from tasks.step import CHANGED, Incomplete, paying_run, step
+from tasks.resources import artifacts, embedding_cache, resources, responses, results
+from tasks.step import CHANGED, Incomplete, StepKey, paying_run, step
 
 Item = TypeVar("Item")
 
@@ -67,6 +67,23 @@ def parse(
     if unfinished:
         raise Incomplete(parsed, unfinished)
     return parsed
+
+
+def forget_readings(
+    shards: Iterable[tuple[Source, ...]], *, digests: Collection[str], options: ReadOptions, **more: Any
+) -> None:
+    """Have `parse` read these documents of the shards again, though nothing has changed.
+
+    more: the other inputs of `parse`.
+    """
+    from tasks.rag.indexing.document_stages import reading_key
+
+    key = cast(StepKey, parse.cache_policy)
+    for shard in shards:
+        if again := [source for source in shard if source.digest in digests]:
+            results().remove(key.key_of({"sources": shard, "options": options, **more}, run=None))
+            for source in again:
+                artifacts().forget(reading_key(source, options=options, limits=more["limits"]))
 
 
 @step(version=1)

@@ -79,7 +79,7 @@ def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: li
     started = time.process_time()
     publish(
         out,
-        chunks=(_chunk(row, text, documents[row]) for row, text in enumerate(texts)),
+        chunks=(chunk_of(row, text, documents[row]) for row, text in enumerate(texts)),
         vectors=rows.astype(np.float16),
         tokens=tokens,
         catalogue=[CatalogueEntry(document=name, name=f"{name[-8:]}.pdf") for name in dict.fromkeys(documents)],
@@ -190,7 +190,7 @@ def alike_vectors(count: int, *, dimension: int = 128) -> NDArray[np.float32]:
     return _unit(mixed + 0.3 * random_numbers.standard_normal((count, dimension), dtype=np.float32))
 
 
-def _chunk(row: int, text: str, document: str) -> Chunk:
+def chunk_of(row: int, text: str, document: str) -> Chunk:
     return Chunk(id=f"{document[:16]}-{row:05d}", document=document, page=1, bbox=None, kind="text", text=text)
 
 

@@ -52,8 +52,15 @@ def up(machines: Machines, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def token(machines: Machines) -> str:
-    return up(machines)["token"]
+def tokens(machines: Machines) -> tuple[str, str]:
+    """Those of two starts."""
+    return up(machines)["token"], up(machines)["token"]
+
+
+@pytest.fixture(scope="module")
+def token(tokens: tuple[str, str]) -> str:
+    """The one that is good."""
+    return tokens[-1]
 
 
 def refused(machine: Machine, *arguments: str, **variables: str) -> str:
@@ -64,10 +71,10 @@ def refused(machine: Machine, *arguments: str, **variables: str) -> str:
     return " ".join(done.stderr.split())
 
 
-def test_a_wrong_token_is_refused(machines: Machines, token: str) -> None:
-    again = up(machines)["token"]
-    assert "token: it is not the last one" in refused(machines.other, token)
-    assert "this is no token" in refused(machines.other, again[:-5])
+def test_a_wrong_token_is_refused(machines: Machines, tokens: tuple[str, str]) -> None:
+    earlier, last = tokens
+    assert "token: it is not the last one" in refused(machines.other, earlier)
+    assert "this is no token" in refused(machines.other, last[:-5])
 
 
 def test_another_certificate_gets_nothing(machines: Machines, token: str) -> None:
@@ -80,8 +87,7 @@ def test_a_server_that_is_not_there_is_named(machines: Machines, token: str) -> 
     assert "server: nothing answers" in refused(machines.other, nowhere)
 
 
-def test_another_version_is_refused_by_name(machines: Machines, tmp_path: Path) -> None:
-    token = up(machines)["token"]
+def test_another_version_is_refused_by_name(machines: Machines, token: str, tmp_path: Path) -> None:
     # metadata of another version would be found behind those of a checkout
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.metadata as told\n"
@@ -93,9 +99,8 @@ def test_another_version_is_refused_by_name(machines: Machines, tmp_path: Path) 
     assert "here is 9.9.9" in said
 
 
-def test_without_a_shared_store_it_is_refused(machines: Machines, tmp_path: Path) -> None:
+def test_without_a_shared_store_it_is_refused(machines: Machines, token: str, tmp_path: Path) -> None:
     """A folder of the same kind is not the same folder."""
-    token = up(machines)["token"]
     assert "is not the server's" in refused(machines.other, token, "--store", str(tmp_path))
     assert "there is no folder" in refused(machines.other, token, "--store", str(tmp_path / "none"))
 
@@ -107,10 +112,10 @@ def test_nothing_of_the_token_is_in_a_log(machines: Machines, token: str) -> Non
 
 
 @pytest.fixture(scope="module")
-def joined(machines: Machines) -> Machine:
+def joined(machines: Machines, token: str) -> Machine:
     """The second machine, with a worker of the pool gpu."""
     other = machines.other
-    done = other.trivet("join", "--json", up(machines)["token"])
+    done = other.trivet("join", "--json", token)
     assert done.code == 0, done.stderr
     assert list(done.json["checks"]) == ["server", "certificate", "version", "auth", "store", "database"]
     done = other.trivet("up", "--pools", "gpu", "--json")

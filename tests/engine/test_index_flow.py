@@ -184,6 +184,16 @@ def test_an_unchanged_folder_costs_nothing(place: Place, work: Work) -> None:
     assert place.generation == generation
 
 
+def test_a_document_is_read_again_where_that_is_asked(place: Place, work: Work) -> None:
+    options = ("--again", "budget.txt")
+    planned = place.build(*options, "--plan").json
+    assert [step["runs"] for step in planned["steps"] if step["step"] == "parse"] == [1]
+    assert counts(place.build(*options)) == {"total": 4, "unchanged": 4}
+    assert work.take() == (1, 0)
+    assert place.status["parameters"]["again"] == ["budget.txt"]
+    assert place.status["progress"]["parse"]["done"] >= 1
+
+
 def test_a_renamed_file_is_the_same_document(place: Place, work: Work) -> None:
     (place.documents / "budget.txt").rename(place.documents / "예산.txt")
     assert counts(place.build()) == {"total": 4, "unchanged": 3, "renamed": 1}

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from flows.running.settings import prepare_environment
-from tests.command import Done, run_apart, run_here
+from tests.command import Done, run_here
 from tests.drills.evaluating import adder, asked, write_sums
 from tests.models.server import Reply, Server, prompt_of, serving
 
@@ -233,13 +233,13 @@ def test_a_retry_asks_only_the_model_that_was_away(server: Server, client: SyncP
 def test_a_night_over_its_budget_says_so_once_and_goes_on(
     server: Server, client: SyncPrefectClient, tmp_path: Path
 ) -> None:
-    write_sums(tmp_path / "data", 6)
+    write_sums(tmp_path / "data", 6, first=100)  # nobody has asked for these
     entry = "{model: openai, model_name: %s, base_url: '%s'}"
     models = "\n".join(f"  - {entry % (name, server.base_url)}" for name in ("well", "ill"))
     suite = tmp_path / "costly.yaml"
     suite.write_text(f"tasks: [MATH500]\nsettings: {{data_dir: data}}\nbudget: {{tokens: 1}}\nmodels:\n{models}\n")
 
-    done = run_apart("nightly", "run", suite, "--json")  # this process may have said its last words to the server
+    done = run_here("nightly", "run", suite, "--json")
 
     assert (done.code, len(done.json["scores"])) == (0, 2), done.stderr
     wanted = {"event": {"name": ["trivet.night.over-budget"]}}

@@ -14,10 +14,11 @@ from prefect import flow  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId  # noqa: E402
 from prefect.context import FlowRunContext  # noqa: E402
-from prefect.states import Cancelling  # noqa: E402
+from prefect.exceptions import FailedRun  # noqa: E402
+from prefect.states import Cancelling, Failed  # noqa: E402
 
 from flows.rag import build_index  # noqa: E402
-from flows.running.shown import watched  # noqa: E402
+from flows.running.shown import outcome_of, watched  # noqa: E402
 from tasks.rag.rag_errors import Unfinished  # noqa: E402
 from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402
 
@@ -65,6 +66,31 @@ def test_the_message_of_a_failure_begins_with_what_happened(
     with pytest.raises(type(error)) as raised:
         fails()
     assert raised.value is error, "who calls the flow gets the error itself"
+
+
+@pytest.mark.parametrize("returned", [False, True], ids=["raised", "returned as a state"])
+def test_a_command_gets_the_error_though_the_answer_to_its_state_was_lost(
+    client: SyncPrefectClient, *, returned: bool
+) -> None:
+    """Prefect asks again, and is told the state that the server has, without the error."""
+    error = Unfinished({"a.pdf": "killed"}, report=None)
+
+    @flow(name="lost")
+    @watched
+    def lost() -> object:
+        run = FlowRunContext.get()
+        assert run
+        assert run.flow_run
+        if returned:
+            client.set_flow_run_state(run.flow_run.id, Failed(), force=True)
+            return Failed(data=error)
+        raise error
+
+    with pytest.raises(FailedRun if returned else Unfinished):
+        lost()
+    with pytest.raises(Unfinished) as raised:
+        outcome_of(lost)
+    assert raised.value is error
 
 
 def test_who_calls_a_flow_gets_its_error_though_the_run_is_being_cancelled(client: SyncPrefectClient) -> None:

@@ -34,6 +34,7 @@ from storage.sessions import Sessions
 from storage.storage_errors import IndexUnusable
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered
+from tasks.rag.indexing.index_report import status_of_build
 from tests.command import TRIVET, run_here
 from tests.flows.asks import TEXTS, FirstSentence, digest, opened, publish_texts
 from tests.models.server import MODEL, hangs
@@ -519,3 +520,14 @@ def test_ctrl_c_does_not_wait_for_a_model_that_hangs(real_index: Path) -> None:
 
 def port_of(told: dict[str, str]) -> int:
     return int(told["url"].rpartition(":")[2])
+
+
+def test_documents_need_an_index_that_was_made_of_them(tmp_path: Path) -> None:
+    alone = run_here("ui", "--documents", tmp_path / "in")
+    assert (alone.code, "--documents needs --index" in alone.stderr) == (2, True)
+    index = publish_texts(tmp_path / "index")
+    with status_of_build(index, generation=None, run=None, parameters={"documents": "/elsewhere"}):
+        pass
+    other = run_here("rag", "serve", "--index", index, "--documents", tmp_path / "in")
+    assert (other.code, "the index was made of /elsewhere" in other.stderr) == (2, True)
+    assert not (tmp_path / "in").exists()

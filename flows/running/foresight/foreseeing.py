@@ -128,9 +128,9 @@ class Foresight:
         """As `foresee`, for each shard."""
         return [self.foresee(step, shard, **named) for shard in shards]
 
-    def will_run(self, step: Task[..., Any], reason: str) -> None:
-        """Count a step whose inputs are other ones in each run."""
-        self._missing(self._tally(step), "runs", [reason])
+    def will_run(self, step: Task[..., Any], reason: str) -> Unknown:
+        """Count a step whose inputs are other ones in each run, or whose record a run removes."""
+        return self._missing(self._tally(step), "runs", [reason])
 
     def may_run(self, step: Task[..., Any], waits_for: str) -> None:
         """Count a step that another one decides on."""

@@ -60,7 +60,13 @@ def plan_index(config: IndexConfig) -> IndexPlan:
     reading: dict[str, Any] = {"limits": config.limits, "password_env": config.password_env}
 
     ahead.foresee(steps.scan)
-    parsed = ahead.foresee_each(steps.parse, shard_sources(found.sources), options=config.reading, **reading)
+    again = found.digests_of(config.again)
+    parsed: list[Any] = [
+        ahead.will_run(steps.parse, "asked to read again")
+        if any(source.digest in again for source in shard)
+        else ahead.foresee(steps.parse, shard, **config.how_to_read)
+        for shard in shard_sources(found.sources)
+    ]
     _foresee_failures(config, ahead, found, parsed)
     pictured = ahead.foresee_each(steps.find_figures, parsed, settings=config.figures, **reading)
     distinct = ahead.foresee(steps.mark_duplicates, tuple(pictured), settings=config.figures)

@@ -13,13 +13,16 @@ from fastapi.responses import RedirectResponse, Response
 
 from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
 from flows.service.serving_work import Begun, Item, Question, Refusal
-from flows.service.web import labelled
+from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
+from flows.service.web.conversation_files import Link, docx_of, pdf_of
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
+from flows.service.web.quoted_place import boxes_of, reading
 from flows.service.web.rendering import HEADERS
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
+from tasks.documents.blocks import BBox
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation
 from tasks.rag.planning.plan import recall
@@ -32,6 +35,7 @@ STAGES = {
     "rewrite": "Polishing",
 }
 MOST_SESSIONS = 200
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 MOST_CORRECTION_CHARS = 4_000
 
 
@@ -204,7 +208,7 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
         entry = next((one for one in current.index.catalogue if one.document == document), None)
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
-    boxes = (_box(box),) if box else ()
+    boxes = _boxes(visit, document, page, _box(box), said) if box and page else ()
     drawn = page is not None and is_drawn(entry.format)
     last = entry.pages or page or 1
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
@@ -220,6 +224,19 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
             for name, at in around.items()
         },
     }
+
+
+def _boxes(visit: Visit, document: str, page: int, box: BBox, said: str) -> tuple[BBox, ...]:
+    """Around the quote, or around its passage where the reading of the document is not at hand."""
+    status = doors.statuses_of(visit.workplace.asking.live.folder).get(document)
+    if status is None or status.reading is None or not said:
+        return (box,)
+    try:
+        pages = reading(status.reading).pages
+    except StorageError:
+        return (box,)
+    blocks = next((one.blocks for one in pages if one.number == page), ())
+    return boxes_of(said, within=box, blocks=blocks)
 
 
 def _box(told: str) -> tuple[float, float, float, float]:
@@ -248,18 +265,29 @@ def _conversations(visit: Visit) -> Response:
 
 
 def _export(visit: Visit) -> Response:
-    """The conversation as Markdown, a question a heading."""
+    """The conversation as Markdown, DOCX or PDF, a question a heading."""
     session, turns = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
+    conversation = [turn.answered for turn in turns]
 
     def link(citation: Citation) -> str | None:
         path = address_of(visit.workplace.keys, citation)
         return path and base + path
 
-    written = "\n".join(
-        f"## {' '.join(t.answered.question.split())}\n\n{markdown_of(t.answered, link=link)}" for t in turns
-    )
-    return download(written, f"conversation-{session.short_id}.md", "text/markdown")
+    match visit.path["shape"]:
+        case "md":
+            written, kind = _markdown(conversation, link), "text/markdown"
+        case "docx":
+            written, kind = docx_of(conversation, link=link), DOCX
+        case "pdf":
+            written, kind = pdf_of(conversation, link=link, language=visit.language), "application/pdf"
+        case shape:
+            raise Problem(404, f"a conversation is no {shape[:20]}; it comes as md, docx and pdf")
+    return download(written, f"conversation-{session.short_id}.{visit.path['shape']}", kind)
+
+
+def _markdown(conversation: Sequence[Answered], link: Link) -> str:
+    return "\n".join(f"## {' '.join(one.question.split())}\n\n{markdown_of(one, link=link)}" for one in conversation)
 
 
 def _save_label(visit: Visit) -> Response:
@@ -305,13 +333,13 @@ def download(content: str | bytes, name: str, kind: str) -> Response:
     )
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/", _first),
-    ("POST", "/ask", _ask),
-    ("GET", "/place", _place),
-    ("GET", "/conversations", _conversations),
-    ("GET", "/conversations/{session}", _conversation),
-    ("GET", "/conversations/{session}/export.md", _export),
-    ("POST", "/label", _save_label),
-    ("GET", "/labelled.jsonl", _labelled),
+PAGES = (
+    Page("GET", "/", _first),
+    Page("POST", "/ask", _ask),
+    Page("GET", "/place", _place),
+    Page("GET", "/conversations", _conversations),
+    Page("GET", "/conversations/{session}", _conversation),
+    Page("GET", "/conversations/{session}/export.{shape}", _export),
+    Page("POST", "/label", _save_label),
+    Page("GET", "/labelled.jsonl", _labelled),
 )

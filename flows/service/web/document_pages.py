@@ -1,58 +1,136 @@
-"""The pages of documents: what became of each, and the numbers of their tables with filters and a download."""
+"""The lists of documents: what became of each, and the numbers of their tables with filters and a download."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
+from flows.service.indexing import Indexing
 from flows.service.web import doors
 from flows.service.web.ask_pages import download
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.collection_pages import files_in, run_values, upload_told
+from flows.service.web.uploads import LIMITS, is_taken
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.generations import CatalogueEntry
+from storage.storage_errors import StorageError
+from tasks.documents.formats import suffixes
 
 PAGE = 100
 """Rows of a page of numbers."""
 MOST_DOCUMENTS = 500
 """Documents of a page; the filter finds others."""
+WAITING = "waiting"
+"""Status of a file that no run has seen."""
+Shape = Literal["csv", "json", "parquet"]
+SHAPES: Mapping[Shape, str] = {
+    "csv": "text/csv",
+    "json": "application/jsonl",
+    "parquet": "application/vnd.apache.parquet",
+}
+"""Formats of the numbers and their types."""
 
 
 def _documents(visit: Visit) -> Response:
     words, only = visit.query.get("words", "").lower().split(), visit.query.get("only", "")
-    with visit.workplace.asking.live.borrow() as current:
-        index, folder = current.index, visit.workplace.asking.live.folder
-        entries = index.catalogue
-        reasons = doors.reasons_of(folder)
+    entries, generation, unusable = _catalogue(visit)
+    rows = _rows(visit, entries)
     fits = [
-        one
-        for one in entries
-        if all(word in one.name.lower() for word in words) and (only != "failed" or one.status != "ok")
+        row
+        for row in rows
+        if all(word in row.name.lower() for word in words) and only in ("", "failed" if row.failed else "")
     ]
     return visit.page(
         "documents.html",
-        rows=[_row(one, reasons) for one in fits[:MOST_DOCUMENTS]],
+        rows=fits[:MOST_DOCUMENTS],
         found=len(fits),
-        documents=len(entries),
-        failed=sum(one.status != "ok" for one in entries),
+        documents=len(rows),
+        failed=sum(row.failed for row in rows),
         chunks=sum(one.chunks for one in entries),
-        generation=index.generation,
+        generation=generation,
+        unusable=unusable,
         words=visit.query.get("words", ""),
         only=only,
+        indexing=run_values(visit),
+        upload=upload_told(visit),
+        folder=str(visit.workplace.indexing.documents) if visit.workplace.indexing else "",
+        most_bytes=LIMITS.upload,
+        suffixes=",".join(sorted({*suffixes(), ".zip"})),
     )
 
 
-def _row(entry: CatalogueEntry, reasons: dict[str, str]) -> dict[str, Any]:
-    seen = urlencode({"document": entry.document, "page": 1 if entry.pages else ""})
-    return {
-        "entry": entry,
-        "reason": reasons.get(entry.document, ""),
-        "link": f"{ROOT}/place?{seen}",
-        "numbers": f"{ROOT}/numbers?{urlencode({'entity': entry.name})}",
-    }
+class Row(NamedTuple):
+    """A document of the list."""
+
+    name: str
+    status: str
+    entry: CatalogueEntry | None = None
+    """None: it is not in the index."""
+    reason: str = ""
+    link: str = ""
+    numbers: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.status not in ("ok", WAITING)
+
+
+def _catalogue(visit: Visit) -> tuple[tuple[CatalogueEntry, ...], str, str]:
+    """The documents and the generation; none, and why, where there is no index yet."""
+    try:
+        with visit.workplace.asking.live.borrow() as current:
+            return current.index.catalogue, current.index.generation, ""
+    except StorageError as error:
+        return (), "", str(error)
+
+
+def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
+    """The documents of the index, those that were refused, and those that wait for a run."""
+    statuses = doors.statuses_of(visit.workplace.asking.live.folder)
+    rows = [_row(one, doors.reason_of(statuses.get(one.document))) for one in entries]
+    known = {name for one in entries for name in (one.name, *one.aliases)}
+    refused = [one for one in statuses.values() if one.status == "failed" and one.document not in known]
+    rows += [Row(one.document, one.reason or one.status, reason=doors.reason_of(one)) for one in refused]
+    if visit.workplace.indexing:
+        known |= {one.document for one in statuses.values()}
+        rows += [Row(name, WAITING) for name in _waiting(visit.workplace.indexing, known)]
+    return sorted(rows, key=lambda row: row.name)
+
+
+def _waiting(indexing: Indexing, known: Collection[str]) -> list[str]:
+    """Files that no finished run has looked at; known: names of documents, those of a ZIP with its own before them."""
+    within = {name[: at + len(".zip")] for name in known if (at := name.lower().find(".zip/")) >= 0}
+    status = indexing.status()
+    seen = status.started.timestamp() if status and status.state.startswith("completed") else 0.0
+    return [
+        name
+        for name, path in files_in(indexing).items()
+        if name not in known and name not in within and is_taken(name) and _changed_at(path) > seen
+    ]
+
+
+def _changed_at(file: Path) -> float:
+    """When the file came or changed, in seconds; 0 for one that is gone meanwhile."""
+    try:
+        return file.lstat().st_ctime
+    except OSError:
+        return 0.0
+
+
+def _row(entry: CatalogueEntry, reason: str) -> Row:
+    return Row(
+        entry.name,
+        entry.status,
+        entry=entry,
+        reason=reason,
+        link=f"{ROOT}/documents/{entry.document}",
+        numbers=f"{ROOT}/numbers?{urlencode({'entity': entry.name})}",
+    )
 
 
 def _asked(visit: Visit) -> dict[str, str]:
@@ -76,7 +154,7 @@ def _numbers(visit: Visit) -> Response:
         start=start,
         more=link(first=start + PAGE) if len(rows) > PAGE else "",
         before=link(first=max(0, start - PAGE)) if start else "",
-        download=link("/numbers.csv"),
+        downloads={shape: link(f"/numbers.{shape}") for shape in SHAPES},
     )
 
 
@@ -86,23 +164,26 @@ def _place(row: dict[str, Any]) -> str:
     return f"{ROOT}/place?{urlencode(said)}"
 
 
-def _csv(visit: Visit) -> Response:
-    """The numbers that the filters leave, as `trivet rag numbers --format csv` writes them."""
+def _download(visit: Visit) -> Response:
+    """The numbers that the filters leave, as `trivet rag numbers --format` writes them."""
     from storage.numbers import copy_numbers
 
+    shape: Any = visit.path["shape"]
+    if shape not in SHAPES:
+        raise Problem(404, f"numbers come as {', '.join(SHAPES)}")
     filters = doors.number_filters(**_asked(visit))
     with (
         visit.workplace.asking.live.borrow() as current,
         tempfile.TemporaryDirectory(prefix="trivet-") as folder,
     ):
-        out = Path(folder) / "numbers.csv"
+        out = Path(folder) / f"numbers.{shape}"
         names = {entry.document: entry.name for entry in current.index.catalogue}
-        copy_numbers(current.index.numbers, names, out, "csv", **filters)
-        return download(out.read_bytes(), "numbers.csv", "text/csv")
+        copy_numbers(current.index.numbers, names, out, shape, **filters)
+        return download(out.read_bytes(), out.name, SHAPES[shape])
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/documents", _documents),
-    ("GET", "/numbers", _numbers),
-    ("GET", "/numbers.csv", _csv),
+PAGES = (
+    Page("GET", "/documents", _documents),
+    Page("GET", "/numbers", _numbers),
+    Page("GET", "/numbers.{shape}", _download),
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flows.service.serving_work import LiveIndex
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError
+
+if TYPE_CHECKING:
+    from tasks.rag.indexing.index_report import DocumentStatus
 
 MOST_HITS, MOST_NUMBERS, MOST_RUNS = 50, 1_000, 200
 
@@ -112,22 +117,33 @@ def runs(evaluations: Evaluations, *, most: int) -> list[dict[str, Any]]:
     return [run.model_dump(mode="json", include=named) for run in evaluations.runs(limit=min(most, MOST_RUNS))]
 
 
-def reasons_of(folder: Path) -> dict[str, str]:
-    """Why documents could not be read, and what of them was not, by digest; nothing where no build has told."""
-    from tasks.rag.indexing.index_report import read_status
+def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
+    """What the last build told of each document, by digest, or by name where nothing of it was kept."""
+    from tasks.rag.indexing.index_report import STATUS_FILE
 
     try:
-        status = read_status(folder)
-    except StorageError:
+        return _statuses(folder, (folder / STATUS_FILE).stat().st_mtime_ns)
+    except (OSError, StorageError):
         return {}
-    told = {one.digest: one for one in (status.documents if status else ()) if one.digest}
-    return {
-        digest: said
-        for digest, one in told.items()
-        if (
-            said := "; ".join(filter(None, (one.message or one.reason, _troubled(len(one.troubled_pages)), *one.notes)))
-        )
-    }
+
+
+@lru_cache(maxsize=2)
+def _statuses(folder: Path, changed: int) -> Mapping[str, DocumentStatus]:
+    """changed: when the file did; another time is another content."""
+    from tasks.rag.indexing.index_report import read_status
+
+    del changed
+    status = read_status(folder)
+    return {one.digest or one.document: one for one in (status.documents if status else ())}
+
+
+def reason_of(status: DocumentStatus | None) -> str:
+    """Why a document could not be read, or what of it was not; empty where nothing is wrong."""
+    if status is None:
+        return ""
+    return "; ".join(
+        filter(None, (status.message or status.reason, _troubled(len(status.troubled_pages)), *status.notes))
+    )
 
 
 def _troubled(pages: int) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.evaluated import Run
 from storage.sample_pages import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable
@@ -229,11 +229,11 @@ def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _
         raise ResultsUnusable(f"{task}: {error}") from error
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/evaluations", _leaderboard),
-    ("GET", "/runs", _runs),
-    ("GET", "/runs/{run}", _run),
-    ("GET", "/runs/{run}/samples", _samples),
-    ("GET", "/runs/{run}/sample", _sample),
-    ("GET", "/compare", _compare),
+PAGES = (
+    Page("GET", "/evaluations", _leaderboard),
+    Page("GET", "/runs", _runs),
+    Page("GET", "/runs/{run}", _run),
+    Page("GET", "/runs/{run}/samples", _samples),
+    Page("GET", "/runs/{run}/sample", _sample),
+    Page("GET", "/compare", _compare),
 )

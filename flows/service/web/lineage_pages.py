@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from flows.service.web.ask_pages import conversation_of
 from flows.service.web.rendering import HEADERS
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.lineage import Ran
 from storage.storage_errors import UnknownRun
 from tasks.origins.told import Told, made_by
@@ -125,4 +125,4 @@ def _of_run(visit: Visit, which: str) -> tuple[Told, ...]:
     raise Problem(404, f"{task[:80]} of run {run.id} has no item {item[:80]}")
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (("GET", "/why", _why), ("GET", "/why.svg", _drawn))
+PAGES = (Page("GET", "/why", _why), Page("GET", "/why.svg", _drawn))

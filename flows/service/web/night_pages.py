@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import RedirectResponse, Response
 
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.incidents import Incident
 from tasks.nightly import night_incidents, night_report
 from tasks.nightly.night_collecting import Reading, last_suite, nights_of, pins_of
@@ -133,9 +133,9 @@ def _back(visit: Visit) -> Response:
     return RedirectResponse(f"{ROOT}/nights?{urlencode({'suite': visit.form.get('suite', '')})}", 303)
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/nights", _nights),
-    ("POST", "/nights/accept", _accept),
-    ("POST", "/nights/pin", _pin),
-    ("POST", "/nights/unpin", _unpin),
+PAGES = (
+    Page("GET", "/nights", _nights),
+    Page("POST", "/nights/accept", _accept, acts=True),
+    Page("POST", "/nights/pin", _pin, acts=True),
+    Page("POST", "/nights/unpin", _unpin, acts=True),
 )

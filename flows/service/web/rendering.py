@@ -32,6 +32,7 @@ HEADERS = {
 FILES: Mapping[str, tuple[str, tuple[Path, ...]]] = {
     "workplace.css": ("text/css", (LOOK, night_page.PARTS / "nightly.css", STATIC / "workplace.css")),
     "workplace.js": ("text/javascript", (STATIC / "workplace.js",)),
+    "upload.js": ("text/javascript", (STATIC / "upload.js",)),
     "htmx.min.js": ("text/javascript", (STATIC / "htmx.min.js",)),
     "icon.svg": ("image/svg+xml", (STATIC / "icon.svg",)),
     "leaderboard.js": ("text/javascript", (ranking.PARTS / "leaderboard.js",)),

@@ -18,7 +18,7 @@ from flows.service import flow_runs
 from flows.service.api import ApiAway, ApiFailed
 from flows.service.flow_runs import FlowRun, Server
 from flows.service.web.lineage_pages import picture
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from models.model_errors import ModelError
 from storage.lineage import Ran
 from storage.storage_errors import DatabaseUnavailable, StorageError
@@ -256,11 +256,11 @@ def _plan(visit: Visit) -> Response:
     return visit.page("plan.html", chosen=chosen, others=_others(), config=said, plan=plan, away="", start="")
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/flows", _runs),
-    ("GET", "/flows/{run}", _run),
-    ("GET", "/flows/{run}/lineage.svg", _lineage),
-    ("POST", "/flows/{run}/retry", _retry),
-    ("GET", "/plan", _ask_for_plan),
-    ("POST", "/plan", _plan),
+PAGES = (
+    Page("GET", "/flows", _runs),
+    Page("GET", "/flows/{run}", _run),
+    Page("GET", "/flows/{run}/lineage.svg", _lineage),
+    Page("POST", "/flows/{run}/retry", _retry, acts=True),
+    Page("GET", "/plan", _ask_for_plan),
+    Page("POST", "/plan", _plan, acts=True),
 )

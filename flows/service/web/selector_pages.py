@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from flows.service.web.line_plots import Plot, plot_of
 from flows.service.web.rendering import HEADERS
-from flows.service.web.workplace import ROOT, Handler, Method, Problem, Visit
+from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.evaluated import Evaluated, Result, Run, Sample
 from storage.sample_pages import After, SampleKind
 from storage.storage_errors import StorageError
@@ -304,10 +304,10 @@ def _picture(visit: Visit) -> Response:
         raise Problem(404, str(error)) from error
 
 
-PAGES: tuple[tuple[Method, str, Handler], ...] = (
-    ("GET", "/selectors", _runs),
-    ("GET", "/selectors/{run}", _run),
-    ("GET", "/selectors/{run}/queries", _queries),
-    ("GET", "/selectors/{run}/query", _query),
-    ("GET", "/selectors/{run}/picture", _picture),
+PAGES = (
+    Page("GET", "/selectors", _runs),
+    Page("GET", "/selectors/{run}", _run),
+    Page("GET", "/selectors/{run}/queries", _queries),
+    Page("GET", "/selectors/{run}/query", _query),
+    Page("GET", "/selectors/{run}/picture", _picture),
 )

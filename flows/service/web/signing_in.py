@@ -1,10 +1,8 @@
-"""Who may see the pages: a signed cookie with a role, the token of forms, links that carry their own permission.
-
-owner      said the auth string of this server: may do everything
-operator   said that of the service's operators: may do everything, too
-viewer     said that of the service's viewers: reads and asks
+"""Who may see the pages: a signed cookie, the token of every form, and links that carry their own permission.
 
 All of them are signatures under the server's auth string, so that a restart signs nobody out and nothing is kept.
+Who says that string may do everything; who says that of a role (roles.py) what the role may: a viewer sees and asks,
+an operator changes the documents too. A cookie of a role ends with the role's string.
 """
 
 from __future__ import annotations
@@ -17,43 +15,33 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
-from flows.service import role_doors
-
 COOKIE = "trivet"
 LASTS_S = 7 * 24 * 3600
 """Life of a cookie."""
-OWNER, OPERATOR, VIEWER = "owner", "operator", "viewer"
-MAY_ACT = (OWNER, OPERATOR)
-"""Roles that may send every form."""
+OWNER = "owner"
+OPERATING = (OWNER, "operator")
+"""Roles that change documents."""
+ROLES = (*OPERATING, "viewer")
 
 
 class Keys:
-    """Signatures under one auth string.
-
-    roles: auth strings of the roles of the service, where it has any.
-    """
+    """Signatures under one auth string."""
 
     def __init__(
-        self, auth: SecretStr, *, roles: role_doors.Keys | None = None, clock: Callable[[], float] = time.time
+        self,
+        auth: SecretStr,
+        *,
+        of_role: Callable[[str], str | None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """of_role: the auth string of a role; None for one without."""
         self._auth = auth.get_secret_value().encode()
-        self._roles = roles
+        self._of_role = of_role
         self._clock = clock
 
-    def role_of(self, said: str) -> str | None:
-        """The role that has this auth string."""
-        if hmac.compare_digest(said.encode(errors="replace"), self._auth):
-            return OWNER
-        for role in (OPERATOR, VIEWER):
-            key = self._key(role)
-            if key and hmac.compare_digest(said.encode(errors="replace"), key):
-                return role
-        return None
-
-    def _key(self, role: str) -> bytes:
-        """The auth string of a role of the service; empty where it has none."""
-        known = self._roles.of(role) if self._roles and role in (OPERATOR, VIEWER) else None
-        return (known or "").encode()
+    def role_with(self, said: str) -> str | None:
+        """The role whose auth string this is."""
+        return next((role for role in ROLES if (key := self._key(role)) and _equal(said, key)), None)
 
     def is_bearer(self, header: str) -> bool:
         """Whether an Authorization header carries the auth string."""
@@ -64,16 +52,24 @@ class Keys:
         told = f"{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}.{role}"
         return f"{told}.{self._signed(self._use(role), told)}"
 
-    def role_in(self, cookie: str) -> str | None:
-        """The role of a cookie that is ours and has not ended; another auth string of the role ends it."""
-        told, _, signature = cookie.rpartition(".")
-        ends, role = told.partition(".")[0], told.rpartition(".")[2]
-        if not self._fits(self._use(role), told, signature) or self._clock() >= int(ends):
+    def role_of(self, said: str) -> str | None:
+        """The role of a cookie; None for one that is not ours, or has ended."""
+        told, _, signature = said.rpartition(".")
+        ends, _, rest = told.partition(".")
+        role = rest.rpartition(".")[2]
+        if role not in ROLES or self._key(role) is None or not self._fits(self._use(role), told, signature):
             return None
-        return role
+        return role if self._clock() < int(ends) else None
+
+    def _key(self, role: str) -> bytes | None:
+        if role == OWNER:
+            return self._auth
+        key = self._of_role(role)
+        return key.encode() if key else None
 
     def _use(self, role: str) -> str:
-        return "cookie" if role == OWNER else f"cookie\0{hashlib.sha256(self._key(role)).hexdigest()}"
+        """What a cookie of the role is signed for: it ends with the role's string."""
+        return f"cookie {hashlib.sha256(self._key(role) or b'').hexdigest()}"
 
     def form_token(self, cookie: str) -> str:
         """The token of the forms of a browser with this cookie."""
@@ -95,3 +91,7 @@ class Keys:
     def _signed(self, use: str, told: str) -> str:
         said = f"{use}\0{told}".encode(errors="replace")
         return hmac.new(self._auth, said, hashlib.sha256).hexdigest()
+
+
+def _equal(said: str, key: bytes) -> bool:
+    return hmac.compare_digest(said.encode(errors="replace"), key)

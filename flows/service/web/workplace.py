@@ -1,7 +1,7 @@
 """The pages under /ui: who may see them, their forms, and the errors that they show.
 
 A page is a function from a `Visit` to a response. It is called in a thread, and only for a browser that has signed in;
-a form must carry the token of its page and come from this origin.
+a form must carry the token of its page and come from this origin. What changes documents asks for an operator.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from fastapi import FastAPI, HTTPException
 from fastapi.concurrency import run_in_threadpool
 from fastapi.requests import Request
 from fastapi.responses import RedirectResponse, Response
-from pydantic import SecretStr
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
-from flows.service import role_doors
-from flows.service.answer_stream import Asking, Busy
-from flows.service.place import Place
+from flows.service.answer_stream import CLIENT_GONE, Asking, Busy
+from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
 from flows.service.serving_work import refusal
 from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
-from flows.service.web.signing_in import COOKIE, LASTS_S, MAY_ACT, Keys
+from flows.service.web.signing_in import COOKIE, LASTS_S, OPERATING, Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
@@ -40,8 +39,6 @@ ROOT = "/ui"
 LANGUAGE_COOKIE = "trivet-language"
 YEAR_S = 365 * 24 * 3600
 Method = Literal["GET", "POST"]
-OF_VIEWERS = ("/ask", "/sign-out")
-"""Forms that those may send who only read."""
 
 
 class Problem(Exception):
@@ -59,10 +56,12 @@ class Workplace:
     asking: Asking
     keys: Keys
     home: Path
-    """The home of the service and of the labelled questions."""
+    """Folder of the labelled questions."""
     evaluations: Callable[[], Evaluations]
     described: Callable[[], dict[str, Any]]
     """The OpenAPI description of the routes for programs."""
+    indexing: Indexing | None
+    """Keeps the index up to date with its folder of documents; None: nothing can be uploaded."""
 
 
 class Visit(NamedTuple):
@@ -83,14 +82,28 @@ class Visit(NamedTuple):
         return self.request.path_params
 
     @property
-    def may_act(self) -> bool:
-        """Whether who signed in may change something."""
-        return self.workplace.keys.role_in(self.request.cookies.get(COOKIE, "")) in MAY_ACT
-
-    @property
     def is_part(self) -> bool:
         """Whether htmx asks for a part of a page."""
         return self.request.headers.get("HX-Request") == "true"
+
+    @property
+    def cookie(self) -> str:
+        return self.request.cookies.get(COOKIE, "")
+
+    @property
+    def may_act(self) -> bool:
+        """Whether who signed in may change something."""
+        return self.workplace.keys.role_of(self.cookie) in OPERATING
+
+    @property
+    def operates(self) -> bool:
+        """Whether this browser may change documents, and there is a folder to change."""
+        return self.workplace.indexing is not None and self.may_act
+
+    def refuse_token(self, said: str) -> None:
+        """Raise Problem unless this is the token of the forms of this browser."""
+        if not self.workplace.keys.is_form_token(said, self.cookie):
+            raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
 
     def say(self, words: str) -> str:
         """Words of the pages in the language of the page."""
@@ -98,10 +111,10 @@ class Visit(NamedTuple):
 
     def fill(self, template: str, **values: Any) -> str:
         """The HTML of a template, with what every template has."""
-        cookie = self.request.cookies.get(COOKIE, "")
         place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
         here = f"{place}?{self.request.url.query}" if self.request.url.query else place
-        frame = {"token": self.workplace.keys.form_token(cookie), "here": here, "root": ROOT, "part": self.is_part}
+        token = self.workplace.keys.form_token(self.cookie)
+        frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part, "operates": self.operates}
         frame["may_act"] = self.may_act
         return fill(template, self.language, frame | values)
 
@@ -112,13 +125,32 @@ class Visit(NamedTuple):
 Handler = Callable[[Visit], Response | Awaitable[Response]]
 
 
-def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, authorized: Sequence[Any]) -> None:
+class Page(NamedTuple):
+    """A page, and who may see it."""
+
+    method: Method
+    path: str
+    handler: Handler
+    public: bool = False
+    """A browser that has not signed in may see it too."""
+    acts: bool = False
+    """Viewers may not send it."""
+    operator: bool = False
+    """Only those see it who may change documents."""
+    streamed: bool = False
+    """The handler reads the form itself, and checks its token."""
+
+
+def add_pages(
+    app: FastAPI, asking: Asking, *, keys: Keys, home: Path, indexing: Indexing | None, authorized: Sequence[Any]
+) -> None:
     """Serve the pages, what they load, the pictures that links permit, and the doors for programs.
 
     authorized: dependencies of routes that ask for the auth string.
     """
     from flows.service.web import (
         ask_pages,
+        collection_pages,
         document_pages,
         evaluation_pages,
         json_door,
@@ -130,26 +162,10 @@ def add_pages(app: FastAPI, asking: Asking, *, auth: SecretStr, home: Path, auth
         selector_pages,
     )
 
-    keys = Keys(auth, roles=role_doors.Keys(Place(home)))
-    workplace = Workplace(asking, keys, home, evaluations, app.openapi)
-    pages = (
-        *ask_pages.PAGES,
-        *evaluation_pages.PAGES,
-        *document_pages.PAGES,
-        *run_pages.PAGES,
-        *lineage_pages.PAGES,
-        *night_pages.PAGES,
-        *selector_pages.PAGES,
-        DOCS,
-    )
-    routes = [
-        page(workplace, "/sign-in", _sign_in, public=True),
-        page(workplace, "/sign-in", _signed_in, method="POST", public=True),
-        page(workplace, "/sign-out", _sign_out, method="POST"),
-        page(workplace, "/language", _language, public=True),
-        *(page(workplace, path, handler, method=method) for method, path, handler in pages),
-        page(workplace, "/{rest:path}", _nowhere),
-    ]
+    workplace = Workplace(asking, keys, home, evaluations, app.openapi, indexing)
+    rooms = (ask_pages, evaluation_pages, document_pages, collection_pages, run_pages, lineage_pages, night_pages)
+    pages = (one for room in (*rooms, selector_pages) for one in room.PAGES)
+    routes = [page(workplace, one) for one in (*OWN, *pages, NOWHERE)]
     app.include_router(json_door.routes(asking.live, evaluations, authorized))
     app.include_router(openai_door.routes(asking, workplace.keys))
 
@@ -195,26 +211,33 @@ def _docs(visit: Visit) -> Response:
     return visit.page("docs.html", described=visit.workplace.described())
 
 
-def page(workplace: Workplace, path: str, handler: Handler, *, method: Method = "GET", public: bool = False) -> Route:
-    """The route of a page. public: a browser that has not signed in may see it too."""
+def page(workplace: Workplace, shown: Page) -> Route:
+    """The route of a page."""
+    handler = shown.handler
 
     async def endpoint(request: Request) -> Response:
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
         visit = Visit(workplace, request, language, {})
         try:
-            if not public and not workplace.keys.role_in(request.cookies.get(COOKIE, "")):
+            if not shown.public and workplace.keys.role_of(visit.cookie) is None:
                 return _to_sign_in(visit)
-            if method == "POST" and not public and path not in OF_VIEWERS and not visit.may_act:
-                raise Problem(403, "viewers read and ask; sign in as an operator to do this")
-            if method == "POST":
+            if shown.method == "POST":
+                _refuse_foreign(request)
+            if shown.acts and not visit.may_act:
+                raise Problem(403, "viewers read and ask; sign in with the auth string of an operator to do this")
+            if shown.operator:
+                _require_operator(visit)
+            if shown.method == "POST" and not shown.streamed:
                 visit = visit._replace(form=await _form(visit))
             if inspect.iscoroutinefunction(handler):
                 return await handler(visit)
             return await run_in_threadpool(handler, visit)  # pyright: ignore[reportReturnType, reportArgumentType]
+        except ClientDisconnect:  # in the middle of a form
+            return Response(status_code=CLIENT_GONE)
         except Exception as error:  # noqa: BLE001 every error is a page
             return _told(visit, error)
 
-    return Route(path, endpoint, methods=[method])
+    return Route(shown.path, endpoint, methods=[shown.method])
 
 
 def _told(visit: Visit, error: Exception) -> Response:
@@ -240,17 +263,27 @@ def _to_sign_in(visit: Visit) -> Response:
     raise Problem(401, "you are not signed in, or no longer; sign in again")
 
 
-async def _form(visit: Visit) -> Mapping[str, str]:
-    """The fields of a form from a page of ours. Raises Problem, HTTPException."""
-    request = visit.request
+def _refuse_foreign(request: Request) -> None:
+    """Raise Problem for a form of another site."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
     if foreign or site not in ("same-origin", "none"):
         raise Problem(403, "this form comes from another site; open the page here and send it again")
-    said = (await body_of(request)).decode(errors="replace")
+
+
+def _require_operator(visit: Visit) -> None:
+    """Raise Problem unless this browser may change documents, and there is a folder to change."""
+    if visit.workplace.indexing is None:
+        raise Problem(409, "this server has no folder of documents; start it with --documents DIR to change them here")
+    if not visit.operates:
+        raise Problem(403, "a viewer does not change documents; sign in with the auth string of an operator")
+
+
+async def _form(visit: Visit) -> Mapping[str, str]:
+    """The fields of a form from a page of ours. Raises Problem, HTTPException."""
+    said = (await body_of(visit.request)).decode(errors="replace")
     form = dict(parse_qsl(said, keep_blank_values=True))
-    if not visit.workplace.keys.is_form_token(form.get("token", ""), request.cookies.get(COOKIE, "")):
-        raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
+    visit.refuse_token(form.get("token", ""))
     return form
 
 
@@ -267,7 +300,7 @@ def _sign_in(visit: Visit) -> Response:
 
 def _signed_in(visit: Visit) -> Response:
     to = _local(visit.form.get("to", ""))
-    role = visit.workplace.keys.role_of(visit.form.get("auth", "").strip())
+    role = visit.workplace.keys.role_with(visit.form.get("auth", "").strip())
     if role is None:
         return visit.page("sign_in.html", status=403, to=to, wrong=True)
     response = RedirectResponse(to, 303)
@@ -290,8 +323,15 @@ def _language(visit: Visit) -> Response:
     return response
 
 
-DOCS: tuple[Method, str, Handler] = ("GET", "/docs", _docs)
-
-
 def _nowhere(visit: Visit) -> Response:
     raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")
+
+
+OWN = (
+    Page("GET", "/sign-in", _sign_in, public=True),
+    Page("POST", "/sign-in", _signed_in, public=True),
+    Page("POST", "/sign-out", _sign_out),
+    Page("GET", "/language", _language, public=True),
+    Page("GET", "/docs", _docs),
+)
+NOWHERE = Page("GET", "/{rest:path}", _nowhere)

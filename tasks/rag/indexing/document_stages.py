@@ -29,6 +29,11 @@ PARSER_VERSION = 5
 """Raise it when a reader would give another document for the same bytes."""
 
 
+def reading_key(source: Source, *, options: ReadOptions, limits: ReadLimits) -> str:
+    """What a document that was read is remembered under."""
+    return content_key("parse", PARSER_VERSION, {"source": source, "options": options, "limits": limits})
+
+
 def parse_source(
     source: Source,
     artifacts: Artifacts,
@@ -39,7 +44,7 @@ def parse_source(
     log: Path | None,
 ) -> Parsed:
     """Read or recall a document, under a key without the password; one that cannot be read has a failure."""
-    key = content_key("parse", PARSER_VERSION, {"source": source, "options": options, "limits": limits})
+    key = reading_key(source, options=options, limits=limits)
     if kept := artifacts.recall(key):
         recalled = artifacts.load(Parsed, kept)
         if recalled.document is None or artifacts.verify(recalled.document):

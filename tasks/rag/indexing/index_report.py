@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -18,13 +19,16 @@ from pydantic import Field, ValidationError
 
 from storage.files import write
 from storage.index import CatalogueEntry
-from storage.records import Record
+from storage.records import Record, Ref
 from storage.storage_errors import NotAnIndex
+from tasks.progress import listening
 from tasks.rag.corpus import Chunked, PageTrouble, Parsed, Pictured
 from tasks.rag.indexing.scan import ScanResult
 
 HEARTBEAT_S = 5.0
 """Seconds between two heartbeats of a running build."""
+COUNTED_S = 0.5
+"""Shortest time between two writes for the sake of progress alone."""
 STATUS_FILE = "index_status.json"
 
 
@@ -35,6 +39,8 @@ class DocumentStatus(Record):
     """Path below the folder, NFC."""
     status: Literal["ok", "unchanged", "renamed", "failed", "duplicate"]
     digest: str | None = None
+    reading: Ref | None = None
+    """What was read of it: tasks.documents.blocks.Document as JSON."""
     format: str | None = None
     reader: str | None = None
     pages: int = 0
@@ -54,6 +60,13 @@ class LengthStatistics(Record):
     max: int
 
 
+class StageProgress(Record):
+    """Items of a stage of a build: documents, figures, texts."""
+
+    done: int = 0
+    expected: int = 0
+
+
 class IndexStatus(Record):
     """The content of `index_status.json`; times are UTC."""
 
@@ -68,6 +81,10 @@ class IndexStatus(Record):
     """The generation that readers use; during a build the previous one."""
     run: str | None = None
     """Prefect flow run."""
+    parameters: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What the flow was given."""
+    progress: dict[str, StageProgress] = Field(default_factory=dict[str, StageProgress])
+    """How far each stage of this build has come, as its processes told."""
     counts: dict[str, Any] = Field(default_factory=dict[str, Any])
     chunk_chars: LengthStatistics | None = None
     documents: tuple[DocumentStatus, ...] = ()
@@ -91,10 +108,12 @@ def read_status(index: Path) -> IndexStatus | None:
 class StatusFile:
     """Writes `index_status.json` while a build runs."""
 
-    def __init__(self, index: Path, *, generation: str | None, run: str | None) -> None:
+    def __init__(self, index: Path, *, generation: str | None, run: str | None, parameters: dict[str, Any]) -> None:
         now = datetime.now(UTC)
         self._path = index / STATUS_FILE
         self._lock = threading.Lock()
+        self._progress: dict[str, StageProgress] = {}
+        self._written = 0.0
         self.status = IndexStatus(
             state="running",
             step="scan",
@@ -104,12 +123,24 @@ class StatusFile:
             heartbeat=now,
             generation=generation,
             run=run,
+            parameters=parameters,
         )
+
+    def count(self, stage: str, done: int, expected: int) -> None:
+        """Count items of a stage; the file is written with them at most every half second."""
+        with self._lock:
+            before = self._progress.get(stage, StageProgress())
+            self._progress[stage] = StageProgress(done=before.done + done, expected=before.expected + expected)
+            waits = time.monotonic() - self._written < COUNTED_S
+        if not waits:
+            self.update()
 
     def update(self, **changes: Any) -> None:
         """Change fields and write the file."""
         with self._lock:
-            self.status = self.status.model_copy(update={"heartbeat": datetime.now(UTC), **changes})
+            told = {"heartbeat": datetime.now(UTC), "progress": dict(self._progress)}
+            self.status = self.status.model_copy(update=told | changes)
+            self._written = time.monotonic()
             write(self._path, self.status.model_dump_json(indent=1).encode(), durable=False)
 
     def beat_until(self, ended: threading.Event) -> None:
@@ -119,16 +150,19 @@ class StatusFile:
 
 
 @contextmanager
-def status_of_build(index: Path, *, generation: str | None, run: str | None) -> Generator[StatusFile]:
+def status_of_build(
+    index: Path, *, generation: str | None, run: str | None, parameters: dict[str, Any]
+) -> Generator[StatusFile]:
     """Write the status from the start of a build to its end, and how it ended."""
-    file = StatusFile(index, generation=generation, run=run)
+    file = StatusFile(index, generation=generation, run=run, parameters=parameters)
     ended = threading.Event()
     beat = threading.Thread(target=file.beat_until, args=(ended,), name="index-heartbeat", daemon=True)
     failure: dict[str, str] = {}
     try:
         file.update()
         beat.start()
-        yield file
+        with listening(file.count):
+            yield file
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         failure = {"state": state, "error": f"{type(error).__name__}: {error}"}
@@ -230,6 +264,7 @@ def _status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntr
         document=name,
         status=status,
         digest=parsed.source.digest,
+        reading=parsed.document,
         format=parsed.format,
         reader=parsed.reader,
         pages=parsed.pages,

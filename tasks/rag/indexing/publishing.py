@@ -116,7 +116,7 @@ class Published(Record):
 
 
 @contextmanager
-def build(index: Path, *, run: str | None) -> Generator[Build]:
+def build(index: Path, *, run: str | None, parameters: dict[str, JsonValue]) -> Generator[Build]:
     """Claim the folder and keep its status file from start to end. Raises NotAnIndex."""
     claim(index)
     generation, settings, entries = None, dict[str, JsonValue](), tuple[CatalogueEntry, ...]()
@@ -125,7 +125,7 @@ def build(index: Path, *, run: str | None) -> Generator[Build]:
             generation, settings, entries = opened.generation, opened.manifest.settings, opened.catalogue
     except (NotAnIndex, DamagedIndex):
         pass  # none yet, or one that the next generation replaces
-    with reporting.status_of_build(index, generation=generation, run=run) as status:
+    with reporting.status_of_build(index, generation=generation, run=run, parameters=parameters) as status:
         yield Build(index, status, settings, entries)
 
 

@@ -9,7 +9,7 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -70,6 +70,11 @@ class ScanResult(Record):
     def sources(self) -> list[Source]:
         """The documents without their names."""
         return [Source(content=file.content, suffix=file.suffix, reader=file.reader) for file in self.files]
+
+    def digests_of(self, names: Collection[str]) -> set[str]:
+        """The contents of the documents and aliases of these names."""
+        first = {alias.document for alias in self.aliases if alias.name in names}.union(names)
+        return {file.content.digest for file in self.files if file.name in first}
 
     def named(self, by_digest: Mapping[str, str]) -> dict[str, str]:
         """What steps say of documents, which they know by the first twelve digits of their content, by name."""

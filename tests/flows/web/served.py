@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,15 @@ import pymupdf
 import uvicorn
 from pydantic import SecretStr
 
+from flows.running.answer_models import open_assistant
 from flows.service.index_server import create_app
+from flows.service.indexing import Indexing
 from flows.service.serving_work import LiveIndex
 from storage.index import CatalogueEntry, Index, open_index, publish
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
 from tasks.language.tokens import BIGRAM
-from tasks.rag.answering.assistant import Event
+from tasks.rag.answering.assistant import Asks, Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.resources import artifacts
@@ -37,11 +39,15 @@ PATIENCE_S = 20.0
 class Told:
     """Answers each question with what the test wrote for it."""
 
-    def __init__(self, index: Index, answers: Mapping[str, Answered]) -> None:
+    def __init__(self, index: Index, answers: Mapping[str, Answered], other: Asks | None = None) -> None:
+        """other: answers the questions for which the test wrote nothing."""
         self.index = index
         self._answers = answers
+        self._other = other
 
-    def ask(self, question: str, *, on_event: Callable[[Event], None] | None = None, **_: Any) -> Answered:
+    def ask(self, question: str, *, on_event: Callable[[Event], None] | None = None, **more: Any) -> Answered:
+        if self._other and question not in self._answers:
+            return self._other.ask(question, on_event=on_event, **more)
         told = self._answers[question]
         if on_event:
             on_event(Event("stage", "retrieve"))
@@ -90,14 +96,20 @@ class Site:
 
 @contextmanager
 def site(
-    index: Path, home: Path, answers: Mapping[str, Answered], *, sessions: Sessions | None = None
+    index: Path,
+    home: Path,
+    answers: Mapping[str, Answered],
+    *,
+    sessions: Sessions | None = None,
+    documents: Path | None = None,
+    roles: Mapping[str, str] | None = None,
 ) -> Generator[Site]:
-    """The server, signed in to."""
+    """The server, signed in to; with a folder of documents it indexes them, and answers other questions from them."""
 
     @contextmanager
     def open_current() -> Generator[Told]:
-        with open_index(index) as opened:
-            yield Told(opened, answers)
+        with open_index(index) as opened, open_assistant(index, llm="none") if documents else nullcontext() as other:
+            yield Told(opened, answers, other)
 
     app = create_app(
         LiveIndex(index, open_current),
@@ -105,6 +117,8 @@ def site(
         sessions=sessions or Sessions(away),
         stopping=lambda: False,
         home=home,
+        indexing=Indexing(documents, index) if documents else None,
+        of_role=(roles or {}).get,
     )
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -140,6 +140,14 @@ def test_a_conversation_is_exported_as_markdown(keeping: Site) -> None:
 
 
 @pytest.mark.postgres
+def test_a_conversation_is_exported_as_word_and_pdf(keeping: Site) -> None:
+    session = keeping.post("/ui/ask", question=PRICE.question).url.path.rpartition("/")[2]
+    starts = [keeping.get(f"/ui/conversations/{session}/export.{shape}").content[:4] for shape in ("docx", "pdf")]
+    assert starts == [b"PK\x03\x04", b"%PDF"]
+    assert keeping.get(f"/ui/conversations/{session}/export.exe").status_code == 404
+
+
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("asked", "fields", "expected"),
     [

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import SecretStr
 
-from flows.service import role_doors
-from flows.service.place import Place
 from flows.service.web.page_pictures import address
-from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
+from flows.service.web.signing_in import COOKIE, LASTS_S, OWNER, Keys
 from flows.service.web.workplace import _local
 from tests.flows.asks import digest, publish_texts
 from tests.flows.web.served import AUTH, Site, answer, cited, sign_in, site
@@ -49,25 +46,24 @@ def test_a_cookie_ends_and_belongs_to_one_auth_string() -> None:
     now = [1_000.0]
     keys, others = (Keys(SecretStr(auth), clock=lambda: now[0]) for auth in (AUTH, AUTH + "2"))
     cookie = keys.cookie()
-    assert (keys.role_in(cookie), others.role_in(cookie)) == ("owner", None)
+    assert (keys.role_of(cookie), others.role_of(cookie)) == (OWNER, None)
     now[0] += LASTS_S
-    assert keys.role_in(cookie) is None
+    assert keys.role_of(cookie) is None
 
 
-def test_a_cookie_has_the_role_of_its_auth_string_and_ends_with_it(tmp_path: Path) -> None:
-    kept = role_doors.Keys(Place(tmp_path)).make()
-    keys = Keys(SecretStr(AUTH), roles=kept)
-    said = {role: kept.of(role) or "" for role in ("viewer", "operator", "worker")}
-    assert {role: keys.role_of(auth) for role, auth in said.items()} == {
-        "viewer": "viewer",
-        "operator": "operator",
-        "worker": None,
-    }
+def test_a_cookie_of_a_role_ends_with_its_auth_string_and_is_no_other_role() -> None:
+    strings = {"viewer": "viewer:one", "worker": "worker:one"}
+    keys = Keys(SecretStr(AUTH), of_role=strings.get)
+    assert [keys.role_with(said) for said in (AUTH, "viewer:one", "worker:one", "", "None")] == [
+        OWNER,
+        "viewer",
+        *[None] * 3,
+    ]
     cookie = keys.cookie("viewer")
-    assert keys.role_in(cookie) == "viewer"
-    assert keys.role_in(cookie.replace(".viewer.", ".operator.")) is None
-    (tmp_path / "service" / "auth-viewer").write_text("viewer:another")
-    assert keys.role_in(cookie) is None
+    assert keys.role_of(cookie) == "viewer"
+    assert [keys.role_of(cookie.replace("viewer", role)) for role in (OWNER, "operator", "worker")] == [None] * 3
+    strings["viewer"] = "viewer:two"
+    assert keys.role_of(cookie) is None
 
 
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(served: Site) -> None:

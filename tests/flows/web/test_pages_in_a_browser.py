@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+import re
+import shutil
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pymupdf
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -23,6 +27,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.postgres]
 PAGE_POINTS = 400
 PATIENCE_MS = 60_000
 """The first question starts the database."""
+RUN_MS = 240_000
+"""A run loads the embedder, and starts a Prefect server."""
 SCRIPT = "<img src=x onerror='document.title=1'><script>document.title=1</script>"
 HOSTILE = answer("Is it safe?", f"{SCRIPT} [1]", cited(1, SCRIPT, page=None), unsupported=(SCRIPT,))
 
@@ -38,8 +44,10 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
 def served(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = Path(os.environ["TRIVET_HOME"])
     answers = {one.question: one for one in (ferry(drawn), HOSTILE)}
-    sessions = Sessions(lambda: connections.locate(None, home))
-    with site(drawn.index, tmp_path_factory.mktemp("home"), answers, sessions=sessions) as running:
+    sessions, documents = Sessions(lambda: connections.locate(None, home)), tmp_path_factory.mktemp("documents")
+    shutil.copy(drawn.index.parent / "ferry.pdf", documents)
+    own = tmp_path_factory.mktemp("home")
+    with site(drawn.index, own, answers, sessions=sessions, documents=documents) as running:
         yield running
     connections.engine(Cluster(home).start()).dispose()
 
@@ -63,27 +71,88 @@ def page(browser: Browser, served: Site) -> Iterator[Page]:
 def ask(page: Page, question: str) -> None:
     page.get_by_label("Question").fill(question)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("How it was found").last).to_be_visible(timeout=PATIENCE_MS)
+    turn = page.locator("article.turn").last
+    expect(turn.locator(".question")).to_have_text(question)
+    expect(turn.get_by_text("How it was found")).to_be_visible(timeout=PATIENCE_MS)
 
 
-def framed(picture: bytes) -> tuple[float, ...]:
-    """The box around what is red, in points of the page."""
+def framed(picture: bytes, *, points: float = PAGE_POINTS) -> tuple[float, ...]:
+    """The box around what is red, in points of the page; points: width of the page."""
     pixels = np.asarray(Image.open(BytesIO(picture)).convert("RGB")).astype(int)
     red = (pixels[..., 0] > 150) & (pixels[..., 1] < 90) & (pixels[..., 2] < 90)
     down, across = np.nonzero(red)
-    scale = PAGE_POINTS / pixels.shape[1]
+    scale = points / pixels.shape[1]
     return tuple(float(edge) * scale for edge in (across.min(), down.min(), across.max() + 1, down.max() + 1))
+
+
+def around(box: Sequence[float]) -> Any:
+    """Where the frame of a box is."""
+    return pytest.approx((box[0] - 3, box[1] - 3, box[2] + 3, box[3] + 3), abs=2.5)
+
+
+def shown(page: Page) -> bytes:
+    """The picture of the cited page."""
+    picture = page.locator("#place img")
+    expect(picture).to_have_js_property("complete", True)
+    expect(picture).not_to_have_js_property("naturalWidth", 0)
+    assert picture.bounding_box()["width"] > 200  # pyright: ignore[reportOptionalSubscript]
+    return page.request.get(page.evaluate("document.querySelector('#place img').src")).body()
 
 
 def test_the_frame_lies_on_the_sentence_that_is_cited(page: Page, drawn: Drawn) -> None:
     ask(page, "What does the ferry cost?")
-    picture = page.locator("#place img")
-    expect(picture).to_have_js_property("complete", True)
-    expect(picture).not_to_have_js_property("naturalWidth", 0)
-    source = page.evaluate("document.querySelector('#place img').src")
-    box = framed(page.request.get(source).body())
-    assert box == pytest.approx((drawn.box[0] - 3, drawn.box[1] - 3, drawn.box[2] + 3, drawn.box[3] + 3), abs=2.0)
-    assert picture.bounding_box()["width"] > 200  # pyright: ignore[reportOptionalSubscript]
+    assert framed(shown(page)) == around(drawn.box)
+
+
+TOLL = "The toll of the Ostrava lock is 412 crowns for a barge."
+SNOW = "hwp/마루군_제설 협조 안내.hwp"
+SNOW_BOX, A4_POINTS = (85, 218, 510, 243), 595.28
+"""Around the ink of its fourth item, measured on the picture of the page without a frame."""
+
+
+def test_documents_are_uploaded_indexed_and_asked(page: Page, served: Site, samples: Path, tmp_path: Path) -> None:
+    with pymupdf.open() as document:
+        document.new_page(width=PAGE_POINTS, height=500).insert_text((60, 80), "Fees of the year")
+        document.new_page(width=PAGE_POINTS, height=500).insert_text((60, 200), TOLL)
+        [toll] = document[1].search_for(TOLL)
+        document.save(tmp_path / "lock.pdf")
+    page.goto(f"{served.url}/ui/documents")
+    page.get_by_label("Files or ZIPs").set_input_files([tmp_path / "lock.pdf", samples / SNOW])
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_role("status")).to_contain_text(f"Taken: lock.pdf, {Path(SNOW).name}")
+    expect(page.locator("#run progress")).to_be_visible()
+    expect(page.get_by_text("Last run")).to_be_visible(timeout=RUN_MS)
+    expect(page.get_by_role("row", name=re.compile("lock.pdf.*ok"))).to_be_visible()
+    page.goto(f"{served.url}/ui/")
+    ask(page, "What is the toll of the Ostrava lock?")
+    assert framed(shown(page)) == around(toll)
+    ask(page, "마을 안길의 눈은 누구의 신청을 받아 몇 시부터 치우나요?")
+    expect(page.locator("#place h2")).to_have_text(Path(SNOW).name)
+    assert framed(shown(page), points=A4_POINTS) == around(SNOW_BOX)
+
+
+def test_what_is_dropped_is_sent_and_refused_by_name(page: Page, served: Site) -> None:
+    page.goto(f"{served.url}/ui/documents")
+    dropped = page.evaluate_handle(
+        "() => { const all = new DataTransfer(); all.items.add(new File(['MZ'], '<b>run.exe')); return all; }"
+    )
+    page.dispatch_event("#upload", "drop", {"dataTransfer": dropped})
+    expect(page.get_by_role("status")).to_contain_text("<b>run.exe: this format is not read")
+
+
+def test_without_scripts_documents_are_uploaded_and_removed(browser: Browser, served: Site) -> None:
+    with browser.new_context(locale="en-US", java_script_enabled=False) as context:
+        page = signed_in(context, served)
+        page.goto(f"{served.url}/ui/documents")
+        page.get_by_label("Files or ZIPs").set_input_files(
+            {"name": "empty.txt", "mimeType": "text/plain", "buffer": b""}
+        )
+        page.get_by_role("button", name="Upload").click()
+        expect(page.get_by_role("status")).to_contain_text("empty.txt: the file is empty")
+        page.get_by_role("link", name="Remove ferry.pdf").click()
+        expect(page.get_by_role("heading")).to_have_text("Remove this document?")
+        page.get_by_role("link", name="Keep it").click()
+        expect(page.get_by_role("link", name="ferry.pdf", exact=True)).to_be_visible()
 
 
 def test_pages_turn_and_the_address_brings_the_conversation_back(page: Page) -> None:
@@ -125,7 +194,7 @@ def test_without_scripts_the_same_page_comes(browser: Browser, served: Site) -> 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
+def test_axe_finds_nothing(browser: Browser, served: Site, drawn: Drawn, scheme: str) -> None:
     found = dict[str, list[str]]()
     with browser.new_context(locale="en-US", bypass_csp=True, color_scheme=scheme) as context:  # pyright: ignore[reportArgumentType]
         page = signed_in(context, served)
@@ -136,6 +205,9 @@ def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
             "/ui/",
             "/ui/conversations",
             "/ui/documents",
+            "/ui/documents/remove?file=ferry.pdf",
+            "/ui/documents/run",
+            f"/ui/documents/{drawn.digest}",
             "/ui/numbers",
             "/ui/evaluations",
             "/ui/runs",

@@ -1,0 +1,305 @@
+"""What an upload may hold, who may send it, and what becomes of it; the run that indexes is another process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import stat
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from flows.service.index_server import create_app
+from flows.service.indexing import Indexing
+from flows.service.serving_work import LiveIndex
+from flows.service.web import uploads
+from storage.index import open_index
+from storage.sessions import Sessions
+from tests.flows.asks import publish_texts
+from tests.flows.web.served import AUTH, Told, away
+
+OPERATOR, VIEWER = "operator:secret", "viewer:secret"
+RUN = "import json,sys,pathlib; told=json.load(sys.stdin); open(sys.argv[1],'a').write(json.dumps(told)+chr(10))"
+"""A run that notes what it was told to index."""
+PATIENCE_S = 20.0
+
+
+class Place(NamedTuple):
+    """A server of a folder, a browser that may operate it, and the runs that it began."""
+
+    documents: Path
+    browser: TestClient
+    runs: Path
+
+    def token(self) -> str:
+        [token, *_] = re.findall(r'name="token" value="(\w+)"', self.browser.get("/ui/documents").text)
+        return token
+
+    def upload(self, *files: tuple[str, bytes], **fields: str) -> Any:
+        sent = [("files", (name, content)) for name, content in files]
+        data = {"token": self.token(), **fields}
+        return self.browser.post("/ui/documents/upload", data=data, files=sent)
+
+    def stored(self) -> dict[str, bytes]:
+        """Everything in the folder, hidden files too."""
+        files = (path for path in self.documents.rglob("*") if path.is_file())
+        return {path.relative_to(self.documents).as_posix(): path.read_bytes() for path in files}
+
+    def begun(self, count: int) -> list[dict[str, Any]]:
+        """The parameters of the first runs, once there are so many."""
+        end = time.monotonic() + PATIENCE_S
+        while len(told := self.runs.read_text().splitlines() if self.runs.exists() else []) < count:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return [json.loads(line) for line in told]
+
+
+@contextmanager
+def signed_in(app: Any, auth: str) -> Generator[TestClient]:
+    with TestClient(app, base_url="http://127.0.0.1") as browser:
+        [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
+        browser.post("/ui/sign-in", data={"token": token, "auth": auth}).raise_for_status()
+        yield browser
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Callable[..., Any]:
+    index, documents = publish_texts(tmp_path / "index"), tmp_path / "documents"
+    documents.mkdir()
+
+    @contextmanager
+    def open_current() -> Generator[Told]:
+        with open_index(index) as opened:
+            yield Told(opened, {})
+
+    def create(script: str = RUN) -> Any:
+        return create_app(
+            LiveIndex(index, open_current),
+            auth=SecretStr(AUTH),
+            sessions=Sessions(away),
+            stopping=lambda: False,
+            home=tmp_path / "home",
+            indexing=Indexing(documents, index, command=(sys.executable, "-c", script, str(tmp_path / "runs"))),
+            of_role={"operator": OPERATOR, "viewer": VIEWER}.get,
+        )
+
+    return create
+
+
+@pytest.fixture
+def place(app: Callable[..., Any], tmp_path: Path) -> Iterator[Place]:
+    with signed_in(app(), OPERATOR) as browser:
+        yield Place(tmp_path / "documents", browser, tmp_path / "runs")
+
+
+def zipped(*members: tuple[str, bytes], level: int = zipfile.ZIP_DEFLATED) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", level) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def test_files_folders_and_zips_are_kept_and_indexed(place: Place) -> None:
+    files = {"a.txt": b"first", "계획/2024/b.txt": "둘째".encode(), "c.zip": zipped(("inner.txt", b"third"))}
+    page = place.upload(*files.items())
+    assert (page.status_code, "Taken" in page.text, "Not taken" in page.text) == (200, True, False)
+    assert place.stored() == files
+    assert stat.S_IMODE((place.documents / "a.txt").stat().st_mode) & 0o444
+    [told] = place.begun(1)
+    assert (told["documents"], told["again"]) == (str(place.documents), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("../out.txt", b"x", "leads out of the folder"),
+        ("a/../../out.txt", b"x", "leads out of the folder"),
+        ("a//b.txt", b"x", "empty part"),
+        ("/etc/cron.d/x.txt", b"x", "absolute"),
+        ("C:/x.txt", b"x", "absolute"),
+        ("a\\..\\b.txt", b"x", "backslash"),
+        (".bashrc.txt", b"x", "hidden files"),
+        ("~$open.docx", b"x", "lock files"),
+        ("n" * 300 + ".txt", b"x", "too long"),
+        ("d/" * 30 + "x.txt", b"x", "too long"),
+        ("run.exe", b"MZ", "format is not read"),
+        ("README", b"x", "format is not read"),
+        ("empty.txt", b"", "the file is empty"),
+        ("bomb.zip", zipped(("bomb.txt", bytes(300_000_000))), "bytes, more than"),
+        ("dense.zip", zipped(("bomb.txt", bytes(5_000_000))), "as a deflate bomb does"),
+        ("slip.zip", zipped(("../../out.txt", b"x")), "leads out of the archive"),
+        ("broken.zip", b"PK\x03\x04 not really", "cannot be read"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_a_file_that_is_not_taken_is_named_with_the_reason(place: Place, name: str, content: bytes, why: str) -> None:
+    page = place.upload((name, content), ("good.txt", b"good")).text
+    [left] = re.findall(r"<li><strong>(.*?)</strong>: (.*?)</li>", page)
+    assert why in left[1]
+    assert place.stored() == {"good.txt": b"good"}
+
+
+def test_markup_in_a_name_is_text(place: Place) -> None:
+    page = place.upload(("<img src=x onerror=alert(1)>.exe", b"x"), ("<b>.txt", b"x")).text
+    assert ("&lt;img src=x" in page, "&lt;b&gt;.txt" in page, "<img" in page, "<b>" in page) == (
+        True,
+        True,
+        False,
+        False,
+    )
+
+
+def test_the_same_name_is_taken_once_unless_it_is_to_be_replaced(place: Place) -> None:
+    place.upload(("a.txt", b"first"))
+    assert "another document has this name" in place.upload(("a.txt", b"second")).text
+    assert "Not taken" not in place.upload(("a.txt", b"first")).text
+    assert "came twice in this upload" in place.upload(("b.txt", b"1"), ("b.txt", b"2")).text
+    place.upload(("a.txt", b"second"), replace="1")
+    assert place.stored() == {"a.txt": b"second", "b.txt": b"1"}
+
+
+def test_no_link_and_no_folder_leads_an_upload_elsewhere(place: Place, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (place.documents / "link").symlink_to(outside)
+    (place.documents / "link.txt").symlink_to(outside / "target.txt")
+    (place.documents / "folder.txt").mkdir()
+    page = place.upload(("link/a.txt", b"x"), ("link.txt", b"x"), ("folder.txt", b"x"), replace="1").text
+    assert page.count("<li><strong>") == 3
+    assert list(outside.iterdir()) == []
+
+
+def test_an_upload_beyond_the_limit_keeps_nothing_and_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "LIMITS", uploads.Limits(upload=3_000_000, spare=0))
+    page = place.upload(("small.txt", b"x"), ("large.txt", b"x" * 4_000_000))
+    assert (page.status_code, "at most 3,000,000 bytes" in page.text) == (413, True)
+    assert place.stored() == {}
+
+
+def test_a_full_disk_keeps_nothing_and_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "LIMITS", uploads.Limits(spare=10**18))
+    page = place.upload(("a.txt", b"x"))
+    assert (page.status_code, "is full; nothing of this upload was kept" in page.text) == (507, True)
+    assert place.stored() == {}
+
+
+def test_an_upload_that_ends_early_keeps_nothing(place: Place) -> None:
+    token = place.token()
+    head = f'--B\r\nContent-Disposition: form-data; name="token"\r\n\r\n{token}\r\n--B\r\n'
+    body = f'{head}Content-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\nhalf a fi'
+    reply = place.browser.post(
+        "/ui/documents/upload", content=body, headers={"Content-Type": "multipart/form-data; boundary=B"}
+    )
+    assert (reply.status_code, "ended before its last byte" in reply.text, place.stored()) == (422, True, {})
+
+
+def test_what_a_killed_server_left_is_removed_after_a_day(place: Place) -> None:
+    old, young = place.documents / ".uploading-old", place.documents / ".uploading-young"
+    for folder in (old, young):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    place.upload(("a.txt", b"x"))
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"files": [("files", ("a.txt", b"x"))]},
+        {"files": [("files", ("a.txt", b"x"))], "data": {"token": "0" * 64}},
+        {
+            "files": [("files", ("a.txt", b"x"))],
+            "data": {"token": "good"},
+            "headers": {"Origin": "https://evil.example"},
+        },
+    ],
+    ids=["no token", "wrong token", "other site"],
+)
+def test_an_upload_that_no_page_of_ours_sent_is_refused(place: Place, form: dict[str, Any]) -> None:
+    if form.get("data", {}).get("token") == "good":
+        form["data"]["token"] = place.token()
+    assert place.browser.post("/ui/documents/upload", **form).status_code == 403
+    assert place.stored() == {}
+
+
+def test_a_form_without_files_is_a_sentence(place: Place) -> None:
+    assert "choose files, a folder or a ZIP" in place.upload(("", b"")).text
+    reply = place.browser.post("/ui/documents/upload", data={"token": place.token()})
+    assert (reply.status_code, "no form with files" in reply.text) == (422, True)
+
+
+def test_a_viewer_sees_documents_and_changes_none(app: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "documents" / "a.txt").write_text("kept")
+    with signed_in(app(), VIEWER) as browser:
+        page = browser.get("/ui/documents")
+        [token] = set(re.findall(r'name="token" value="(\w+)"', page.text))
+        replies = [
+            browser.post("/ui/documents/upload", data={"token": token}, files={"files": ("b.txt", b"x")}),
+            browser.post("/ui/documents/remove", data={"token": token, "file": "a.txt"}),
+            browser.post("/ui/documents/again", data={"token": token}),
+            browser.get("/ui/documents/remove?file=a.txt"),
+        ]
+    assert (page.status_code, 'id="upload"' in page.text, "/documents/remove" in page.text) == (200, False, False)
+    assert [reply.status_code for reply in replies] == [403] * 4
+    assert [path.name for path in (tmp_path / "documents").iterdir()] == ["a.txt"]
+
+
+def test_a_document_is_removed_after_a_question_and_a_zip_with_all_that_it_holds(place: Place) -> None:
+    place.upload(("b.txt", b"b"), ("c.zip", zipped(("x.txt", b"x"), ("y.txt", b"y"))))
+    asked = place.browser.get("/ui/documents/remove?file=c.zip/x.txt").text
+    assert ("<li>c.zip</li>" in asked, "all documents of the ZIP" in asked) == (True, True)
+    assert set(place.stored()) == {"b.txt", "c.zip"}
+    place.browser.post("/ui/documents/remove", data={"token": place.token(), "file": "c.zip/x.txt"}).raise_for_status()
+    assert set(place.stored()) == {"b.txt"}
+
+
+@pytest.mark.parametrize("name", ["../index/CURRENT", "/etc/passwd", "", "none.txt", "..", "../documents/b.txt"])
+def test_only_documents_are_removed(place: Place, name: str) -> None:
+    place.upload(("b.txt", b"b"))
+    reply = place.browser.post("/ui/documents/remove", data={"token": place.token(), "file": name})
+    assert (reply.status_code, set(place.stored())) == (404, {"b.txt"})
+    assert (place.documents.parent / "index" / "CURRENT").exists()
+
+
+def test_one_document_is_read_again(place: Place) -> None:
+    place.upload(("b.txt", b"b"))
+    place.begun(1)
+    place.browser.post("/ui/documents/again", data={"token": place.token(), "file": "b.txt"}).raise_for_status()
+    assert place.begun(2)[1]["again"] == ["b.txt"]
+
+
+def test_runs_follow_one_another_and_a_failure_is_told(app: Callable[..., Any], tmp_path: Path) -> None:
+    go, running = tmp_path / "go", tmp_path / "running"
+    script = (
+        "import pathlib, sys, time\n"
+        f"go, running = pathlib.Path({str(go)!r}), pathlib.Path({str(running)!r})\n"
+        "running.mkdir()\n"  # fails while another run is there
+        "while not go.exists(): time.sleep(0.02)\n"
+        "running.rmdir(); open(sys.argv[1], 'a').write('{}\\n')\n"
+        "sys.exit('error: the folder holds <b>no</b> document')\n"
+    )
+    with signed_in(app(script), OPERATOR) as browser:
+        place = Place(tmp_path / "documents", browser, tmp_path / "runs")
+        for name in ("a.txt", "b.txt", "c.txt"):
+            place.upload((name, b"x"))
+        part = browser.get("/ui/documents/run", headers={"HX-Request": "true"})
+        assert ('hx-trigger="every 1s"' in part.text, "HX-Refresh" in part.headers) == (True, False)
+        go.touch()
+        place.begun(2)
+        end = time.monotonic() + PATIENCE_S
+        while "HX-Refresh" not in (part := browser.get("/ui/documents/run", headers={"HX-Request": "true"})).headers:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    assert "the folder holds &lt;b&gt;no&lt;/b&gt; document" in part.text
+    assert len(place.begun(2)) == 2
