@@ -28,19 +28,15 @@ class Keys:
     """Auth strings of the roles of a home: `service/auth-viewer` and so on; a changed file counts at once."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files = {role: place.folder / f"auth-{role}" for role in ROLES}
-        self._read: dict[str, tuple[int, str]] = {}
-
-    def make(self) -> Keys:
-        """These, with an auth string for each role that had none."""
         for role, file in self._files.items():
             if not file.exists():
-                self._place.keep(file, f"{role}:{secrets.token_urlsafe(32)}\n")
-        return self
+                place.keep(file, f"{role}:{secrets.token_urlsafe(32)}\n")
+        self._read: dict[str, tuple[int, str]] = {}
 
     def of(self, role: str) -> str | None:
-        """The auth string; None where it has no file."""
+        """The auth string; None where its file was removed."""
         file = self._files[role]
         try:
             changed = file.stat().st_mtime_ns

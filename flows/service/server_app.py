@@ -38,7 +38,7 @@ def server_app() -> Any:
         return served
     place = Place(settings().home)
     ask_first(place.pages / "v1" / "index.html")
-    keys = Keys(place).make()
+    keys = Keys(place)
     return joined(Doors(served, auth, keys), place, keys)
 
 

@@ -43,10 +43,8 @@ def weigh(text: str) -> Ref:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("runs")
-    (folder / "home" / "service").mkdir(parents=True)
-    for role, auth in (("viewer", VIEWER), ("operator", OPERATOR)):
-        (folder / "home" / "service" / f"auth-{role}").write_text(auth)
-    with site(publish_texts(folder / "index"), folder / "home", {}) as running:
+    roles = {"viewer": VIEWER, "operator": OPERATOR}
+    with site(publish_texts(folder / "index"), folder / "home", {}, roles=roles) as running:
         yield running
 
 

@@ -135,7 +135,7 @@ def _back(visit: Visit) -> Response:
 
 PAGES = (
     Page("GET", "/nights", _nights),
-    Page("POST", "/nights/accept", _accept),
-    Page("POST", "/nights/pin", _pin),
-    Page("POST", "/nights/unpin", _unpin),
+    Page("POST", "/nights/accept", _accept, acts=True),
+    Page("POST", "/nights/pin", _pin, acts=True),
+    Page("POST", "/nights/unpin", _unpin, acts=True),
 )

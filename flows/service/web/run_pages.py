@@ -260,7 +260,7 @@ PAGES = (
     Page("GET", "/flows", _runs),
     Page("GET", "/flows/{run}", _run),
     Page("GET", "/flows/{run}/lineage.svg", _lineage),
-    Page("POST", "/flows/{run}/retry", _retry),
+    Page("POST", "/flows/{run}/retry", _retry, acts=True),
     Page("GET", "/plan", _ask_for_plan),
-    Page("POST", "/plan", _plan),
+    Page("POST", "/plan", _plan, acts=True),
 )

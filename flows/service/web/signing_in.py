@@ -19,9 +19,9 @@ COOKIE = "trivet"
 LASTS_S = 7 * 24 * 3600
 """Life of a cookie."""
 OWNER = "owner"
-MAY_ACT = (OWNER, "operator")
-"""Roles that may send every form."""
-ROLES = (*MAY_ACT, "viewer")
+OPERATING = (OWNER, "operator")
+"""Roles that change documents."""
+ROLES = (*OPERATING, "viewer")
 
 
 class Keys:

@@ -27,7 +27,7 @@ from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
 from flows.service.serving_work import refusal
 from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
-from flows.service.web.signing_in import COOKIE, LASTS_S, MAY_ACT, Keys
+from flows.service.web.signing_in import COOKIE, LASTS_S, OPERATING, Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
@@ -39,8 +39,6 @@ ROOT = "/ui"
 LANGUAGE_COOKIE = "trivet-language"
 YEAR_S = 365 * 24 * 3600
 Method = Literal["GET", "POST"]
-OF_VIEWERS = ("/ask", "/sign-out")
-"""Forms that those may send who only read."""
 
 
 class Problem(Exception):
@@ -58,7 +56,7 @@ class Workplace:
     asking: Asking
     keys: Keys
     home: Path
-    """The home of the service and of the labelled questions."""
+    """Folder of the labelled questions."""
     evaluations: Callable[[], Evaluations]
     described: Callable[[], dict[str, Any]]
     """The OpenAPI description of the routes for programs."""
@@ -84,11 +82,6 @@ class Visit(NamedTuple):
         return self.request.path_params
 
     @property
-    def may_act(self) -> bool:
-        """Whether who signed in may change something."""
-        return self.workplace.keys.role_of(self.cookie) in MAY_ACT
-
-    @property
     def is_part(self) -> bool:
         """Whether htmx asks for a part of a page."""
         return self.request.headers.get("HX-Request") == "true"
@@ -96,6 +89,11 @@ class Visit(NamedTuple):
     @property
     def cookie(self) -> str:
         return self.request.cookies.get(COOKIE, "")
+
+    @property
+    def may_act(self) -> bool:
+        """Whether who signed in may change something."""
+        return self.workplace.keys.role_of(self.cookie) in OPERATING
 
     @property
     def operates(self) -> bool:
@@ -115,8 +113,9 @@ class Visit(NamedTuple):
         """The HTML of a template, with what every template has."""
         place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
         here = f"{place}?{self.request.url.query}" if self.request.url.query else place
-        frame = {"token": self.workplace.keys.form_token(self.cookie), "here": here, "root": ROOT, "part": self.is_part}
-        frame |= {"may_act": self.may_act, "operates": self.operates}
+        token = self.workplace.keys.form_token(self.cookie)
+        frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part, "operates": self.operates}
+        frame["may_act"] = self.may_act
         return fill(template, self.language, frame | values)
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -134,6 +133,8 @@ class Page(NamedTuple):
     handler: Handler
     public: bool = False
     """A browser that has not signed in may see it too."""
+    acts: bool = False
+    """Viewers may not send it."""
     operator: bool = False
     """Only those see it who may change documents."""
     streamed: bool = False
@@ -162,19 +163,9 @@ def add_pages(
     )
 
     workplace = Workplace(asking, keys, home, evaluations, app.openapi, indexing)
-    pages = (
-        *OWN,
-        *ask_pages.PAGES,
-        *evaluation_pages.PAGES,
-        *document_pages.PAGES,
-        *collection_pages.PAGES,
-        *run_pages.PAGES,
-        *lineage_pages.PAGES,
-        *night_pages.PAGES,
-        *selector_pages.PAGES,
-        NOWHERE,
-    )
-    routes = [page(workplace, one) for one in pages]
+    rooms = (ask_pages, evaluation_pages, document_pages, collection_pages, run_pages, lineage_pages, night_pages)
+    pages = (one for room in (*rooms, selector_pages) for one in room.PAGES)
+    routes = [page(workplace, one) for one in (*OWN, *pages, NOWHERE)]
     app.include_router(json_door.routes(asking.live, evaluations, authorized))
     app.include_router(openai_door.routes(asking, workplace.keys))
 
@@ -232,7 +223,8 @@ def page(workplace: Workplace, shown: Page) -> Route:
                 return _to_sign_in(visit)
             if shown.method == "POST":
                 _refuse_foreign(request)
-                _refuse_viewers(visit, shown)
+            if shown.acts and not visit.may_act:
+                raise Problem(403, "viewers read and ask; sign in with the auth string of an operator to do this")
             if shown.operator:
                 _require_operator(visit)
             if shown.method == "POST" and not shown.streamed:

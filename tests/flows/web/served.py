@@ -102,6 +102,7 @@ def site(
     *,
     sessions: Sessions | None = None,
     documents: Path | None = None,
+    roles: Mapping[str, str] | None = None,
 ) -> Generator[Site]:
     """The server, signed in to; with a folder of documents it indexes them, and answers other questions from them."""
 
@@ -117,6 +118,7 @@ def site(
         stopping=lambda: False,
         home=home,
         indexing=Indexing(documents, index) if documents else None,
+        of_role=(roles or {}).get,
     )
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
