@@ -1,8 +1,8 @@
 """Who may see the pages: a signed cookie, the token of every form, and links that carry their own permission.
 
 All of them are signatures under the server's auth string, so that a restart signs nobody out and nothing is kept.
-Who says that string may do everything; who says that of a role (roles.py) what the role may: a viewer reads and asks,
-an operator may do everything too. A cookie of a role ends with the role's string.
+Who says that string may do everything; who says that of a role (roles.py) what the role may: a viewer sees and asks,
+an operator changes the documents too. A cookie of a role ends with the role's string.
 """
 
 from __future__ import annotations

@@ -271,12 +271,6 @@ def _refuse_foreign(request: Request) -> None:
         raise Problem(403, "this form comes from another site; open the page here and send it again")
 
 
-def _refuse_viewers(visit: Visit, shown: Page) -> None:
-    """Raise Problem for a form that changes something from somebody who may not."""
-    if not (shown.public or shown.path in OF_VIEWERS or visit.may_act):
-        raise Problem(403, "viewers read and ask; sign in as an operator to do this")
-
-
 def _require_operator(visit: Visit) -> None:
     """Raise Problem unless this browser may change documents, and there is a folder to change."""
     if visit.workplace.indexing is None:
