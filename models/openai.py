@@ -52,7 +52,7 @@ class OpenAIChat:
         self._format: dict[str, Any] = {}
         if response_format is not None:
             self._format = {"response_format": fields.with_name(response_format)}
-        self._optional = ["stream", "stream_options"]
+        self._optional = ["stream", "stream_options", "logprobs", "top_logprobs"]
         """Fields that are left out once the endpoint has refused them by name."""
         if thinking.effort == LEAST:  # an effort that somebody chose is not left out
             self._optional += ["reasoning_effort", "reasoning"]
@@ -207,7 +207,10 @@ def _answered(api: _API, completion: Any) -> ChatResponse:
         about: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
         raise AnswerFailed(about.get("code"), about.get("message"))
     choice: dict[str, Any] = answer["choices"][0]
-    return _response(*api.said(choice), choice.get("finish_reason"), answer.get("usage"))
+    response = _response(*api.said(choice), choice.get("finish_reason"), answer.get("usage"))
+    first = ((choice.get("logprobs") or {}).get("content") or [{}])[0] if api is CHAT else {}
+    told = {one["token"]: one["logprob"] for one in first.get("top_logprobs") or ()}
+    return response.model_copy(update={"top_logprobs": told}) if told else response
 
 
 def _read(api: _API, stream: Any) -> Generator[str, None, ChatResponse]:

@@ -51,6 +51,8 @@ class ChatRequest(_Value):
     """Texts that end the answer; they are no part of it."""
     draw: int = 0
     """Number of this draw, where the same question is asked several times. Part of the key; sent to nobody."""
+    top_logprobs: int | None = None
+    """Tell how likely as many of the likeliest first tokens are; None: they are not asked for."""
     template: bool | str = True
     """The model's own chat template, one of its templates by name, or False: the words go to it as they stand."""
 
@@ -63,6 +65,8 @@ class ChatResponse(_Value):
     """`stop`, `length`, …"""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    top_logprobs: dict[str, float] = Field(default_factory=dict)
+    """First token → its natural log-probability, of the likeliest; empty where not asked for, or not told."""
     sent: dict[str, JsonValue] = Field(default_factory=dict)
     """Sampling parameters under the names and with the values that the model got; empty where nothing tells."""
 

@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.prompts import cut, raw_prompt, sendable
@@ -26,8 +26,9 @@ class ReplayChat:
     """Answers by the exact prompt, from lines `{prompt | messages, response}` of a `.jsonl` or `.jsonl.gz` file.
 
     prompt: the texts of all messages with a blank line between two, or those of the user alone. messages: role and
-    content of each. A folder, or a file of lines with an `id`, holds the answers to a benchmark's items: those are
-    matched by item, so `complete` refuses. `id` holds a digest of the files. Raises ModelUnavailable.
+    content of each. `top_logprobs` of a line (token → log-probability) are told to who asks for them. A folder, or a
+    file of lines with an `id`, holds the answers to a benchmark's items: those are matched by item, so `complete`
+    refuses. `id` holds a digest of the files. Raises ModelUnavailable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,12 +36,16 @@ class ReplayChat:
         files = _files(path)
         self.id = f"replay:{path.name}@{digest_files(files)}"
         self._answers: dict[str, str] = {}  # digest of a prompt or of messages → answer
+        self._likelihoods: dict[str, dict[str, float]] = {}  # the same → log-probabilities of first tokens
         self.is_by_item = path.is_dir()  # True when answers are found by the id of an item, which no request holds
         for number, row in [] if path.is_dir() else _rows(path):
             if row.keys() & {"id", "task_id"} and not row.keys() & {"prompt", "messages"}:
                 self.is_by_item = True
                 break
-            self._answers[_key_of(row, path, number)] = _text(row, path, number)
+            key = _key_of(row, path, number)
+            self._answers[key] = _text(row, path, number)
+            if told := _top_logprobs(row, path, number):
+                self._likelihoods[key] = told
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """The recorded answer, up to a stop of the request. Raises RequestRefused for a prompt that has none."""
@@ -49,14 +54,15 @@ class ReplayChat:
                 f"{self.path} holds answers by the id of an item, and this is a prompt; evaluate a benchmark with "
                 "it, or record lines with `prompt` and `response`."
             )
-        text = next((self._answers[key] for key in _keys(request) if key in self._answers), None)
-        if text is None:
+        key = next((key for key in _keys(request) if key in self._answers), None)
+        if key is None:
             begins = " ".join(raw_prompt(request).split())[:SHOWN_CHARS]
             raise RequestRefused(f"{self.path} has no answer to the prompt that begins {begins!r}; record one.")
-        text = cut(text, request.stop)
+        text = cut(self._answers[key], request.stop)
         if on_text is not None:
             on_text(text)
-        return ChatResponse(text=text, finish_reason="stop")
+        told = self._likelihoods.get(key, {}) if request.top_logprobs else {}
+        return ChatResponse(text=text, finish_reason="stop", top_logprobs=told)
 
 
 def _keys(request: ChatRequest) -> Iterator[str]:
@@ -86,6 +92,13 @@ def _text(row: dict[str, Any], path: Path, number: int) -> str:
     if not isinstance(text := row.get("response"), str):
         raise ModelUnavailable(f'{path}:{number}: there is no `response`; write {{"prompt": "…", "response": "…"}}')
     return text
+
+
+def _top_logprobs(row: dict[str, Any], path: Path, number: int) -> dict[str, float]:
+    told: Any = row.get("top_logprobs") or {}
+    if not isinstance(told, dict) or not all(isinstance(one, int | float) for one in cast("Any", told).values()):
+        raise ModelUnavailable(f"{path}:{number}: `top_logprobs` must hold a log-probability for each token")
+    return cast("dict[str, float]", told)
 
 
 def _files(path: Path) -> list[Path]:

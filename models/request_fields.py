@@ -25,7 +25,7 @@ MOST_STOPS = 4  # OpenAI refuses more; the others are cut here
 LEAST = "least"
 SAMPLING = (
     *("temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens"),
-    *("seed", "stop", "reasoning_effort", "reasoning", "response_format", "text"),
+    *("seed", "stop", "reasoning_effort", "reasoning", "response_format", "text", "top_logprobs"),
 )
 
 
@@ -64,12 +64,12 @@ def thinking_in_id(model: str, thinking: Thinking) -> str:
 
 
 def sampling(model: str, request: ChatRequest, thinking: Thinking) -> dict[str, Any]:
-    """The fields of Chat Completions; a reasoning model gets no temperature, top_p and stop: it refuses them."""
+    """The fields of Chat Completions; a reasoning model refuses temperature, top_p, stop and log-probabilities."""
     most = most_tokens(model, request, thinking)
     if is_reasoning(model):
         fields: dict[str, Any] = {"max_completion_tokens": most}
     else:
-        fields = {"max_tokens": most, **freedom(request), **_stop(request)}
+        fields = {"max_tokens": most, **freedom(request), **_stop(request), **_likelihoods(request)}
     if effort := reasoning_effort(model, thinking):
         fields["reasoning_effort"] = effort
     return fields | ({} if request.seed is None else {"seed": request.seed})
@@ -115,6 +115,10 @@ def as_answered(answer: ChatResponse, request: ChatRequest, body: Mapping[str, A
 
 def _stop(request: ChatRequest) -> dict[str, Any]:
     return {"stop": list(request.stop[:MOST_STOPS])} if request.stop else {}
+
+
+def _likelihoods(request: ChatRequest) -> dict[str, Any]:
+    return {} if request.top_logprobs is None else {"logprobs": True, "top_logprobs": request.top_logprobs}
 
 
 def _plain_name(model: str) -> str:

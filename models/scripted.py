@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.prompt_pictures import picture_size, pictures_of
@@ -29,6 +29,8 @@ class Rule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     answer: str
+    top_logprobs: dict[str, float] = Field(default_factory=dict)
+    """First token → its log-probability, told where a request asks for them."""
     prompt: str | None = None
     """Regular expression, searched in the texts of all messages, one per line."""
     image_size: tuple[int, int] | None = None
@@ -82,6 +84,7 @@ class ScriptedChat:
             finish_reason="stop" if kept == words else "length",
             prompt_tokens=len(_words(_prompt(request.messages))),
             completion_tokens=len(kept),
+            top_logprobs=self._likelihoods(request) if request.top_logprobs else {},
         )
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
@@ -93,12 +96,18 @@ class ScriptedChat:
             yield number, -math.log(2) * (1 if answer == self._answer(request) else 9 * size + 2)
 
     def _answer(self, request: ChatRequest) -> str:
-        prompt, pngs = _prompt(request.messages), list(pictures_of(request.messages))
-        png = pngs[-1] if pngs else None
-        for rule in self.rules:
-            if _fits(rule, prompt, png):
-                return rule.answer
-        return describe_image(png) if png else f"You said: {prompt}"
+        if rule := self._rule(request):
+            return rule.answer
+        png = _last_picture(request)
+        return describe_image(png) if png else f"You said: {_prompt(request.messages)}"
+
+    def _likelihoods(self, request: ChatRequest) -> dict[str, float]:
+        rule = self._rule(request)
+        return rule.top_logprobs if rule else {}
+
+    def _rule(self, request: ChatRequest) -> Rule | None:
+        prompt, png = _prompt(request.messages), _last_picture(request)
+        return next((rule for rule in self.rules if _fits(rule, prompt, png)), None)
 
 
 class ScriptedReranker:
@@ -148,6 +157,11 @@ def _fits(rule: Rule, prompt: str, png: bytes | None) -> bool:
     return png is not None and hashlib.sha256(png).hexdigest().startswith(rule.image_sha256)
 
 
+def _last_picture(request: ChatRequest) -> bytes | None:
+    pngs = list(pictures_of(request.messages))
+    return pngs[-1] if pngs else None
+
+
 def _prompt(messages: Sequence[Message]) -> str:
     return "\n".join(part.text for message in messages for part in message.content if isinstance(part, Text))
 
@@ -168,5 +182,7 @@ def _vocabulary(text: str) -> set[str]:
 
 def _digest(rules: Sequence[Rule]) -> str:
     """Names the script, so that answers of another script are not taken for its own."""
-    text = json.dumps([rule.model_dump() for rule in rules], sort_keys=True)
+    # a field that came later leaves the names of older scripts as they were
+    said = [rule.model_dump(exclude=None if rule.top_logprobs else {"top_logprobs"}) for rule in rules]
+    text = json.dumps(said, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -174,11 +174,12 @@ def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str,
 
     kind, _, model = backend.partition(":")
     response = answer.response
+    told = {"text", "finish_reason", "sent"} | ({"top_logprobs"} if response.top_logprobs else set[str]())
     return StoredResponse(
         backend=kind,
         model=model,
         request=canonical(request) if plain is None else plain,
-        response=response.model_dump(include={"text", "finish_reason", "sent"}),
+        response=response.model_dump(include=told),
         prompt_tokens=response.prompt_tokens,
         completion_tokens=response.completion_tokens,
         latency_s=answer.latency_s,

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from models.scripted import ScriptedChat
+from models.scripted import Rule, ScriptedChat
 from storage.responses import StoredResponse
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.call_breaker import Breaker
@@ -173,6 +173,13 @@ def test_usage_comes_back_from_the_store(clock: Clock):
     ask(chat, request(), responses=store, limits=limits(clock))
     again = ask(chat, request(), responses=store, limits=limits(clock))
     assert (again.response.prompt_tokens, again.response.completion_tokens) == (100, 50)
+
+
+def test_log_probabilities_come_back_from_the_store(clock: Clock):
+    store, chat = Kept(), ScriptedChat([Rule(answer="m", top_logprobs={"m": -0.1})])
+    asked = [ask(chat, request(top_logprobs=5), responses=store, limits=limits(clock)) for _ in range(2)]
+    assert [answer.response.top_logprobs for answer in asked] == [{"m": -0.1}] * 2
+    assert asked[1].cached
 
 
 def test_what_may_pass_is_tried_again_with_growing_jitter(clock: Clock):

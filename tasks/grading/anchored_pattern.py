@@ -43,7 +43,7 @@ class Anchored:
         if len(folded) != len(part):  # İ is two characters in lower case
             return range(low, high)
         starts: set[int] = set()
-        for word in self._ascii_words if part.isascii() else self._words:
+        for word in filter(folded.__contains__, self._ascii_words if part.isascii() else self._words):
             at = folded.find(word)
             while 0 <= at < high - low:
                 starts.add(low + at)

@@ -92,10 +92,9 @@ def read(response: str, asked: Asked, rule: Rule) -> Read:
     flexible = strict or find_unannounced(visible, asked)
     said = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
     where = {choice.letters: choice.where for choice in (flexible, strict) if choice}
-    published = said.published
-    if published and published not in where:
-        published = _all_that_is_said(published, asked)
-    return Read(said._replace(published=published or None), where)
+    if said.published and said.published not in where:
+        said = said._replace(published=_all_that_is_said(said.published, asked))
+    return Read(said, where)
 
 
 def asked_of(item: Item) -> Asked:
@@ -107,10 +106,7 @@ def asked_of(item: Item) -> Asked:
 
 def find_choice(text: str, asked: Asked) -> Choice | None:
     """The choice that `text`, which holds no reasoning, announces last; None where it announces none."""
-    from tasks.grading.math.math_extraction import last_boxed
-
-    box = last_boxed(text)
-    if box is not None and len(box) <= LONGEST_BOX and (letters := _all_that_is_said(box, asked)):
+    if "box" in text and (letters := _boxed(text, asked)):
         return Choice(letters, "box")
     for plain in map(unmarked, _tails(text)):
         if letters := _last_stated(plain, asked):
@@ -120,10 +116,17 @@ def find_choice(text: str, asked: Asked) -> Choice | None:
     return None
 
 
+def _boxed(text: str, asked: Asked) -> str | None:
+    from tasks.grading.math.math_extraction import last_boxed
+
+    box = last_boxed(text)
+    return _all_that_is_said(box, asked) if box is not None and len(box) <= LONGEST_BOX else None
+
+
 def find_unannounced(text: str, asked: Asked) -> Choice | None:
     """The choice that stands where answers stand: alone in a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
-    for line in (text[-WINDOW_CHARS:].split("\n")[-1], text[:WINDOW_CHARS].split("\n")[0]):
+    for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:
         if line.strip() and (letters := _all_that_is_said(line, asked)):
             return Choice(letters, "line")
     tail, patterns = text[-TAIL_CHARS:], _patterns(asked.letters)
@@ -178,7 +181,8 @@ def _chosen(letters: str | None, asked: Asked) -> dict[str, JsonValue]:
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
 _LATEX_SPACE = re.compile(r"\\[ ,;:!]")
-_MARKS = str.maketrans("", "", "{}$*_`\"'“”‘’")
+_MARKS = b"{}$*_`\"'"
+_TO_SPACE = bytes.maketrans(b"~", b" ")
 
 
 def unmarked(text: str) -> str:
@@ -186,7 +190,9 @@ def unmarked(text: str) -> str:
     if "\\" in text:
         text = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
         text = _LATEX_SPACE.sub(" ", text)
-    return text.replace("~", " ").translate(_MARKS)
+    # six times as fast as `str.translate`; no part of another character is an ASCII byte
+    data = text.encode("utf-8", "surrogatepass").translate(_TO_SPACE, _MARKS)
+    return data.decode("utf-8", "surrogatepass").replace("“", "").replace("”", "").replace("‘", "").replace("’", "")
 
 
 def canonical(text: str) -> str:
@@ -223,7 +229,7 @@ AFTER = r"(?![A-Za-z0-9’+#]|-[a-z]|\.[A-Z]\.)"
 NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due|is|based)\b)[a-z])"
 """A and I are words too: `the answer is A` counts, `the answer is I think …` does not."""
 
-_REMARKS = "option choice correct right best choose pick select go opt therefore thus hence so"
+_REMARKS = "choice correct right best choose pick select go opt therefore thus hence so"
 _PROSE = "it that this which must would should think guess believe say sure means definitely probably leav"
 """What the patterns of remarks and of prose begin with."""
 

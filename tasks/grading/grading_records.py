@@ -128,9 +128,9 @@ class Sample(FiniteRecord):
     @classmethod
     def graded(cls, item: Item, response: Response, **found: Any) -> Self:
         """The sample of a response, with the fields that the grader `found`."""
-        own: dict[str, Any] = {"item": item.id, "repeat": response.repeat, "group": item.group}
-        own |= {"truncated": response.truncated, "keys": response.call_keys}
-        return cls(**own | found)
+        found.setdefault("truncated", response.truncated)
+        found.setdefault("keys", response.call_keys)
+        return cls(item=item.id, repeat=response.repeat, group=item.group, **found)
 
 
 class Counts(FiniteRecord):

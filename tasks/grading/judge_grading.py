@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from pydantic import JsonValue
 
 from models.model_errors import ModelError
-from models.protocols import ChatRequest, Message, Text
+from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.calls import Answer
 from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable
 from tasks.grading.reading import Policy
@@ -37,6 +37,8 @@ Verdict = TypeVar("Verdict", float, str)
 AskAll = Callable[[Iterable[tuple[Any, ChatRequest]]], Iterator[tuple[Any, Answer | ModelError]]]
 """Sends many requests at once and yields the answers as they come, each with its request's tag. A TransientModelError
 or ContextOverflow takes the place of an answer; errors that stop the run are raised."""
+Read = Callable[[ChatResponse], Verdict | None]
+"""The verdict in a judge's reply; None where there is none."""
 Asks = Callable[[Item, Response], Mapping[str, ChatRequest]]
 """Requests for the judgments that a response needs, by name; none where there is nothing to judge."""
 
@@ -85,9 +87,16 @@ class Judged(NamedTuple, Generic[Verdict]):
 def judge_all(
     answered: Iterable[tuple[Item, Response]], *, asks: Asks, parse: Callable[[str], Verdict | None], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
+    """`judge_by`, where the verdict stands in the judge's words."""
+    return judge_by(answered, asks=asks, read=lambda reply: parse(visible_answer(reply.text) or ""), judge=judge)
+
+
+def judge_by(
+    answered: Iterable[tuple[Item, Response]], *, asks: Asks, read: Read[Verdict], judge: Judge
+) -> Iterator[Judged[Verdict]]:
     """Each response with its judgments, in order; one without a verdict is asked for again as a new draw.
 
-    Raises what `ask_all` raises: no such judge, a spent budget.
+    Raises what `read` raises, and `ask_all`: no such judge, a spent budget.
     """
     coming = iter(answered)
     while window := list(islice(coming, WINDOW)):
@@ -95,7 +104,7 @@ def judge_all(
         wanted: list[Set[str]] | None = None
         for draw in range(DRAWS):
             for (number, name), answer in judge.ask_all(_requests(window, asks, wanted, draw=draw)):
-                found[number][name] = _judgment(answer, parse, earlier=found[number].get(name))
+                found[number][name] = _judgment(answer, read, earlier=found[number].get(name))
             wanted = [{name for name, one in each.items() if one.failed and one.answered} for each in found]
             if not any(wanted):
                 break
@@ -117,14 +126,14 @@ def _requests(
 
 
 def _judgment(
-    answer: Answer | ModelError, parse: Callable[[str], Verdict | None], *, earlier: Judgment[Verdict] | None
+    answer: Answer | ModelError, read: Read[Verdict], *, earlier: Judgment[Verdict] | None
 ) -> Judgment[Verdict]:
     keys = earlier.keys if earlier else ()
     if isinstance(answer, ModelError):
         return Judgment(None, "", keys, f"the judge did not answer: {answer}", answered=False)
     keys = (*keys, answer.key)
     text = visible_answer(answer.response.text) or ""
-    verdict = parse(text)
+    verdict = read(answer.response)
     if verdict is not None:
         return Judgment(verdict, text, keys)
     cut = "; the last was cut off at its max_tokens" if answer.response.finish_reason == "length" else ""

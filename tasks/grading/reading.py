@@ -137,21 +137,24 @@ def last_box(text: str) -> str | None:
 def _matched(pattern: Pattern, text: str) -> str | None:
     try:
         if pattern.first is not None:
-            found = _compiled(pattern.first).search(text, timeout=PATTERN_S)
+            compiled, timeout_s = _compiled(pattern.first)
+            found = compiled.search(text, timeout=timeout_s)
         else:
-            found = _last_match(_compiled(cast("str", pattern.last)), text, within_line=pattern.within_line)
+            found = _last_match(*_compiled(cast("str", pattern.last)), text, within_line=pattern.within_line)
     except TimeoutError:
         log.warning("published pattern took over %g s on %d characters: %s", PATTERN_S, len(text), pattern)
         return None
     return next((group.strip() for group in found.groups() if group), None) if found else None
 
 
-def _last_match(pattern: regex.Pattern[str], text: str, *, within_line: bool) -> regex.Match[str] | None:
+def _last_match(
+    pattern: regex.Pattern[str], timeout_s: float | None, text: str, *, within_line: bool
+) -> regex.Match[str] | None:
     end = len(text)
     until = monotonic() + PATTERN_S
     while end >= 0:
         start = text.rfind("\n", 0, end) + 1 if within_line else 0
-        if last := deque(pattern.finditer(text, start, end, timeout=PATTERN_S), maxlen=1):
+        if last := deque(pattern.finditer(text, start, end, timeout=timeout_s), maxlen=1):
             return last[0]
         if monotonic() > until:
             raise TimeoutError
@@ -160,8 +163,9 @@ def _last_match(pattern: regex.Pattern[str], text: str, *, within_line: bool) ->
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> regex.Pattern[str]:
-    return regex.compile(pattern)
+def _compiled(pattern: str) -> tuple[regex.Pattern[str], float | None]:
+    """The pattern and its limit of time: one without repetition cannot backtrack for long and needs none."""
+    return regex.compile(pattern), PATTERN_S if set("*+{") & set(pattern) else None
 
 
 def graded_by(

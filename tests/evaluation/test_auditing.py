@@ -236,3 +236,13 @@ def test_golds_of_gsm8k_as_solutions(added: str, kinds: set[str], shared: Path, 
     found = audited(log, "GSM8K", data_dir=shared / "benchmarks")
     assert (found.logs[0].reproduced, found.logs[0].ours["flexible"]) == (1_319, 1.0)
     assert {case.kind for case in found.disagreements} == kinds
+
+
+def test_samples_of_our_own_runs_are_logs_too(tmp_path: Path) -> None:
+    row = {"item": "test/algebra/9001.json", "gold": "7", "extracted": "7", "truncated": False, "reason": "box"}
+    right = row | {"score": 1.0, "response": ["first", "So it is \\boxed{7}."]}
+    wrong = row | {"score": 0.0, "extracted": None, "response": ["It is 7"]}
+    found = audited(lines(tmp_path, right, wrong), "MATH500")
+    [one] = found.logs
+    assert (one.layout, one.answers, one.reproduced, one.published) == ("Trivet", 2, 2, 0.5)
+    assert [case.kind for case in found.disagreements] == ["extraction"]

@@ -171,7 +171,7 @@ def test_another_limit_is_refused(limit: str) -> None:
     [
         ("--model hf --model_args pretrained=mistralai/Mistral-7B-Instruct-v0.3 --tasks MATH500", 9),
         ("--model openai-chat-completions --model_args model=gpt-4o-mini --tasks MTBench --limit 1", 2),
-        ("--model hf --model_args pretrained=x/y --tasks AIME24,LiveBench --limit 0.1 --price 1,2", 10),
+        ("--model hf --model_args pretrained=x/y --tasks AIME24,SafetyBench --limit 0.1 --price 1,2", 10),
     ],
 )
 def test_a_dry_run_counts_without_model_key_or_question(line: str, calls: int, tmp_path: Path) -> None:
@@ -184,12 +184,12 @@ def test_a_dry_run_counts_without_model_key_or_question(line: str, calls: int, t
     assert (task["cost"] or 0) * 1e6 == pytest.approx(
         (task["prompt_tokens"] + 2 * task["completion_tokens"]) * ("--price" in line)
     )
-    skipped = "LiveBench is skipped: its graders, one for each of its tasks, are not here"
-    assert (skipped in done.json["notes"]) == ("LiveBench" in line)
+    skipped = "SafetyBench is skipped: its data are not read here"
+    assert (skipped in done.json["notes"]) == ("SafetyBench" in line)
 
 
 def test_where_all_benchmarks_are_lacking_the_run_is_refused() -> None:
-    done = run_here("eval", "run", "--model", "scripted", "--tasks", "LiveBench,swe-bench", "--dry-run")
+    done = run_here("eval", "run", "--model", "scripted", "--tasks", "SafetyBench,swe-bench", "--dry-run")
     assert done.code != 0
-    assert "there is no LiveBench here" in done.stderr
+    assert "there is no SafetyBench here" in done.stderr
     assert "there is no swe-bench here" in done.stderr

@@ -274,6 +274,10 @@ def _completion(body: dict[str, Any], text: str, finish_reason: str) -> dict[str
     count = len(text.split())
     raw = "prompt" in body
     said = {"text": text} if raw else {"message": {"role": "assistant", "content": text}}
+    if body.get("logprobs"):
+        words = [*text.split(), *"abcdefghi"][: body["top_logprobs"]]
+        told = [{"token": word, "logprob": -1.0 - place} for place, word in enumerate(words)]
+        said |= {"logprobs": {"content": [{**told[0], "top_logprobs": told}]}}
     return {
         "id": "chat-1",
         "object": "text_completion" if raw else "chat.completion",

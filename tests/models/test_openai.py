@@ -690,3 +690,16 @@ def test_vectors_of_another_length_than_before_are_refused(server: Server):
     server.script.append(Reply(body=json.dumps({"data": [row], "model": MODEL, "object": "list"}).encode()))
     with pytest.raises(RequestRefused, match="2 numbers, 5 were expected"):
         embedder(server, known=5).embed(["one"])
+
+
+def test_log_probabilities_of_the_first_token_are_told_where_asked_for(server: Server):
+    server.answer = lambda body: "m"
+    told = chat(server).complete(REQUEST.model_copy(update={"top_logprobs": 2}))
+    assert told.top_logprobs == {"m": -1.0, "a": -2.0}
+    assert told.sent["top_logprobs"] == 2
+    assert chat(server).complete(REQUEST).top_logprobs == {}
+
+
+def test_an_endpoint_that_refuses_log_probabilities_answers_without(server: Server):
+    server.refuses = ("logprobs", "top_logprobs")
+    assert chat(server).complete(REQUEST.model_copy(update={"top_logprobs": 2})).top_logprobs == {}

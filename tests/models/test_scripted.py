@@ -51,6 +51,14 @@ def test_a_rule_may_ask_for_one_image():
     assert (ask(chat, "Read", png()), ask(chat, "Read", png(9, 9)) == "that one") == ("that one", False)
 
 
+def test_a_rule_tells_log_probabilities_to_who_asks_and_older_scripts_keep_their_id():
+    chat = ScriptedChat([Rule(answer="m", top_logprobs={"m": -0.1, "M": -2.4})])
+    asked = ChatRequest(messages=(Message(role="user", content=(Text(text="?"),)),))
+    assert chat.complete(asked).top_logprobs == {}
+    assert chat.complete(asked.model_copy(update={"top_logprobs": 5})).top_logprobs == {"m": -0.1, "M": -2.4}
+    assert ScriptedChat([Rule(answer="m")]).id == "scripted:9f7716f0010d73e1"
+
+
 def test_calls_are_counted():
     chat = ScriptedChat()
     ask(chat, "one")

@@ -74,8 +74,8 @@ Do not write any label before that line.
 class AlpacaEval(BaseBenchmark):
     """Wins against the `output` of the data file, in per cent, a tie counting half.
 
-    Not the published 2.0 figure, which weighs verdicts by the judge's log-probabilities and corrects for length with a
-    regression on data of its own (hence no `length_controlled_winrate`); and the judge's prompt is our own. Compare
+    Not the published 2.0 figure, which weighs verdicts by the judge's log-probabilities and corrects for length
+    (AlpacaEvalWeighted); and the judge's prompt is our own. Compare
     only models that were measured here. A hash of the instruction decides whether the model's answer is A or B. No
     answer loses, without a judge. Fields, positions by hash and names of the other metrics: tatsu-lab/alpaca_eval.
     Sampling: evalchemy's alpaca_eval. Tested on items of our own in that schema, without the real data.

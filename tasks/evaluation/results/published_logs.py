@@ -7,6 +7,7 @@ GSM8K        {question, ground_truth, MODEL: {solution, is_correct} …}, of ope
 lm_eval      samples_*.jsonl of the lm-evaluation-harness, {doc, target, resps, filtered_resps, metrics}
 Qwen2.5-Math {gt, code: [text …], pred: […], score: [true …]}, of QwenLM/Qwen2.5-Math
 inspect_ai   `.eval`, a ZIP of samples
+Trivet       samples_*.jsonl of `trivet eval run`, {item, gold, score, extracted, response: [turn …]}
 plain        {response, gold, verdict}, with id, extracted, options, truncated or finish_reason, model where they are
 """
 
@@ -244,6 +245,20 @@ def _plain(row: Row) -> Iterator[Logged]:
     )
 
 
+def _own(row: Row) -> Iterator[Logged]:
+    turns = cast("list[Any]", row["response"])
+    yield Logged(
+        str(row["item"]),
+        str(turns[-1]) if turns else "",
+        str(row["gold"]),
+        _verdict(row["score"], row),
+        _place(row),
+        extracted=row.get("extracted"),
+        tells_extracted=True,
+        truncated=row.get("truncated") is True,
+    )
+
+
 def _is_plain(row: Mapping[str, Any]) -> bool:
     return all(any(name in row for name in names) for names in (RESPONSE, GOLD, VERDICT))
 
@@ -264,6 +279,7 @@ LAYOUTS = (
     Layout("lm_eval", _has("doc", "target", "resps", "filtered_resps"), _lm_eval, None, _as_the_harness, True),
     Layout("Qwen2.5-Math", lambda row: _has("gt", "code", "score")(row) and isinstance(row["code"], list), _qwen),
     Layout("inspect_ai", _has("output", "target", "messages"), _inspect),
+    Layout("Trivet", lambda row: _has("item", "gold", "score")(row) and isinstance(row.get("response"), list), _own),
     Layout("plain", _is_plain, _plain),
 )
 

@@ -44,6 +44,8 @@ class DataFile(Record):
     """Folder of the benchmark's definition, searched after `--data-dir`."""
     optional: bool = False
     """Read if it is in the folder; otherwise the benchmark runs without it."""
+    aside: bool = False
+    """It holds no items of its own, and is not counted."""
 
 
 class Row(dict[str, Any]):
@@ -95,6 +97,16 @@ class Data:
         path = self.find(file)
         return read_rows(path) if path else self._hub_rows(file)
 
+    def text(self, file: DataFile) -> str:
+        """The whole of a text, such as a prompt. Raises DataMissing, DataUnusable."""
+        if not (path := self.find(file)):
+            raise DataMissing(self._where(file, "it is on no hub that this program reads"))
+        try:
+            with _opened(path) as opened:
+                return opened.read().removeprefix(BOM).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataUnusable(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from error
+
     def count(self, file: DataFile) -> int | None:
         """Number of items in a local file; None if there is none."""
         path = self.find(file)
@@ -108,7 +120,7 @@ class Data:
         digests = [_content_digest(path) if path else self._hub_digest(file) for file, path in pairs]
         sources = [str(path) if path else f"hub: {_hub_name(file)}" for file, path in pairs]
         count = (self.count(wanted[0]) if found[0] else sum(1 for _ in self._hub_rows(wanted[0]))) if wanted else 0
-        count = (count or 0) + sum(self.count(file) or 0 for file in wanted[1:] if file.optional)
+        count = (count or 0) + sum(self.count(file) or 0 for file in wanted[1:] if file.optional and not file.aside)
         # of one file it is the file's own, as `sha256sum` gives it of the unpacked file
         checksum = digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
         source = ", ".join(sources) or "the benchmark's own code"

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 GROUP = 1_000
 LACKING = {
-    "LiveBench": "its graders, one for each of its tasks, are not here",
     "ZeroEval": "the solutions of its grids are private; name ZeroEvalMath and ZeroEvalNumersense, and CruxEval",
     "SWE-Bench": "it needs a container for each repository",
     "SafetyBench": "its data are not read here",

@@ -1,0 +1,219 @@
+"""AlpacaEval 2.0: the published annotator weighs its one-token verdict by log-probabilities; length is controlled."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from typing import Any, ClassVar, NamedTuple, cast
+
+from pydantic import JsonValue
+
+from models.protocols import ChatRequest, ChatResponse, Message, Text
+from tasks.evaluation.benchmarks import fields
+from tasks.evaluation.benchmarks.alpacaeval import INSTRUCTIONS
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools, needed_judge, no_judge
+from tasks.evaluation.evaluation_errors import PreflightFailed
+from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading import judge_grading as judging
+from tasks.grading.judge_grading import Judged
+from tasks.grading.length_control import Compared, Gamed, length_controlled
+from tasks.grading.sample_statistics import tally
+from tasks.measure.estimates import estimates, scaled
+
+PROMPT = DataFile(
+    file="alpaca_eval_clf.txt",
+    get="It is src/alpaca_eval/evaluators_configs/alpaca_eval_clf_gpt4_turbo/alpaca_eval_clf.txt of "
+    "github.com/tatsu-lab/alpaca_eval (Apache-2.0).",
+)
+GAMED = DataFile(
+    file="df_gamed.csv",
+    optional=True,
+    aside=True,
+    get="It is df_gamed.csv of huggingface.co/datasets/tatsu-lab/alpaca_eval.",
+)
+TOP_LOGPROBS = 5
+FIRST, SECOND = "m", "M"
+"""What the prompt calls the output that it shows first, and the other."""
+PREFERENCE = "preference"
+SLOT = re.compile(r"\{(instruction|output_1|output_2)\}")
+TURN = re.compile(r"<\|im_start\|>(system|user|assistant)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
+LENGTH_CONTROLLED = "length_controlled_winrate"
+
+
+class AlpacaEvalWeighted(BaseBenchmark):
+    """AlpacaEval 2.0's win rate: the mean probability that the judge names the model's output, in per cent.
+
+    The judge is asked for one token, m or M, at temperature 1, and its verdict is p(m) / (p(m) + p(M)) among the five
+    likeliest tokens. A hash of the instruction decides which output stands first. Without an answer the model loses.
+    With df_gamed.csv in the data folder there is `length_controlled_winrate`, too. Prompt, parameters and formula:
+    tatsu-lab/alpaca_eval, evaluators_configs/weighted_alpaca_eval_gpt4_turbo, completion_parsers.py (logprob_parser),
+    metrics/glm_winrate.py. Tested on items and a prompt of our own in these schemas; no published figure was verified.
+    """
+
+    name = "AlpacaEvalWeighted"
+    summary = "AlpacaEval 2.0: its own judge prompt, verdicts weighted by log-probabilities, length control"
+    family: Family = "judge"
+    files = (INSTRUCTIONS, PROMPT, GAMED)
+    sampling = Sampling(temperature=0.5, max_tokens=1024)
+    judge = "openai:gpt-4-turbo"
+    format_checked_only = True
+    metric: ClassVar[str] = "win_rate"
+
+    def items(self, data: Data) -> Iterator[Item]:
+        """The instructions; `detail` holds the reference, the judge's prompt, and the item's part of df_gamed.csv."""
+        template = data.text(PROMPT)
+        known = _gamed(data.rows(GAMED)) if data.find(GAMED) else {}
+        return (_item(row, template, known) for row in fields.distinct(data.rows(INSTRUCTIONS)))
+
+    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        """A sample for each response, scored by the probability that the judge prefers it, 0 to 1.
+
+        Raises PreflightFailed for a judge that tells no log-probabilities.
+        """
+        judge = needed_judge(self, tools)
+        judged = judging.judge_by(answered, asks=_asks, read=partial(_first_wins, judge), judge=judge)
+        return (_sample(one, judge) for one in judged)
+
+    def summarise(self, samples: Iterable[Sample]) -> Summary:
+        """alpaca_eval's figures; with one answer an item and df_gamed.csv the length-controlled one, too."""
+        kept = list[Sample]()
+        found = tally(_watch(samples, kept))
+        rates = tuple(
+            scaled(one, 100) for one in estimates(self.metric, found.scores, groups=found.groups, headline=True)
+        )
+        scores = [one.score for one in kept if one.score is not None]
+        metrics: dict[str, JsonValue] = {
+            "win_rate": rates[0].value if rates else None,
+            "standard_error": rates[0].std_err if rates else None,
+            "n_wins": sum(score > 0.5 for score in scores),
+            "n_wins_base": sum(score < 0.5 for score in scores),
+            "n_draws": scores.count(0.5),
+            "n_total": len(scores),
+            "avg_length": fmean(one.values["length"] for one in kept) if kept else None,
+        }
+        if found.counts.unscored:
+            metrics["num_unscored"] = found.counts.unscored
+        if (controlled := _length_controlled(kept)) is not None:
+            metrics[LENGTH_CONTROLLED] = 100 * controlled
+        return Summary(metrics, rates, found.counts)
+
+    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
+        yield from super().check(items, tools)
+        template = str(items[0].detail["template"]) if items else ""
+        if items and not (TURN.search(template) and len(set(SLOT.findall(template))) == 3):
+            yield f"{PROMPT.file}: expected turns in <|im_start|> and the slots instruction, output_1 and output_2"
+        if tools.judge is None:
+            yield no_judge(self)
+
+
+class _Known(NamedTuple):
+    """What df_gamed.csv says of an instruction."""
+
+    difficulty: float
+    gamed: tuple[Gamed, ...]
+
+
+def _gamed(rows: Iterable[Row]) -> dict[int, _Known]:
+    """By the instruction's index: columns index, preference, std_delta_len, instruction_difficulty."""
+    found: dict[int, _Known] = {}
+    for row in rows:
+        index, delta = int(_number(row, "index")), _number(row, "std_delta_len")
+        gamed = Gamed(delta, _number(row, "preference"))
+        known = found.get(index, _Known(_number(row, "instruction_difficulty"), ()))
+        found[index] = known._replace(gamed=(*known.gamed, gamed))
+    return found
+
+
+def _number(row: Row, name: str) -> float:
+    try:
+        value = float(row[name])
+    except (KeyError, TypeError, ValueError):
+        row.unusable(f"`{name}` must be a number, found {row.get(name)!r:.60}")
+    if not math.isfinite(value):
+        row.unusable(f"`{name}` must be finite, found {value}")
+    return value
+
+
+def _item(row: Row, template: str, known: Mapping[int, _Known]) -> Item:
+    instruction = fields.text(row, "instruction")
+    detail: dict[str, JsonValue] = {
+        "reference": fields.text(row, "output"),
+        "generator": str(row.get("generator") or ""),
+        "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
+        "template": template,
+    }
+    if found := known.get(row.number):
+        detail |= {"difficulty": found.difficulty, "gamed": [list(one) for one in found.gamed]}
+    group = str(row["dataset"]) if row.get("dataset") else None
+    return Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
+
+
+def _asks(item: Item, response: Response) -> dict[str, ChatRequest]:
+    answer = judging.answers_of(item, response)[0]
+    return {PREFERENCE: _request(item, answer)} if answer else {}
+
+
+def _request(item: Item, answer: str) -> ChatRequest:
+    outputs = (answer, str(item.detail["reference"]))
+    first, second = outputs if item.detail["model_is"] == FIRST else reversed(outputs)
+    slots = {"instruction": item.prompts[0], "output_1": first, "output_2": second}
+    turns = TURN.findall(str(item.detail["template"]))
+    messages = tuple(
+        Message(role=role, content=(Text(text=SLOT.sub(lambda slot: slots[slot[1]], text)),)) for role, text in turns
+    )
+    return ChatRequest(messages=messages, temperature=1.0, max_tokens=1, top_logprobs=TOP_LOGPROBS)
+
+
+def _first_wins(judge: Judge, reply: ChatResponse) -> float | None:
+    """Probability that the output shown first is better; None where neither name is among the likeliest tokens."""
+    if not reply.top_logprobs:
+        raise PreflightFailed(
+            f"AlpacaEvalWeighted weighs verdicts by log-probabilities, and the judge {judge.id} tells none; name one "
+            "behind an OpenAI-compatible endpoint with top_logprobs, or evaluate AlpacaEval, whose judge writes its "
+            "verdict"
+        )
+    first, second = (math.exp(reply.top_logprobs.get(name, -math.inf)) for name in (FIRST, SECOND))
+    return first / (first + second) if first + second else None
+
+
+def _sample(judged: Judged[float], judge: Judge) -> Sample:
+    item, response, judgments = judged
+    answer = judging.answers_of(item, response)[0]
+    wins = judgments[PREFERENCE].verdict if judgments else 0.0
+    score = wins if wins is None or item.detail["model_is"] == FIRST or not answer else 1 - wins
+    values = {"length": float(len(answer)), "reference_length": float(len(str(item.detail["reference"])))}
+    known = {name: item.detail[name] for name in ("difficulty", "gamed") if name in item.detail}
+    reason = f"preferred with p = {score:.3f}" if answer and score is not None else "lost: no answer"
+    return judging.sample_of(
+        judged, judge=judge, score=score, reason=reason, values=values, detail=known, missing=not answer
+    )
+
+
+def _watch(samples: Iterable[Sample], kept: list[Sample]) -> Iterator[Sample]:
+    for sample in samples:
+        kept.append(sample)
+        yield sample
+
+
+def _length_controlled(samples: Sequence[Sample]) -> float | None:
+    """None without df_gamed.csv, and where items have several answers."""
+    if len(samples) < 2 or any("difficulty" not in one.detail for one in samples) or any(s.repeat for s in samples):
+        return None
+    compared = [
+        Compared(
+            preference=one.score,
+            longer_by=one.values["reference_length"] - one.values["length"],
+            difficulty=cast("float", one.detail["difficulty"]),
+            gamed=tuple(Gamed(*pair) for pair in cast("Any", one.detail["gamed"])),
+        )
+        for one in samples
+    ]
+    return length_controlled(compared)
+
+
+BENCHMARK = AlpacaEvalWeighted()
