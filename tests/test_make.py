@@ -39,7 +39,7 @@ def drills() -> str:
     """The expression that chooses the drills."""
     *spreading, option, expression = pytest_arguments("drills")
     assert option == "-m"
-    assert set(spreading) == {"-n", "2", *BY_FILE}
+    assert set(spreading) == {"-n", "3", *BY_FILE}
     return expression
 
 
