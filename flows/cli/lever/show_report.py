@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tasks.lever.learning.lever_results import LeverReport
     from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
 
+FILES = 4
+"""Most files of a folder that are named."""
+
 
 def show(found: LeverReport) -> None:
     """Print accuracies with their intervals, gains, and the files."""
@@ -30,8 +33,21 @@ def show(found: LeverReport) -> None:
         screen.print(f"done: {', '.join(found.stages)}")
     for note in found.notes:
         screen.print(note, style="yellow", markup=False, soft_wrap=True)
-    for path in found.files:
-        screen.print(escape(path), style="dim", soft_wrap=True)
+    for line in _by_folder(found.files):
+        screen.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def _by_folder(files: Sequence[str]) -> list[str]:
+    """A line for each folder, with its first files; a file that is alone there by its whole path."""
+    folders: dict[str, list[str]] = {}
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    lines: list[str] = []
+    for folder, names in folders.items():
+        more = f" and {len(names) - FILES} more" if len(names) > FILES else ""
+        lines.append(f"{folder}/{'' if len(names) == 1 else ' '}{', '.join(names[:FILES])}{more}")
+    return lines
 
 
 def _title(found: Summary) -> str:
