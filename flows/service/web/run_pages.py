@@ -212,7 +212,8 @@ def _plan_training(config: Mapping[str, Any]) -> Any:
 PLANNABLE = {
     "rag/index": _Plannable(_plan_index, {"documents": "DIR", "index": "OUT"}),
     "evaluation/evaluate": _Plannable(
-        _plan_evaluation, {"model": {"backend": "openai", "name": "MODEL"}, "tasks": [{"task": "MATH500"}]}
+        _plan_evaluation,
+        {"model": {"backend": "openai", "name": "MODEL"}, "tasks": [{"task": "MATH500"}], "output_path": "OUT"},
     ),
     "lever/train": _Plannable(_plan_training, {"results": "OUT"}),
 }
