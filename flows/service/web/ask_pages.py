@@ -17,12 +17,13 @@ from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
 from flows.service.web.conversation_files import Link, docx_of, pdf_of
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
-from flows.service.web.quoted_place import boxes_of, reading
+from flows.service.web.quoted_place import Line, boxes_of, lines_about, reading
 from flows.service.web.rendering import HEADERS
 from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.documents.blocks import BBox
+from tasks.documents.blocks import Page as ReadPage
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation
 from tasks.rag.planning.plan import recall
@@ -210,6 +211,7 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
     boxes = _boxes(visit, document, page, _box(box), said) if box and page else ()
     drawn = page is not None and is_drawn(entry.format)
+    lines = () if drawn or not said else _lines(visit, document, said)
     last = entry.pages or page or 1
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
@@ -217,6 +219,8 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
         "where": place_of(entry.name, page, entry.page_source),
         "picture": address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
         "quote": said,
+        "lines": lines,
+        "columns": max((len(line.cells) for line in lines), default=1),
         "page": page,
         "pages": entry.pages,
         "links": {
@@ -228,15 +232,23 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
 
 def _boxes(visit: Visit, document: str, page: int, box: BBox, said: str) -> tuple[BBox, ...]:
     """Around the quote, or around its passage where the reading of the document is not at hand."""
+    pages = _pages(visit, document) if said else ()
+    blocks = next((one.blocks for one in pages if one.number == page), None)
+    return (box,) if blocks is None else boxes_of(said, within=box, blocks=blocks)
+
+
+def _lines(visit: Visit, document: str, said: str) -> tuple[Line, ...]:
+    """About the quote, in a document whose pages are not drawn."""
+    return lines_about(said, (block for page in _pages(visit, document) for block in page.blocks))
+
+
+def _pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
+    """What was read of a document; none where that is not at hand."""
     status = doors.statuses_of(visit.workplace.asking.live.folder).get(document)
-    if status is None or status.reading is None or not said:
-        return (box,)
     try:
-        pages = reading(status.reading).pages
+        return reading(status.reading).pages if status and status.reading else ()
     except StorageError:
-        return (box,)
-    blocks = next((one.blocks for one in pages if one.number == page), ())
-    return boxes_of(said, within=box, blocks=blocks)
+        return ()
 
 
 def _box(told: str) -> tuple[float, float, float, float]:

@@ -1,10 +1,15 @@
-"""Where on its page a quote stands: the paragraph or the row of a table, which is less than the passage it is from."""
+"""Where a quote stands: the paragraph or the row of a table, which is less than the passage it is from.
+
+On a page that is drawn these are boxes; in a document without pages, the lines about it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 from storage.records import Ref
 from tasks.documents.blocks import BBox, Block, Document
@@ -12,6 +17,14 @@ from tasks.documents.blocks import BBox, Block, Document
 SLACK_POINTS = 1.0
 MOST_BOXES = 20
 READINGS_KEPT = 16
+LINES_AROUND, LINE_CHARS = 3, 600
+
+
+class Line(NamedTuple):
+    """A paragraph, or a row of a table."""
+
+    cells: tuple[str, ...]
+    quoted: bool = False
 
 
 def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox, ...]:
@@ -27,6 +40,36 @@ def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox
         if plain and plain in wanted:
             parts.append(box)
     return tuple(parts[:MOST_BOXES]) or (within,)
+
+
+def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
+    """The row or paragraph with most words of the quote, what stands about it, and the first row of its table.
+
+    Empty where no line has half of the words.
+    """
+    wanted = _words(quote)
+    lines = [(number, cells) for number, block in enumerate(blocks) for cells in _lines(block)]
+    shared = [len(wanted & _words(" ".join(cells))) for _, cells in lines]
+    most = max(shared, default=0)
+    if not most or 2 * most < len(wanted):
+        return ()
+    at = shared.index(most)
+    first = max(at - LINES_AROUND, 0)
+    head = next(row for row, (number, _) in enumerate(lines) if number == lines[at][0])
+    shown = [*([head] if head < first else []), *range(first, min(at + LINES_AROUND + 1, len(lines)))]
+    return tuple(Line(tuple(cell[:LINE_CHARS] for cell in lines[row][1]), row == at) for row in shown)
+
+
+def _lines(block: Block) -> Iterator[tuple[str, ...]]:
+    if not block.cells and block.text:
+        yield (block.text,)
+    for _, row in groupby(block.cells, key=lambda cell: cell.row):
+        by_column = {cell.col: cell.text for cell in row}
+        yield tuple(by_column.get(column, "") for column in range(max(by_column) + 1))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
 
 
 def _pieces(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
