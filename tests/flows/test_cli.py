@@ -57,7 +57,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
-    StatusFile(out, generation=None, run=None).update(state="completed")
+    StatusFile(out, generation=None, run=None, parameters={}).update(state="completed")
     return out
 
 
@@ -377,7 +377,7 @@ def test_text_of_a_locked_document_asks_for_the_password(samples: Path, monkeypa
 
 
 def test_status_of_a_killed_build_is_interrupted(tmp_path: Path) -> None:
-    file = StatusFile(tmp_path, generation=None, run=None)
+    file = StatusFile(tmp_path, generation=None, run=None, parameters={})
     file.update(pid=2**22 + 1)  # beyond what the kernel gives
     assert run_here("rag", "status", "--index", tmp_path, "--json").json["state"] == "interrupted"
 
@@ -387,7 +387,7 @@ def test_status_names_what_failed_first_and_lists_the_rest_on_request(tmp_path: 
     fine = {"document": "a.pdf", "status": "ok", "pages": 3, "chunks": 7}
     scan = {"document": "b.pdf", "status": "ok", "troubled_pages": scanned}
     failed = {"document": "c.pdf", "status": "failed", "reason": "corrupt", "message": "It ends early."}
-    StatusFile(tmp_path, generation=None, run=None).update()
+    StatusFile(tmp_path, generation=None, run=None, parameters={}).update()
     path = tmp_path / "index_status.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"documents": [fine, scan, failed]}))
 
