@@ -34,7 +34,7 @@ from tasks.rag.indexing.chunks import tokenize_chunks
 from tasks.rag.planning.plan import make_plan
 from tasks.rag.planning.routing import Router
 from tasks.rag.retrieval.search import retrieve
-from tests.benchmarks.bench_retrieval import _chunk, hard_vectors, pdf_sentences, recombined, zipfian_sentences
+from tests.benchmarks.bench_retrieval import chunk_of, hard_vectors, pdf_sentences, recombined, zipfian_sentences
 
 PEER = Path(__file__).parent / "peers" / "langchain_retrieve.py"
 QUESTIONS, WARM_UP = 60, 5
@@ -94,7 +94,7 @@ def compare(work: Path, texts: list[str], questions: list[str], peers: Path | No
 def make_index(out: Path, texts: list[str], rows: NDArray[np.float32]) -> list[list[str]]:
     """Publish the chunks, a hundred to a document, with names that can be asked for; gives the words of each."""
     documents = [f"{row // 100:064x}" for row in range(len(texts))]
-    chunks = [_chunk(row, text, documents[row]) for row, text in enumerate(texts)]
+    chunks = [chunk_of(row, text, documents[row]) for row, text in enumerate(texts)]
     words = tokenize_chunks(chunks, tokenizer="bigram")
     names = {name: f"COMPANY{int(name, 16)}_{2015 + int(name, 16) % 9}_10K.pdf" for name in documents}
     publish(
