@@ -140,9 +140,7 @@ def _no_index() -> NoReturn:
 
 def mcp(given: Given, index: IndexFolder) -> None:
     """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
-    import asyncio
-
-    from flows.service.answer_stream import Asking
+    from flows.service.answer_stream import Asking, Places
     from tasks.resources import evaluations, sessions
 
     try:
@@ -151,7 +149,7 @@ def mcp(given: Given, index: IndexFolder) -> None:
         fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
     with plain_errors(StorageError, ModelUnavailable, failed=(ModelError,)):
         live = _live(given, index)
-    asking = Asking(live, sessions(), lambda: False, asyncio.Semaphore(QUESTIONS_OF_AN_AGENT), QUESTIONS_OF_AN_AGENT)
+    asking = Asking(live, sessions(), lambda: False, Places(QUESTIONS_OF_AN_AGENT))
     create_mcp(asking, evaluations).run("stdio")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +22,44 @@ LOOKED_FOR_S = 0.25
 """Seconds between two checks whether the client has disconnected."""
 CLIENT_GONE = 499
 """Status of a request whose client has disconnected; the log of a proxy may show it."""
+MOST_WAITING = 100
+"""Questions that wait for their turn; one more is refused."""
+STOPPING = Refusal(503, "the server is stopping; ask again when it is back")
 SESSION_HEADER = "X-Trivet-Session"
 
 
 class Busy(Exception):
-    """As many questions are being answered as are allowed at once."""
+    """As many questions are being answered, and wait, as are allowed."""
+
+
+class Places:
+    """Room for questions that are answered side by side; others wait for their turn, as many as there is room for."""
+
+    def __init__(self, at_once: int, waiting: int = MOST_WAITING) -> None:
+        self._at_once, self._room, self._waiting = at_once, waiting, 0
+        self._free = asyncio.Semaphore(at_once)
+
+    async def take(self, gone: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether there is a place, which `leave` gives back; False for a client that went first. Raises Busy."""
+        if self._free.locked() and self._waiting >= self._room:
+            raise Busy(f"{self._at_once} questions are being answered and {self._waiting} wait; ask again in a moment")
+        self._waiting += 1
+        turn, taken = asyncio.ensure_future(self._free.acquire()), False
+        try:
+            while not turn.done():
+                if await gone():
+                    return False
+                await asyncio.wait([turn], timeout=LOOKED_FOR_S)
+            taken = True
+            return True
+        finally:
+            self._waiting -= 1
+            if not taken and not turn.cancel():  # it came as the client went
+                self.leave()
+
+    def leave(self) -> None:
+        """Give a place back."""
+        self._free.release()
 
 
 @dataclass(frozen=True)
@@ -36,18 +69,20 @@ class Asking:
     live: LiveIndex
     sessions: Sessions
     stopping: Callable[[], bool]
-    places: asyncio.Semaphore
-    at_once: int
+    places: Places
 
     async def items(self, request: Request | None, question: Question) -> AsyncGenerator[Item]:
-        """Start to answer; to stop reading abandons the work. Raises Busy.
+        """Start to answer when it is this question's turn; to stop reading abandons the work. Raises Busy.
 
         request: that of the client; the work ends when it is gone. None: a client that is never gone.
         """
-        if self.places.locked():
-            raise Busy(f"{self.at_once} questions are being answered; ask again in a moment")
-        await self.places.acquire()
-        work = Work(question, live=self.live, sessions=self.sessions, done=self.places.release)
+
+        async def gone() -> bool:
+            return self.stopping() or bool(request and await request.is_disconnected())
+
+        if not await self.places.take(gone):
+            return _not_begun(self.stopping())
+        work = Work(question, live=self.live, sessions=self.sessions, done=self.places.leave)
         work.start()
         return _items(request, work, self.stopping)
 
@@ -60,13 +95,19 @@ class Asking:
         return Refusal(CLIENT_GONE, "the client is gone")
 
 
+async def _not_begun(stopping: bool) -> AsyncGenerator[Item]:
+    """Of a question that had to wait longer than its client or the server was there."""
+    if stopping:
+        yield STOPPING
+
+
 async def _items(request: Request | None, work: Work, stopping: Callable[[], bool]) -> AsyncGenerator[Item]:
     """The items of the work, until it ends or the client is gone; to stop reading abandons the work."""
     try:
         while True:
             item = await work.next(within_s=LOOKED_FOR_S)
             if stopping() and not isinstance(item, Answered):
-                item = Refusal(503, "the server is stopping; ask again when it is back")
+                item = STOPPING
             if item is not None:
                 yield item
             if isinstance(item, Answered | Refusal) or (request and await request.is_disconnected()):

@@ -9,7 +9,6 @@ With a home the pages stand beside it under /ui, and the doors of web/ for progr
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
 import re
@@ -26,7 +25,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from flows.service.answer_stream import Asking, Busy, respond
+from flows.service.answer_stream import MOST_WAITING, Asking, Busy, Places, respond
 from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
 from flows.service.serving_work import LiveIndex, Question, refusal
@@ -49,6 +48,7 @@ def create_app(
     sessions: Sessions,
     stopping: Callable[[], bool],
     at_once: int = QUESTIONS_AT_ONCE,
+    waiting: int = MOST_WAITING,
     home: Path | None = None,
     indexing: Indexing | None = None,
     of_role: Callable[[str], str | None] = lambda _: None,
@@ -56,12 +56,12 @@ def create_app(
     """The application; `live` is closed when it ends.
 
     stopping: asked while a question is answered; once it is True, clients are told and let go.
-    at_once: questions that are answered side by side; one more is refused with 503.
+    at_once, waiting: questions that are answered side by side, and that wait; one more is refused with 503.
     home: serves the pages too, which keep labelled questions in this folder; None: JSON alone.
     indexing: keeps the index up to date with a folder, which pages then change; ended with the application.
     of_role: the auth string of a role, which signs in to the pages.
     """
-    asking = Asking(live, sessions, stopping, asyncio.Semaphore(at_once), at_once)
+    asking = Asking(live, sessions, stopping, Places(at_once, waiting))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:

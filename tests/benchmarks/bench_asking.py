@@ -92,9 +92,9 @@ def of_server(folder: Path, sentences: Sequence[str], *, users: int, seconds: fl
             with httpx.Client(base_url=said["url"], headers=headers, timeout=TIMEOUT_S) as client:
                 for user in range(3):  # models and pages of the index are loaded by then
                     ask(client, random.Random(-user), sentences)
-                before, spent = process.memory_info().rss, sum(process.cpu_times()[:2])
+                before, spent = own_bytes(process.pid), sum(process.cpu_times()[:2])
                 asked = crowd(client, sentences, users=users, seconds=seconds, pause_s=pause_s)
-                after, cpu_s = process.memory_info().rss, sum(process.cpu_times()[:2]) - spent
+                after, cpu_s = own_bytes(process.pid), sum(process.cpu_times()[:2]) - spent
         finally:
             server.terminate()
     times = sorted(each.ms for each in asked)
@@ -111,6 +111,12 @@ def of_server(folder: Path, sentences: Sequence[str], *, users: int, seconds: fl
         "memory before, MB": before >> 20,
         "memory after, MB": after >> 20,
     }
+
+
+def own_bytes(pid: int) -> int:
+    """Memory of a process without the pages of files that it has mapped, such as the index."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")))
 
 
 def crowd(client: httpx.Client, sentences: Sequence[str], *, users: int, seconds: float, pause_s: float) -> list[Asked]:

@@ -86,7 +86,7 @@ def exchange(port: int, method: str, path: str, body: Any = None, *, auth: str |
 
 
 @contextmanager
-def serving(index: Path, sessions: Sessions, *, at_once: int = 4) -> Generator[Server]:
+def serving(index: Path, sessions: Sessions, *, at_once: int = 4, waiting: int = 100) -> Generator[Server]:
     released = threading.Event()
     desks, closed = list[FirstSentence](), list[FirstSentence]()
 
@@ -99,7 +99,9 @@ def serving(index: Path, sessions: Sessions, *, at_once: int = 4) -> Generator[S
 
     live = LiveIndex(index, open_current)
     stopping = threading.Event()
-    app = create_app(live, auth=SecretStr(AUTH), sessions=sessions, stopping=stopping.is_set, at_once=at_once)
+    app = create_app(
+        live, auth=SecretStr(AUTH), sessions=sessions, stopping=stopping.is_set, at_once=at_once, waiting=waiting
+    )
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(config)
@@ -265,8 +267,28 @@ def test_a_failure_in_a_stream_is_its_last_event(reading: Server) -> None:
     assert (name, told["status"]) == ("error", 500)
 
 
-def test_more_questions_than_allowed_are_refused_until_one_is_done(tmp_path: Path) -> None:
+def test_a_question_waits_for_its_turn_and_no_longer_than_its_client(tmp_path: Path) -> None:
     with serving(publish_texts(tmp_path / "index"), Sessions(no_database), at_once=1) as server:
+        replies = list[Reply]()
+        first = threading.Thread(target=lambda: replies.append(server.ask("the price hangs")))
+        first.start()
+        until(lambda: bool(server.desks and server.desks[0].histories))
+        body = json.dumps({"question": "What is the price?"}).encode()
+        head = f"POST /ask HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {AUTH}\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as leaving:
+            leaving.sendall(head.encode() + body)
+        others = [threading.Thread(target=lambda: replies.append(server.ask("What is the price?"))) for _ in range(5)]
+        for other in others:
+            other.start()
+        assert replies == []
+        server.released.set()
+        for thread in (first, *others):
+            thread.join()
+        assert [reply.status for reply in replies] == [200] * 6
+
+
+def test_more_questions_than_there_is_room_for_are_refused_until_one_is_done(tmp_path: Path) -> None:
+    with serving(publish_texts(tmp_path / "index"), Sessions(no_database), at_once=1, waiting=0) as server:
         first = list[Reply]()
         asking = threading.Thread(target=lambda: first.append(server.ask("the price hangs")))
         asking.start()
