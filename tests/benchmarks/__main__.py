@@ -28,6 +28,7 @@ def main() -> int:
         "embed": [],
         "retrieval": ["--documents", documents, "--peers", peers],
         "llamaindex": ["--documents", documents, "--peer-python", peers],
+        "asking": ["--documents", documents, "--seconds", "60"],
         "langchain": ["--documents", documents, "--peers", peers],
         "flow": [],
         "lineage": [],
