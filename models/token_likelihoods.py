@@ -6,7 +6,7 @@ Tokenisation and windows follow lm-evaluation-harness, so that its tasks give it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -120,18 +120,26 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     kept = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
     logits = model(input_ids=padded, use_cache=False, **kept).logits  # (rows, width - first or width, V)
     offset = first if keeps else 0
-    for row, (_, windows) in enumerate(rows):
-        for window in windows:
-            end = len(window.read) - offset
-            yield window, likelihood(window.predicted, logits[row, end - len(window.predicted) : end])
+    asked = [(window, row) for row, (_, windows) in enumerate(rows) for window in windows]
+    ends = [len(window.read) - offset for window, _ in asked]
+    seen = (logits[row, end - len(window.predicted) : end] for (window, row), end in zip(asked, ends, strict=True))
+    yield from zip(
+        (window for window, _ in asked), likelihoods([window.predicted for window, _ in asked], seen), strict=True
+    )
 
 
-def likelihood(tokens: Sequence[int], logits: Tensor) -> LogProb:
-    """The log-probability of tokens. logits: (len(tokens), V)."""
-    logs = logits.float().log_softmax(-1)
-    wanted = torch.tensor(tokens, device=logs.device)
-    total = logs.gather(1, wanted[:, None]).sum()
-    return LogProb(float(total), bool((logs.argmax(-1) == wanted).all()))
+def likelihoods(texts: Sequence[Sequence[int]], logits: Iterable[Tensor]) -> list[LogProb]:
+    """The log-probability of each text's tokens, of which there is one at least. logits: for each, (its tokens, V).
+
+    What is found is fetched from the device at once: to wait for every text alone takes longer than to compute it.
+    """
+    totals, greedy = list[Tensor](), list[Tensor]()
+    for tokens, seen in zip(texts, logits, strict=True):
+        logs = seen.float().log_softmax(-1)
+        wanted = torch.tensor(tokens).to(logs.device, non_blocking=True)
+        totals.append(logs.gather(1, wanted[:, None]).sum())
+        greedy.append((logs.argmax(-1) == wanted).all())
+    return [LogProb(*one) for one in zip(torch.stack(totals).tolist(), torch.stack(greedy).tolist(), strict=True)]
 
 
 def _base(model: Any) -> Any:

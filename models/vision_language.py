@@ -14,7 +14,7 @@ from models.local import held
 from models.model_errors import ModelError
 from models.prompt_pictures import pictures_of
 from models.protocols import ChatRequest
-from models.token_likelihoods import encode, likelihood
+from models.token_likelihoods import encode, likelihoods
 from models.vision_weights import Seeing, Sight, load_seeing
 
 
@@ -83,7 +83,9 @@ class HFVision(CausalLM):
         inputs = self._inputs([(one.prompt.request, [*one.prompt.tokens, *one.tokens[:-1]]) for one in batch])
         most = max(len(one.tokens) for one in batch)
         logits = self._load().model(**inputs, use_cache=False, logits_to_keep=most).logits  # (rows, most, V)
-        return [likelihood(one.tokens, logits[row, -len(one.tokens) :]).total for row, one in enumerate(batch)]
+        answers = [one.tokens for one in batch]
+        seen = (logits[row, -len(tokens) :] for row, tokens in enumerate(answers))
+        return [one.total for one in likelihoods(answers, seen)]
 
     def _inputs(self, rows: Sequence[tuple[ChatRequest, list[int]]]) -> dict[str, Tensor]:
         """What the model reads: tokens padded at the left, and the pictures of all rows in their order."""
