@@ -77,9 +77,9 @@ class GreedyReward:
 
     def __call__(self, selector: PointerSelector) -> float:
         self.calls += 1
-        groups = self.groups
-        chosen = selector.greedy(groups.queries, groups.bank[groups.pools], shots=SHOTS)
-        return feature_reward(groups, chosen[:, None]).mean().item()
+        groups, device = self.groups, next(selector.parameters()).device
+        chosen = selector.greedy(groups.queries.to(device), groups.bank[groups.pools].to(device), shots=SHOTS)
+        return feature_reward(groups, chosen[:, None].cpu()).mean().item()
 
 
 def small_labelled(groups: Groups) -> Labelled:
