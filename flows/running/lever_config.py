@@ -130,6 +130,9 @@ class LeverConfig(Record):
     arena: bool = False
     """Also train by Dr. GRPO, DAPO, GSPO, CISPO and a dueling DQN, from the same RCE selector and with as many calls of
     the judge, and measure MMR."""
+    elsewhere: dict[str, Path] = Field(default_factory=dict[str, Path])
+    """Selectors that were trained with other data or another judge, to be measured too: name → checkpoint. `{seed}` in
+    a path stands for the seed."""
     evaluated_shots: tuple[int, ...] = (1, 2, 3, 4)
     """Numbers of demonstrations to report; zero-shot, which is 0, is reported anyway."""
     oracle: options.OracleSettings = options.OracleSettings()

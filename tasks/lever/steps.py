@@ -334,12 +334,12 @@ class Results(Record):
     plots: dict[str, Ref]
 
 
-@step(version=2)
-def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
-    """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
+@step(version=3)
+def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...], dataset: Ref) -> Results:
+    """The accuracies as the seed's repository has them, all figures, their plots and learning curves, and choices."""
     from tasks.lever.learning.lever_results import figures_of, plots_of
 
-    plots = plots_of(summary, seeds, artifacts())
+    plots = plots_of(summary, seeds, artifacts().load(Dataset, dataset), artifacts())
     return Results(
         figures={name: artifacts().put("lever-figures", content) for name, content in figures_of(summary).items()},
         plots={name: artifacts().put("lever-plot", content) for name, content in plots.items()},

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tasks.lever.learning.arena import ArenaRow
     from tasks.lever.learning.lever_results import LeverReport
     from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
+    from tasks.lever.learning.transfer import TransferRow
 
 FILES = 4
 """Most files of a folder that are named."""
@@ -29,6 +30,8 @@ def show(found: LeverReport) -> None:
             screen.print(line)
         if found.arena:
             screen.print(_arena(found.arena))
+        if found.transfer:
+            screen.print(_transfer(found.transfer))
     else:
         screen.print(f"done: {', '.join(found.stages)}")
     for note in found.notes:
@@ -87,6 +90,19 @@ def _arena(rows: Sequence[ArenaRow]) -> Table:
         gap = _share(row.share), _between(row.low, row.high)
         each = _share(row.per_1000_calls, 2), _between(row.per_1000_low, row.per_1000_high, 2)
         table.add_row(row.selector, f"{row.accuracy:.3f}", f"{row.calls:,}", *gap, *each)
+    return table
+
+
+def _transfer(rows: Sequence[TransferRow]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("trained on", "measured on"):
+        table.add_column(name)
+    for name in ("accuracy", "over similarity", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        gain = row.over_similarity
+        figures = f"{row.accuracy.value:.3f}", f"{gain.value:+.3f}", _interval(gain)
+        table.add_row(escape(row.trained_on), row.measured_on, *figures)
     return table
 
 
