@@ -95,7 +95,12 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
     """One seed, from its pools to its figures; `queries`: number of training queries."""
     asking = Asking(
         learning=Learning(shots=config.shots, seed=seed),
-        effort=Effort(device=config.device, concurrency=config.concurrency, spending=config.spending),
+        effort=Effort(
+            device=config.device,
+            concurrency=config.concurrency,
+            spending=config.spending,
+            recorded=file_steps.read_recorded(config.recorded) if config.recorded else None,
+        ),
     )
     if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
@@ -205,6 +210,8 @@ def _digits_judge(config: LeverConfig) -> Ref | None:
     """The weights of the CPU world's judge, whose tower is its encoder as well."""
     if DIGITS not in (config.judge, config.encoder):
         return None
+    if config.digits.judge:
+        return file_steps.read_judge(config.digits.judge)
     return called(steps.train_digits_judge, "train judge")(seed=config.digits.seed, steps=config.digits.judge_steps)
 
 

@@ -49,6 +49,8 @@ class DigitsConfig(Record):
     """Number of items that may be shown."""
     judge_steps: int = Field(default=800, ge=1)
     """Number of training steps of the judge."""
+    judge: Path | None = None
+    """Weights of a judge that was trained before, in place of training one."""
 
 
 class StartConfig(Record):
@@ -85,6 +87,8 @@ class LeverConfig(Record):
     """Model that answers with the demonstrations: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this
     process, arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; a name from the file that TRIVET_MODELS
     names; or `digits`, only for the CPU worlds."""
+    recorded: Path | None = None
+    """File of recorded answers of this judge; what it lacks is asked."""
     concurrency: int = Field(default=16, ge=1)
     """Number of concurrent requests to an endpoint."""
     encoder: str = DIGITS

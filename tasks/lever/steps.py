@@ -126,7 +126,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
     return artifacts().save("pools", build(items, embedded, artifacts(), recipe=recipe, seed=seed))
 
 
-@step(version=2, gpu=True, aside=EFFORT)
+@step(version=3, gpu=True, aside=EFFORT)
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
@@ -137,7 +137,15 @@ def search_beams(
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
     tell, candidates = telling("search beams", len(queries)), artifacts().load(Pools, pools)
-    found = search(queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed)
+    found = search(
+        queries,
+        candidates,
+        setting.judging,
+        shots=learning.shots,
+        settings=settings,
+        screened=setting.judging.task.screens_beams,
+        seed=learning.seed,
+    )
     tell(len(queries))
     return artifacts().save("beams", BeamPart(queries=found))
 

@@ -17,6 +17,7 @@ from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.judges import (
     CPU_WORLDS,
     DIGITS,
+    WEIGHTS,
     EncoderSpec,
     JudgeSpec,
     encoder_spec,
@@ -56,7 +57,10 @@ def plan_training(config: LeverConfig) -> LeverPlan:
     """What `post_train` would do; writes nothing. Raises what `post_train` raises before its first step."""
     ahead, files = Foresight(), Layout(config.results, config.dataset.name)
     weights = None
-    if DIGITS in (config.judge, config.encoder):
+    if DIGITS in (config.judge, config.encoder) and (path := config.digits.judge):
+        ahead.foresee(file_steps.read_judge)
+        weights = Ref.of(WEIGHTS, path.read_bytes())
+    elif DIGITS in (config.judge, config.encoder):
         drawn: dict[str, Any] = {"seed": config.digits.seed, "steps": config.digits.judge_steps}
         weights = ahead.foresee(steps.train_digits_judge, **drawn)
     dataset, queries = _dataset(config, files, ahead)
@@ -144,6 +148,8 @@ def _seed(
         "learning": Learning(shots=config.shots, seed=seed),
         "effort": Effort(device=config.device, concurrency=config.concurrency, spending=config.spending),
     }
+    if config.recorded:
+        ahead.foresee(file_steps.read_recorded)
     read = _checkpoints(config, ahead)
     recipe: Any = next(iter(read.values()), embedded)
     recipe = config.pools().of(embedded) if known(recipe) else recipe

@@ -265,14 +265,11 @@ def plots_of(summary: Summary, seeds: Sequence[SeedReport], dataset: Dataset, ar
         for seed in seeds
         for one in seed.trained
     ]
-    drawn = {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
-    if trainings:
-        drawn["curves"] = draw_curves(trainings, about=summary.conditions.dataset)
     first = next(seed.evaluated for seed in seeds if seed.evaluated)
-    items = {item.id: item for item in dataset.items}
-    if choices := draw_choices(artifacts.load(Evaluated, first), items):
-        drawn["choices"] = choices
-    return drawn
+    choices = draw_choices(artifacts.load(Evaluated, first), {item.id: item for item in dataset.items})
+    drawn = {"choices": choices} if choices else {}
+    drawn |= {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
+    return drawn | ({"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {})
 
 
 def figures_of(summary: Summary) -> dict[str, bytes]:
