@@ -131,7 +131,6 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
         selectors={"sft": sft, **learnt, **elsewhere},
         shots=tuple(sorted({*config.evaluated_shots, config.shots})),
         oracle=config.oracle,
-        diverse=config.arena,
         **asking,
     )
     [evaluated] = ongoing.note(gather([future]))

@@ -138,13 +138,7 @@ def _is_asked(config: LeverConfig, stage: str) -> bool:
 
 
 def _measured(config: LeverConfig, found: Sizes) -> dict[str, Asked]:
-    learnt = (
-        2
-        + bool(config.start.grpo_checkpoint or config.trains_grpo)
-        + len(config.rivals)
-        + len(config.elsewhere)
-        + config.arena
-    )
+    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo) + len(config.rivals) + len(config.elsewhere)
     selectors = learnt + sum(name != ZERO_SHOT for name in possible_with(_embeddings(config)))
     shots = sorted({*config.evaluated_shots, config.shots})
     pool, test = config.pools().size, found.test

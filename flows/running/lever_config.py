@@ -133,7 +133,7 @@ class LeverConfig(Record):
     """Skip GRPO; an ablation."""
     arena: bool = False
     """Also train by Dr. GRPO, DAPO, GSPO, CISPO and a dueling DQN, from the same RCE selector and with as many calls of
-    the judge, and measure MMR."""
+    the judge."""
     elsewhere: dict[str, Path] = Field(default_factory=dict[str, Path])
     """Selectors that were trained with other data or another judge, to be measured too: name → checkpoint. `{seed}` in
     a path stands for the seed."""

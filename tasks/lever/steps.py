@@ -279,7 +279,7 @@ def train_grpo(
         return keep_selector("grpo", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
 
 
-@step(version=2, gpu=True, aside=EFFORT)
+@step(version=3, gpu=True, aside=EFFORT)
 def evaluate_selector(
     world: World,
     *,
@@ -289,12 +289,8 @@ def evaluate_selector(
     oracle: options.OracleSettings,
     learning: Learning,
     effort: Effort,
-    diverse: bool = False,
 ) -> Ref:
-    """What the judge answers on the test queries with the demonstrations of every selector, for one seed.
-
-    diverse: MMR's, too.
-    """
+    """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.data.candidate_pools import banks_of
     from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.choosing import measure, unanswered
@@ -319,7 +315,6 @@ def evaluate_selector(
         trained_shots=learning.shots,
         oracle=oracle,
         seed=learning.seed,
-        diverse=diverse,
     )
     kept = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
     if away := unanswered(results):

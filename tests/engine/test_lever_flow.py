@@ -20,7 +20,7 @@ from tests.flows.web.served import site
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
 SELECTORS = {
-    *("zero_shot", "random", "similarity", "similarity_pool"),
+    *("zero_shot", "random", "similarity", "mmr", "similarity_pool"),
     *("TextSimSampler", "ImgSimSampler", "MixSampler", "similarity_class"),
     *("sft", "rce", "grpo", "oracle"),
 }

@@ -182,7 +182,6 @@ def _seed(
     selectors |= {selector_from(name): ahead.foresee(file_steps.read_checkpoint) for name in config.elsewhere}
     shots = tuple(sorted({*config.evaluated_shots, config.shots}))
     measuring: dict[str, Any] = {"selectors": selectors, "shots": shots, "oracle": config.oracle, **asking}
-    measuring["diverse"] = config.arena
     measured = ahead.foresee(steps.evaluate_selector, world, pools=pools, **measuring)
     if not known(measured, trained):
         return measured if isinstance(measured, Unknown) else next(one for one in trained if not known(one))
