@@ -58,7 +58,7 @@ demo: $(READY)
 	$(BIN)/trivet eval results --format html --out build/demo/leaderboard.html
 	[ "$$(uname)" != Linux ] || $(BIN)/trivet eval score tests/samples/recorded/code/HumanEval.jsonl --task HumanEval \
 		--data_dir tests/samples/benchmarks --k 1,2
-	OMP_NUM_THREADS=1 $(BIN)/trivet lever run --world digits --config tests/samples/lever/small.yaml --results build/demo/lever
+	OMP_NUM_THREADS=1 $(BIN)/trivet lever run --config tests/samples/lever/demo.yaml --results build/demo/lever
 	@$(BIN)/trivet db stop
 
 test: $(READY)

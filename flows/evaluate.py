@@ -22,9 +22,8 @@ from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import EvaluationRun
 from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
-from models.weight_files import fingerprint
 from storage.storage_errors import StorageError
-from tasks.demonstrating.steps import EMBEDDER, show_examples
+from tasks.demonstrating.steps import seen_by, show_examples
 from tasks.evaluation import steps
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
@@ -95,7 +94,7 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
     if not (task.examples and (chosen := config.settings.demonstrations)):
         return task
     step = called(show_examples, f"show_examples {task.task}")
-    return step(as_is(task), chosen=chosen, fingerprint=fingerprint(EMBEDDER), seed=config.settings.seed[-1])
+    return step(as_is(task), chosen=chosen, fingerprint=seen_by(chosen), seed=config.settings.seed[-1])
 
 
 class _Asked(NamedTuple):

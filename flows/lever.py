@@ -36,8 +36,9 @@ from tasks.lever.judge.text_classification import WORDINGS
 from tasks.lever.learning.arena import arena_of
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
+from tasks.lever.learning.transfer import of_seed, selector_from, transfer_of
 from tasks.lever.lever_options import OF_LIKELIHOODS
-from tasks.lever.lever_records import Embedded, PoolRecipe
+from tasks.lever.lever_records import Embedded, PoolRecipe, Sampler
 from tasks.lever.opened_worlds import DatasetRead, Effort, Learning, World, shards_of
 from tasks.step import called, gather, placed
 
@@ -83,6 +84,7 @@ def post_train(config: LeverConfig) -> LeverReport:
             _learn(config, world, place, ongoing, queries=found.train_queries, seed=seed)
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
         ongoing.summary = steps.summarise(evaluated)
+        ongoing.transfer = transfer_of(ongoing.summary)
         ongoing.arena = arena_of(ongoing.summary, plan_calls(config).calls) if config.arena else ()
         _keep(config, found, files, ongoing, ongoing.summary)
         say(headline_of(ongoing.summary))
@@ -93,12 +95,16 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
     """One seed, from its pools to its figures; `queries`: number of training queries."""
     asking = Asking(
         learning=Learning(shots=config.shots, seed=seed),
-        effort=Effort(device=config.device, concurrency=config.concurrency, spending=config.spending),
+        effort=Effort(
+            device=config.device,
+            concurrency=config.concurrency,
+            spending=config.spending,
+            recorded=file_steps.read_recorded(config.recorded) if config.recorded else None,
+        ),
     )
     if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
     config = config.begun_with(files)
-    start = config.start
     recipe = _recipe(config, world, ongoing)
     pools = called(steps.build_pools, f"build pools, seed {seed}")(
         world.dataset, embedded=world.embedded, recipe=recipe, seed=seed
@@ -116,42 +122,71 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
         _export(ongoing, dict.fromkeys([files.rl_data(recipe.sampler), *copies], data))
     ongoing.done("rl-data")
 
-    learnt: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
-    if start.rce_checkpoint:
-        rce = _read_checkpoint(config, start.rce_checkpoint, world, ongoing)
-    else:
-        step = called(steps.train_rce, f"train RCE, seed {seed}")
-        rce = ongoing.trained(step(world, selector=sft, settings=config.rce, **learnt))
-    _export(ongoing, {files.checkpoint("rce", recipe.sampler): rce})
-    ongoing.done("rce")
-
-    selectors = {"sft": sft, "rce": rce}
-    if start.grpo_checkpoint:
-        selectors["grpo"] = _read_checkpoint(config, start.grpo_checkpoint, world, ongoing)
-    elif config.trains_grpo:
-        step = called(steps.train_grpo, f"train GRPO, seed {seed}")
-        selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **learnt))
-    if grpo := selectors.get("grpo"):
-        _export(ongoing, {files.checkpoint("grpo", recipe.sampler): grpo})
-        ongoing.done("grpo")
-
-    for loss in config.rivals:
-        settings = config.grpo.model_copy(update={"loss": loss})
-        step = called(steps.train_grpo, f"train by {loss}, seed {seed}")
-        selectors[loss] = step(world, selector=rce, settings=settings, **learnt).weights
-
+    rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
+    learnt = _from_rewards(config, world, files, ongoing, start=sft, sampler=recipe.sampler, rewarded=rewarded)
+    elsewhere = _from_elsewhere(config, world, ongoing, recipe=recipe, seed=seed)
     future = called(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
         pools=pools,
-        selectors=selectors,
+        selectors={"sft": sft, **learnt, **elsewhere},
         shots=tuple(sorted({*config.evaluated_shots, config.shots})),
         oracle=config.oracle,
-        diverse=config.arena,
         **asking,
     )
     [evaluated] = ongoing.note(gather([future]))
     ongoing.evaluated(evaluated)
     ongoing.done("evaluate")
+
+
+def _from_rewards(
+    config: LeverConfig,
+    world: World,
+    files: Layout,
+    ongoing: LeverRun,
+    *,
+    start: Ref,
+    sampler: Sampler,
+    rewarded: dict[str, Any],
+) -> dict[str, Ref]:
+    """The selectors that learn from rewards, each read from a file or trained: RCE, GRPO and its rivals."""
+    seed = rewarded["learning"].seed
+    if path := config.start.rce_checkpoint:
+        rce = _read_checkpoint(config, path, world, ongoing)
+    else:
+        step = called(steps.train_rce, f"train RCE, seed {seed}")
+        rce = ongoing.trained(step(world, selector=start, settings=config.rce, **rewarded))
+    _export(ongoing, {files.checkpoint("rce", sampler): rce})
+    ongoing.done("rce")
+
+    selectors = {"rce": rce}
+    if path := config.start.grpo_checkpoint:
+        selectors["grpo"] = _read_checkpoint(config, path, world, ongoing)
+    elif config.trains_grpo:
+        step = called(steps.train_grpo, f"train GRPO, seed {seed}")
+        selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **rewarded))
+    if grpo := selectors.get("grpo"):
+        _export(ongoing, {files.checkpoint("grpo", sampler): grpo})
+        ongoing.done("grpo")
+
+    for loss in config.rivals:
+        settings = config.grpo.model_copy(update={"loss": loss})
+        step = called(steps.train_grpo, f"train by {loss}, seed {seed}")
+        selectors[loss] = step(world, selector=rce, settings=settings, **rewarded).weights
+    return selectors
+
+
+def _from_elsewhere(
+    config: LeverConfig, world: World, ongoing: LeverRun, *, recipe: PoolRecipe, seed: int
+) -> dict[str, Ref]:
+    """The selectors that were trained with other data or another judge, which are only measured."""
+    found = dict[str, Ref]()
+    for name, path in config.elsewhere.items():
+        path = of_seed(path, seed)
+        read = _checkpoint(config, path, world)
+        ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
+        _say_of_other_pools(path, read.recipe, recipe, world, ongoing)
+        found[selector_from(name)] = read.weights
+    return found
 
 
 def _recipe(config: LeverConfig, world: World, ongoing: LeverRun) -> PoolRecipe:
@@ -161,15 +196,21 @@ def _recipe(config: LeverConfig, world: World, ongoing: LeverRun) -> PoolRecipe:
     trained = {path: _checkpoint(config, path, world).recipe for path in paths}
     recipe = config.pools(next(iter(trained.values()), None)).of(world.embedded)
     for path, own in trained.items():
-        if not own.of(world.embedded).is_that_of(recipe):
-            ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
+        _say_of_other_pools(path, own, recipe, world, ongoing)
     return recipe
+
+
+def _say_of_other_pools(path: Path, own: PoolRecipe, recipe: PoolRecipe, world: World, ongoing: LeverRun) -> None:
+    if not own.of(world.embedded).is_that_of(recipe):
+        ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
 
 
 def _digits_judge(config: LeverConfig) -> Ref | None:
     """The weights of the CPU world's judge, whose tower is its encoder as well."""
     if DIGITS not in (config.judge, config.encoder):
         return None
+    if config.digits.judge:
+        return file_steps.read_judge(config.digits.judge)
     return called(steps.train_digits_judge, "train judge")(seed=config.digits.seed, steps=config.digits.judge_steps)
 
 
@@ -288,7 +329,7 @@ def _export(ongoing: LeverRun, files: dict[Path, Ref]) -> None:
 
 def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: LeverRun, summary: Summary) -> None:
     """Write the figures to files, the Prefect UI and the database."""
-    drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds))
+    drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds), dataset=found.dataset)
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"
         figures = drawn.figures | {f"{name}.png": ref for name, ref in drawn.plots.items()}

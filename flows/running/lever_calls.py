@@ -22,7 +22,7 @@ from tasks.lever.learning import call_counts
 from tasks.lever.learning.baselines import possible_with
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import ZERO_SHOT, Dataset, Modality
-from tasks.lever.opened_worlds import draw_world, open_items, task_without_pictures
+from tasks.lever.opened_worlds import draw_world, open_items, open_task, task_without_pictures
 
 SAMPLED = 200
 """Queries by which the tokens of prompts are estimated."""
@@ -112,7 +112,8 @@ def _of_seed(config: LeverConfig, found: Sizes) -> dict[str, Asked]:
     drawn = {"queries": queries, "pool": config.pools().size, "shots": config.shots}
     calls: dict[str, Asked] = {}
     if not start.sft_checkpoint:
-        calls |= {} if start.beam_data else {"beams": call_counts.of_beams(config.beams, **drawn)}
+        screened = open_task(config.dataset.name, config.prompts).screens_beams
+        calls |= {} if start.beam_data else {"beams": call_counts.of_beams(config.beams, screened=screened, **drawn)}
         calls["sft"] = {config.shots: call_counts.of_validation(config.sft.epochs, validation=validation)}
     if config.needs_rl_data and not start.rl_data:
         pointers = call_counts.of_rl_data(config.rl_data, **drawn)
@@ -137,7 +138,7 @@ def _is_asked(config: LeverConfig, stage: str) -> bool:
 
 
 def _measured(config: LeverConfig, found: Sizes) -> dict[str, Asked]:
-    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo) + len(config.rivals) + config.arena
+    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo) + len(config.rivals) + len(config.elsewhere)
     selectors = learnt + sum(name != ZERO_SHOT for name in possible_with(_embeddings(config)))
     shots = sorted({*config.evaluated_shots, config.shots})
     pool, test = config.pools().size, found.test

@@ -49,6 +49,8 @@ class DigitsConfig(Record):
     """Number of items that may be shown."""
     judge_steps: int = Field(default=800, ge=1)
     """Number of training steps of the judge."""
+    judge: Path | None = None
+    """Weights of a judge that was trained before, in place of training one."""
 
 
 class StartConfig(Record):
@@ -85,6 +87,8 @@ class LeverConfig(Record):
     """Model that answers with the demonstrations: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this
     process, arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; a name from the file that TRIVET_MODELS
     names; or `digits`, only for the CPU worlds."""
+    recorded: Path | None = None
+    """File of recorded answers of this judge; what it lacks is asked."""
     concurrency: int = Field(default=16, ge=1)
     """Number of concurrent requests to an endpoint."""
     encoder: str = DIGITS
@@ -129,7 +133,10 @@ class LeverConfig(Record):
     """Skip GRPO; an ablation."""
     arena: bool = False
     """Also train by Dr. GRPO, DAPO, GSPO, CISPO and a dueling DQN, from the same RCE selector and with as many calls of
-    the judge, and measure MMR."""
+    the judge."""
+    elsewhere: dict[str, Path] = Field(default_factory=dict[str, Path])
+    """Selectors that were trained with other data or another judge, to be measured too: name → checkpoint. `{seed}` in
+    a path stands for the seed."""
     evaluated_shots: tuple[int, ...] = (1, 2, 3, 4)
     """Numbers of demonstrations to report; zero-shot, which is 0, is reported anyway."""
     oracle: options.OracleSettings = options.OracleSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,13 @@ Embed = Callable[[Sequence[str]], NDArray[np.float16]]
 """(n, dimension), a row for each text."""
 
 
+class Encoder(NamedTuple):
+    """What embeds questions."""
+
+    id: str
+    embed: Embed
+
+
 def choose(
     items: Sequence[Item],
     examples: Sequence[Example],
@@ -30,13 +38,13 @@ def choose(
     count: int,
     selector: Path | None,
     question_in: Callable[[str], str],
-    embed: Embed,
-    encoder: str,
+    opened: Callable[[], Encoder],
     seed: int,
 ) -> Shown:
     """Item → ids of its examples, in the order in which they are shown.
 
-    by: random, similarity or selector. question_in: what of a prompt is embedded. encoder: id of what embeds.
+    by: random, similarity or selector. question_in: what of a prompt is embedded. opened: opens what
+    embeds, where something is to be embedded.
     Raises PoolTooSmall where there are fewer examples, FileUnusable for a selector of other vectors.
     """
     if len(examples) < count:
@@ -44,6 +52,7 @@ def choose(
     queries, candidates = [item.id for item in items], [example.id for example in examples]
     if by == "random":
         return choose_at_random(queries, candidates, shots=count, seed=seed)
+    encoder, embed = opened()
     asked = embed([question_in(item.prompts[0]) for item in items])
     known = embed([question_in(example.prompt) for example in examples])
     of_queries = bank_of(queries, torch.from_numpy(asked.astype(np.float32)), encoder=encoder, where="questions")
@@ -51,14 +60,14 @@ def choose(
     if by == "similarity":
         return choose_nearest(queries, candidates, of_queries, of_examples, shots=count)
     assert selector
-    opened = open_selector(selector)
-    opened.refuse_other(encoder, dimension=of_queries.dimension, path=selector)
+    trained = open_selector(selector)
+    trained.refuse_other(encoder, dimension=of_queries.dimension, path=selector)
     # a text has but one view
     banks = {"joint": (of_queries, of_examples), "texts": (of_queries, of_examples)}
-    pools = _pools(opened, queries, candidates, banks, seed=seed)
-    if opened.sees_answers:
+    pools = _pools(trained, queries, candidates, banks, seed=seed)
+    if trained.sees_answers:
         of_examples = _solved(examples, of_examples, embed)
-    chosen = predict(opened.selector, of_queries, of_examples, shots=count, pools=pools)
+    chosen = predict(trained.selector, of_queries, of_examples, shots=count, pools=pools)
     return {query: one.demonstrations for query, one in chosen.items()}
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from storage.records import Record, Ref
 from tasks.lever.data.json_files import sha256_of
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools
-from tasks.lever.opened_worlds import World
+from tasks.lever.opened_worlds import RECORDED, World
 from tasks.resources import artifacts
 from tasks.step import CHANGED, step
 
@@ -82,6 +83,30 @@ def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
     from tasks.lever.data.earlier_files import embedded_in
 
     return embedded_in(queries, candidates, artifacts())
+
+
+@step(version=1, reads_world=True)
+def read_judge(path: Path) -> Ref:
+    """The weights of a judge of the CPU worlds, trained before."""
+    from tasks.lever.judge.judges import WEIGHTS
+
+    return artifacts().put(WEIGHTS, _bytes_of(path))
+
+
+@step(version=1, reads_world=True)
+def read_recorded(path: Path) -> Ref:
+    """Answers of a judge that were recorded."""
+    from tasks.lever.judge.recorded_answers import read_recorded as read
+
+    read(data := _bytes_of(path))
+    return artifacts().put(RECORDED, data)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileUnusable(f"{path}: {error.strerror}; name a file that is there") from error
 
 
 class Exported(Record):

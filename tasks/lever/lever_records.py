@@ -24,13 +24,15 @@ Pointer = tuple[int, ...]
 ZERO_SHOT, RANDOM, ORACLE = "zero_shot", "random", "oracle"
 SIMILARITY = "similarity"
 """Nearest neighbours among all candidates, of image and question or of the text (RICES): what learning has to beat."""
+MMR = "mmr"
+"""Among all candidates near the query and unlike each other."""
 SIMILARITY_POOL = "similarity_pool"
 """The same among the candidates of the query's pool alone."""
 SIMILARITY_CLASS = "similarity_class"
 """Nearest by what the encoder takes the images for, among all candidates."""
 SEED_CHOICES: tuple[Sampler, ...] = ("TextSimSampler", "ImgSimSampler", "MixSampler")
 """What the samplers of Lever-Plus would show of all candidates; RandSampler's choice is `random`."""
-UNTRAINED = (ZERO_SHOT, RANDOM, SIMILARITY, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
+UNTRAINED = (ZERO_SHOT, RANDOM, SIMILARITY, MMR, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
 TRAINED = ("sft", "rce", "grpo")
 SELECTORS = (*UNTRAINED, *TRAINED, ORACLE)
 """In the order in which tables show them; others, such as ablations, stand before the oracle."""

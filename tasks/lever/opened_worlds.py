@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from tasks.calls import wait_for_twin
 from tasks.keys import content_key
 from tasks.lever.judge.demonstration_task import DemonstrationTask, PromptSettings
 from tasks.lever.judge.judges import JudgeSpec
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import (
     BeamPart,
     Curve,
@@ -33,11 +35,14 @@ from tasks.step import paying_run
 
 if TYPE_CHECKING:
     from models.pointer import PointerSelector
+    from tasks.lever.judge.recorded_answers import RecordedAnswers
     from tasks.lever.learning.training_inputs import Setting
     from tasks.lever.learning.training_loop import Trained, TrainingRun
 
 QUERIES_PER_SHARD = 64
 """Judged together: a judge in this process gets the same batches however often it is interrupted."""
+RECORDED = "recorded-answers"
+"""Kind of the artifact that holds answers of a judge."""
 TRAINING_VERSION = 1
 """Raise it, with the steps', when a training would learn otherwise: no half-trained state of before is taken up."""
 
@@ -76,7 +81,7 @@ class Learning(Record):
 
 
 class Effort(Record):
-    """Device, concurrency and budget of a step; its result does not depend on them."""
+    """Device, concurrency, budget and recorded answers of a step; its result does not depend on them."""
 
     device: str | None = None
     """`cpu`, `cuda:0` …; unset: a GPU if there is one."""
@@ -84,6 +89,8 @@ class Effort(Record):
     """Concurrent questions at an endpoint."""
     spending: Spending = Spending()
     """Limits on the calls of the judge."""
+    recorded: Ref | None = None
+    """Answers of the judge that it is not asked for."""
 
 
 def open_setting(world: World, effort: Effort) -> Setting:
@@ -91,20 +98,51 @@ def open_setting(world: World, effort: Effort) -> Setting:
     from tasks.lever.data.embeddings import EmbeddingBank
     from tasks.lever.judge.judges import limits_of, open_judge
     from tasks.lever.judge.judging import Judging
+    from tasks.lever.judge.recorded_answers import digest_of_asking
     from tasks.lever.learning.training_inputs import Setting
 
-    dataset = artifacts().load(Dataset, world.dataset)
+    of = world.dataset.kind, world.dataset.digest, world.dataset.size
+    dataset, judge = _dataset(*of), open_judge(world.judge)
+    recorded = None
+    if known := effort.recorded:
+        recorded = _recorded(known.digest, known.size, of, digest_of_asking(judge.id, world.prompts))
     judging = Judging(
-        open_judge(world.judge),
+        judge,
         {item.id: item for item in dataset.items},
-        open_task(dataset.name, world.prompts, stem=world.stem),
+        _task(dataset.name, world.prompts.model_dump_json(), stem=world.stem),
         threshold=world.threshold,
         responses=kept_responses(),
         limits=limits_of(world.judge.name, concurrency=effort.concurrency),
         budget=budget(paying_run(), effort.spending),
+        recorded=recorded,
     )
     queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
     return Setting(dataset, queries, candidates, judging)
+
+
+@lru_cache(maxsize=1)
+def _dataset(kind: str, digest: str, size: int) -> Dataset:
+    """Read once for all shards that follow one another."""
+    return artifacts().load(Dataset, Ref(kind=kind, digest=digest, size=size))
+
+
+@lru_cache(maxsize=1)
+def _task(dataset: str, prompts: str, *, stem: bool) -> DemonstrationTask[Any]:
+    """With the pictures that earlier shards have read. prompts: as JSON."""
+    return open_task(dataset, PromptSettings.model_validate_json(prompts), stem=stem)
+
+
+@lru_cache(maxsize=1)
+def _recorded(digest: str, size: int, dataset: tuple[str, str, int], asking: str) -> RecordedAnswers:
+    """About the items of a dataset. Raises FileUnusable for the answers of another judge."""
+    from tasks.lever.judge.recorded_answers import read_recorded
+
+    found = read_recorded(artifacts().get(Ref(kind=RECORDED, digest=digest, size=size)))
+    if found.asking != asking:
+        raise FileUnusable(
+            "the recorded answers are those of another judge, or of other prompts; leave `recorded` out, or record anew"
+        )
+    return found.about({item.id: item for item in _dataset(*dataset).items})
 
 
 def draw_world(

@@ -126,7 +126,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
     return artifacts().save("pools", build(items, embedded, artifacts(), recipe=recipe, seed=seed))
 
 
-@step(version=2, gpu=True, aside=EFFORT)
+@step(version=3, gpu=True, aside=EFFORT)
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
@@ -137,7 +137,15 @@ def search_beams(
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
     tell, candidates = telling("search beams", len(queries)), artifacts().load(Pools, pools)
-    found = search(queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed)
+    found = search(
+        queries,
+        candidates,
+        setting.judging,
+        shots=learning.shots,
+        settings=settings,
+        screened=setting.judging.task.screens_beams,
+        seed=learning.seed,
+    )
     tell(len(queries))
     return artifacts().save("beams", BeamPart(queries=found))
 
@@ -271,7 +279,7 @@ def train_grpo(
         return keep_selector("grpo", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
 
 
-@step(version=2, gpu=True, aside=EFFORT)
+@step(version=3, gpu=True, aside=EFFORT)
 def evaluate_selector(
     world: World,
     *,
@@ -281,12 +289,8 @@ def evaluate_selector(
     oracle: options.OracleSettings,
     learning: Learning,
     effort: Effort,
-    diverse: bool = False,
 ) -> Ref:
-    """What the judge answers on the test queries with the demonstrations of every selector, for one seed.
-
-    diverse: MMR's, too.
-    """
+    """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.data.candidate_pools import banks_of
     from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.choosing import measure, unanswered
@@ -311,7 +315,6 @@ def evaluate_selector(
         trained_shots=learning.shots,
         oracle=oracle,
         seed=learning.seed,
-        diverse=diverse,
     )
     kept = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
     if away := unanswered(results):
@@ -334,12 +337,12 @@ class Results(Record):
     plots: dict[str, Ref]
 
 
-@step(version=2)
-def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
-    """The accuracies as the seed's repository has them, all figures, their plots and the learning curves."""
+@step(version=3)
+def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...], dataset: Ref) -> Results:
+    """The accuracies as the seed's repository has them, all figures, their plots and learning curves, and choices."""
     from tasks.lever.learning.lever_results import figures_of, plots_of
 
-    plots = plots_of(summary, seeds, artifacts())
+    plots = plots_of(summary, seeds, artifacts().load(Dataset, dataset), artifacts())
     return Results(
         figures={name: artifacts().put("lever-figures", content) for name, content in figures_of(summary).items()},
         plots={name: artifacts().put("lever-plot", content) for name, content in plots.items()},

@@ -104,9 +104,9 @@ def opened(chosen: argparse.Namespace, folder: Path) -> tuple[list[Item], Pools,
 def _searched(queries: Sequence[Item], pools: Pools, judging: Judging, shots: int, settings: BeamSettings) -> Beams:
     from tasks.lever.learning.call_counts import of_beams
 
-    found = search(queries, pools, judging, shots=shots, settings=settings, seed=0)
+    found = search(queries, pools, judging, shots=shots, settings=settings, screened=True, seed=0)
     scores = [[one.beam_score or 0.0 for one in beams] for beams in found.values()]
-    asked = of_beams(settings, queries=len(queries), pool=pools.recipe.size, shots=shots)
+    asked = of_beams(settings, queries=len(queries), pool=pools.recipe.size, shots=shots, screened=True)
     return Beams(sum(asked.values()) / len(queries), fmean(one[0] for one in scores), fmean(map(fmean, scores)))
 
 

@@ -21,7 +21,18 @@ from pathlib import Path
 from typing import Any
 
 TRIVET = [sys.executable, "-c", "from flows.cli import main; main()"]
-SHOWN = ("zero_shot", "random", "similarity", "similarity_pool", "similarity_class", "sft", "rce", "grpo", "oracle")
+SHOWN = (
+    "zero_shot",
+    "random",
+    "similarity",
+    "mmr",
+    "similarity_pool",
+    "similarity_class",
+    "sft",
+    "rce",
+    "grpo",
+    "oracle",
+)
 WIDTH, CANDIDATES, POOL, GROUP = 512, 9_000, 64, 16
 
 

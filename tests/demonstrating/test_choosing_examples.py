@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.demonstrating.choosing_examples import choose
+from tasks.demonstrating.choosing_examples import Encoder, choose
 from tasks.evaluation.evaluation_records import Example, Item
 from tasks.lever.learning.checkpoints import save_selector
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
@@ -37,8 +37,7 @@ def chosen(by: str, count: int, selector: Path | None = None, seed: int = 0) -> 
         count=count,
         selector=selector,
         question_in=question_in,
-        embed=embed,
-        encoder="hand@1",
+        opened=lambda: Encoder("hand@1", embed),
         seed=seed,
     )
     return dict(found)
@@ -51,7 +50,10 @@ def test_the_nearest_stand_last() -> None:
     }
 
 
-def test_random_ones_are_distinct_and_the_same_for_one_seed() -> None:
+def test_random_ones_are_distinct_the_same_for_one_seed_and_open_no_embedder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{__name__}.Encoder", None)  # opening it fails
     once = chosen("random", 3)
     assert once == chosen("random", 3)
     assert all(len(set(shown)) == 3 for shown in once.values())
@@ -98,8 +100,7 @@ def test_a_selector_that_saw_answers_sees_those_of_the_examples(tmp_path: Path) 
             count=4,
             selector=saved(tmp_path, encoder="hand@1+answers", recipe=recipe),
             question_in=lambda prompt: prompt.removeprefix("Q: "),
-            embed=embed,
-            encoder="hand@1",
+            opened=lambda: Encoder("hand@1", embed),
             seed=0,
         )
         for examples in (EXAMPLES, turned)

@@ -20,7 +20,7 @@ from tests.flows.web.served import site
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
 SELECTORS = {
-    *("zero_shot", "random", "similarity", "similarity_pool"),
+    *("zero_shot", "random", "similarity", "mmr", "similarity_pool"),
     *("TextSimSampler", "ImgSimSampler", "MixSampler", "similarity_class"),
     *("sft", "rce", "grpo", "oracle"),
 }
@@ -120,6 +120,7 @@ def test_files_lie_where_the_seed_has_them(world: World) -> None:
         "model_cpk/v3/grpo_RetrievalSampler.safetensors",
         "selectors/accuracy.json",
         "selectors/accuracy.png",
+        "selectors/choices.png",
         "selectors/curves.png",
     } <= made
     accuracy = json.loads((world.made / "selectors" / "accuracy.json").read_text())
@@ -137,6 +138,16 @@ def test_a_second_run_asks_nothing_and_says_the_same(world: World) -> None:
     assert {name: again.json[name] for name in SELECTORS} == {name: world.first.json[name] for name in SELECTORS}
     assert world.asked == before
     assert set(before.values()) == {1}
+
+
+def test_a_selector_that_was_trained_elsewhere_is_measured_beside_it(world: World) -> None:
+    before, path = world.asked, world.made / "model_cpk" / "v3" / "rce_RetrievalSampler.safetensors"
+    done = world.run("run", "--set", f"elsewhere.others={path}")
+    assert done.code == 0, done.stderr
+    own, other = done.json["transfer"]
+    assert (own["trained_on"], own["accuracy"]["value"]) == ("digits", world.first.json["grpo"]["accuracy"])
+    assert (other["trained_on"], other["accuracy"]["value"]) == ("others", world.first.json["rce"]["accuracy"])
+    assert world.asked == before
 
 
 def test_working_harder_or_less_hard_finds_the_same_record(world: World) -> None:

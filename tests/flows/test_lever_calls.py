@@ -22,7 +22,7 @@ PLANNED = {
     "rl-data": 6 * (5 + 2 * 2 + 1),
     "rce": 2 * 3,
     "grpo": 2 * 6 * 3 + 4 * 3,
-    "evaluate": 4 * (1 + 2 * (7 + 3)),
+    "evaluate": 4 * (1 + 2 * (8 + 3)),
     "oracle": 10,
 }
 """Seven selectors without training beside zero-shot, and three with it, in the digits' world."""
@@ -48,17 +48,17 @@ def test_stages_after_the_last_ask_nothing() -> None:
     assert planned(until="pools") == {}
 
 
-def test_the_arena_asks_as_much_for_each_rival_and_measures_them_and_mmr() -> None:
+def test_the_arena_asks_as_much_for_each_rival_and_measures_them() -> None:
     found = planned(arena=True)
     assert found["arena"] == 5 * PLANNED["grpo"]
-    assert found["evaluate"] == 4 * (1 + 2 * (7 + 3 + 5 + 1))
+    assert found["evaluate"] == 4 * (1 + 2 * (8 + 3 + 5))
     assert planned(arena=True, until="rce") == planned(until="rce")
 
 
 def test_without_grpo_there_is_a_selector_less() -> None:
     without = planned(rce_only=True)
     assert "grpo" not in without
-    assert without["evaluate"] == 4 * (1 + 2 * (7 + 2))
+    assert without["evaluate"] == 4 * (1 + 2 * (8 + 2))
 
 
 def test_files_replace_stages(tmp_path: Path) -> None:
@@ -84,7 +84,8 @@ def test_of_texts_labels_are_weighed_with_the_judgment(tmp_path: Path) -> None:
     (tmp_path / "trec" / "train.txt").write_text("".join(lines[:20]))
     (tmp_path / "trec" / "test.txt").write_text("".join(lines[20:]))
     found = planned(dataset__name="trec", dataset__data_dir=tmp_path, judge="hf:nowhere")
-    expected = {"rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (4 + 3))}
+    expected = {"rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (5 + 3))}
+    expected["beams"] = 6 * (1 + 4 + 2 * 3)  # both beams grow by all that is left
     assert found == PLANNED | expected
 
 
@@ -109,7 +110,7 @@ def test_tokens_are_counted_by_the_demonstrations_that_each_prompt_shows(
     query = len("Question: Other number 000 ?\nAnswer Type:") // 2 + 1
     shown = len("Question: Thing number 0000 ?\nAnswer Type: Number\n\n") / 2
     alone = 6 + 4  # prompts of the search and of zero-shot
-    with_one = 6 * 4 + 4 * 7
+    with_one = 6 * 4 + 4 * 8
     assert found.prompt_tokens == pytest.approx(
         found.total * query + (2 * (found.total - alone - with_one) + with_one) * shown, rel=0.02
     )

@@ -6,6 +6,7 @@ import pytest
 
 from tasks.lever.learning.arena import ArenaRow, arena_of
 from tasks.lever.learning.selector_comparison import summarise
+from tasks.lever.learning.transfer import transfer_of
 from tests.lever.outcomes import seed_of
 
 CALLS = {"beams": 100, "sft": 20, "rl-data": 60, "rce": 20, "grpo": 300, "arena": 1500, "evaluate": 9999}
@@ -54,3 +55,13 @@ def test_intervals_scale_as_their_shares() -> None:
     found = rows(0)["grpo"]
     assert found.low is not None
     assert found.per_1000_low == pytest.approx(found.low * 2)
+
+
+def test_what_was_trained_elsewhere_stands_beside_what_was_trained_here() -> None:
+    chosen = CHOSEN | {"from_crowded": [0.0, 1.0, 1.0, 1.0]}
+    own, other = transfer_of(summarise([seed_of(0, chosen), seed_of(1, chosen)]))
+    assert (own.trained_on, own.measured_on, own.selector) == ("digits", "digits", "grpo")
+    assert (own.accuracy.value, own.over_similarity.value) == (0.75, 0.25)
+    assert (other.trained_on, other.measured_on, other.selector) == ("crowded", "digits", "from_crowded")
+    assert (other.accuracy.value, other.over_similarity.value) == (0.75, 0.25)
+    assert transfer_of(summarise([seed_of(0, CHOSEN)])) == ()

@@ -91,7 +91,7 @@ def test_a_sampler_shows_what_it_would_draw_first_last() -> None:
 
 def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing() -> None:
     made = untrained(["q"], "abcd", {"joint": (QUERIES, CANDIDATES)}, pools=POOLS, seed=0)
-    assert list(made) == ["zero_shot", "random", "similarity", "similarity_pool"]
+    assert list(made) == ["zero_shot", "random", "similarity", "mmr", "similarity_pool"]
     assert made["zero_shot"](shots=0) == {"q": ()}
     with pytest.raises(ValueError, match="2 shots of zero_shot"):
         made["zero_shot"](shots=2)

@@ -22,11 +22,11 @@ POOL = {"queries": 10, "pool": 5, "shots": 2}
     ids=["narrow", "only the best", "wide", "some candidates", "some queries"],
 )
 def test_a_search_weighs_each_candidate_alone_and_grows_what_is_best(settings: dict[str, int], expected: int) -> None:
-    assert sum(call_counts.of_beams(BeamSettings.model_validate(settings), **POOL).values()) == expected
+    assert sum(call_counts.of_beams(BeamSettings.model_validate(settings), screened=True, **POOL).values()) == expected
 
 
 def test_the_search_of_lever_plus_asks_a_third_of_what_growing_every_kept_sequence_asks() -> None:
-    by_shots = call_counts.of_beams(BeamSettings(width=5), queries=800, pool=64, shots=2)
+    by_shots = call_counts.of_beams(BeamSettings(width=5), queries=800, pool=64, shots=2, screened=True)
     assert by_shots == {0: 800, 1: 800 * 64, 2: 800 * (31 + 4 * 8)}
     asked = sum(by_shots.values())
     assert asked == 800 * (1 + 64 + (31 + 4 * 8)) == 102_400

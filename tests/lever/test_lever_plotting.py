@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from PIL import Image
 
+from tasks.lever.learning.choices_plot import draw_choices, shown_queries
 from tasks.lever.learning.selector_comparison import Summary, summarise
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
-from tasks.lever.lever_records import CurvePoint, Search, SelectorResult, Stage
+from tasks.lever.lever_records import CurvePoint, Search, SelectorResult, Stage, TextItem
 from tests.lever.outcomes import result, seed_of
 
 ACCURACIES = {"random": 0.2, "similarity": 0.4, "sft": 0.4, "rce": 0.6, "grpo": 0.8, "oracle": 1.0}
@@ -119,3 +120,31 @@ def test_every_stage_has_a_row_of_its_figures() -> None:
 )
 def test_any_curve_can_be_drawn(trainings: list[Training]) -> None:
     size_of(draw_curves(trainings, about="x"))
+
+
+def chosen_by(selector: str, accuracies: Sequence[float], shown: str) -> SelectorResult:
+    """shown: an id for each query, shown twice."""
+    found = result(selector, accuracies)
+    outcomes = (one.model_copy(update={"shown": (name, name)}) for one, name in zip(found.outcomes, shown, strict=True))
+    return found.model_copy(update={"outcomes": tuple(outcomes)})
+
+
+def test_the_first_query_of_each_kind_is_drawn_with_what_selectors_chose() -> None:
+    similar, learnt = chosen_by("similarity", [1, 0, 1, 0, 1], "aaaaa"), chosen_by("grpo", [1, 0, 0, 1, 0], "abbbb")
+    evaluated = seed_of(0, {}).model_copy(update={"results": (similar, learnt)})
+    queries = shown_queries(evaluated)  # of q0 both show the same
+    assert [(one.query, one.why) for one in queries] == [
+        ("q3", "grpo does better"),
+        ("q2", "grpo does worse"),
+        ("q1", "grpo does no better"),
+    ]
+    items = {name: TextItem(id=name, text=f"text of {name}", label="L") for name in ("a", "b", "q1", "q2", "q3")}
+    made = draw_choices(evaluated, items, format="svg")
+    assert made == draw_choices(evaluated, items, format="svg")
+    assert made
+    assert {"text of q3", "text of a", "text of b"} <= {*words_of(made)}
+
+
+def test_without_a_trained_selector_no_choices_are_drawn() -> None:
+    evaluated = seed_of(0, {"similarity": [1.0, 0.0], "random": [0.0, 0.0]})
+    assert draw_choices(evaluated, {}) is None

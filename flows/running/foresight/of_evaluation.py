@@ -7,8 +7,7 @@ from typing import Any
 
 from flows.running.evaluation_config import EvaluateConfig, planned_of
 from flows.running.foresight.foreseeing import Foresight, RunPlan, Unknown, known
-from models.weight_files import fingerprint
-from tasks.demonstrating.steps import EMBEDDER, show_examples
+from tasks.demonstrating.steps import seen_by, show_examples
 from tasks.evaluation import steps
 from tasks.evaluation.results.results_file import refuse_output
 from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
@@ -76,7 +75,7 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig, ahead: Foresight) 
     """The task with the demonstrations that the run asks for, if they are chosen already."""
     if not (task.examples and (chosen := config.settings.demonstrations)):
         return task
-    told: dict[str, Any] = {"fingerprint": fingerprint(EMBEDDER), "seed": config.settings.seed[-1]}
+    told: dict[str, Any] = {"fingerprint": seen_by(chosen), "seed": config.settings.seed[-1]}
     return ahead.foresee(show_examples, task, chosen=chosen, **told)
 
 

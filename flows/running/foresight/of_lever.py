@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.judges import (
     CPU_WORLDS,
     DIGITS,
+    WEIGHTS,
     EncoderSpec,
     JudgeSpec,
     encoder_spec,
@@ -24,6 +25,7 @@ from tasks.lever.judge.judges import (
     text_encoder_spec,
 )
 from tasks.lever.learning.lever_results import SeedReport
+from tasks.lever.learning.transfer import selector_from
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.opened_worlds import Effort, Learning, World, open_items, shards_of
 
@@ -55,7 +57,10 @@ def plan_training(config: LeverConfig) -> LeverPlan:
     """What `post_train` would do; writes nothing. Raises what `post_train` raises before its first step."""
     ahead, files = Foresight(), Layout(config.results, config.dataset.name)
     weights = None
-    if DIGITS in (config.judge, config.encoder):
+    if DIGITS in (config.judge, config.encoder) and (path := config.digits.judge):
+        ahead.foresee(file_steps.read_judge)
+        weights = Ref.of(WEIGHTS, path.read_bytes())
+    elif DIGITS in (config.judge, config.encoder):
         drawn: dict[str, Any] = {"seed": config.digits.seed, "steps": config.digits.judge_steps}
         weights = ahead.foresee(steps.train_digits_judge, **drawn)
     dataset, queries = _dataset(config, files, ahead)
@@ -68,7 +73,7 @@ def plan_training(config: LeverConfig) -> LeverPlan:
             _done(config, "embed")
             seeds.append(_seed(config.begun_with(place), world, embedded, place, ahead, queries=queries, seed=seed))
     if seeds:
-        _keep(config, seeds, files, ahead)
+        _keep(config, seeds, dataset, files, ahead)
     foreseen = ahead.plan
     asked = {step.step for step in foreseen.steps if step.runs or step.unknown}
     asking = [stage for stage, name in ASKING.items() if name in asked]
@@ -143,6 +148,8 @@ def _seed(
         "learning": Learning(shots=config.shots, seed=seed),
         "effort": Effort(device=config.device, concurrency=config.concurrency, spending=config.spending),
     }
+    if config.recorded:
+        ahead.foresee(file_steps.read_recorded)
     read = _checkpoints(config, ahead)
     recipe: Any = next(iter(read.values()), embedded)
     recipe = config.pools().of(embedded) if known(recipe) else recipe
@@ -170,18 +177,41 @@ def _seed(
         _export(ahead, dict.fromkeys([files.rl_data(sampler), *copies], data))
     _done(config, "rl-data")
 
-    learnt: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
-    if not (rce := read.get(start.rce_checkpoint)):
-        trained.append(ahead.foresee(steps.train_rce, world, selector=sft, settings=config.rce, **learnt))
+    rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
+    selectors = {"sft": sft, **_from_rewards(config, world, files, ahead, read, trained, start=sft, rewarded=rewarded)}
+    selectors |= {selector_from(name): ahead.foresee(file_steps.read_checkpoint) for name in config.elsewhere}
+    shots = tuple(sorted({*config.evaluated_shots, config.shots}))
+    measuring: dict[str, Any] = {"selectors": selectors, "shots": shots, "oracle": config.oracle, **asking}
+    measured = ahead.foresee(steps.evaluate_selector, world, pools=pools, **measuring)
+    if not known(measured, trained):
+        return measured if isinstance(measured, Unknown) else next(one for one in trained if not known(one))
+    return SeedReport(seed=seed, trained=tuple(trained), evaluated=measured)
+
+
+def _from_rewards(
+    config: LeverConfig,
+    world: Any,
+    files: Layout,
+    ahead: Foresight,
+    read: Mapping[Path | None, Any],
+    trained: list[Any],
+    *,
+    start: Any,
+    rewarded: dict[str, Any],
+) -> dict[str, Any]:
+    """RCE, GRPO and its rivals, each read or trained; what is trained is added to `trained`."""
+    sampler = config.pools().sampler
+    if not (rce := read.get(config.start.rce_checkpoint)):
+        trained.append(ahead.foresee(steps.train_rce, world, selector=start, settings=config.rce, **rewarded))
         rce = _weights(trained[-1])
     _export(ahead, {files.checkpoint("rce", sampler): rce})
     _done(config, "rce")
 
-    selectors = {"sft": sft, "rce": rce}
-    if start.grpo_checkpoint:
-        selectors["grpo"] = read[start.grpo_checkpoint]
+    selectors = {"rce": rce}
+    if path := config.start.grpo_checkpoint:
+        selectors["grpo"] = read[path]
     elif config.trains_grpo:
-        trained.append(ahead.foresee(steps.train_grpo, world, selector=rce, settings=config.grpo, **learnt))
+        trained.append(ahead.foresee(steps.train_grpo, world, selector=rce, settings=config.grpo, **rewarded))
         selectors["grpo"] = _weights(trained[-1])
     if "grpo" in selectors:
         _export(ahead, {files.checkpoint("grpo", sampler): selectors["grpo"]})
@@ -189,15 +219,8 @@ def _seed(
 
     for loss in config.rivals:
         settings = config.grpo.model_copy(update={"loss": loss})
-        selectors[loss] = _weights(ahead.foresee(steps.train_grpo, world, selector=rce, settings=settings, **learnt))
-
-    shots = tuple(sorted({*config.evaluated_shots, config.shots}))
-    measuring: dict[str, Any] = {"selectors": selectors, "shots": shots, "oracle": config.oracle, **asking}
-    measuring["diverse"] = config.arena
-    measured = ahead.foresee(steps.evaluate_selector, world, pools=pools, **measuring)
-    if not known(measured, trained):
-        return measured if isinstance(measured, Unknown) else next(one for one in trained if not known(one))
-    return SeedReport(seed=seed, trained=tuple(trained), evaluated=measured)
+        selectors[loss] = _weights(ahead.foresee(steps.train_grpo, world, selector=rce, settings=settings, **rewarded))
+    return selectors
 
 
 def _checkpoints(config: LeverConfig, ahead: Foresight) -> dict[Path | None, Unknown]:
@@ -257,11 +280,17 @@ def _export(ahead: Foresight, files: dict[Path, Any]) -> None:
     ahead.foresee(file_steps.export_files, {str(path): made for path, made in files.items()})
 
 
-def _keep(config: LeverConfig, seeds: Sequence[SeedReport | Unknown], files: Layout, ahead: Foresight) -> None:
+def _keep(
+    config: LeverConfig,
+    seeds: Sequence[SeedReport | Unknown],
+    dataset: Ref | Unknown,
+    files: Layout,
+    ahead: Foresight,
+) -> None:
     """The figures over all seeds, and where they go."""
     evaluated = tuple(one if isinstance(one, Unknown) else one.evaluated for one in seeds)
     summary = ahead.foresee(steps.summarise, evaluated)
-    drawn = ahead.foresee(steps.draw_results, summary, seeds=tuple(seeds))
+    drawn = ahead.foresee(steps.draw_results, summary, seeds=tuple(seeds), dataset=dataset)
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"
         if known(drawn):

@@ -2,7 +2,8 @@
 
 Every candidate is weighed alone. Then, for each further pick, the best sequence grows by the better half of the
 candidates, and what helps it there is tried in another order and behind the other sequences that are kept. With 5
-beams over 16 candidates and 2 shots that is 33 prompts a query, and 92 if every kept sequence grew by every candidate.
+beams over 16 candidates and 2 shots that is 33 prompts a query. Without screening every kept sequence grows by every
+candidate: 92 prompts.
 
 Source of InfoScore: Yang et al. 2023, "Lever LM: Configuring In-Context Sequence to Lever Large Vision Language
 Models", arXiv:2312.10104. That of a sequence is P(answer | sequence) - P(answer | nothing shown): the gains of its
@@ -37,23 +38,32 @@ class Growth(NamedTuple):
     """Other orders of these, and other kept sequences with one of these candidates."""
 
 
-def growth(width: int, *, candidates: int, picked: int) -> Growth:
+def growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growth:
     """Of a search that has picked so many of its candidates; a single beam grows by all that are left."""
     left = candidates - picked
-    if width == 1:
-        return Growth(left, 0)
+    if width == 1 or not screened:
+        return Growth(left, (min(width, math.perm(candidates, picked)) - 1) * left)
     return Growth(max(1, left // 2), min(left, (width - 1) * max(1, candidates // TRIED_AGAIN)))
 
 
 def search(
-    queries: Sequence[Item], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
+    queries: Sequence[Item],
+    pools: Pools,
+    judging: Judging,
+    *,
+    shots: int,
+    settings: BeamSettings,
+    screened: bool,
+    seed: int,
 ) -> dict[str, tuple[PointerRecord, ...]]:
     """The best sequences of each query, best first; `beam_score` is their InfoScore.
 
-    The judge is asked about all queries at once. Raises PoolTooSmall, JudgeUnusable.
+    screened: ask only about what looks promising. The judge is asked about all queries at once.
+    Raises PoolTooSmall, JudgeUnusable.
     """
     beams = {
-        one.id: _Beam(_tried(one.id, pools, shots=shots, settings=settings, seed=seed), settings) for one in queries
+        one.id: _Beam(_tried(one.id, pools, shots=shots, settings=settings, seed=seed), settings.width, screened)
+        for one in queries
     }
 
     def weigh(asked: Mapping[str, list[Pointer]]) -> None:
@@ -75,8 +85,8 @@ def search(
 class _Beam:
     """The search of one query."""
 
-    def __init__(self, tried: Sequence[int], settings: BeamSettings) -> None:
-        self._tried, self._width = tried, settings.width
+    def __init__(self, tried: Sequence[int], width: int, screened: bool) -> None:
+        self._tried, self._width, self._screened = tried, width, screened
         self._nothing = 0.0
         self._worth: dict[int, float] = {}  # of a candidate: the best score of a sequence that it is in
         self._kept: list[Pointer] = []
@@ -104,9 +114,11 @@ class _Beam:
         return [(*self._kept[0], one) for one in self._additions()[: self._growth.best]] if self._kept else []
 
     def others_grown(self) -> list[Pointer]:
-        """What helped the best sequence most, in front of it, and behind the other sequences."""
+        """What helped the best sequence most, in front of it, and behind the other sequences; or all behind these."""
         if not self._kept:
             return []
+        if not self._screened:
+            return [(*rest, one) for rest in self._kept[1:] for one in self._tried if one not in rest]
         best = self._kept[0]
         gained = [one[-1] for one in self._ranked(len(self._scores))]
         ordered = [*gained, *(one for one in self._additions() if one not in gained)]
@@ -129,7 +141,8 @@ class _Beam:
 
     @property
     def _growth(self) -> Growth:
-        return growth(self._width, candidates=len(self._tried), picked=len(self._kept[0]))
+        picked = len(self._kept[0])
+        return growth(self._width, candidates=len(self._tried), picked=picked, screened=self._screened)
 
     def _additions(self) -> list[int]:
         """Candidates that the best sequence lacks, the most promising first; unweighed ones last."""

@@ -72,6 +72,8 @@ class DemonstrationTask(Protocol[AnyItem]):
     prompts: PromptSettings
     choices: tuple[str, ...]
     """Answers of which the one that the judge finds likeliest counts; empty: it answers in words of its own."""
+    screens_beams: bool
+    """What a demonstration is worth alone tells enough of its worth beside others to search beams by it."""
 
     def request(self, query: AnyItem, shown: Sequence[AnyItem]) -> ChatRequest:
         """The prompt; `shown` in the order of the picks. Raises DatasetUnusable for an item that cannot be shown."""

@@ -15,6 +15,7 @@ from tasks.bulk import ask_all
 from tasks.calls import Answer, Limits, ResponseStore
 from tasks.lever.judge.demonstration_task import DemonstrationTask
 from tasks.lever.judge.likelihoods import Weighed, weigh
+from tasks.lever.judge.recorded_answers import RecordedAnswers
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.lever_records import Item
 
@@ -72,6 +73,8 @@ class Judging:
     responses: ResponseStore
     limits: Limits
     budget: Budget | None = None
+    recorded: RecordedAnswers | None = None
+    """Answers of this judge that it is not asked for; they have no key."""
 
     def __post_init__(self) -> None:
         self._judged: dict[Asked, Judgment] = {}
@@ -86,6 +89,7 @@ class Judging:
         """
         self._refuse_strangers(asked)
         distinct = set(asked)
+        self._recall(distinct)
         new = self._sorted({one for one in distinct if one not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
@@ -145,6 +149,14 @@ class Judging:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
         return sorted(asked, key=lambda one: (self.task.prompts.in_order(one.demonstrations), one.query))
 
+    def _recall(self, asked: Iterable[Asked]) -> None:
+        """Remembers what is recorded."""
+        if self.recorded is None:
+            return
+        for one in asked:
+            if one not in self._judged and (answer := self.recorded.answer(*one)) is not None:
+                self._judged[one] = self._scored(one, answer, key=None)
+
     def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
         """Remembers the likeliest choice of each."""
         for part in _parts(new, max(1, TOGETHER // len(self.task.choices))):
@@ -201,7 +213,7 @@ class Judging:
             return Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
         return self._scored(asked, self.task.answer_in(answer.response.text), key=answer.key)
 
-    def _scored(self, asked: Asked, answer: str, *, key: str) -> Judgment:
+    def _scored(self, asked: Asked, answer: str, *, key: str | None) -> Judgment:
         accuracy = self.task.accuracy(self.items[asked.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 

@@ -58,6 +58,9 @@ WORDINGS = {
 class TextClassification:
     """A DemonstrationTask."""
 
+    screens_beams = False
+    """On ten questions of TREC, screening kept .91 of the beams' mean score, and no cheaper search above .94."""
+
     def __init__(self, wording: Wording, prompts: PromptSettings) -> None:
         self.prompts = prompts
         self.choices = tuple(wording.classes.values())

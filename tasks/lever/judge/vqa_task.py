@@ -24,6 +24,7 @@ class VqaTask:
     """A DemonstrationTask."""
 
     choices: tuple[str, ...] = ()
+    screens_beams = True
 
     def __init__(
         self, prompts: PromptSettings, *, stem: bool = False, pictures: Callable[[VqaItem], Image] | None = None

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storage.records import Record
-from tasks.lever.learning.baselines import MMR
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import ARENA
-from tasks.lever.lever_records import SIMILARITY, TRAINED
+from tasks.lever.lever_records import MMR, SIMILARITY, TRAINED
 
 PER = 1_000
 """Calls to which shares are related."""

@@ -13,6 +13,7 @@ import numpy as np
 from tasks.lever.data.candidate_pools import DECIMALS, Banks, draw_pools, generator_of, nearest
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_records import (
+    MMR,
     RANDOM,
     SEED_CHOICES,
     SIMILARITY,
@@ -29,10 +30,9 @@ Shown = Mapping[str, tuple[str, ...]]
 Choose = Callable[..., Shown]
 """`shots` → what is shown to each query."""
 DIVERSE_AMONG = 64
-MMR = "mmr"
-"""Name of `choose_diverse`, which `trivet lever compare` measures."""
 NEEDED: dict[str, set[str]] = {
     SIMILARITY: {"joint"},
+    MMR: {"joint"},
     SIMILARITY_POOL: {"joint"},
     "TextSimSampler": {"texts"},
     "ImgSimSampler": {"images"},
@@ -58,6 +58,8 @@ def untrained(
             return partial(choose_none, queries)
         if name == RANDOM:
             return partial(choose_at_random, queries, candidates, seed=seed)
+        if name == MMR:
+            return partial(choose_diverse, queries, candidates, *banks["joint"])
         if name == SIMILARITY_POOL:
             return partial(choose_nearest_of_pool, queries, pools, *banks["joint"])
         if name in (SIMILARITY, SIMILARITY_CLASS):

@@ -15,11 +15,12 @@ from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF
 from tasks.lever.lever_options import BeamSettings, GrpoSettings, OracleSettings, RlDataSettings
 
 
-def of_beams(settings: BeamSettings, *, queries: int, pool: int, shots: int) -> dict[int, int]:
+def of_beams(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
     """Number of demonstrations → sequences that the search weighs: each candidate alone, then what grows."""
     candidates = min(settings.candidates or pool, pool)
     grown = {
-        picked + 1: sum(growth(settings.width, candidates=candidates, picked=picked)) for picked in range(1, shots)
+        picked + 1: sum(growth(settings.width, candidates=candidates, picked=picked, screened=screened))
+        for picked in range(1, shots)
     }
     searched = min(queries, settings.queries or queries)
     return {shown: searched * count for shown, count in {0: 1, 1: candidates, **grown}.items()}

@@ -14,7 +14,7 @@ from models.pointer import PointerSelector
 from tasks import progress
 from tasks.lever.data.candidate_pools import generator_of
 from tasks.lever.judge.judging import Asked, Judging, Judgment
-from tasks.lever.learning.baselines import MMR, Banks, Choose, Shown, choose_diverse, untrained
+from tasks.lever.learning.baselines import Banks, Choose, Shown, untrained
 from tasks.lever.learning.training_inputs import Setting, likeliest
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
@@ -41,14 +41,11 @@ def measure(
     trained_shots: int,
     oracle: OracleSettings,
     seed: int,
-    diverse: bool = False,
 ) -> tuple[SelectorResult, ...]:
-    """Every selector with every number of shots on the test queries, and zero-shot. diverse: MMR too."""
+    """Every selector with every number of shots on the test queries, and zero-shot."""
     queries = [item.id for item in setting.dataset.test]
     asked = {query: pools.pools[query] for query in queries}
     choosers = untrained(queries, setting.dataset.candidates, banks, pools=asked, seed=seed)
-    if diverse:
-        choosers[MMR] = partial(choose_diverse, queries, setting.dataset.candidates, *banks["joint"])
     choosers |= {name: partial(_choose, selector, setting, asked) for name, selector in selectors.items()}
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=sorted({0, *shots}))
     if oracle.most_judgments == 0:

@@ -14,8 +14,10 @@ from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.lever.learning.arena import ArenaRow
+from tasks.lever.learning.choices_plot import draw_choices
 from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
+from tasks.lever.learning.transfer import TransferRow
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Item, Outcome, TrainedSelector, VqaItem
 
 
@@ -46,6 +48,8 @@ class LeverReport(Record):
     """Figures over all seeds, if the run got so far."""
     arena: tuple[ArenaRow, ...] = ()
     """Ways to choose beside what they cost, of `trivet lever compare`."""
+    transfer: tuple[TransferRow, ...] = ()
+    """Selectors that were trained elsewhere, beside the one that was trained here."""
     files: tuple[str, ...] = ()
     """Written for users."""
     notes: tuple[str, ...] = ()
@@ -254,14 +258,17 @@ def _checksum(items: Sequence[Item]) -> str:
     return digest.hexdigest()
 
 
-def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
-    """PNGs by name."""
+def plots_of(summary: Summary, seeds: Sequence[SeedReport], dataset: Dataset, artifacts: Artifacts) -> dict[str, bytes]:
+    """PNGs by name; choices are those of the first seed."""
     trainings = [
         Training(one.stage, seed.seed, artifacts.load(Curve, one.curve).points, one.validation, one.chosen_epoch)
         for seed in seeds
         for one in seed.trained
     ]
-    drawn = {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
+    first = next(seed.evaluated for seed in seeds if seed.evaluated)
+    choices = draw_choices(artifacts.load(Evaluated, first), {item.id: item for item in dataset.items})
+    drawn = {"choices": choices} if choices else {}
+    drawn |= {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
     return drawn | ({"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {})
 
 

@@ -34,6 +34,7 @@ LOOKS = {
     "zero_shot": ("zero-shot", NEUTRAL),
     "random": ("random", NEUTRAL),
     "similarity": ("nearest of all (RICES)", BLUE),
+    "mmr": ("near and diverse (MMR)", "#2A8C82"),
     "similarity_pool": ("nearest of the pool", SKY),
     "TextSimSampler": ("TextSimSampler", "#8FB3CF"),
     "ImgSimSampler": ("ImgSimSampler", "#3F6E9A"),
