@@ -19,7 +19,7 @@ from tasks.lever.data.embeddings import of_modality
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.learning import call_counts
-from tasks.lever.learning.baselines import possible_with
+from tasks.lever.learning.baselines import CLASSES, possible_with
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import ZERO_SHOT, Dataset, Modality
 from tasks.lever.opened_worlds import draw_world, open_items, open_task, task_without_pictures
@@ -139,7 +139,7 @@ def _is_asked(config: LeverConfig, stage: str) -> bool:
 
 def _measured(config: LeverConfig, found: Sizes) -> dict[str, Asked]:
     learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo) + len(config.rivals) + len(config.elsewhere)
-    selectors = learnt + sum(name != ZERO_SHOT for name in possible_with(_embeddings(config)))
+    selectors = learnt + sum(name != ZERO_SHOT for name in possible_with(_known(config)))
     shots = sorted({*config.evaluated_shots, config.shots})
     pool, test = config.pools().size, found.test
     return {
@@ -148,13 +148,14 @@ def _measured(config: LeverConfig, found: Sizes) -> dict[str, Asked]:
     }
 
 
-def _embeddings(config: LeverConfig) -> set[str]:
-    """Names of the embeddings that the encoder makes, or that files hold."""
+def _known(config: LeverConfig) -> set[str]:
+    """What untrained selectors can choose by: embeddings that the encoder makes or that files hold, and classes."""
     if given := config.start.candidate_embeddings:
         there: tuple[Modality, ...] = ("joint", "images", "texts")
-        return {one for one in there if one == "joint" or of_modality(given, one).is_file()}
+        found = {one for one in there if one == "joint" or of_modality(given, one).is_file()}
+        return {*found, *([CLASSES] if config.of_texts else [])}
     if config.of_texts:
-        return {"joint", "texts"}
+        return {"joint", "texts", CLASSES}
     return {"joint", "images", "texts", *(["classes"] if config.encoder == DIGITS else [])}
 
 

@@ -24,6 +24,8 @@ Pointer = tuple[int, ...]
 ZERO_SHOT, RANDOM, ORACLE = "zero_shot", "random", "oracle"
 SIMILARITY = "similarity"
 """Nearest neighbours among all candidates, of image and question or of the text (RICES): what learning has to beat."""
+SIMILARITY_VOTE = "similarity_vote"
+"""Nearest of the class that most of the eight nearest candidates have, where items have classes."""
 MMR = "mmr"
 """Among all candidates near the query and unlike each other."""
 SIMILARITY_POOL = "similarity_pool"
@@ -32,7 +34,7 @@ SIMILARITY_CLASS = "similarity_class"
 """Nearest by what the encoder takes the images for, among all candidates."""
 SEED_CHOICES: tuple[Sampler, ...] = ("TextSimSampler", "ImgSimSampler", "MixSampler")
 """What the samplers of Lever-Plus would show of all candidates; RandSampler's choice is `random`."""
-UNTRAINED = (ZERO_SHOT, RANDOM, SIMILARITY, MMR, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
+UNTRAINED = (ZERO_SHOT, RANDOM, SIMILARITY, SIMILARITY_VOTE, MMR, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
 TRAINED = ("sft", "rce", "grpo")
 SELECTORS = (*UNTRAINED, *TRAINED, ORACLE)
 """In the order in which tables show them; others, such as ablations, stand before the oracle."""

@@ -84,7 +84,7 @@ def test_of_texts_labels_are_weighed_with_the_judgment(tmp_path: Path) -> None:
     (tmp_path / "trec" / "train.txt").write_text("".join(lines[:20]))
     (tmp_path / "trec" / "test.txt").write_text("".join(lines[20:]))
     found = planned(dataset__name="trec", dataset__data_dir=tmp_path, judge="hf:nowhere")
-    expected = {"rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (5 + 3))}
+    expected = {"rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (6 + 3))}
     expected["beams"] = 6 * (1 + 4 + 2 * 3)  # both beams grow by all that is left
     assert found == PLANNED | expected
 

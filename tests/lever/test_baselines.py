@@ -13,6 +13,7 @@ from tasks.lever.learning.baselines import (
     Shown,
     choose_at_random,
     choose_by_sampler,
+    choose_by_vote,
     choose_diverse,
     choose_nearest,
     choose_nearest_of_pool,
@@ -26,6 +27,7 @@ from tests.lever.small_dataset import bank
 POOLS = {"q": ("a", "b", "c"), "r": ("b", "d", "a")}
 CANDIDATES = bank({"a": [1.0, 0.0], "b": [0.8, 0.6], "c": [0.6, 0.8], "d": [0.0, 1.0]})
 QUERIES = bank({"q": [1.0, 0.1], "r": [0.1, 1.0]})
+CLASSES = {"a": "place", "b": "number", "c": "number", "d": "place"}
 ALIKE = bank({name: [0.6, 0.8] for name in "abcd"})
 
 
@@ -45,6 +47,13 @@ def test_the_most_similar_of_all_is_shown_last() -> None:
 
 def test_in_the_pool_the_nearest_is_that_of_the_pool() -> None:
     assert similar_in_pool(2) == {"q": ("b", "a"), "r": ("b", "d")}
+
+
+def test_the_class_that_most_neighbours_have_gives_the_demonstrations() -> None:
+    # of a, b and c two are numbers; a, which is nearest, is not shown
+    assert choose_by_vote(["q"], "abcd", CLASSES, QUERIES, CANDIDATES, shots=2) == {"q": ("c", "b")}
+    # of a and b one each: the nearest decides, and d, which is further than b, is shown
+    assert choose_by_vote(["q"], "abd", CLASSES, QUERIES, CANDIDATES, shots=2) == {"q": ("d", "a")}
 
 
 def test_a_query_is_not_its_own_neighbour() -> None:
@@ -90,14 +99,14 @@ def test_a_sampler_shows_what_it_would_draw_first_last() -> None:
 
 
 def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing() -> None:
-    made = untrained(["q"], "abcd", {"joint": (QUERIES, CANDIDATES)}, pools=POOLS, seed=0)
-    assert list(made) == ["zero_shot", "random", "similarity", "mmr", "similarity_pool"]
+    made = untrained(["q"], "abcd", {"joint": (QUERIES, CANDIDATES)}, pools=POOLS, classes=CLASSES, seed=0)
+    assert list(made) == ["zero_shot", "random", "similarity", "similarity_vote", "mmr", "similarity_pool"]
     assert made["zero_shot"](shots=0) == {"q": ()}
     with pytest.raises(ValueError, match="2 shots of zero_shot"):
         made["zero_shot"](shots=2)
     pair = (QUERIES, CANDIDATES)
     every = {"joint": pair, "images": pair, "texts": pair, "classes": pair}
-    assert list(untrained(["q"], "abcd", every, pools=POOLS, seed=0)) == list(UNTRAINED)
+    assert list(untrained(["q"], "abcd", every, pools=POOLS, classes=CLASSES, seed=0)) == list(UNTRAINED)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ All but `similarity_pool` choose among all candidates: whoever replaces them has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
@@ -19,6 +20,7 @@ from tasks.lever.lever_records import (
     SIMILARITY,
     SIMILARITY_CLASS,
     SIMILARITY_POOL,
+    SIMILARITY_VOTE,
     UNTRAINED,
     ZERO_SHOT,
     PoolRecipe,
@@ -30,8 +32,12 @@ Shown = Mapping[str, tuple[str, ...]]
 Choose = Callable[..., Shown]
 """`shots` → what is shown to each query."""
 DIVERSE_AMONG = 64
+VOTERS = 8
+CLASSES = "classes of candidates"
+"""What `SIMILARITY_VOTE` needs beside embeddings."""
 NEEDED: dict[str, set[str]] = {
     SIMILARITY: {"joint"},
+    SIMILARITY_VOTE: {"joint", CLASSES},
     MMR: {"joint"},
     SIMILARITY_POOL: {"joint"},
     "TextSimSampler": {"texts"},
@@ -39,18 +45,24 @@ NEEDED: dict[str, set[str]] = {
     "MixSampler": {"images", "texts"},
     SIMILARITY_CLASS: {"classes"},
 }
-"""Selector → the embeddings without which it cannot choose."""
+"""Selector → that without which it cannot choose: names of embeddings, as of `Banks`, and `CLASSES`."""
 
 
-def possible_with(embeddings: Collection[str]) -> tuple[str, ...]:
-    """Selectors without training that these embeddings allow; `embeddings`: names as of `Banks`."""
-    return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*embeddings})
+def possible_with(known: Collection[str]) -> tuple[str, ...]:
+    """Selectors without training that this allows; `known`: as the values of `NEEDED`."""
+    return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*known})
 
 
 def untrained(
-    queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, pools: Mapping[str, Sequence[str]], seed: int
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    banks: Banks,
+    *,
+    pools: Mapping[str, Sequence[str]],
+    classes: Mapping[str, str],
+    seed: int,
 ) -> dict[str, Choose]:
-    """Selector → its choice for these queries, for each that these embeddings allow."""
+    """Selector → its choice for these queries, for each that can choose; `classes`: candidate → class, or nothing."""
     samplers: dict[str, Sampler] = {sampler: sampler for sampler in SEED_CHOICES}
 
     def made(name: str) -> Choose:
@@ -58,6 +70,8 @@ def untrained(
             return partial(choose_none, queries)
         if name == RANDOM:
             return partial(choose_at_random, queries, candidates, seed=seed)
+        if name == SIMILARITY_VOTE:
+            return partial(choose_by_vote, queries, candidates, classes, *banks["joint"])
         if name == MMR:
             return partial(choose_diverse, queries, candidates, *banks["joint"])
         if name == SIMILARITY_POOL:
@@ -67,7 +81,7 @@ def untrained(
             return partial(choose_nearest, queries, candidates, *by)
         return partial(choose_by_sampler, queries, candidates, banks, sampler=samplers[name], seed=seed)
 
-    return {name: made(name) for name in possible_with(banks)}
+    return {name: made(name) for name in possible_with({*banks, *([CLASSES] if classes else [])})}
 
 
 def choose_none(queries: Sequence[str], *, shots: int) -> Shown:
@@ -103,6 +117,30 @@ def choose_nearest(
     """
     found = nearest(queries, candidates, of_queries, of_candidates, count=shots)
     return {query: tuple(reversed(names)) for query, names in found.items()}
+
+
+def choose_by_vote(
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    classes: Mapping[str, str],
+    of_queries: EmbeddingBank,
+    of_candidates: EmbeddingBank,
+    *,
+    shots: int,
+) -> Shown:
+    """The nearest candidates of the class that most of the `VOTERS` nearest have, the nearest last.
+
+    Of classes with as many votes, that of the nearest. Source: the rule of Cover and Hart 1967, doi
+    10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
+    """
+    near = nearest(queries, candidates, of_queries, of_candidates, count=min(VOTERS, len(candidates) - 1))
+    voted = {query: Counter(classes[name] for name in names).most_common(1)[0][0] for query, names in near.items()}
+    chosen: dict[str, tuple[str, ...]] = {}
+    for one in sorted({*voted.values()}):
+        asking = [query for query in queries if voted[query] == one]
+        held = [name for name in candidates if classes[name] == one]
+        chosen |= choose_nearest(asking, held, of_queries, of_candidates, shots=shots)
+    return {query: chosen[query] for query in queries}
 
 
 def choose_nearest_of_pool(

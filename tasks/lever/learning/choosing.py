@@ -45,7 +45,9 @@ def measure(
     """Every selector with every number of shots on the test queries, and zero-shot."""
     queries = [item.id for item in setting.dataset.test]
     asked = {query: pools.pools[query] for query in queries}
-    choosers = untrained(queries, setting.dataset.candidates, banks, pools=asked, seed=seed)
+    judging, candidates = setting.judging, setting.dataset.candidates
+    classes = {name: judging.items[name].shown_answer for name in candidates} if judging.task.choices else {}
+    choosers = untrained(queries, candidates, banks, pools=asked, classes=classes, seed=seed)
     choosers |= {name: partial(_choose, selector, setting, asked) for name, selector in selectors.items()}
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=sorted({0, *shots}))
     if oracle.most_judgments == 0:

@@ -34,6 +34,7 @@ LOOKS = {
     "zero_shot": ("zero-shot", NEUTRAL),
     "random": ("random", NEUTRAL),
     "similarity": ("nearest of all (RICES)", BLUE),
+    "similarity_vote": ("nearest of the voted class", "#5B7BD5"),
     "mmr": ("near and diverse (MMR)", "#2A8C82"),
     "similarity_pool": ("nearest of the pool", SKY),
     "TextSimSampler": ("TextSimSampler", "#8FB3CF"),
