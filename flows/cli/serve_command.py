@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
-import socket
-import sys
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
@@ -17,20 +12,16 @@ from flows.cli.commands import Given, Json, nested
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, state
 from flows.cli.shared_options import IndexFolder
 from flows.running.settings import settings
+from flows.service.page_server import DEFAULT_PORT, listen, run
 from models.model_errors import ModelError, ModelUnavailable
 from storage.storage_errors import IndexUnusable, StorageError
 from tasks.rag.answers import AnswerSettings
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
     from flows.service.indexing import Indexing
     from flows.service.serving_work import LiveIndex
 
-DEFAULT_PORT = 8766
 QUESTIONS_OF_AN_AGENT = 4
-LAST_ANSWERS_S = 3
-"""Seconds that answers in progress have left when the server ends."""
 
 
 HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -80,6 +71,7 @@ class _Address(NamedTuple):
 
 
 def _serve(given: Given, index: Path | None, documents: Path | None, at: _Address, *, as_json: bool) -> None:
+    from flows.service.api import Refused
     from flows.service.index_server import AuthUnusable, auth_string, create_app
     from flows.service.place import Place
     from flows.service.role_doors import Keys
@@ -94,7 +86,8 @@ def _serve(given: Given, index: Path | None, documents: Path | None, at: _Addres
         indexing = _indexing(documents, index) if documents else None
         live = _live(given, index, may_be_missing=documents is not None) if index else None
         keys = Keys(Place(home))
-    listening = _listen(at.host, at.port)
+    with plain_errors(Refused):
+        listening = listen(at.host, at.port)
     name = f"[{at.host}]" if ":" in at.host else at.host
     url = f"http://{name}:{listening.getsockname()[1]}"
     said = {"url": url, "auth": auth.place, "index": str(index) if index else None}
@@ -104,7 +97,7 @@ def _serve(given: Given, index: Path | None, documents: Path | None, at: _Addres
         typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
     if indexing:
         indexing.watch()
-    _run(
+    run(
         lambda stopping: create_app(
             live or LiveIndex(home / "no-index", _no_index),
             auth=auth.secret,
@@ -115,7 +108,10 @@ def _serve(given: Given, index: Path | None, documents: Path | None, at: _Addres
             of_role=keys.of,
         ),
         listening,
+        verbose=state["debug"],
     )
+    typer.echo("stopped", err=True)
+    raise typer.Exit(INTERRUPTED)
 
 
 def _indexing(documents: Path, index: Path | None) -> Indexing:
@@ -177,34 +173,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket; exits if the address cannot be used."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen()
-    except OSError as error:
-        listening.close()
-        fail(f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another --port", REFUSED)
-    return listening
-
-
-def _run(create: Callable[[Callable[[], bool]], FastAPI], listening: socket.socket) -> None:
-    """Serve until a signal; `create` receives a function that says whether one has come."""
-    import uvicorn
-
-    sys.stdout.flush()  # a program may wait for the address on a pipe
-    logging.getLogger("flows").setLevel(logging.INFO if state["debug"] else logging.WARNING)
-    app = create(lambda: server.should_exit)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LAST_ANSWERS_S
-    )
-    server = uvicorn.Server(config)
-    with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
-        server.run(sockets=[listening])
-    typer.echo("stopped", err=True)
-    raise typer.Exit(INTERRUPTED)

@@ -177,7 +177,9 @@ def status(as_json: Json = False) -> None:
 
 
 def logs(
-    part: str | None = typer.Argument(None, help="server, cpu, gpu, database or supervisor. Unset: all of them."),
+    part: str | None = typer.Argument(
+        None, help="server, pages, cpu, gpu, database or supervisor. Unset: all of them."
+    ),
     follow: bool = typer.Option(False, "--follow", "-f", help="Keep printing new lines."),
     lines: int = typer.Option(30, "--lines", "-n", min=0, help="Number of past lines to show of each log."),
     as_json: Json = False,
@@ -244,7 +246,9 @@ def _place() -> Place:
 
 def _show_up(done: Up) -> None:
     typer.secho(f"{done.ui_url}  ({done.state})", bold=True)
-    typer.echo(f"  user and password, as the UI asks for them: {done.auth_file}")
+    if done.pages_url:
+        typer.echo(f"  pages to ask, to see documents, evaluations and runs: {done.pages_url}")
+    typer.echo(f"  user and password, as the UI asks for them (the pages for both as one): {done.auth_file}")
     if done.database:
         typer.echo("  for those who only read, operate or work: auth-viewer, auth-operator, auth-worker beside it")
     if done.database:
@@ -265,6 +269,8 @@ def _show_status(found: Status) -> None:
     colours = {"healthy": "green", "unhealthy": "red", "down": "yellow"}
     typer.secho(found.state, fg=colours[found.state], nl=False)
     typer.echo(f"  {found.ui_url or ''}")
+    if found.pages_url:
+        typer.echo(f"  pages: {found.pages_url}")
     for problem in found.problems:
         typer.secho(f"  {problem}", fg="red")
     for part in found.parts:

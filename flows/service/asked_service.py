@@ -68,7 +68,9 @@ class Asked(Record):
 
     port: int = PORT
     host: str = LOOPBACK
-    """Where the server listens."""
+    """Where the server and the pages listen."""
+    pages_port: int | None = None
+    """Port of the pages; None: none was chosen yet, or there is no server of our own."""
     tls: Tls | None = None
     """None: it listens on loopback, without TLS."""
     authority: str | None = None
@@ -89,8 +91,15 @@ class Asked(Record):
 
     @property
     def api_url(self) -> str:
+        return self.server or f"{self._at(self.port)}/api"
+
+    @property
+    def pages_url(self) -> str | None:
+        return self._at(self.pages_port) if self.pages_port else None
+
+    def _at(self, port: int) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.server or f"{'https' if self.tls else 'http'}://{host}:{self.port}/api"
+        return f"{'https' if self.tls else 'http'}://{host}:{port}"
 
     @property
     def ui_url(self) -> str:
@@ -115,6 +124,7 @@ def settle(
     return Asked(
         port=wanted.port or (before.port if before else PORT),
         host=wanted.listen or LOOPBACK,
+        pages_port=before.pages_port if before and not server else None,
         tls=tls,
         authority=environment.get(AUTHORITY) if server or tls else None,
         pools=wanted.pools,
