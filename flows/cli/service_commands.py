@@ -49,11 +49,18 @@ def up(
     workers_only: bool = typer.Option(
         False, "--workers-only", help="Only start workers, for --server or PREFECT_API_URL; deploy nothing."
     ),
+    index: list[str] | None = typer.Option(
+        None, metavar="[NAME=]DIR", help="Folder of an index that the pages show; may be repeated. Unset: as last time."
+    ),
+    documents: list[str] | None = typer.Option(
+        None, metavar="[NAME=]DIR", help="Folder that an index is made of, and kept up to date with by the pages."
+    ),
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
     from flows.service.api import Refused, ServiceError
     from flows.service.asked_service import Wanted, address_in, pools_in
+    from flows.service.served_collections import absolute, folders_of, require_indexes
     from flows.service.service_start import end
     from flows.service.service_start import up as started
 
@@ -63,6 +70,8 @@ def up(
 
     with plain_errors(Refused):
         host, port = address_in(listen, port)
+        collections = absolute(folders_of(index or [], documents or []))
+        require_indexes(collections)
         wanted = Wanted(
             pools=pools_in(pools, no_gpu=no_gpu),
             port=port,
@@ -71,6 +80,7 @@ def up(
             key=key,
             server=server,
             workers_only=workers_only,
+            collections=collections,
         )
     place = _place()
     with _ended_by_signals() as came, plain_errors(Refused, failed=(ServiceError, StorageError, FileNotFoundError)):

@@ -1,4 +1,4 @@
-"""The server of answers and pages as a process: where it listens, and its life until a signal ends it."""
+"""The server of answers and pages as a process: what it shows, where it listens, its life until a signal ends it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from flows.service.api import Refused
+from flows.service.served_collections import Collection, Folders
+from storage.storage_errors import IndexUnusable
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from tasks.rag.answers import AnswerSettings
 
 DEFAULT_PORT = 8766
 LAST_ANSWERS_S = 3
@@ -24,6 +29,49 @@ class PemFiles(NamedTuple):
 
     certificate: str
     key: str
+
+
+def open_collection(
+    name: str,
+    folders: Folders,
+    *,
+    llm: str | None = None,
+    reranker: str | None = None,
+    answers: AnswerSettings | None = None,
+) -> Collection:
+    """A collection, whose index is opened when it is first asked. Raises Refused, StorageError.
+
+    Its folder of documents is made where it is not there, and has to be the one that the index was made of.
+    """
+    from flows.running.answer_models import open_assistant
+    from flows.service.indexing import Indexing
+    from flows.service.serving_work import LiveIndex
+    from storage.files import make_folder
+    from storage.index import refuse_foreign
+
+    index, indexing = folders.index, None
+    if folders.documents:
+        indexing = Indexing(folders.documents.absolute(), index.absolute())
+        status = indexing.status()
+        before = status.parameters.get("documents") if status else None
+        if before and Path(before) != indexing.documents:
+            said = f"--documents {folders.documents}: the index was made of {before}"
+            raise Refused(f"{said}; name that folder, or another --index")
+        make_folder(folders.documents)
+        if not (index / "CURRENT").exists():
+            refuse_foreign(index)
+    live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
+    return Collection(name, live, indexing)
+
+
+def no_collection(home: Path) -> Collection:
+    """In place of one, where none is served."""
+    from flows.service.serving_work import LiveIndex
+
+    def refuse() -> NoReturn:
+        raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")
+
+    return Collection("none", LiveIndex(home / "no-index", refuse))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""The pages of a service, for its supervisor: `python -m flows.service.run_pages PORT [HOST CERTIFICATE KEY]`.
+"""The pages of a service, for its supervisor, as `trivet up` was asked for them.
 
 The auth string of the service signs in to them as an operator, beside those of `trivet ui`.
 """
@@ -8,44 +8,48 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import NoReturn
 
-from flows.running.environment import AUTHORITY, LOOPBACK
+from flows.running.environment import AUTHORITY
 from flows.running.settings import prepare_environment, settings
 from flows.service.api import Api, Refused
-from flows.service.page_server import PemFiles, listen, run
+from flows.service.asked_service import remembered
+from flows.service.page_server import PemFiles, listen, no_collection, open_collection, run
 from flows.service.place import Place
 from flows.service.run_server import AUTH
 
 PATIENCE_S, LOOK_S = 60.0, 0.5
 
 
-def main(port: str, host: str = "127.0.0.1", certificate: str | None = None, key: str | None = None) -> None:
+def main() -> None:
     """Serve the pages until a signal. Raises Refused."""
-    if host not in LOOPBACK and not certificate:
-        raise Refused(f"the pages listen on {host} with a certificate only; name CERTIFICATE and KEY")
-    listening = listen(host, int(port))
+    place = Place(settings().home)
+    asked = remembered(place)
+    if asked is None or asked.pages_port is None:
+        raise Refused("no pages were asked for here; `trivet up` starts them")
+    listening = listen(asked.host, asked.pages_port)
     _let_the_server_begin()
     prepare_environment()
     from flows.service.index_server import auth_string, create_app
     from flows.service.role_doors import Keys
-    from flows.service.serving_work import LiveIndex
     from flows.service.web.signing_in import SERVICE
     from tasks.resources import sessions
 
-    home = settings().home
-    keys = Keys(Place(home))
+    keys = Keys(place)
+    collections = [open_collection(name, folders) for name, folders in asked.collections.items()]
+    for one in collections:
+        if one.indexing:
+            one.indexing.watch()
     run(
         lambda stopping: create_app(
-            LiveIndex(home / "no-index", _no_index),
-            auth=auth_string(home, configured=settings().serve_token).secret,
+            collections or [no_collection(place.home)],
+            auth=auth_string(place.home, configured=settings().serve_token).secret,
             sessions=sessions(),
             stopping=stopping,
-            home=home,
+            home=place.home,
             of_role=lambda role: os.environ.get(AUTH) if role == SERVICE else keys.of(role),
         ),
         listening,
-        tls=PemFiles(certificate, key) if certificate and key else None,
+        tls=PemFiles(asked.tls.certificate, asked.tls.key) if asked.tls else None,
     )
 
 
@@ -56,14 +60,8 @@ def _let_the_server_begin() -> None:
         time.sleep(LOOK_S)
 
 
-def _no_index() -> NoReturn:
-    from storage.storage_errors import IndexUnusable
-
-    raise IndexUnusable("no index is served here")
-
-
 if __name__ == "__main__":
     try:
-        main(*sys.argv[1:])
+        main()
     except Refused as error:
         sys.exit(str(error))

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import Field
 
+from flows.service.served_collections import UnknownCollection
 from models.model_errors import ModelError
 from storage.generations import Index, read_pointer
 from storage.records import Record
@@ -40,6 +41,8 @@ class Question(Record):
     """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
     documents: tuple[str, ...] | None = Field(default=None, min_length=1)
     """Names of the documents to look in."""
+    collection: str | None = None
+    """Name of the collection to ask, where the server has several."""
     stream: bool = False
     """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
 
@@ -155,6 +158,8 @@ def refusal(error: BaseException) -> Refusal:
     """The response to an error."""
     match error:
         case UnknownSession() | UnknownDocument():
+            return Refusal(404, str(error))
+        case UnknownCollection():
             return Refusal(404, str(error))
         case OtherIndex():
             return Refusal(409, str(error))

@@ -178,9 +178,7 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
             answering = (*answering, asked.host, asked.tls.certificate, asked.tls.key)
         programs.append(Program("server", answering, order=20, stop_s=20))
     if asked.pages_port:
-        showing = (*python, "-m", "flows.service.run_pages", str(asked.pages_port))
-        if asked.tls:
-            showing = (*showing, asked.host, asked.tls.certificate, asked.tls.key)
+        showing = (*python, "-m", "flows.service.run_pages")
         programs.append(Program("pages", showing, order=40, stop_s=20, umask=umask))
     for pool in asked.pools:
         working = (*python, "-m", "flows.service.run_worker", pool)

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
-from flows.service.serving_work import LiveIndex
+from flows.service.served_collections import Collections
 from flows.service.web import doors
 from storage.evaluations import Evaluations
 
 
-def routes(live: LiveIndex, evaluations: Callable[[], Evaluations], authorized: Sequence[Any]) -> APIRouter:
+def routes(collections: Collections, evaluations: Callable[[], Evaluations], authorized: Sequence[Any]) -> APIRouter:
     """The routes, each with the auth string."""
     router = APIRouter(dependencies=list(authorized))
 
@@ -20,8 +20,10 @@ def routes(live: LiveIndex, evaluations: Callable[[], Evaluations], authorized: 
     def search(
         question: Annotated[str, Query(min_length=1, max_length=8_000)],
         top_k: Annotated[int, Query(ge=1, le=doors.MOST_HITS)] = 5,
+        collection: str | None = None,
     ) -> dict[str, Any]:
         """The passages that answer a question best."""
+        live = collections.named(collection).live
         return {"hits": _valid(lambda: doors.search(live, question, top_k=top_k))}
 
     @router.get("/numbers")
@@ -31,8 +33,10 @@ def routes(live: LiveIndex, evaluations: Callable[[], Evaluations], authorized: 
         period: str = "",
         first: Annotated[int, Query(ge=0)] = 0,
         most: Annotated[int, Query(ge=1, le=doors.MOST_NUMBERS)] = 100,
+        collection: str | None = None,
     ) -> dict[str, Any]:
         """Numbers of tables in whole units, by words of document and row, and by years such as 2019..2021."""
+        live = collections.named(collection).live
         return {
             "numbers": _valid(
                 lambda: doors.numbers(live, entity=entity, line=line, period=period, first=first, most=most)

@@ -80,7 +80,7 @@ def _of_turn(visit: Visit, named: str, n: str) -> Told:
     from tasks.origins.of_answers import of_answer
     from tasks.resources import artifacts, lineage
 
-    _, turns = conversation_of(visit, named)
+    _, _, turns = conversation_of(visit, named)
     found = next((turn for turn in turns if str(turn.n) == n), None)
     if found is None:
         raise Problem(404, f"the conversation has no turn {n[:20]}")
@@ -92,7 +92,7 @@ def _of_chunk(visit: Visit, named: str) -> Told:
     from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
     from tasks.resources import artifacts, lineage
 
-    with visit.workplace.asking.live.borrow() as current:
+    with visit.live.borrow() as current:
         digest = current.index.digest
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:

@@ -170,6 +170,7 @@ def at_http(served: Site, call: Callable[[Any], Awaitable[Any]]) -> Any:
 def test_an_agent_finds_the_tools(served: Site) -> None:
     found = at_http(served, lambda client: client.list_tools())
     assert {tool.name for tool in found.tools} == {"ask", "search", "numbers", "page_image", "eval_results"}
+    assert [tool.name for tool in found.tools if "collection" in tool.input_schema["properties"]] == []
 
 
 def test_an_agent_gets_an_answer_with_its_places(served: Site, drawn: Drawn) -> None:

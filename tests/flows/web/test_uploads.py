@@ -21,6 +21,7 @@ from pydantic import SecretStr
 
 from flows.service.index_server import create_app
 from flows.service.indexing import Indexing
+from flows.service.served_collections import Collection
 from flows.service.serving_work import LiveIndex
 from flows.service.web import uploads
 from storage.index import open_index
@@ -83,13 +84,13 @@ def app(tmp_path: Path) -> Callable[..., Any]:
             yield Told(opened, {})
 
     def create(script: str = RUN) -> Any:
+        indexing = Indexing(documents, index, command=(sys.executable, "-c", script, str(tmp_path / "runs")))
         return create_app(
-            LiveIndex(index, open_current),
+            [Collection("texts", LiveIndex(index, open_current), indexing)],
             auth=SecretStr(AUTH),
             sessions=Sessions(away),
             stopping=lambda: False,
             home=tmp_path / "home",
-            indexing=Indexing(documents, index, command=(sys.executable, "-c", script, str(tmp_path / "runs"))),
             of_role={"operator": OPERATOR, "viewer": VIEWER}.get,
         )
 
