@@ -1,4 +1,4 @@
-"""Programs at the door: the `openai` package, the MCP SDK's own client, plain JSON."""
+"""Programs at the door: the `openai` package, LangChain, the MCP SDK's own client, plain JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import base64
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from io import BytesIO
@@ -17,6 +18,7 @@ import httpx
 import openai
 import pytest
 from PIL import Image
+from pydantic import SecretStr
 
 from flows.service.web.openai_door import Message, _plain, _question
 from models.embedders import open_embedder
@@ -89,6 +91,21 @@ def test_a_stream_gives_the_same_text_and_marks(client: openai.OpenAI) -> None:
     said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert said == whole.choices[0].message.content
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_langchain_gets_the_sources_and_every_mark_whole_and_as_a_stream(served: Site, drawn: Drawn) -> None:
+    ChatOpenAI = pytest.importorskip("langchain_openai").ChatOpenAI  # noqa: N806
+
+    chat = ChatOpenAI(base_url=f"{served.url}/v1", api_key=SecretStr(AUTH), model="trivet", max_retries=0)
+    sourced, doubtful = (str(chat.invoke(question).content) for question in (ferry(drawn).question, DOUBT.question))
+    [(link, quote)] = re.findall(r"- \\\[1\\\] \[ferry\.pdf, page 2\]\((\S+)\): “(.*)”", sourced)
+    assert (httpx.get(link).headers["content-type"], quote) == ("image/png", SENTENCE)
+    assert "On 9 rivers. (⚠ not supported) It sinks in 3." in doubtful
+    said = ""
+    for chunk in chat.stream(DOUBT.question):
+        said += str(chunk.content)
+        assert said.count("On 9 rivers.") == said.count("On 9 rivers. (⚠ not supported)")  # at no moment unmarked
+    assert said == doubtful
 
 
 def test_a_turn_before_is_history_without_its_links() -> None:
