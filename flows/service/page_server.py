@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import sys
@@ -112,5 +113,7 @@ def run(
         ssl_keyfile=tls.key if tls else None,
     )
     server = uvicorn.Server(config)
+    gc.collect()
+    gc.freeze()  # what is loaded now stays: to look at it again and again would cost pages tenths of a second
     with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
         server.run(sockets=[listening])
