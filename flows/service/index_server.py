@@ -26,6 +26,7 @@ from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from flows.service.answer_stream import MOST_WAITING, Asking, Busy, Places, respond
+from flows.service.api import ApiFailed
 from flows.service.request_body import body_of
 from flows.service.served_collections import Collection, Collections, UnknownCollection
 from flows.service.serving_work import Question, refusal
@@ -76,6 +77,7 @@ def create_app(
     app.add_exception_handler(StarletteHTTPException, _plain_error)
     app.add_exception_handler(StorageError, _told)
     app.add_exception_handler(UnknownCollection, _told)
+    app.add_exception_handler(ApiFailed, _told)
     app.add_exception_handler(Busy, _busy)
     app.add_exception_handler(Exception, _told)
     authorized = [Depends(_authorization(auth))]

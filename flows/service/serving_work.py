@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import Field
 
+from flows.service.api import ApiFailed
 from flows.service.served_collections import UnknownCollection
 from models.model_errors import ModelError
 from storage.generations import Index, read_pointer
@@ -167,7 +168,7 @@ def refusal(error: BaseException) -> Refusal:
             return Refusal(422, str(error))
         case ModelError():
             return Refusal(502, str(error))
-        case StorageError():
+        case StorageError() | ApiFailed():
             return Refusal(503, str(error))
         case _:
             log.error("question failed", exc_info=error)

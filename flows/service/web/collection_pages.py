@@ -200,10 +200,20 @@ def _pages(entry: CatalogueEntry, status: DocumentStatus | None, passages: Count
 def _ask_removal(visit: Visit) -> Response:
     """What would be removed, with the button that does it."""
     name = visit.query.get("file", "")
-    paths, archive = _with_aliases(visit, name)
+    paths, archive = _to_remove(visit, name)
     folder = _indexing(visit).documents
     shown = [path.relative_to(folder).as_posix() for path in paths]
     return visit.page("remove.html", name=name, paths=shown, archive=archive, folder=str(folder))
+
+
+def _to_remove(visit: Visit, name: str) -> Files:
+    """The files of a document that is not the last one. Raises Problem."""
+    indexing, files = _indexing(visit), _with_aliases(visit, name)
+    others = (one for one, path in files_in(indexing).items() if path not in files.paths)
+    if any(uploads.is_taken(one) for one in others):
+        return files
+    said = "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
+    raise Problem(409, f"{said} end the server and delete {indexing.index} and {indexing.documents}")
 
 
 def _with_aliases(visit: Visit, name: str) -> Files:
@@ -220,7 +230,7 @@ def _with_aliases(visit: Visit, name: str) -> Files:
 
 
 def _remove(visit: Visit) -> Response:
-    for path in _with_aliases(visit, visit.form.get("file", "")).paths:
+    for path in _to_remove(visit, visit.form.get("file", "")).paths:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -149,7 +149,9 @@ def _numbers(visit: Visit) -> Response:
 
     return visit.page(
         "numbers.html",
-        rows=[(one, _place(one), f"{Decimal(one['value']):,}") for one in rows[:PAGE]],
+        rows=[
+            (one, _place(one), f"{Decimal(one['value']):,}", visit.to("/why", chunk=one["cell"])) for one in rows[:PAGE]
+        ],
         asked=asked,
         start=start,
         more=link(first=start + PAGE) if len(rows) > PAGE else "",

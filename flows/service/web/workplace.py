@@ -192,7 +192,7 @@ def add_pages(
     rooms = (ask_pages, evaluation_pages, document_pages, collection_pages, run_pages, lineage_pages, night_pages)
     pages = (one for room in (*rooms, selector_pages) for one in room.PAGES)
     routes = [page(workplace, one) for one in (*OWN, *pages, NOWHERE)]
-    app.include_router(json_door.routes(collections, evaluations, authorized))
+    app.include_router(json_door.routes(collections, evaluations, home, authorized))
     app.include_router(openai_door.routes(asking, collections, workplace.keys))
 
     @app.get("/", include_in_schema=False)
@@ -280,7 +280,10 @@ def _told(visit: Visit, error: Exception) -> Response:
             status, sentence = 404, str(error)
         case _:
             status, sentence = refusal(error)
-    return visit.page("error.html", status=status, number=status, sentence=sentence)
+    told = visit.page("error.html", status=status, number=status, sentence=sentence)
+    if visit.is_part:
+        told.headers["HX-Reselect"] = "main"  # a page that looks for its own part gets the sentence too
+    return told
 
 
 def _to_sign_in(visit: Visit) -> Response:

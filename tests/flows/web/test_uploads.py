@@ -265,6 +265,15 @@ def test_a_document_is_removed_after_a_question_and_a_zip_with_all_that_it_holds
     assert set(place.stored()) == {"b.txt"}
 
 
+def test_the_last_document_is_not_removed_and_the_sentence_says_what_to_do(place: Place) -> None:
+    place.upload(("b.txt", b"b"))
+    (place.documents / "notes.xyz").write_text("of a format that is not read")
+    asked = place.browser.get("/ui/documents/remove?file=b.txt")
+    done = place.browser.post("/ui/documents/remove", data={"token": place.token(), "file": "b.txt"})
+    assert (asked.status_code, done.status_code, "upload another one first" in done.text) == (409, 409, True)
+    assert set(place.stored()) == {"b.txt", "notes.xyz"}
+
+
 @pytest.mark.parametrize("name", ["../index/CURRENT", "/etc/passwd", "", "none.txt", "..", "../documents/b.txt"])
 def test_only_documents_are_removed(place: Place, name: str) -> None:
     place.upload(("b.txt", b"b"))
