@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from markdown_it import MarkdownIt
 from PIL import Image
 from pydantic import SecretStr
 
@@ -25,6 +26,7 @@ from models.embedders import open_embedder
 from tests.command import TRIVET
 from tests.flows.asks import publish_texts
 from tests.flows.web.served import AUTH, SENTENCE, Drawn, Site, answer, cited, ferry, publish_pdf, site
+from tests.models.server import serving
 
 mcp = pytest.importorskip("mcp")
 
@@ -45,7 +47,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
 
 @pytest.fixture(scope="module")
 def served(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    answers = {one.question: one for one in (ferry(drawn), DOUBT)}
+    answers = {one.question: one for one in (ferry(drawn), DOUBT, LURE)}
     with site(drawn.index, tmp_path_factory.mktemp("home"), answers) as running:
         yield running
 
@@ -106,6 +108,25 @@ def test_langchain_gets_the_sources_and_every_mark_whole_and_as_a_stream(served:
         said += str(chunk.content)
         assert said.count("On 9 rivers.") == said.count("On 9 rivers. (⚠ not supported)")  # at no moment unmarked
     assert said == doubtful
+
+
+EVIL = "http://127.0.0.1:9/?said="
+LURE = answer("Lure?", f"See ![x]({EVIL}a) [here]({EVIL}b).", cited(1, f"![q]({EVIL}c) <img src={EVIL}d>"))
+
+
+def test_no_text_of_a_document_or_a_model_becomes_a_link_or_a_picture_of_a_chat_client(client: openai.OpenAI) -> None:
+    reply = client.chat.completions.create(model="trivet", messages=asked(LURE.question))
+    drawn = MarkdownIt().render(str(reply.choices[0].message.content))
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', drawn)
+    assert ("<img" in drawn, [one for one in addresses if "said=" in one]) == (False, [])
+
+
+def test_no_address_in_a_message_is_asked(client: openai.OpenAI) -> None:
+    with serving() as other:
+        picture = {"type": "image_url", "image_url": {"url": f"{other.base_url}/picture.png"}}
+        told: Any = [{"role": "user", "content": [{"type": "text", "text": "What does the ferry cost?"}, picture]}]
+        reply = client.chat.completions.create(model="trivet", messages=told)
+    assert ("7 won" in str(reply.choices[0].message.content), other.requests) == (True, [])
 
 
 def test_a_turn_before_is_history_without_its_links() -> None:
