@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -36,6 +37,27 @@ SHORTEST_PREFIX = 6
 NAMED = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
+
+
+class Figure(NamedTuple):
+    """A figure of a run on a task, with what tells whether another one is comparable."""
+
+    metric: str
+    part: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    headline: bool
+    higher_is_better: bool
+    checksum: str
+    """Of the data set."""
+    settings: str
+    """Digest."""
+
+    @property
+    def comparable_by(self) -> tuple[str, str, str]:
+        return self.checksum, self.settings, self.metric
 
 
 class Evaluations:
@@ -97,6 +119,20 @@ class Evaluations:
         found: dict[str, list[Evaluated]] = {run: [] for run in runs}
         for _, one in self._database.run(lambda connection: [*_read(connection, list(found))]):
             found[one.run.id].append(one)
+        return found
+
+    def figures_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[Figure]]:
+        """By run and task: its headline, and the figures over all items by these metrics; one query for any number."""
+        table, wanted = eval_results.c, sa.literal(escape(list(runs)), sa.ARRAY(sa.Text))
+        whole = (table.part == "") & table.metric.in_(escape(list(metrics)))
+        columns = [table[name] for name in Figure._fields if name not in ("checksum", "settings")]
+        query = select(table.run, table.task, *columns, datasets.c.checksum, table.settings).join(datasets)
+        query = query.where(table.run == sa.any_(wanted), table.headline | whole)
+        found = dict[tuple[str, str], list[Figure]]()
+        plain = cache(unescape)  # a few words stand in thousands of rows
+        for run, task, metric, part, *rest in self._database.run(lambda connection: connection.execute(query).all()):
+            figure = Figure(plain(metric), plain(part), *rest)
+            found.setdefault((plain(run), plain(task)), []).append(figure)
         return found
 
     def samples(self, run: str, task: str) -> Iterator[Sample]:

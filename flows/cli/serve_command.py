@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
-import socket
-import sys
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 import typer
 
 from flows.cli.commands import Given, Json, nested
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, state
-from flows.cli.shared_options import IndexFolder
 from flows.running.settings import settings
+from flows.service.api import Refused
+from flows.service.page_server import DEFAULT_PORT, listen, no_collection, open_collection, run
+from flows.service.served_collections import Collection, Collections, Folders, folders_of
 from models.model_errors import ModelError, ModelUnavailable
-from storage.storage_errors import IndexUnusable, StorageError
+from storage.storage_errors import StorageError
 from tasks.rag.answers import AnswerSettings
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-    from flows.service.indexing import Indexing
-    from flows.service.serving_work import LiveIndex
-
-DEFAULT_PORT = 8766
 QUESTIONS_OF_AN_AGENT = 4
-LAST_ANSWERS_S = 3
-"""Seconds that answers in progress have left when the server ends."""
 
 
 HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
+IndexesOption = Annotated[
+    list[str],
+    typer.Option("--index", metavar="[NAME=]DIR", help="Folder of an index; each of several is a collection."),
+]
 DocumentsOption = Annotated[
-    Path | None,
+    list[str] | None,
     typer.Option(
         "--documents",
-        help="Folder that the index is made of: it is watched, and operators upload and remove documents on the pages.",
+        metavar="[NAME=]DIR",
+        help="Folder that an index is made of: it is watched, and operators upload and remove documents on the pages.",
     ),
 ]
 RemoteOption = Annotated[bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")]
@@ -47,7 +40,7 @@ RemoteOption = Annotated[bool, typer.Option("--allow-remote", help="Listen on an
 
 def serve(
     given: Given,
-    index: IndexFolder,
+    index: IndexesOption,
     documents: DocumentsOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
@@ -55,13 +48,16 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Answer over HTTP, to programs and on pages; a new generation of the index is used at once."""
-    _serve(given, index, documents, _Address(host, port, allow_remote), as_json=as_json)
+    _serve(given, index or [], documents or [], _Address(host, port, allow_remote), as_json=as_json)
 
 
 def ui(
     given: Given,
     index: Annotated[
-        Path | None, typer.Option("--index", help="Folder of the index. Unset: the pages of evaluations alone.")
+        list[str] | None,
+        typer.Option(
+            "--index", metavar="[NAME=]DIR", help="Folder of an index; may be repeated. Unset: pages of evaluations."
+        ),
     ] = None,
     documents: DocumentsOption = None,
     host: HostOption = "127.0.0.1",
@@ -70,7 +66,7 @@ def ui(
     as_json: Json = False,
 ) -> None:
     """Serve the pages: ask, see the cited place, documents, numbers, evaluations."""
-    _serve(given, index, documents, _Address(host, port, allow_remote), as_json=as_json)
+    _serve(given, index or [], documents or [], _Address(host, port, allow_remote), as_json=as_json)
 
 
 class _Address(NamedTuple):
@@ -79,66 +75,59 @@ class _Address(NamedTuple):
     allow_remote: bool
 
 
-def _serve(given: Given, index: Path | None, documents: Path | None, at: _Address, *, as_json: bool) -> None:
+def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _Address, *, as_json: bool) -> None:
     from flows.service.index_server import AuthUnusable, auth_string, create_app
     from flows.service.place import Place
     from flows.service.role_doors import Keys
-    from flows.service.serving_work import LiveIndex
     from tasks.resources import sessions
 
     if not at.allow_remote and not _is_loopback(at.host):
         fail(f"--host {at.host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
     home = settings().home
-    with plain_errors(StorageError, AuthUnusable, ModelUnavailable, OSError, failed=(ModelError,)):
+    with plain_errors(Refused, StorageError, AuthUnusable, ModelUnavailable, OSError, failed=(ModelError,)):
         auth = auth_string(home, configured=settings().serve_token)
-        indexing = _indexing(documents, index) if documents else None
-        live = _live(given, index, may_be_missing=documents is not None) if index else None
+        folders = folders_of(indexes, documents)
+        collections = [_collection(given, name, one) for name, one in folders.items()]
         keys = Keys(Place(home))
-    listening = _listen(at.host, at.port)
+        listening = listen(at.host, at.port)
     name = f"[{at.host}]" if ":" in at.host else at.host
     url = f"http://{name}:{listening.getsockname()[1]}"
-    said = {"url": url, "auth": auth.place, "index": str(index) if index else None}
-    about = f"answers about {index}" if index else "shows evaluations"
+    paths = {name: str(one.index) for name, one in folders.items()}
+    said = {"url": url, "auth": auth.place, "index": next(iter(paths.values()), None), "collections": paths}
+    about = f"answers about {', '.join(paths.values())}" if paths else "shows evaluations"
     emit(said, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))
     if not _is_loopback(at.host):
         typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
-    if indexing:
-        indexing.watch()
-    _run(
+    for one in collections:
+        if one.indexing:
+            one.indexing.watch()
+    run(
         lambda stopping: create_app(
-            live or LiveIndex(home / "no-index", _no_index),
+            collections or [no_collection(home)],
             auth=auth.secret,
             sessions=sessions(),
             stopping=stopping,
             home=home,
-            indexing=indexing,
             of_role=keys.of,
         ),
         listening,
+        verbose=state["debug"],
     )
+    typer.echo("stopped", err=True)
+    raise typer.Exit(INTERRUPTED)
 
 
-def _indexing(documents: Path, index: Path | None) -> Indexing:
-    """What keeps the index up to date; exits where it was made of another folder."""
-    from flows.service.indexing import Indexing
-    from storage.files import make_folder
-
-    if index is None:
-        fail("--documents needs --index DIR, the folder of the index that is made of them", REFUSED)
-    indexing = Indexing(documents.absolute(), index.absolute())
-    status = indexing.status()
-    before = status.parameters.get("documents") if status else None
-    if before and Path(before) != indexing.documents:
-        fail(f"--documents {documents}: the index was made of {before}; name that folder, or another --index", REFUSED)
-    make_folder(documents)
-    return indexing
+def _collection(given: Given, name: str, folders: Folders) -> Collection:
+    """The collection, opened once, so that a bad index or model is reported now and not to the first client."""
+    answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
+    made = open_collection(name, folders, llm=given["llm"], reranker=given["reranker"], answers=answers)
+    if made.indexing is None or (folders.index / "CURRENT").exists():
+        with made.live.borrow():
+            pass
+    return made
 
 
-def _no_index() -> NoReturn:
-    raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")
-
-
-def mcp(given: Given, index: IndexFolder) -> None:
+def mcp(given: Given, index: IndexesOption) -> None:
     """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
     from flows.service.answer_stream import Asking, Places
     from tasks.resources import evaluations, sessions
@@ -147,29 +136,10 @@ def mcp(given: Given, index: IndexFolder) -> None:
         from flows.service.web.mcp_door import create_mcp
     except ImportError:
         fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
-    with plain_errors(StorageError, ModelUnavailable, failed=(ModelError,)):
-        live = _live(given, index)
-    asking = Asking(live, sessions(), lambda: False, Places(QUESTIONS_OF_AN_AGENT))
-    create_mcp(asking, evaluations).run("stdio")
-
-
-def _live(given: Given, index: Path, *, may_be_missing: bool = False) -> LiveIndex:
-    """The index, opened once, so that a bad index or model is reported now and not to the first client.
-
-    may_be_missing: the first run is still to make it.
-    """
-    from flows.running.answer_models import open_assistant
-    from flows.service.serving_work import LiveIndex
-    from storage.index import refuse_foreign
-
-    answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
-    llm, reranker = given["llm"], given["reranker"]
-    live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
-    if may_be_missing and not (index / "CURRENT").exists():
-        refuse_foreign(index)
-        return live
-    with live.borrow():
-        return live
+    with plain_errors(Refused, StorageError, ModelUnavailable, failed=(ModelError,)):
+        served = Collections([_collection(given, name, one) for name, one in folders_of(index, []).items()])
+    asking = Asking(sessions(), lambda: False, Places(QUESTIONS_OF_AN_AGENT))
+    create_mcp(asking, served, evaluations).run("stdio")
 
 
 def _is_loopback(host: str) -> bool:
@@ -177,34 +147,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket; exits if the address cannot be used."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen()
-    except OSError as error:
-        listening.close()
-        fail(f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another --port", REFUSED)
-    return listening
-
-
-def _run(create: Callable[[Callable[[], bool]], FastAPI], listening: socket.socket) -> None:
-    """Serve until a signal; `create` receives a function that says whether one has come."""
-    import uvicorn
-
-    sys.stdout.flush()  # a program may wait for the address on a pipe
-    logging.getLogger("flows").setLevel(logging.INFO if state["debug"] else logging.WARNING)
-    app = create(lambda: server.should_exit)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LAST_ANSWERS_S
-    )
-    server = uvicorn.Server(config)
-    with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
-        server.run(sockets=[listening])
-    typer.echo("stopped", err=True)
-    raise typer.Exit(INTERRUPTED)

@@ -49,11 +49,18 @@ def up(
     workers_only: bool = typer.Option(
         False, "--workers-only", help="Only start workers, for --server or PREFECT_API_URL; deploy nothing."
     ),
+    index: list[str] | None = typer.Option(
+        None, metavar="[NAME=]DIR", help="Folder of an index that the pages show; may be repeated. Unset: as last time."
+    ),
+    documents: list[str] | None = typer.Option(
+        None, metavar="[NAME=]DIR", help="Folder that an index is made of, and kept up to date with by the pages."
+    ),
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
     from flows.service.api import Refused, ServiceError
     from flows.service.asked_service import Wanted, address_in, pools_in
+    from flows.service.served_collections import absolute, folders_of, require_indexes
     from flows.service.service_start import end
     from flows.service.service_start import up as started
 
@@ -63,6 +70,8 @@ def up(
 
     with plain_errors(Refused):
         host, port = address_in(listen, port)
+        collections = absolute(folders_of(index or [], documents or []))
+        require_indexes(collections)
         wanted = Wanted(
             pools=pools_in(pools, no_gpu=no_gpu),
             port=port,
@@ -71,6 +80,7 @@ def up(
             key=key,
             server=server,
             workers_only=workers_only,
+            collections=collections,
         )
     place = _place()
     with _ended_by_signals() as came, plain_errors(Refused, failed=(ServiceError, StorageError, FileNotFoundError)):
@@ -177,7 +187,9 @@ def status(as_json: Json = False) -> None:
 
 
 def logs(
-    part: str | None = typer.Argument(None, help="server, cpu, gpu, database or supervisor. Unset: all of them."),
+    part: str | None = typer.Argument(
+        None, help="server, pages, cpu, gpu, database or supervisor. Unset: all of them."
+    ),
     follow: bool = typer.Option(False, "--follow", "-f", help="Keep printing new lines."),
     lines: int = typer.Option(30, "--lines", "-n", min=0, help="Number of past lines to show of each log."),
     as_json: Json = False,
@@ -244,7 +256,9 @@ def _place() -> Place:
 
 def _show_up(done: Up) -> None:
     typer.secho(f"{done.ui_url}  ({done.state})", bold=True)
-    typer.echo(f"  user and password, as the UI asks for them: {done.auth_file}")
+    if done.pages_url:
+        typer.echo(f"  pages to ask, to see documents, evaluations and runs: {done.pages_url}")
+    typer.echo(f"  user and password, as the UI asks for them (the pages for both as one): {done.auth_file}")
     if done.database:
         typer.echo("  for those who only read, operate or work: auth-viewer, auth-operator, auth-worker beside it")
     if done.database:
@@ -265,6 +279,8 @@ def _show_status(found: Status) -> None:
     colours = {"healthy": "green", "unhealthy": "red", "down": "yellow"}
     typer.secho(found.state, fg=colours[found.state], nl=False)
     typer.echo(f"  {found.ui_url or ''}")
+    if found.pages_url:
+        typer.echo(f"  pages: {found.pages_url}")
     for problem in found.problems:
         typer.secho(f"  {problem}", fg="red")
     for part in found.parts:

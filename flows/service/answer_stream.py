@@ -64,15 +64,14 @@ class Places:
 
 @dataclass(frozen=True)
 class Asking:
-    """What answers the questions of all clients: the index, the sessions, and the places for questions at once."""
+    """What answers the questions of all clients: the sessions, and the places for questions at once."""
 
-    live: LiveIndex
     sessions: Sessions
     stopping: Callable[[], bool]
     places: Places
 
-    async def items(self, request: Request | None, question: Question) -> AsyncGenerator[Item]:
-        """Start to answer when it is this question's turn; to stop reading abandons the work. Raises Busy.
+    async def items(self, request: Request | None, question: Question, live: LiveIndex) -> AsyncGenerator[Item]:
+        """Start to answer from an index when it is this question's turn; to stop reading abandons it. Raises Busy.
 
         request: that of the client; the work ends when it is gone. None: a client that is never gone.
         """
@@ -82,13 +81,13 @@ class Asking:
 
         if not await self.places.take(gone):
             return _not_begun(self.stopping())
-        work = Work(question, live=self.live, sessions=self.sessions, done=self.places.leave)
+        work = Work(question, live=live, sessions=self.sessions, done=self.places.leave)
         work.start()
         return _items(request, work, self.stopping)
 
-    async def answer(self, request: Request | None, question: Question) -> Answered | Refusal:
+    async def answer(self, request: Request | None, question: Question, live: LiveIndex) -> Answered | Refusal:
         """The answer, or why there is none; a client that is gone gets a refusal. Raises Busy."""
-        async with aclosing(await self.items(request, question)) as items:
+        async with aclosing(await self.items(request, question, live)) as items:
             async for item in items:
                 if isinstance(item, Answered | Refusal):
                     return item

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 from flows.running.environment import AUTHORITY
 from flows.service.api import Refused
 from flows.service.place import Place
+from flows.service.served_collections import Folders
 from storage.records import Record
 
 PORT = 4200  # Prefect's default
@@ -52,6 +53,8 @@ class Wanted(NamedTuple):
     """PEM files of the user's; None: the home makes its own."""
     server: str | None = None
     workers_only: bool = False
+    collections: Mapping[str, Folders] = {}
+    """What the pages show; empty: what they showed last."""
 
 
 class Tls(Record):
@@ -68,7 +71,11 @@ class Asked(Record):
 
     port: int = PORT
     host: str = LOOPBACK
-    """Where the server listens."""
+    """Where the server and the pages listen."""
+    pages_port: int | None = None
+    """Port of the pages; None: none was chosen yet, or there is no server of our own."""
+    collections: dict[str, Folders] = Field(default_factory=dict[str, Folders])
+    """What the pages show."""
     tls: Tls | None = None
     """None: it listens on loopback, without TLS."""
     authority: str | None = None
@@ -89,8 +96,15 @@ class Asked(Record):
 
     @property
     def api_url(self) -> str:
+        return self.server or f"{self._at(self.port)}/api"
+
+    @property
+    def pages_url(self) -> str | None:
+        return self._at(self.pages_port) if self.pages_port else None
+
+    def _at(self, port: int) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.server or f"{'https' if self.tls else 'http'}://{host}:{self.port}/api"
+        return f"{'https' if self.tls else 'http'}://{host}:{port}"
 
     @property
     def ui_url(self) -> str:
@@ -109,12 +123,16 @@ def settle(
             "--port and --listen are for a server of our own, and this home works for one that is there "
             f"({server}); say one of them, or `trivet join --leave`"
         )
+    if server and wanted.collections:
+        raise Refused("--index and --documents are for the pages of a server of our own; start those with `trivet ui`")
     if server and before and not before.server and _api_of(server) == before.api_url:
         raise Refused(f"{server} is this home's own server, and has its workers; run `trivet up` without --server")
     compared = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
     return Asked(
         port=wanted.port or (before.port if before else PORT),
         host=wanted.listen or LOOPBACK,
+        pages_port=before.pages_port if before and not server else None,
+        collections=dict(wanted.collections) or (before.collections if before and not server else {}),
         tls=tls,
         authority=environment.get(AUTHORITY) if server or tls else None,
         pools=wanted.pools,
@@ -180,6 +198,8 @@ def differences(before: Asked, now: Asked) -> list[str]:
     for pool in POOLS:
         if (pool in before.pools) != (pool in now.pools):
             told.append(f"{'a' if pool in now.pools else 'no'} worker for the pool {pool}")
+    if before.collections != now.collections:
+        told.append("the collections of the pages")
     if before.programs != now.programs:
         told.append(f"{now.programs} in place of {before.programs}")
     if before.auth != now.auth:

@@ -13,6 +13,8 @@ from flows.running.environment import AUTHORITY
 from flows.service.api import UNDER_WAY, Api, ApiAway, ApiFailed, address_of, auth_of
 
 MOST_ENDED = 50
+RECENT = timedelta(days=7)
+"""How far back ended runs are shown."""
 AHEAD = timedelta(days=1)
 """How far ahead runs that wait for their time are listed."""
 LOST = ("FAILED", "CRASHED")
@@ -55,6 +57,10 @@ class FlowRun(NamedTuple):
     def is_lost(self) -> bool:
         """It failed, crashed, or ended otherwise than well."""
         return self.type in LOST
+
+    @property
+    def has_ended(self) -> bool:
+        return self.type in ENDED
 
     @property
     def can_retry(self) -> bool:

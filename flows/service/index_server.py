@@ -1,6 +1,6 @@
-"""An index over HTTP: `POST /ask` gives the JSON of `trivet rag ask --json`, whole, or as server-sent events.
+"""Indexes over HTTP: `POST /ask` gives the JSON of `trivet rag ask --json`, whole, or as server-sent events.
 
-    POST /ask        {question, history?, session?, documents?, stream?} → Answered
+    POST /ask        {question, history?, session?, documents?, collection?, stream?} → Answered
     GET  /documents  what the current generation holds
     GET  /health     whether it can be used; the only path without the auth string
 
@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,9 +26,10 @@ from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from flows.service.answer_stream import MOST_WAITING, Asking, Busy, Places, respond
-from flows.service.indexing import Indexing
+from flows.service.api import ApiFailed
 from flows.service.request_body import body_of
-from flows.service.serving_work import LiveIndex, Question, refusal
+from flows.service.served_collections import Collection, Collections, UnknownCollection
+from flows.service.serving_work import Question, refusal
 from storage.files import make_folder
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError
@@ -42,7 +43,7 @@ USABLE = re.compile(r"[!-~]{16,512}")
 
 
 def create_app(
-    live: LiveIndex,
+    served: Sequence[Collection],
     *,
     auth: SecretStr,
     sessions: Sessions,
@@ -50,49 +51,52 @@ def create_app(
     at_once: int = QUESTIONS_AT_ONCE,
     waiting: int = MOST_WAITING,
     home: Path | None = None,
-    indexing: Indexing | None = None,
     of_role: Callable[[str], str | None] = lambda _: None,
 ) -> FastAPI:
-    """The application; `live` is closed when it ends.
+    """The application; its collections are closed when it ends.
 
     stopping: asked while a question is answered; once it is True, clients are told and let go.
     at_once, waiting: questions that are answered side by side, and that wait; one more is refused with 503.
     home: serves the pages too, which keep labelled questions in this folder; None: JSON alone.
-    indexing: keeps the index up to date with a folder, which pages then change; ended with the application.
     of_role: the auth string of a role, which signs in to the pages.
     """
-    asking = Asking(live, sessions, stopping, Places(at_once, waiting))
+    asking, collections = Asking(sessions, stopping, Places(at_once, waiting)), Collections(served)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with app.state.beside():
             yield
-        if indexing:
-            await run_in_threadpool(indexing.close)
-        live.close()
+        for one in collections:
+            if one.indexing:
+                await run_in_threadpool(one.indexing.close)
+            one.live.close()
 
     # the pages of its documentation would load scripts from elsewhere
     app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.beside = nullcontext  # what else runs as long as the server does
     app.add_exception_handler(StarletteHTTPException, _plain_error)
     app.add_exception_handler(StorageError, _told)
+    app.add_exception_handler(UnknownCollection, _told)
+    app.add_exception_handler(ApiFailed, _told)
     app.add_exception_handler(Busy, _busy)
     app.add_exception_handler(Exception, _told)
     authorized = [Depends(_authorization(auth))]
 
     @app.get("/health")
     def health() -> JSONResponse:
-        """Whether the index can be used."""
+        """Whether every index can be used."""
         try:
-            with live.borrow():
-                return JSONResponse({"status": "ok"})
+            for one in collections:
+                with one.live.borrow():
+                    pass
+            return JSONResponse({"status": "ok"})
         except StorageError:
             return JSONResponse({"status": "the index cannot be used; see the server's log"}, 503)
 
     @app.get("/documents", dependencies=authorized)
-    def documents() -> dict[str, Any]:
-        """What the current generation of the index holds."""
-        with live.borrow() as current:
+    def documents(collection: str | None = None) -> dict[str, Any]:
+        """What the current generation of an index holds."""
+        with collections.named(collection).live.borrow() as current:
             listed = [entry.model_dump(mode="json", exclude={"facts"}) for entry in current.index.catalogue]
             return {"generation": current.index.generation, "documents": listed}
 
@@ -102,14 +106,15 @@ def create_app(
     async def ask(request: Request) -> Response:
         """Answer a question, whole or as server-sent events."""
         question = _parsed(await body_of(request))
-        return await respond(await asking.items(request, question), stream=question.stream)
+        live = collections.named(question.collection).live
+        return await respond(await asking.items(request, question, live), stream=question.stream)
 
     if home is not None:
         from flows.service.web.signing_in import Keys
         from flows.service.web.workplace import add_pages
 
         keys = Keys(auth, of_role=of_role)
-        add_pages(app, asking, keys=keys, home=home, indexing=indexing, authorized=authorized)
+        add_pages(app, asking, collections, keys=keys, home=home, authorized=authorized)
     return app
 
 

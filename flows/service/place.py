@@ -13,8 +13,8 @@ from pathlib import Path
 from flows.service.api import AUTH_FILE, SERVICE_FILE, Refused
 from storage import files
 
-PARTS = ("server", "cpu", "gpu", "database", "supervisor")
-"""Parts with a log: the server, the worker of each pool, the keeper of Prefect's PostgreSQL, and the supervisor."""
+PARTS = ("server", "pages", "cpu", "gpu", "database", "supervisor")
+"""Parts with a log: the server, the pages, each pool's worker, the keeper of Prefect's PostgreSQL, the supervisor."""
 SOCKET_PATH_BYTES = 80
 """What every system allows, less the ending that the supervisor adds while it makes the socket."""
 

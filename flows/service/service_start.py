@@ -30,6 +30,7 @@ from flows.service.deploying import deploy
 from flows.service.joining import tokens
 from flows.service.joining.certificates import checked, own_certificate
 from flows.service.joining.joined import joined_of
+from flows.service.page_server import DEFAULT_PORT
 from flows.service.place import Place
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose, cluster_of
@@ -66,6 +67,8 @@ class Service(Record):
     """Folder to which relative paths of parameters refer."""
     authority: str | None = None
     """PEM file of what clients of the server trust, if it has TLS."""
+    pages_url: str | None = None
+    """None: the pages are where the server is."""
 
 
 class Up(Service):
@@ -142,6 +145,7 @@ def _start_programs(
     database = None
     if not asked.server:
         _check_port(asked)
+        asked = asked.model_copy(update={"pages_port": _pages_port(asked)})
         database = choose(place, environment)
         say(f"Prefect's database: {database.kind}, because {database.why}")
     service = Service(
@@ -152,6 +156,7 @@ def _start_programs(
         pools=asked.pools,
         folder=asked.folder,
         authority=asked.authority,
+        pages_url=asked.pages_url,
     )
     place.keep(place.auth, auth or "")
     place.keep(place.asked, asked.model_dump_json())
@@ -183,15 +188,28 @@ def _tls(place: Place, wanted: Wanted, environment: Mapping[str, str]) -> tuple[
 
 def _check_port(asked: Asked) -> None:
     try:
-        [(family, _, _, _, address), *_] = socket.getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        _bound(asked.host, asked.port)
     except OSError as error:
         raise Refused(
             f"{asked.host}:{asked.port} cannot be used ({error.strerror}); choose another --port"
             + (", or an address that this machine has" if asked.tls else "")
         ) from error
+
+
+def _bound(host: str, port: int) -> int:
+    """A port that is free: this one, or any for 0. Raises OSError."""
+    [(family, _, _, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        return probe.getsockname()[1]
+
+
+def _pages_port(asked: Asked) -> int:
+    """The port that the pages had before, or their usual one; where another program has it, any that is free."""
+    with suppress(OSError):
+        return _bound(asked.host, asked.pages_port or DEFAULT_PORT)
+    return _bound(asked.host, 0)
 
 
 def _finish(place: Place, asked: Asked, auth: str | None, *, state: str, since: datetime | None) -> Up:

@@ -45,6 +45,7 @@ class Status(Record):
     """What is wrong, with the remedy."""
     api_url: str | None
     ui_url: str | None
+    pages_url: str | None
     database: Database | None
     parts: tuple[Part, ...]
     pools: tuple[Pool, ...]
@@ -74,6 +75,7 @@ def status(place: Place, *, store: Path | None) -> Status:
         problems=tuple(problems),
         api_url=service.api_url if service else None,
         ui_url=service.ui_url if service else None,
+        pages_url=service.pages_url if service else None,
         database=service.database if service else None,
         parts=tuple(parts or ()),
         pools=tuple(pools),

@@ -14,6 +14,8 @@ from typing import NamedTuple, Protocol
 
 from pydantic import Field
 
+from flows.service.api import ApiFailed
+from flows.service.served_collections import UnknownCollection
 from models.model_errors import ModelError
 from storage.generations import Index, read_pointer
 from storage.records import Record
@@ -40,6 +42,8 @@ class Question(Record):
     """In place of `history`: the id of a kept session to go on with, or `new`; the answer is kept there."""
     documents: tuple[str, ...] | None = Field(default=None, min_length=1)
     """Names of the documents to look in."""
+    collection: str | None = None
+    """Name of the collection to ask, where the server has several."""
     stream: bool = False
     """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
 
@@ -156,13 +160,15 @@ def refusal(error: BaseException) -> Refusal:
     match error:
         case UnknownSession() | UnknownDocument():
             return Refusal(404, str(error))
+        case UnknownCollection():
+            return Refusal(404, str(error))
         case OtherIndex():
             return Refusal(409, str(error))
         case ValueError():
             return Refusal(422, str(error))
         case ModelError():
             return Refusal(502, str(error))
-        case StorageError():
+        case StorageError() | ApiFailed():
             return Refusal(503, str(error))
         case _:
             log.error("question failed", exc_info=error)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.artifacts import Artifacts
 from storage.evaluated import Evaluated, Result, Run
-from storage.evaluations import Evaluations
+from storage.evaluations import Evaluations, Figure
 from storage.incidents import Incident, Incidents, Pin
 from storage.records import Record
 from tasks.evaluation.evaluation_records import Counts, Usage
@@ -105,13 +106,60 @@ def collect(
         scores=tuple(reading.scores()),
         changes=tuple(changes),
         incidents=tuple(one for one in now if one.open or not shown or one.last.at >= shown[0].started_at),
-        trends=tuple(reading.trends()),
+        trends=tuple(trends_of((*shown, night), evaluations)),
         index=tuple(_measures(reading.only(_run_of_index(night)))),
         selector=tuple(_measures(reading.only(night.selector))),
         failures=failures,
         nights=len(earlier) + 1,
         fails_on_regression=rules.fail,
     )
+
+
+def trends_of(nights: Sequence[Night], evaluations: Evaluations) -> Iterator[Trend]:
+    """The figures of the last of these nights, through all of them. Raises DatabaseUnavailable."""
+    runs = {run for night in nights for run in _runs_of(night)}
+    figures = evaluations.figures_of(runs, metrics=(*RANKED, ANSWERS)) if runs else {}
+
+    def read(run_of: Callable[[Night], str | None], task: str, pick: _Pick) -> Iterator[_Dot]:
+        for night in nights:
+            if (run := run_of(night)) and (found := pick(figures.get((run, task), ()))):
+                yield _Dot(night.started_at, run, found)
+
+    for task in dict.fromkeys(task for model in nights[-1].models for task in model.tasks):
+        labels = [model.label for model in nights[-1].models if task in model.tasks]
+        lines = {label: read(partial(_run_of_model, label, task), task, _first_headline) for label in labels}
+        yield from _trend(task, lines)
+    for metric in (*RANKED, ANSWERS):
+        yield from _trend(metric, {INDEX: read(_run_of_index, "", partial(_of_index, metric))})
+    yield from _trend_of_selector(list(read(_run_of_selector, "", _first_headline)), nights[-1])
+
+
+_Pick = Callable[[Sequence[Figure]], Figure | None]
+"""The figure of a line among those of a run and a task."""
+
+
+class _Dot(NamedTuple):
+    """A figure of a night."""
+
+    night: datetime
+    run: str
+    figure: Figure
+
+
+def _first_headline(figures: Sequence[Figure]) -> Figure | None:
+    return next((one for one in figures if one.headline), None)
+
+
+def _of_index(metric: str, figures: Sequence[Figure]) -> Figure | None:
+    """A figure of the index; the one by document only if there is none by page."""
+    named = {one.metric: one for one in figures if not one.part}
+    return None if metric == RANKED[1] and RANKED[0] in named else named.get(metric)
+
+
+def _trend_of_selector(dots: list[_Dot], last: Night) -> Iterator[Trend]:
+    """Only where the last night measured the selector."""
+    if dots and dots[-1].night == last.started_at:
+        yield from _trend(dots[-1].figure.metric, {SELECTOR: dots})
 
 
 def pins_of(run: str, nights: Sequence[Night], evaluations: Evaluations) -> tuple[Pin, ...]:
@@ -163,12 +211,6 @@ class Reading:
             self._known[run] = {row.task.task if row.task else "": row for row in rows}
         return self._known[run]
 
-    def _look_up(self, nights: Sequence[Night]) -> None:
-        """Read all results of these nights at once."""
-        runs = {run for night in nights for run in _runs_of(night)} - self._known.keys()
-        for run, rows in self.evaluations.results_of(runs).items():
-            self._known[run] = {row.task.task if row.task else "": row for row in rows}
-
     @cached_property
     def measured(self) -> bool:
         """Whether there is a figure, or nothing was to be measured."""
@@ -214,16 +256,6 @@ class Reading:
     def models(self) -> Iterator[ModelFactsOfNight]:
         for model in self.night.models:
             yield _facts(model, [row for task, run in model.tasks.items() if (row := self.found(run).get(task))])
-
-    def trends(self) -> Iterator[Trend]:
-        """The figures of this night, through the nights."""
-        self._look_up((*self.earlier, self.night))
-        drawn: dict[tuple[str, str], dict[str, list[Found]]] = {}
-        for line in self.lines():
-            points = [found for night in (*self.earlier, self.night) if (found := line.at(night))]
-            drawn.setdefault((line.kind, line.task), {})[line.of] = points
-        for (_, task), lines in drawn.items():
-            yield from _trend(task, lines)
 
     def only(self, run: str | None) -> Evaluated | None:
         """The results of a run without tasks: of an index, or of a selector."""
@@ -287,17 +319,33 @@ def _measures(row: Evaluated | None) -> Iterator[Measure]:
             yield _measure(one, row.run)
 
 
-def _trend(task: str, lines: dict[str, list[Found]]) -> Iterator[Trend]:
+def _trend(task: str, lines: Mapping[str, Iterable[_Dot]]) -> Iterator[Trend]:
     """A benchmark over the nights; of each model only figures that are comparable with its last one."""
     drawn: list[Series] = []
     metric = ""
-    for label, known in lines.items():
-        if known:
-            metric, wanted = known[-1].measure.metric, known[-1].comparable_by
-            points = (Point(night=one.night, measure=one.measure) for one in known if one.comparable_by == wanted)
-            drawn.append(Series(label=label, points=tuple(points)))
+    for label, dots in lines.items():
+        if known := list(dots):
+            metric, wanted = known[-1].figure.metric, known[-1].figure.comparable_by
+            drawn.append(
+                Series(label=label, points=tuple(_point(one) for one in known if one.figure.comparable_by == wanted))
+            )
     if drawn:
         yield Trend(task=task, metric=metric, series=tuple(drawn))
+
+
+def _point(dot: _Dot) -> Point:
+    one = dot.figure
+    measure = Measure(
+        metric=one.metric,
+        part=one.part,
+        value=one.value,
+        low=one.low,
+        high=one.high,
+        n=one.n,
+        run=dot.run,
+        higher_is_better=one.higher_is_better,
+    )
+    return Point(night=dot.night, measure=measure)
 
 
 def _facts(model: ModelRun, rows: Sequence[Evaluated]) -> ModelFactsOfNight:

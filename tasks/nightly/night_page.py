@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from math import ceil
 from pathlib import Path
@@ -16,6 +16,8 @@ from tasks.nightly.night_records import Change, NightReport, Point, Series, Tren
 
 PARTS = Path(__file__).parent / "page"
 TICKS = 4
+MARKED, LISTED = 60, 30
+"""Most nights whose figures are marked one by one, and that are listed in a table."""
 COLOURS = 7
 """Number of line colours in the style sheet; they repeat for further models."""
 
@@ -64,6 +66,9 @@ class Mark(NamedTuple):
 class Line(NamedTuple):
     label: str
     marks: tuple[Mark, ...]
+    """Empty where there are too many nights to tell one from the other."""
+    path: str
+    """Points of a polyline in their place; positions are per cent."""
     last: Point
 
 
@@ -85,7 +90,8 @@ class Chart(NamedTuple):
     """Grid lines: position and label."""
     columns: tuple[tuple[str, str], ...]
     spans: tuple[Span, ...]
-    nights: tuple[datetime, ...]
+    table: tuple[tuple[datetime, tuple[Point | None, ...]], ...]
+    """The figures of the last nights, the latest first, in the order of the series."""
 
 
 def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
@@ -105,8 +111,13 @@ def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
             (across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in nights[::every]
         ),
         spans=tuple(_span(one, nights) for one in incidents if one.open or one.last.at >= nights[0]),
-        nights=tuple(nights),
+        table=tuple(_table(trend, nights[-LISTED:])),
     )
+
+
+def _table(trend: Trend, nights: Sequence[datetime]) -> Iterator[tuple[datetime, tuple[Point | None, ...]]]:
+    found = [{point.night: point for point in line.points[-len(nights) :]} for line in trend.series]
+    return ((night, tuple(line.get(night) for line in found)) for night in reversed(nights))
 
 
 def _span(one: Incident, nights: Sequence[datetime]) -> Span:
@@ -140,7 +151,11 @@ def _line(line: Series, *, across: dict[Any, str], scale: Axis) -> Line:
             told=f"{line.label} {point.night:%F %R}: {night_report.figure(one.value)}{around}, run {one.run}",
         )
 
-    return Line(line.label, tuple(map(mark, line.points)), line.points[-1])
+    last = line.points[-1]
+    if len(across) <= MARKED:
+        return Line(line.label, tuple(map(mark, line.points)), "", last)
+    path = " ".join(f"{across[one.night][:-1]},{scale.down(one.measure.value)[:-1]}" for one in line.points)
+    return Line(line.label, (), path, last)
 
 
 def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:

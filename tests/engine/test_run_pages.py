@@ -114,6 +114,27 @@ def test_a_run_that_failed_is_done_again_by_those_who_may(
     assert ">weigh</text>" in operator.get(made.replace("/why?", "/why.svg?")).text
 
 
+def test_a_run_that_is_under_way_is_seen_to_end_and_programs_read_it(
+    client: SyncPrefectClient, served: Site, operator: httpx.Client
+) -> None:
+    seen, part = list[str](), {"HX-Request": "true"}
+
+    @flow(name="watched")
+    def watched_flow() -> None:
+        [run] = [one for one in served.program("/flows").json()["under_way"] if one["flow"] == "watched"]
+        shown = operator.get(f"/ui/flows/{run['id']}", headers=part)
+        told = served.program(f"/flows/{run['id']}").json()
+        seen.extend([run["id"], told["state"], str('hx-trigger="every 3s"' in shown.text), str(shown.headers)])
+        assert f"/ui/flows/{run['id']}" in operator.get("/ui/flows").text.partition('hx-select="#now"')[2]
+
+    ran = Ran(client, watched_flow)
+    assert (seen[:3], "hx-refresh" in seen[3]) == ([str(ran.id), "Running", "True"], False)
+    after = operator.get(f"/ui/flows/{ran.id}", headers=part)  # as the page asks that saw it run
+    assert (after.headers["HX-Refresh"], "every 3s" in after.text) == ("true", False)
+    [ended] = [one for one in served.program("/flows").json()["ended"] if one["id"] == str(ran.id)]
+    assert (ended["state"], served.program("/flows/nobody").status_code) == ("Completed", 404)
+
+
 @pytest.mark.browser
 def test_retry_is_clicked_on_a_page_in_which_axe_finds_nothing(client: SyncPrefectClient, served: Site) -> None:
     if CHROMIUM is None:
@@ -173,13 +194,15 @@ def test_a_plan_asks_no_address_that_its_configuration_names(operator: httpx.Cli
 
 
 def test_a_server_that_is_away_is_a_sentence_and_the_rest_goes_on(
-    operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    served: Site, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     page = operator.get("/ui/flows")
     assert (page.status_code, "no Prefect server answers at http://127.0.0.1:9/api" in page.text) == (200, True)
     assert "Cost by day" in page.text
     assert operator.get("/ui/flows/0f3a1c1e-0000-4000-8000-000000000000").status_code == 503
+    away = served.program("/flows")
+    assert (away.status_code, "no Prefect server answers" in away.json()["error"]) == (503, True)
     assert operator.get("/ui/documents").status_code == 200
 
 

@@ -26,6 +26,7 @@ from starlette.requests import ClientDisconnect
 from flows.service.answer_stream import Stream
 from flows.service.index_server import FILE, AuthUnusable, auth_string, create_app
 from flows.service.request_body import MOST_BODY_BYTES
+from flows.service.served_collections import Collection
 from flows.service.serving_work import Item, LiveIndex
 from models.embedders import open_embedder
 from storage import connections
@@ -100,7 +101,12 @@ def serving(index: Path, sessions: Sessions, *, at_once: int = 4, waiting: int =
     live = LiveIndex(index, open_current)
     stopping = threading.Event()
     app = create_app(
-        live, auth=SecretStr(AUTH), sessions=sessions, stopping=stopping.is_set, at_once=at_once, waiting=waiting
+        [Collection("texts", live)],
+        auth=SecretStr(AUTH),
+        sessions=sessions,
+        stopping=stopping.is_set,
+        at_once=at_once,
+        waiting=waiting,
     )
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:

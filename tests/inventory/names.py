@@ -192,7 +192,7 @@ def extensions() -> Iterator[str]:
     with pytest.raises(ValueError, match="there are openai") as refusal:
         defined("Entry")(backend="no such")
     yield from (f"backend {name}" for name in re.findall(r"there are ([^\[]+) \[", str(refusal.value))[0].split(", "))
-    app = defined("create_app")(None, auth=SecretStr(""), sessions=None, stopping=bool)
+    app = defined("create_app")([], auth=SecretStr(""), sessions=None, stopping=bool)
     yield from (f"route {method} {route.path}" for route in app.routes for method in sorted(route.methods))
 
 

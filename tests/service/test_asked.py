@@ -9,6 +9,7 @@ import pytest
 from flows.running.settings import Settings
 from flows.service.api import Refused
 from flows.service.asked_service import Asked, Wanted, differences, settle
+from flows.service.served_collections import Folders
 
 BEFORE = settle(Wanted(port=4300), None, {}, secret="key")
 
@@ -89,6 +90,15 @@ def test_another_auth_string_is_said_and_tells_nothing_of_variables() -> None:
     """Their hashes have it as their key."""
     old, new = (settle(Wanted(), None, {"HF_TOKEN": "hf"}, secret=secret) for secret in ("guess", "word"))
     assert differences(old, new) == ["the auth string"]
+
+
+def test_collections_stay_until_others_are_named_and_are_only_those_of_our_own_server() -> None:
+    shown = Wanted(collections={"law": Folders(index=Path("/law"))})
+    asked = settled(shown, BEFORE)
+    assert differences(BEFORE, asked) == ["the collections of the pages"]
+    assert settled(Wanted(), asked).collections == shown.collections
+    with pytest.raises(Refused, match="--index and --documents"):
+        settled(shown._replace(server="http://host:4200"))
 
 
 def test_another_folder_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,14 +12,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from flows.service.api import Api, ApiFailed, auth_of
+from tests.flows.web.served import sign_in
 from tests.service.conftest import Started
-from tests.service.serviced import ROOT, diary_of, free_port, service_home
+from tests.service.serviced import ROOT, diary_of, free_port, kill, service_home
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
@@ -78,7 +81,7 @@ def test_the_server_takes_the_postgresql_that_has_pg_trgm(service: Started) -> N
 
 def test_up_twice_is_harmless(service: Started) -> None:
     running = service.running
-    before = {part: running.pid_of(part) for part in ("database", "server", "cpu", "gpu")}
+    before = {part: running.pid_of(part) for part in ("database", "server", "pages", "cpu", "gpu")}
     again = running.up()
     assert again["state"] == "unchanged"
     assert {part: running.pid_of(part) for part in before} == before
@@ -96,7 +99,7 @@ def test_status_is_healthy_and_tells_what_the_disk_holds(service: Started) -> No
     found = done.json
     assert (done.code, found["state"], found["problems"]) == (0, "healthy", [])
     assert {part["name"]: part["state"] for part in found["parts"]} == dict.fromkeys(
-        ("database", "server", "cpu", "gpu"), "running"
+        ("database", "server", "pages", "cpu", "gpu"), "running"
     )
     assert {pool["name"]: pool["worker_online"] for pool in found["pools"]} == {"cpu": True, "gpu": True}
     assert found["disk_bytes"]["prefect"] > 10_000_000
@@ -117,6 +120,26 @@ def test_both_pages_are_served_and_ask_for_the_auth_string(service: Started) -> 
     settings = json.loads(page(f"{url}/ui-settings"))
     assert (settings["api_url"], settings["auth"]) == (service.said["api_url"], "BASIC")
     assert settings["available_uis"] == ["v1", "v2"]
+
+
+def test_the_pages_open_to_the_auth_string_of_the_service_and_come_back_after_a_kill(service: Started) -> None:
+    running, url = service.running, service.said["pages_url"]
+    assert running.trivet("status", "--json").json["pages_url"] == url
+    before = running.pid_of("pages")
+    kill(before)
+
+    def is_there() -> bool:
+        with suppress(OSError):
+            return "/ui/sign-in" in urllib.request.urlopen(f"{url}/ui/flows", timeout=10).url
+        return False
+
+    running.until(is_there, "the pages are there again")
+    assert running.pid_of("pages") != before
+    with httpx.Client(base_url=url, timeout=60, follow_redirects=True) as browser:
+        sign_in(browser, auth_of(running.place.home) or "")
+        runs = browser.get("/ui/flows").text
+
+    assert f'href="{service.said["ui_url"]}' in runs
 
 
 def test_without_the_auth_string_the_server_refuses(service: Started) -> None:
@@ -164,9 +187,9 @@ def test_logs_are_shown_by_part(service: Started) -> None:
     whole = running.trivet("logs", "--json").json
     one = running.trivet("logs", "supervisor", "--lines", "1000")
     refused = running.trivet("logs", "kitchen")
-    assert set(whole) == {"server", "cpu", "gpu", "database", "supervisor"}
+    assert set(whole) == {"server", "pages", "cpu", "gpu", "database", "supervisor"}
     assert "spawned: 'server'" in one.stdout
-    assert (refused.code, "server, cpu, gpu" in refused.stderr) == (2, True)
+    assert (refused.code, "server, pages, cpu, gpu" in refused.stderr) == (2, True)
 
 
 def test_of_two_nights_at_once_the_worker_does_one(service: Started, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
+from flows.service.served_collections import Collection
 from flows.service.serving_work import Begun, Item, Question, Refusal
 from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
@@ -53,7 +54,7 @@ def _first(visit: Visit) -> Response:
 
 
 def _conversation(visit: Visit) -> Response:
-    session, turns = conversation_of(visit, visit.path["session"])
+    visit, session, turns = conversation_of(visit, visit.path["session"])
     return _talk(visit, session, turns)
 
 
@@ -68,24 +69,32 @@ def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note:
 def _documents(visit: Visit) -> tuple[int, str]:
     """How many documents are asked, and why none can be; empty if they can."""
     try:
-        with visit.workplace.asking.live.borrow() as current:
+        with visit.live.borrow() as current:
             return len(current.index.catalogue), ""
     except StorageError as error:
         return 0, str(error)
 
 
-def conversation_of(visit: Visit, prefix: str) -> tuple[Session, list[Turn]]:
-    """A conversation on this index. Raises UnknownSession, DatabaseUnavailable, Problem."""
+def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Turn]]:
+    """A conversation, and the visit in its collection. Raises UnknownSession, DatabaseUnavailable, Problem."""
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
-    if session.index_path != _index(visit):
-        raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
+    visit = _about(visit, session)
     kept = recall([turn.answered for turn in sessions.turns(session.id)]).answers
-    return session, [Turn(n, answered) for n, answered in enumerate(kept, start=1)]
+    return visit, session, [Turn(n, answered) for n, answered in enumerate(kept, start=1)]
 
 
-def _index(visit: Visit) -> str:
-    return str(visit.workplace.asking.live.folder.resolve())
+def _about(visit: Visit, session: Session) -> Visit:
+    """The visit in the collection of the conversation. Raises Problem."""
+    there = visit.where(lambda one: _path(one) == session.index_path)
+    if _path(there.collection) != session.index_path:
+        raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
+    return there
+
+
+def _path(collection: Collection) -> str:
+    """By which conversations know an index."""
+    return str(collection.live.folder.resolve())
 
 
 def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
@@ -122,7 +131,7 @@ def _label(visit: Visit, session: Session | None, n: int) -> str:
     """What somebody said of the answer before: right, wrong, or nothing."""
     if session is None:
         return ""
-    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder))
+    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
     return next((line["verdict"] for line in lines if line["id"] == _line_id(session, n)), "")
 
 
@@ -137,7 +146,9 @@ async def _ask(visit: Visit) -> Response:
         raise Problem(422, "the question is empty; ask with at least one word")
     session, note = await run_in_threadpool(_session, visit)
     asked = Question(question=said, session=session.id if session else None)
-    items = await visit.workplace.asking.items(visit.request, asked)
+    if session:
+        visit = _about(visit, session)
+    items = await visit.workplace.asking.items(visit.request, asked, visit.live)
     if "text/event-stream" in visit.request.headers.get("Accept", ""):
         return Stream(items, HEADERS, lambda these: _events(visit, session, note, these))
     async with aclosing(items):
@@ -159,7 +170,7 @@ def _session(visit: Visit) -> tuple[Session | None, str]:
     if named := visit.form.get("session"):
         return sessions.get(named), ""
     try:
-        return sessions.start(_index(visit)), ""
+        return sessions.start(_path(visit.collection)), ""
     except DatabaseUnavailable as error:
         return None, f"this conversation is not kept: {error}"
 
@@ -205,7 +216,7 @@ def _place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
 
 def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str) -> dict[str, Any]:
     """What the template of a cited place needs. Raises Problem."""
-    with visit.workplace.asking.live.borrow() as current:
+    with visit.live.borrow() as current:
         entry = next((one for one in current.index.catalogue if one.document == document), None)
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
@@ -244,7 +255,7 @@ def _lines(visit: Visit, document: str, said: str) -> tuple[Line, ...]:
 
 def _pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
     """What was read of a document; none where that is not at hand."""
-    status = doors.statuses_of(visit.workplace.asking.live.folder).get(document)
+    status = doors.statuses_of(visit.live.folder).get(document)
     try:
         return reading(status.reading).pages if status and status.reading else ()
     except StorageError:
@@ -261,6 +272,7 @@ def _box(told: str) -> tuple[float, float, float, float]:
 
 def _place(visit: Visit) -> Response:
     document, page = visit.query.get("document", ""), visit.query.get("page", "")
+    visit = in_collection_of(visit, document)
     if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
         raise Problem(404, "this is no place in a document; open it from an answer")
     place = _place_of(
@@ -269,16 +281,31 @@ def _place(visit: Visit) -> Response:
     return visit.page("place_part.html" if visit.is_part else "place.html", place=place)
 
 
+def in_collection_of(visit: Visit, document: str) -> Visit:
+    """The visit in a collection that has this document."""
+
+    def has(one: Collection) -> bool:
+        with one.live.borrow() as current:
+            return any(entry.document == document for entry in current.index.catalogue)
+
+    return visit.where(has) if visit.workplace.collections.names else visit
+
+
 def _conversations(visit: Visit) -> Response:
-    here = _index(visit)
-    sessions = [one for one in visit.workplace.asking.sessions.recent(MOST_SESSIONS) if one.index_path == here]
-    kept = labelled.read(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder))
-    return visit.page("conversations.html", sessions=sessions, labelled=len(kept))
+    """Those of all collections."""
+    named = {_path(one): one.name for one in visit.workplace.collections}
+    recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
+    kept = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
+    return visit.page(
+        "conversations.html",
+        sessions=[(one, named[one.index_path]) for one in recent if one.index_path in named],
+        labelled=len(kept),
+    )
 
 
 def _export(visit: Visit) -> Response:
     """The conversation as Markdown, DOCX or PDF, a question a heading."""
-    session, turns = conversation_of(visit, visit.path["session"])
+    visit, session, turns = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
     conversation = [turn.answered for turn in turns]
 
@@ -304,7 +331,7 @@ def _markdown(conversation: Sequence[Answered], link: Link) -> str:
 
 def _save_label(visit: Visit) -> Response:
     """Keep a thumb or a correction as a labelled question."""
-    session, turns = conversation_of(visit, visit.form.get("session", ""))
+    visit, session, turns = conversation_of(visit, visit.form.get("session", ""))
     n = visit.form.get("turn", "")
     if not (n.isdecimal() and 1 <= int(n) <= len(turns)):
         raise Problem(404, f"the conversation has no turn {n[:20]}")
@@ -314,7 +341,7 @@ def _save_label(visit: Visit) -> Response:
         line = labelled.right(line_id, answers)
     else:
         line = labelled.corrected(line_id, answers, **_correction(visit))
-    labelled.keep(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder), line)
+    labelled.keep(labelled.file_of(visit.workplace.home, visit.live.folder), line)
     if visit.is_part:
         return visit.page("label.html", turn=_told(visit, session, turns[int(n) - 1]))
     return RedirectResponse(f"{ROOT}/conversations/{session.id}#turn-{n}", 303)
@@ -332,7 +359,7 @@ def _correction(visit: Visit) -> dict[str, Any]:
 
 
 def _labelled(visit: Visit) -> Response:
-    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.workplace.asking.live.folder))
+    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
     told = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return download(told, "labelled.jsonl", "application/jsonl")
 

@@ -15,6 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from flows.service.indexing import Indexing
 from flows.service.web import doors, uploads
+from flows.service.web.ask_pages import in_collection_of
 from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.generations import CatalogueEntry, Index
 from storage.storage_errors import StorageError
@@ -66,7 +67,7 @@ def upload_told(visit: Visit) -> uploads.Upload | None:
 
 def run_values(visit: Visit) -> dict[str, Any] | None:
     """What the template of the run needs; None where nothing is indexed here."""
-    indexing = visit.workplace.indexing
+    indexing = visit.indexing
     if indexing is None:
         return None
     state, status = indexing.state(), indexing.status()
@@ -74,7 +75,7 @@ def run_values(visit: Visit) -> dict[str, Any] | None:
         "state": state,
         "said": STEPS.get(state.step, state.step),
         "at": status.ended if status else None,
-        "link": f"{ROOT}/documents/run?{urlencode({'ended': state.ended})}",
+        "link": visit.to("/documents/run", ended=state.ended),
     }
 
 
@@ -102,11 +103,11 @@ async def _upload(visit: Visit) -> Response:
         raise Problem(422, "no file was chosen; choose files, a folder or a ZIP")
     if upload.taken:
         indexing.start()
-    return RedirectResponse(f"{ROOT}/documents?{urlencode({'upload': _told.keep(upload)})}", 303)
+    return RedirectResponse(visit.to("/documents", upload=_told.keep(upload)), 303)
 
 
 def _indexing(visit: Visit) -> Indexing:
-    return cast(Indexing, visit.workplace.indexing)  # a page for operators is shown only where there is one
+    return cast(Indexing, visit.indexing)  # a page for operators is shown only where there is one
 
 
 class Files(NamedTuple):
@@ -146,11 +147,11 @@ def _document(visit: Visit) -> Response:
     start = visit.query.get("first", "0")
     if not start.isdecimal() or int(start) > 10**7:
         raise Problem(404, f"{start[:20]} is no page; pages count from 0 here")
-    first = int(start)
-    with visit.workplace.asking.live.borrow() as current:
+    first, visit = int(start), in_collection_of(visit, visit.path["document"])
+    with visit.live.borrow() as current:
         entry = _entry(visit, current.index)
         passages = _passages(current.index, entry)
-    status = doors.statuses_of(visit.workplace.asking.live.folder).get(entry.document)
+    status = doors.statuses_of(visit.live.folder).get(entry.document)
     rows = _pages(entry, status, passages)
     return visit.page(
         "document.html",
@@ -160,9 +161,9 @@ def _document(visit: Visit) -> Response:
         notes=status.notes if status else (),
         rows=rows[first : first + PAGE],
         troubled=len(status.troubled_pages) if status else 0,
-        more=f"{ROOT}/documents/{entry.document}?first={first + PAGE}" if len(rows) > first + PAGE else "",
-        before=f"{ROOT}/documents/{entry.document}?first={max(0, first - PAGE)}" if first else "",
-        numbers=f"{ROOT}/numbers?{urlencode({'entity': entry.name})}",
+        more=visit.to(f"/documents/{entry.document}", first=first + PAGE) if len(rows) > first + PAGE else "",
+        before=visit.to(f"/documents/{entry.document}", first=max(0, first - PAGE)) if first else "",
+        numbers=visit.to("/numbers", entity=entry.name),
     )
 
 
@@ -199,17 +200,27 @@ def _pages(entry: CatalogueEntry, status: DocumentStatus | None, passages: Count
 def _ask_removal(visit: Visit) -> Response:
     """What would be removed, with the button that does it."""
     name = visit.query.get("file", "")
-    paths, archive = _with_aliases(visit, name)
+    paths, archive = _to_remove(visit, name)
     folder = _indexing(visit).documents
     shown = [path.relative_to(folder).as_posix() for path in paths]
     return visit.page("remove.html", name=name, paths=shown, archive=archive, folder=str(folder))
+
+
+def _to_remove(visit: Visit, name: str) -> Files:
+    """The files of a document that is not the last one. Raises Problem."""
+    indexing, files = _indexing(visit), _with_aliases(visit, name)
+    others = (one for one, path in files_in(indexing).items() if path not in files.paths)
+    if any(uploads.is_taken(one) for one in others):
+        return files
+    said = "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
+    raise Problem(409, f"{said} end the server and delete {indexing.index} and {indexing.documents}")
 
 
 def _with_aliases(visit: Visit, name: str) -> Files:
     """The files of a document: each of them holds the same bytes. Raises Problem."""
     names = [name]
     try:
-        with visit.workplace.asking.live.borrow() as current:
+        with visit.live.borrow() as current:
             names += next((one.aliases for one in current.index.catalogue if one.name == name), ())
     except StorageError:  # no generation yet: the file is known by its name alone
         pass
@@ -219,13 +230,13 @@ def _with_aliases(visit: Visit, name: str) -> Files:
 
 
 def _remove(visit: Visit) -> Response:
-    for path in _with_aliases(visit, visit.form.get("file", "")).paths:
+    for path in _to_remove(visit, visit.form.get("file", "")).paths:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise Problem(507, f"{path.name} cannot be removed ({error.strerror}); see who owns it") from error
     _indexing(visit).start()
-    return RedirectResponse(f"{ROOT}/documents", 303)
+    return RedirectResponse(visit.to("/documents"), 303)
 
 
 def _read_again(visit: Visit) -> Response:
@@ -234,7 +245,7 @@ def _read_again(visit: Visit) -> Response:
     if name:
         files_of(name, _indexing(visit))
     _indexing(visit).start([name] if name else ())
-    return RedirectResponse(f"{ROOT}/documents", 303)
+    return RedirectResponse(visit.to("/documents"), 303)
 
 
 PAGES = (

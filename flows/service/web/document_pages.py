@@ -58,7 +58,7 @@ def _documents(visit: Visit) -> Response:
         only=only,
         indexing=run_values(visit),
         upload=upload_told(visit),
-        folder=str(visit.workplace.indexing.documents) if visit.workplace.indexing else "",
+        folder=str(visit.indexing.documents) if visit.indexing else "",
         most_bytes=LIMITS.upload,
         suffixes=",".join(sorted({*suffixes(), ".zip"})),
     )
@@ -83,7 +83,7 @@ class Row(NamedTuple):
 def _catalogue(visit: Visit) -> tuple[tuple[CatalogueEntry, ...], str, str]:
     """The documents and the generation; none, and why, where there is no index yet."""
     try:
-        with visit.workplace.asking.live.borrow() as current:
+        with visit.live.borrow() as current:
             return current.index.catalogue, current.index.generation, ""
     except StorageError as error:
         return (), "", str(error)
@@ -91,14 +91,14 @@ def _catalogue(visit: Visit) -> tuple[tuple[CatalogueEntry, ...], str, str]:
 
 def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     """The documents of the index, those that were refused, and those that wait for a run."""
-    statuses = doors.statuses_of(visit.workplace.asking.live.folder)
-    rows = [_row(one, doors.reason_of(statuses.get(one.document))) for one in entries]
+    statuses = doors.statuses_of(visit.live.folder)
+    rows = [_row(visit, one, doors.reason_of(statuses.get(one.document))) for one in entries]
     known = {name for one in entries for name in (one.name, *one.aliases)}
     refused = [one for one in statuses.values() if one.status == "failed" and one.document not in known]
     rows += [Row(one.document, one.reason or one.status, reason=doors.reason_of(one)) for one in refused]
-    if visit.workplace.indexing:
+    if visit.indexing:
         known |= {one.document for one in statuses.values()}
-        rows += [Row(name, WAITING) for name in _waiting(visit.workplace.indexing, known)]
+        rows += [Row(name, WAITING) for name in _waiting(visit.indexing, known)]
     return sorted(rows, key=lambda row: row.name)
 
 
@@ -122,14 +122,14 @@ def _changed_at(file: Path) -> float:
         return 0.0
 
 
-def _row(entry: CatalogueEntry, reason: str) -> Row:
+def _row(visit: Visit, entry: CatalogueEntry, reason: str) -> Row:
     return Row(
         entry.name,
         entry.status,
         entry=entry,
         reason=reason,
-        link=f"{ROOT}/documents/{entry.document}",
-        numbers=f"{ROOT}/numbers?{urlencode({'entity': entry.name})}",
+        link=visit.to(f"/documents/{entry.document}"),
+        numbers=visit.to("/numbers", entity=entry.name),
     )
 
 
@@ -142,14 +142,16 @@ def _numbers(visit: Visit) -> Response:
     if not first.isdecimal() or int(first) > 10**9:
         raise Problem(404, f"{first[:20]} is no row; rows count from 0")
     start = int(first)
-    rows = doors.numbers(visit.workplace.asking.live, first=start, most=PAGE + 1, **asked)
+    rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **asked)
 
     def link(path: str = "/numbers", **more: Any) -> str:
-        return f"{ROOT}{path}?{urlencode(asked | more)}"
+        return visit.to(path, **asked, **more)
 
     return visit.page(
         "numbers.html",
-        rows=[(one, _place(one), f"{Decimal(one['value']):,}") for one in rows[:PAGE]],
+        rows=[
+            (one, _place(one), f"{Decimal(one['value']):,}", visit.to("/why", chunk=one["cell"])) for one in rows[:PAGE]
+        ],
         asked=asked,
         start=start,
         more=link(first=start + PAGE) if len(rows) > PAGE else "",
@@ -173,7 +175,7 @@ def _download(visit: Visit) -> Response:
         raise Problem(404, f"numbers come as {', '.join(SHAPES)}")
     filters = doors.number_filters(**_asked(visit))
     with (
-        visit.workplace.asking.live.borrow() as current,
+        visit.live.borrow() as current,
         tempfile.TemporaryDirectory(prefix="trivet-") as folder,
     ):
         out = Path(folder) / f"numbers.{shape}"

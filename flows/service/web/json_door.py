@@ -1,18 +1,21 @@
-"""JSON for programs beside `POST /ask`: passages, numbers, results, runs."""
+"""JSON for programs beside `POST /ask`: passages, numbers, results, runs of evaluations and of flows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
-from flows.service.serving_work import LiveIndex
+from flows.service.served_collections import Collections
 from flows.service.web import doors
 from storage.evaluations import Evaluations
 
 
-def routes(live: LiveIndex, evaluations: Callable[[], Evaluations], authorized: Sequence[Any]) -> APIRouter:
+def routes(
+    collections: Collections, evaluations: Callable[[], Evaluations], home: Path, authorized: Sequence[Any]
+) -> APIRouter:
     """The routes, each with the auth string."""
     router = APIRouter(dependencies=list(authorized))
 
@@ -20,8 +23,10 @@ def routes(live: LiveIndex, evaluations: Callable[[], Evaluations], authorized: 
     def search(
         question: Annotated[str, Query(min_length=1, max_length=8_000)],
         top_k: Annotated[int, Query(ge=1, le=doors.MOST_HITS)] = 5,
+        collection: str | None = None,
     ) -> dict[str, Any]:
         """The passages that answer a question best."""
+        live = collections.named(collection).live
         return {"hits": _valid(lambda: doors.search(live, question, top_k=top_k))}
 
     @router.get("/numbers")
@@ -31,8 +36,10 @@ def routes(live: LiveIndex, evaluations: Callable[[], Evaluations], authorized: 
         period: str = "",
         first: Annotated[int, Query(ge=0)] = 0,
         most: Annotated[int, Query(ge=1, le=doors.MOST_NUMBERS)] = 100,
+        collection: str | None = None,
     ) -> dict[str, Any]:
         """Numbers of tables in whole units, by words of document and row, and by years such as 2019..2021."""
+        live = collections.named(collection).live
         return {
             "numbers": _valid(
                 lambda: doors.numbers(live, entity=entity, line=line, period=period, first=first, most=most)
@@ -48,6 +55,19 @@ def routes(live: LiveIndex, evaluations: Callable[[], Evaluations], authorized: 
     def runs(most: Annotated[int, Query(ge=1, le=doors.MOST_RUNS)] = 50) -> dict[str, Any]:
         """The latest runs of evaluations, the last one first."""
         return {"runs": doors.runs(evaluations(), most=most)}
+
+    @router.get("/flows")
+    def flows() -> dict[str, Any]:
+        """Flow runs of the Prefect server: under way, waiting, failed and ended within seven days."""
+        return doors.flows(home)
+
+    @router.get("/flows/{run}")
+    def flow(run: str) -> dict[str, Any]:
+        """A flow run of the Prefect server, with its progress while it is under way."""
+        found = doors.flow(home, run)
+        if found is None:
+            raise HTTPException(404, f"the server has no run {run[:40]}; it may have been removed as old")
+        return found
 
     return router
 

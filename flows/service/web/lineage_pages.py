@@ -17,17 +17,20 @@ from tasks.origins.told import Told, made_by
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
-NAMED = ("thing", "task", "item", "chunk", "session", "turn")
+NAMED = ("thing", "task", "item", "chunk", "session", "turn", "collection")
 """Parts of an address that name a thing."""
+THINGS = ("thing", "chunk", "session")
 DRAWN = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 """A drawing has its own style sheet, which is ours: its texts are escaped."""
 
 
 def _why(visit: Visit) -> Response:
-    trees = _trees(visit)
-    asked = urlencode({name: visit.query[name] for name in NAMED if name in visit.query})
-    drawn = f"{ROOT}/why.svg?{asked}" if _steps(trees) else ""
-    return visit.page("why.html", trees=trees, made_by=made_by, picture=drawn)
+    """Of what the address names; a form where it names nothing."""
+    asked = urlencode({name: visit.query[name] for name in NAMED if visit.query.get(name, "").strip()})
+    named = {name for name in THINGS if visit.query.get(name, "").strip()}
+    trees = _trees(visit) if named else ()
+    drawn = f"{ROOT}/why.svg?{asked}" if trees and _steps(trees) else ""
+    return visit.page("why.html", trees=trees, made_by=made_by, picture=drawn, asked=bool(named))
 
 
 def _drawn(visit: Visit) -> Response:
@@ -57,7 +60,7 @@ def _trees(visit: Visit) -> tuple[Told, ...]:
         return (_of_chunk(visit, chunk),)
     if session := visit.query.get("session"):
         return (_of_turn(visit, session, visit.query.get("turn", "")),)
-    thing = visit.query.get("thing", "")
+    thing = visit.query.get("thing", "").strip()
     if "task" not in visit.query and DIGEST.fullmatch(thing) and (told := _of_digest(thing)):
         return told
     return _of_run(visit, thing)
@@ -80,7 +83,7 @@ def _of_turn(visit: Visit, named: str, n: str) -> Told:
     from tasks.origins.of_answers import of_answer
     from tasks.resources import artifacts, lineage
 
-    _, turns = conversation_of(visit, named)
+    _, _, turns = conversation_of(visit, named)
     found = next((turn for turn in turns if str(turn.n) == n), None)
     if found is None:
         raise Problem(404, f"the conversation has no turn {n[:20]}")
@@ -92,7 +95,7 @@ def _of_chunk(visit: Visit, named: str) -> Told:
     from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
     from tasks.resources import artifacts, lineage
 
-    with visit.workplace.asking.live.borrow() as current:
+    with visit.live.borrow() as current:
         digest = current.index.digest
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:

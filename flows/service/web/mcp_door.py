@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from anyio.to_thread import run_sync
@@ -14,7 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from flows.service.answer_stream import Asking, Busy
-from flows.service.serving_work import Question, Refusal
+from flows.service.served_collections import Collections, UnknownCollection
+from flows.service.serving_work import LiveIndex, Question, Refusal
 from flows.service.web import doors
 from flows.service.web.answer_parts import place_of
 from flows.service.web.page_pictures import draw
@@ -26,6 +29,7 @@ from tasks.rag.answering.evidence import NoPicture
 from tasks.rag.answers import Answered
 
 Made = TypeVar("Made")
+Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 INSTRUCTIONS = (
     "Answers questions about the indexed documents. Each claim cites document, page and box; `unsupported` names "
@@ -33,36 +37,52 @@ INSTRUCTIONS = (
 )
 
 
-def create_mcp(asking: Asking, evaluations: Callable[[], Evaluations]) -> MCPServer:
-    """The server with its tools."""
-    server = MCPServer("trivet", instructions=INSTRUCTIONS, log_level="WARNING")
+def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[], Evaluations]) -> MCPServer:
+    """The server with its tools; where there are several collections, those of documents take the name of one."""
+    names = collections.names
+    told = f" `collection` is one of: {', '.join(names)}." if names else ""
+    server = MCPServer("trivet", instructions=INSTRUCTIONS + told, log_level="WARNING")
 
-    @server.tool()
-    async def ask(question: str, documents: list[str] | None = None) -> dict[str, Any]:
+    def tool(call: Tool) -> Tool:
+        return server.tool()(call if names else _of_the_only_one(call))
+
+    def live(collection: str | None) -> LiveIndex:
+        try:
+            return collections.named(collection).live
+        except UnknownCollection as error:
+            raise ToolError(str(error)) from error
+
+    @tool
+    async def ask(question: str, documents: list[str] | None = None, collection: str | None = None) -> dict[str, Any]:
         """Answer a question from the documents, with document, page and quote for every claim."""
         asked = Question(question=question, documents=tuple(documents) if documents else None)
         try:
-            answer = await asking.answer(None, asked)
+            answer = await asking.answer(None, asked, live(collection))
         except Busy as busy:
             raise ToolError(str(busy)) from busy
         if isinstance(answer, Refusal):
             raise ToolError(answer.sentence)
         return _told(answer)
 
-    @server.tool()
-    async def search(question: str, top_k: int = 5) -> list[dict[str, Any]]:
+    @tool
+    async def search(question: str, top_k: int = 5, collection: str | None = None) -> list[dict[str, Any]]:
         """Find the passages that answer a question best: document, page, box, text."""
-        return await _in_thread(lambda: doors.search(asking.live, question, top_k=top_k))
+        return await _in_thread(lambda: doors.search(live(collection), question, top_k=top_k))
 
-    @server.tool()
-    async def numbers(entity: str = "", line: str = "", period: str = "", most: int = 50) -> list[dict[str, Any]]:
+    @tool
+    async def numbers(
+        entity: str = "", line: str = "", period: str = "", most: int = 50, collection: str | None = None
+    ) -> list[dict[str, Any]]:
         """Numbers of tables by words of the document's name and of the row, and by years such as 2019..2021."""
-        return await _in_thread(lambda: doors.numbers(asking.live, entity=entity, line=line, period=period, most=most))
+        asked = partial(doors.numbers, live(collection), entity=entity, line=line, period=period, most=most)
+        return await _in_thread(asked)
 
-    @server.tool()
-    async def page_image(document: str, page: int, box: list[float] | None = None) -> Image:
+    @tool
+    async def page_image(
+        document: str, page: int, box: list[float] | None = None, collection: str | None = None
+    ) -> Image:
         """The picture of a page by the name of its document, with a box [x0, y0, x1, y1] in a frame."""
-        return Image(data=await _in_thread(lambda: _picture(asking, document, page, box)), format="png")
+        return Image(data=await _in_thread(lambda: _picture(live(collection), document, page, box)), format="png")
 
     @server.tool()
     async def eval_results(task: str | None = None, model: str | None = None) -> list[dict[str, Any]]:
@@ -70,6 +90,14 @@ def create_mcp(asking: Asking, evaluations: Callable[[], Evaluations]) -> MCPSer
         return await _in_thread(lambda: doors.results(evaluations(), task=task, model=model))
 
     return server
+
+
+def _of_the_only_one(call: Tool) -> Tool:
+    """The tool without a choice of its collection."""
+    whole = inspect.signature(call, eval_str=True)
+    kept = [one for one in whole.parameters.values() if one.name != "collection"]
+    call.__signature__ = whole.replace(parameters=kept)  # pyright: ignore[reportFunctionMemberAccess]
+    return call
 
 
 async def _in_thread(call: Callable[[], Made]) -> Made:
@@ -101,9 +129,9 @@ def _told(answered: Answered) -> dict[str, Any]:
     }
 
 
-def _picture(asking: Asking, document: str, page: int, box: list[float] | None) -> bytes:
+def _picture(live: LiveIndex, document: str, page: int, box: list[float] | None) -> bytes:
     """Raises ToolError, NoPicture, DocumentUnreadable, StorageError."""
-    with asking.live.borrow() as current:
+    with live.borrow() as current:
         digests = [one.document for one in current.index.catalogue if document in (one.name, *one.aliases)]
     if not digests:
         raise ToolError(f"the index has no document {document[:200]!r}; `search` names them")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,9 +13,9 @@ from fastapi.responses import RedirectResponse, Response
 from flows.service.web.workplace import ROOT, Page, Problem, Visit
 from storage.incidents import Incident
 from tasks.nightly import night_incidents, night_report
-from tasks.nightly.night_collecting import Reading, last_suite, nights_of, pins_of
+from tasks.nightly.night_collecting import last_suite, nights_of, pins_of, trends_of
 from tasks.nightly.night_page import charts_of, colours_of
-from tasks.nightly.night_records import Night, NoIncident, NoNight, Trend
+from tasks.nightly.night_records import Night, NoIncident, NoNight
 from tasks.resources import artifacts, evaluations, incidents
 
 MOST_INCIDENTS, MOST_WORD_CHARS = 200, 2_000
@@ -73,29 +72,8 @@ def _charts(nights: Sequence[Night], found: Sequence[Incident]) -> dict[str, Any
     """What the plots need: figures that are comparable with those of the last night."""
     if not nights:
         return {"charts": [], "colour": {}}
-    charts = charts_of(_trends(_Ended(nights)), found)
+    charts = charts_of(trends_of(nights, evaluations()), found)
     return {"charts": charts, "colour": colours_of([one.label for one in nights[-1].models])}
-
-
-class _Ended:
-    """Nights that are equal where they ended at the same times: what they measured does not change."""
-
-    def __init__(self, nights: Sequence[Night]) -> None:
-        self.nights = tuple(nights)
-        self._key = tuple((one.run, one.ended_at) for one in nights)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Ended) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-
-@lru_cache(maxsize=16)
-def _trends(ended: _Ended) -> tuple[Trend, ...]:
-    """The figures of the last night through these nights; of a year they take a second to read."""
-    *earlier, last = ended.nights
-    return tuple(Reading(last, tuple(earlier), evaluations()).trends())
 
 
 def _accept(visit: Visit) -> Response:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flows.service.answer_stream import Asking, Busy
 from flows.service.request_body import body_of
+from flows.service.served_collections import Collections
 from flows.service.serving_work import Question, Refusal
 from flows.service.web.answer_parts import markdown_of, place_of
 from flows.service.web.page_pictures import address_of
@@ -82,29 +83,31 @@ class Written(NamedTuple):
     usage: dict[str, int]
 
 
-def routes(asking: Asking, keys: Keys) -> APIRouter:
+def routes(asking: Asking, collections: Collections, keys: Keys) -> APIRouter:
     """The routes; each asks for the auth string as OpenAI's API key."""
     router = APIRouter(prefix="/v1", tags=["OpenAI-compatible"])
+    models = {name: name for name in collections.names} or {MODEL: None}
     schema = {"requestBody": {"content": {"application/json": {"schema": ChatRequest.model_json_schema()}}}}
 
-    @router.get("/models", summary="The one model: this index")
-    async def models(request: Request) -> Response:
+    @router.get("/models", summary="A model for each collection; trivet where there is one")
+    async def listed(request: Request) -> Response:
         if refused := _unauthorized(request, keys):
             return refused
-        return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "trivet"}]})
+        data = [{"id": name, "object": "model", "owned_by": "trivet"} for name in models]
+        return JSONResponse({"object": "list", "data": data})
 
     @router.post("/chat/completions", summary="Answer with sources", openapi_extra=schema)
     async def chat(request: Request) -> Response:
         if refused := _unauthorized(request, keys):
             return refused
         try:
-            asked = _read(await body_of(request))
-            question = _question(asked)
-            written = _writer(request, keys)
+            asked = _read(await body_of(request), models)
+            question, written = _question(asked), _writer(request, keys)
+            answer = asking.answer(request, question, collections.named(models[asked.model]).live)
             if asked.stream:
-                answering = asyncio.ensure_future(asking.answer(request, question))
-                return StreamingResponse(_stream(answering, written), media_type="text/event-stream")
-            return JSONResponse(_whole(_given(await asking.answer(request, question)), written))
+                answering = asyncio.ensure_future(answer)
+                return StreamingResponse(_stream(asked.model, answering, written), media_type="text/event-stream")
+            return JSONResponse(_whole(asked.model, _given(await answer), written))
         except Busy as busy:
             return _error(_Refused(503, str(busy), "server_error"))
         except _Refused as refused:
@@ -124,14 +127,14 @@ def _error(refused: _Refused) -> Response:
     return JSONResponse({"error": told}, refused.status)
 
 
-def _read(body: bytes) -> ChatRequest:
+def _read(body: bytes, models: Collection[str]) -> ChatRequest:
     try:
         asked = ChatRequest.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _Refused(400, f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}") from error
-    if asked.model != MODEL:
-        raise _Refused(404, f"there is no model {asked.model[:80]!r}; the one here is {MODEL!r}")
+    if asked.model not in models:
+        raise _Refused(404, f"there is no model {asked.model[:80]!r}; here is {', '.join(map(repr, models))}")
     return asked
 
 
@@ -190,22 +193,22 @@ def _given(answer: Answered | Refusal) -> Answered:
     return answer
 
 
-def _whole(answered: Answered, write: Callable[[Answered], Written]) -> dict[str, Any]:
+def _whole(model: str, answered: Answered, write: Callable[[Answered], Written]) -> dict[str, Any]:
     written = write(answered)
     message = {"role": "assistant", "content": written.text, "refusal": None, "annotations": written.annotations}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-    return _frame("chat.completion") | {"choices": [choice], "usage": written.usage}
+    return _frame("chat.completion", model) | {"choices": [choice], "usage": written.usage}
 
 
-def _frame(kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": MODEL}
+def _frame(kind: str, model: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
 
 async def _stream(
-    answering: asyncio.Future[Answered | Refusal], write: Callable[[Answered], Written]
+    model: str, answering: asyncio.Future[Answered | Refusal], write: Callable[[Answered], Written]
 ) -> AsyncGenerator[str]:
     """The answer line by line, once it is whole; comments meanwhile, so that no proxy gives up."""
-    frame = _frame("chat.completion.chunk")
+    frame = _frame("chat.completion.chunk", model)
 
     def chunk(delta: dict[str, Any], ends: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": ends, "logprobs": None}

@@ -28,8 +28,8 @@ from tasks.lever.lever_errors import LeverError
 from tasks.measure.page_style import Axis, axis_around
 from tasks.rag.rag_errors import RagError
 
-RECENT, COSTS = timedelta(days=7), timedelta(days=30)
-"""How far back ended runs, and costs, are shown."""
+COSTS = timedelta(days=30)
+"""How far back costs are shown."""
 TICKS, DATES = 3, 6
 
 
@@ -39,7 +39,7 @@ def _runs(visit: Visit) -> Response:
     found = None
     if server:
         try:
-            found = flow_runs.look(server.api, now=now, since=now - RECENT)
+            found = flow_runs.look(server.api, now=now, since=now - flow_runs.RECENT)
         except ApiFailed as error:
             away = _without_address(error)
     return visit.page("flows.html", found=found, away=away, ui=server.ui if server else "", **_costs(now))
@@ -130,7 +130,7 @@ def _run(visit: Visit) -> Response:
         except ApiFailed:
             served = True  # the page says nothing that it does not know
     results, untold = _results(run.id)
-    return visit.page(
+    page = visit.page(
         "flow.html",
         run=run,
         served=served,
@@ -138,7 +138,11 @@ def _run(visit: Visit) -> Response:
         results=results,
         untold=untold,
         picture=f"{ROOT}/flows/{run.id}/lineage.svg",
+        moves=not run.has_ended,
     )
+    if visit.is_part and run.has_ended:
+        page.headers["HX-Refresh"] = "true"  # for its lineage
+    return page
 
 
 def _steps(run: str) -> list[Ran]:

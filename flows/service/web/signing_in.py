@@ -19,7 +19,9 @@ COOKIE = "trivet"
 LASTS_S = 7 * 24 * 3600
 """Life of a cookie."""
 OWNER = "owner"
-OPERATING = (OWNER, "operator")
+SERVICE = "service"
+"""Who says the auth string of `trivet up`, on its pages."""
+OPERATING = (OWNER, SERVICE, "operator")
 """Roles that change documents."""
 ROLES = (*OPERATING, "viewer")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fastapi import FastAPI, HTTPException
 from fastapi.concurrency import run_in_threadpool
@@ -25,11 +26,12 @@ from starlette.routing import Route
 from flows.service.answer_stream import CLIENT_GONE, Asking, Busy
 from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
-from flows.service.serving_work import refusal
+from flows.service.served_collections import Collection, Collections
+from flows.service.serving_work import LiveIndex, refusal
 from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
 from flows.service.web.signing_in import COOKIE, LASTS_S, OPERATING, Keys
 from storage.evaluations import Evaluations
-from storage.storage_errors import UnknownRun
+from storage.storage_errors import StorageError, UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
 from tasks.resources import evaluations
 
@@ -54,14 +56,13 @@ class Workplace:
     """What the pages are about."""
 
     asking: Asking
+    collections: Collections
     keys: Keys
     home: Path
     """Folder of the labelled questions."""
     evaluations: Callable[[], Evaluations]
     described: Callable[[], dict[str, Any]]
     """The OpenAPI description of the routes for programs."""
-    indexing: Indexing | None
-    """Keeps the index up to date with its folder of documents; None: nothing can be uploaded."""
 
 
 class Visit(NamedTuple):
@@ -71,6 +72,16 @@ class Visit(NamedTuple):
     request: Request
     language: Language
     form: Mapping[str, str]
+    collection: Collection
+    """The one that is chosen, or the first."""
+
+    @property
+    def live(self) -> LiveIndex:
+        return self.collection.live
+
+    @property
+    def indexing(self) -> Indexing | None:
+        return self.collection.indexing
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -98,7 +109,21 @@ class Visit(NamedTuple):
     @property
     def operates(self) -> bool:
         """Whether this browser may change documents, and there is a folder to change."""
-        return self.workplace.indexing is not None and self.may_act
+        return self.indexing is not None and self.may_act
+
+    def to(self, path: str, **query: Any) -> str:
+        """The address of a page about the same collection."""
+        chosen = {"collection": self.collection.name} if self.workplace.collections.names else {}
+        asked = urlencode(query | chosen)
+        return f"{ROOT}{path}?{asked}" if asked else f"{ROOT}{path}"
+
+    def where(self, holds: Callable[[Collection], bool]) -> Visit:
+        """The same visit in the first collection of which this is so, the chosen one before others; else unchanged."""
+        for one in (self.collection, *self.workplace.collections):
+            with suppress(StorageError):
+                if holds(one):
+                    return self._replace(collection=one)
+        return self
 
     def refuse_token(self, said: str) -> None:
         """Raise Problem unless this is the token of the forms of this browser."""
@@ -115,7 +140,8 @@ class Visit(NamedTuple):
         here = f"{place}?{self.request.url.query}" if self.request.url.query else place
         token = self.workplace.keys.form_token(self.cookie)
         frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part, "operates": self.operates}
-        frame["may_act"] = self.may_act
+        names = self.workplace.collections.names
+        frame |= {"may_act": self.may_act, "collections": names, "collection": self.collection.name, "stay": self.to}
         return fill(template, self.language, frame | values)
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -142,7 +168,7 @@ class Page(NamedTuple):
 
 
 def add_pages(
-    app: FastAPI, asking: Asking, *, keys: Keys, home: Path, indexing: Indexing | None, authorized: Sequence[Any]
+    app: FastAPI, asking: Asking, collections: Collections, *, keys: Keys, home: Path, authorized: Sequence[Any]
 ) -> None:
     """Serve the pages, what they load, the pictures that links permit, and the doors for programs.
 
@@ -162,12 +188,12 @@ def add_pages(
         selector_pages,
     )
 
-    workplace = Workplace(asking, keys, home, evaluations, app.openapi, indexing)
+    workplace = Workplace(asking, collections, keys, home, evaluations, app.openapi)
     rooms = (ask_pages, evaluation_pages, document_pages, collection_pages, run_pages, lineage_pages, night_pages)
     pages = (one for room in (*rooms, selector_pages) for one in room.PAGES)
     routes = [page(workplace, one) for one in (*OWN, *pages, NOWHERE)]
-    app.include_router(json_door.routes(asking.live, evaluations, authorized))
-    app.include_router(openai_door.routes(asking, workplace.keys))
+    app.include_router(json_door.routes(collections, evaluations, home, authorized))
+    app.include_router(openai_door.routes(asking, collections, workplace.keys))
 
     @app.get("/", include_in_schema=False)
     def root() -> Response:
@@ -201,7 +227,7 @@ def _add_mcp(app: FastAPI, workplace: Workplace) -> None:
     except ImportError:
         log.info("no MCP at /mcp: install trivet[mcp]")
         return
-    door = McpDoor(create_mcp(workplace.asking, workplace.evaluations), workplace.keys)
+    door = McpDoor(create_mcp(workplace.asking, workplace.collections, workplace.evaluations), workplace.keys)
     app.state.beside = door.manager.run
     app.router.routes.append(Route("/mcp", door))
 
@@ -217,10 +243,12 @@ def page(workplace: Workplace, shown: Page) -> Route:
 
     async def endpoint(request: Request) -> Response:
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
-        visit = Visit(workplace, request, language, {})
+        visit = Visit(workplace, request, language, {}, workplace.collections.first)
         try:
             if not shown.public and workplace.keys.role_of(visit.cookie) is None:
                 return _to_sign_in(visit)
+            if chosen := visit.query.get("collection"):
+                visit = visit._replace(collection=workplace.collections.named(chosen))
             if shown.method == "POST":
                 _refuse_foreign(request)
             if shown.acts and not visit.may_act:
@@ -252,7 +280,10 @@ def _told(visit: Visit, error: Exception) -> Response:
             status, sentence = 404, str(error)
         case _:
             status, sentence = refusal(error)
-    return visit.page("error.html", status=status, number=status, sentence=sentence)
+    told = visit.page("error.html", status=status, number=status, sentence=sentence)
+    if visit.is_part:
+        told.headers["HX-Reselect"] = "main"  # a page that looks for its own part gets the sentence too
+    return told
 
 
 def _to_sign_in(visit: Visit) -> Response:
@@ -273,7 +304,7 @@ def _refuse_foreign(request: Request) -> None:
 
 def _require_operator(visit: Visit) -> None:
     """Raise Problem unless this browser may change documents, and there is a folder to change."""
-    if visit.workplace.indexing is None:
+    if visit.indexing is None:
         raise Problem(409, "this server has no folder of documents; start it with --documents DIR to change them here")
     if not visit.operates:
         raise Problem(403, "a viewer does not change documents; sign in with the auth string of an operator")

@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from flows.running.answer_models import open_assistant
 from flows.service.index_server import create_app
 from flows.service.indexing import Indexing
+from flows.service.served_collections import Collection
 from flows.service.serving_work import LiveIndex
 from storage.index import CatalogueEntry, Index, open_index, publish
 from storage.sessions import Sessions
@@ -103,6 +104,7 @@ def site(
     sessions: Sessions | None = None,
     documents: Path | None = None,
     roles: Mapping[str, str] | None = None,
+    others: Sequence[Collection] = (),
 ) -> Generator[Site]:
     """The server, signed in to; with a folder of documents it indexes them, and answers other questions from them."""
 
@@ -111,13 +113,13 @@ def site(
         with open_index(index) as opened, open_assistant(index, llm="none") if documents else nullcontext() as other:
             yield Told(opened, answers, other)
 
+    indexing = Indexing(documents, index) if documents else None
     app = create_app(
-        LiveIndex(index, open_current),
+        [Collection("texts", LiveIndex(index, open_current), indexing), *others],
         auth=SecretStr(AUTH),
         sessions=sessions or Sessions(away),
         stopping=lambda: False,
         home=home,
-        indexing=Indexing(documents, index) if documents else None,
         of_role=(roles or {}).get,
     )
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)

@@ -78,6 +78,7 @@ def test_numbers_come_page_by_page_and_filtered(served: Site) -> None:
     assert [page.count('<th scope="row">') for page in (first, rest)] == [100, 50]
     assert served.get("/ui/numbers?period=2021").text.count('<th scope="row">') == 75
     assert SCRIPT not in first
+    assert f"/ui/why?chunk={digest('a.pdf')[:16]}%3A0%3A7%3A1" in first  # document, table, row, column
 
 
 @pytest.mark.parametrize("query", ["period=lately", "first=-1", "first=x", "period=2021..2019"])

@@ -1,4 +1,4 @@
-"""Programs at the door: the `openai` package, the MCP SDK's own client, plain JSON."""
+"""Programs at the door: the `openai` package, LangChain, the MCP SDK's own client, plain JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import base64
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from io import BytesIO
@@ -16,13 +17,16 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from markdown_it import MarkdownIt
 from PIL import Image
+from pydantic import SecretStr
 
 from flows.service.web.openai_door import Message, _plain, _question
 from models.embedders import open_embedder
 from tests.command import TRIVET
 from tests.flows.asks import publish_texts
 from tests.flows.web.served import AUTH, SENTENCE, Drawn, Site, answer, cited, ferry, publish_pdf, site
+from tests.models.server import serving
 
 mcp = pytest.importorskip("mcp")
 
@@ -43,7 +47,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
 
 @pytest.fixture(scope="module")
 def served(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    answers = {one.question: one for one in (ferry(drawn), DOUBT)}
+    answers = {one.question: one for one in (ferry(drawn), DOUBT, LURE)}
     with site(drawn.index, tmp_path_factory.mktemp("home"), answers) as running:
         yield running
 
@@ -91,6 +95,40 @@ def test_a_stream_gives_the_same_text_and_marks(client: openai.OpenAI) -> None:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
+def test_langchain_gets_the_sources_and_every_mark_whole_and_as_a_stream(served: Site, drawn: Drawn) -> None:
+    ChatOpenAI = pytest.importorskip("langchain_openai").ChatOpenAI  # noqa: N806
+
+    chat = ChatOpenAI(base_url=f"{served.url}/v1", api_key=SecretStr(AUTH), model="trivet", max_retries=0)
+    sourced, doubtful = (str(chat.invoke(question).content) for question in (ferry(drawn).question, DOUBT.question))
+    [(link, quote)] = re.findall(r"- \\\[1\\\] \[ferry\.pdf, page 2\]\((\S+)\): “(.*)”", sourced)
+    assert (httpx.get(link).headers["content-type"], quote) == ("image/png", SENTENCE)
+    assert "On 9 rivers. (⚠ not supported) It sinks in 3." in doubtful
+    said = ""
+    for chunk in chat.stream(DOUBT.question):
+        said += str(chunk.content)
+        assert said.count("On 9 rivers.") == said.count("On 9 rivers. (⚠ not supported)")  # at no moment unmarked
+    assert said == doubtful
+
+
+EVIL = "http://127.0.0.1:9/?said="
+LURE = answer("Lure?", f"See ![x]({EVIL}a) [here]({EVIL}b).", cited(1, f"![q]({EVIL}c) <img src={EVIL}d>"))
+
+
+def test_no_text_of_a_document_or_a_model_becomes_a_link_or_a_picture_of_a_chat_client(client: openai.OpenAI) -> None:
+    reply = client.chat.completions.create(model="trivet", messages=asked(LURE.question))
+    drawn = MarkdownIt().render(str(reply.choices[0].message.content))
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', drawn)
+    assert ("<img" in drawn, [one for one in addresses if "said=" in one]) == (False, [])
+
+
+def test_no_address_in_a_message_is_asked(client: openai.OpenAI) -> None:
+    with serving() as other:
+        picture = {"type": "image_url", "image_url": {"url": f"{other.base_url}/picture.png"}}
+        told: Any = [{"role": "user", "content": [{"type": "text", "text": "What does the ferry cost?"}, picture]}]
+        reply = client.chat.completions.create(model="trivet", messages=told)
+    assert ("7 won" in str(reply.choices[0].message.content), other.requests) == (True, [])
+
+
 def test_a_turn_before_is_history_without_its_links() -> None:
     earlier = (
         "It costs 7 won [\\[1\\]](http://h/p?k=1). On 9. (⚠ not supported)\n\n- \\[1\\] [a, page 2](http://h/p): “x”\n"
@@ -128,7 +166,9 @@ def test_a_failure_before_the_answer_ends_a_stream_with_its_sentence(client: ope
         list(client.chat.completions.create(model="trivet", messages=asked("fails"), stream=True))
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/numbers", "/search?question=x", "/runs", "/results", "/mcp"])
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/numbers", "/search?question=x", "/runs", "/flows", "/flows/x", "/results", "/mcp"]
+)
 @pytest.mark.parametrize("auth", [None, "Bearer wrong", f"Basic {AUTH}", AUTH])
 def test_a_program_without_the_auth_string_is_refused(served: Site, path: str, auth: str | None) -> None:
     reply = httpx.get(served.url + path, headers={"Authorization": auth} if auth else {})
@@ -141,7 +181,7 @@ def test_the_cookie_of_a_browser_opens_no_door_for_programs(served: Site) -> Non
 
 def test_the_description_and_its_page_name_every_route(served: Site) -> None:
     paths = httpx.get(f"{served.url}/openapi.json").json()["paths"]
-    assert {"/ask", "/search", "/numbers", "/documents", "/runs", "/v1/chat/completions"} <= paths.keys()
+    assert {"/ask", "/search", "/numbers", "/documents", "/runs", "/flows", "/v1/chat/completions"} <= paths.keys()
     page = served.get("/docs").text
     assert all(f"{path}</code>" in page for path in paths)
 
@@ -170,6 +210,7 @@ def at_http(served: Site, call: Callable[[Any], Awaitable[Any]]) -> Any:
 def test_an_agent_finds_the_tools(served: Site) -> None:
     found = at_http(served, lambda client: client.list_tools())
     assert {tool.name for tool in found.tools} == {"ask", "search", "numbers", "page_image", "eval_results"}
+    assert [tool.name for tool in found.tools if "collection" in tool.input_schema["properties"]] == []
 
 
 def test_an_agent_gets_an_answer_with_its_places(served: Site, drawn: Drawn) -> None:

@@ -122,6 +122,13 @@ def test_one_sample_says_why_whatever_its_name(served: Site) -> None:
     assert (page.status_code, "<h1>b/../x</h1>" in page.text, SCRIPT in page.text) == (200, True, False)
 
 
+def test_where_something_comes_from_is_asked_for_in_a_form(served: Site) -> None:
+    page = served.get("/ui/why")
+    assert (page.status_code, '<form class="filters" method="get" action="/ui/why">' in page.text) == (200, True)
+    assert served.get("/ui/why?thing=").status_code == 200
+    assert FIRST[:8] in served.get(f"/ui/why?thing=+{FIRST[:8]}+").text
+
+
 def test_two_runs_side_by_side_with_their_flips(served: Site) -> None:
     page = served.get(f"/ui/compare?a={FIRST}&b={SECOND}&task=Sums").text
     assert "1 better, 1 equal, 1 worse" in re.sub(r"\s+", " ", page)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from pydantic import SecretStr
 
+from flows.service.web import (
+    ask_pages,
+    collection_pages,
+    document_pages,
+    evaluation_pages,
+    lineage_pages,
+    night_pages,
+    run_pages,
+    selector_pages,
+)
 from flows.service.web.page_pictures import address
 from flows.service.web.signing_in import COOKIE, LASTS_S, OWNER, Keys
-from flows.service.web.workplace import _local
+from flows.service.web.workplace import OWN, _local
 from tests.flows.asks import digest, publish_texts
 from tests.flows.web.served import AUTH, Site, answer, cited, sign_in, site
 
@@ -40,6 +53,68 @@ def test_a_page_without_a_good_cookie_leads_to_the_sign_in(served: Site, path: s
     with httpx.Client(base_url=served.url, cookies={COOKIE: cookie} if cookie is not None else {}) as stranger:
         reply = stranger.get(path)
     assert (reply.status_code, reply.headers["location"].startswith("/ui/sign-in?to=")) == (303, True)
+
+
+def every_page(method: str) -> list[str]:
+    """The addresses of all pages that are for those who have signed in, with something in each variable part."""
+    rooms = (ask_pages, evaluation_pages, document_pages, collection_pages, run_pages, lineage_pages, night_pages)
+    pages = (one for room in (*rooms, selector_pages) for one in room.PAGES)
+    chosen = [one.path for one in (*OWN, *pages) if one.method == method and not one.public]
+    return [f"/ui{re.sub(r'{[^}]*}', 'x', path)}" for path in chosen]
+
+
+@pytest.mark.parametrize("path", every_page("GET"))
+def test_no_page_is_forgotten_at_the_sign_in(served: Site, path: str) -> None:
+    with httpx.Client(base_url=served.url) as stranger:
+        reply = stranger.get(path)
+        part = stranger.get(path, headers={"HX-Request": "true"})
+    assert (reply.status_code, reply.headers["location"].startswith("/ui/sign-in?to=")) == (303, True)
+    assert part.status_code == 401
+
+
+@pytest.mark.parametrize("path", every_page("POST"))
+def test_no_form_is_forgotten_at_the_token(served: Site, path: str) -> None:
+    with httpx.Client(base_url=served.url) as stranger:
+        assert stranger.post(path, data={"token": served.token()}).status_code == 401
+    form: Any = {"files": {"files": ("a.txt", b"x")}} if path.endswith("/upload") else {"data": {"question": "x"}}
+    assert served.browser.post(path, **form).status_code in (403, 409)  # 409: this server has no documents to change
+    assert served.browser.post(path, headers={"Origin": "https://evil.example"}, **form).status_code == 403
+
+
+def test_no_route_for_programs_is_forgotten(served: Site) -> None:
+    described = httpx.get(f"{served.url}/openapi.json").json()["paths"]
+    open_to_all = {"/health", "/pictures/{document}/{page}.png"}
+    routes = [(method, path) for path in described.keys() - open_to_all for method in described[path]]
+    statuses = {
+        route: served.browser.request(route[0], re.sub(r"{[^}]*}", "x", route[1]), json={}).status_code
+        for route in routes
+    }
+    assert len(statuses) >= 10
+    assert {route: status for route, status in statuses.items() if status != 401} == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("//ui/documents", {}),
+        ("/UI/documents", {}),
+        ("/ui//documents", {}),
+        ("/ui/sign-in/../documents", {}),
+        ("/ui/sign-in/%2e%2e/documents", {}),
+        ("/ui/documents;/sign-in", {}),
+        ("/ui/sign-in", {"X-Original-URL": "/ui/documents", "X-Rewrite-URL": "/ui/documents"}),
+        ("/ui/documents", {"X-Forwarded-For": "127.0.0.1", "X-Forwarded-User": "owner", "Authorization": "Bearer x"}),
+        ("/ui/documents", {"Cookie": "trivet=a; trivet=owner"}),
+        ("/documents?authorization=Bearer%20x", {}),
+    ],
+)
+def test_no_spelling_and_no_header_leads_around_the_sign_in(served: Site, path: str, headers: dict[str, str]) -> None:
+    with socket.create_connection((urlsplit(served.url).hostname, urlsplit(served.url).port), 10) as raw:
+        told = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        raw.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{told}Connection: close\r\n\r\n".encode())
+        reply = b"".join(iter(lambda: raw.recv(65_536), b"")).decode()  # httpx would mend the path
+    assert "tram.pdf" not in reply
+    assert "harbor.pdf" not in reply
 
 
 def test_a_cookie_ends_and_belongs_to_one_auth_string() -> None:

@@ -215,6 +215,7 @@ def test_axe_finds_nothing(browser: Browser, served: Site, drawn: Drawn, scheme:
             "/ui/selectors",
             "/ui/flows",
             "/ui/plan",
+            "/ui/why",
             f"/ui/why?session={conversation.rpartition('/')[2]}&turn=1",
             "/docs",
             "/ui/sign-in",

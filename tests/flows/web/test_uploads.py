@@ -21,6 +21,7 @@ from pydantic import SecretStr
 
 from flows.service.index_server import create_app
 from flows.service.indexing import Indexing
+from flows.service.served_collections import Collection
 from flows.service.serving_work import LiveIndex
 from flows.service.web import uploads
 from storage.index import open_index
@@ -83,13 +84,13 @@ def app(tmp_path: Path) -> Callable[..., Any]:
             yield Told(opened, {})
 
     def create(script: str = RUN) -> Any:
+        indexing = Indexing(documents, index, command=(sys.executable, "-c", script, str(tmp_path / "runs")))
         return create_app(
-            LiveIndex(index, open_current),
+            [Collection("texts", LiveIndex(index, open_current), indexing)],
             auth=SecretStr(AUTH),
             sessions=Sessions(away),
             stopping=lambda: False,
             home=tmp_path / "home",
-            indexing=Indexing(documents, index, command=(sys.executable, "-c", script, str(tmp_path / "runs"))),
             of_role={"operator": OPERATOR, "viewer": VIEWER}.get,
         )
 
@@ -262,6 +263,15 @@ def test_a_document_is_removed_after_a_question_and_a_zip_with_all_that_it_holds
     assert set(place.stored()) == {"b.txt", "c.zip"}
     place.browser.post("/ui/documents/remove", data={"token": place.token(), "file": "c.zip/x.txt"}).raise_for_status()
     assert set(place.stored()) == {"b.txt"}
+
+
+def test_the_last_document_is_not_removed_and_the_sentence_says_what_to_do(place: Place) -> None:
+    place.upload(("b.txt", b"b"))
+    (place.documents / "notes.xyz").write_text("of a format that is not read")
+    asked = place.browser.get("/ui/documents/remove?file=b.txt")
+    done = place.browser.post("/ui/documents/remove", data={"token": place.token(), "file": "b.txt"})
+    assert (asked.status_code, done.status_code, "upload another one first" in done.text) == (409, 409, True)
+    assert set(place.stored()) == {"b.txt", "notes.xyz"}
 
 
 @pytest.mark.parametrize("name", ["../index/CURRENT", "/etc/passwd", "", "none.txt", "..", "../documents/b.txt"])

@@ -1,0 +1,67 @@
+"""The pages of a service, for its supervisor, as `trivet up` was asked for them.
+
+The auth string of the service signs in to them as an operator, beside those of `trivet ui`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from flows.running.environment import AUTHORITY
+from flows.running.settings import prepare_environment, settings
+from flows.service.api import Api, Refused
+from flows.service.asked_service import remembered
+from flows.service.page_server import PemFiles, listen, no_collection, open_collection, run
+from flows.service.place import Place
+from flows.service.run_server import AUTH
+
+PATIENCE_S, LOOK_S = 60.0, 0.5
+
+
+def main() -> None:
+    """Serve the pages until a signal. Raises Refused."""
+    place = Place(settings().home)
+    asked = remembered(place)
+    if asked is None or asked.pages_port is None:
+        raise Refused("no pages were asked for here; `trivet up` starts them")
+    listening = listen(asked.host, asked.pages_port)
+    _let_the_server_begin()
+    prepare_environment()
+    from flows.service.index_server import auth_string, create_app
+    from flows.service.role_doors import Keys
+    from flows.service.web.signing_in import SERVICE
+    from tasks.resources import sessions
+
+    keys = Keys(place)
+    collections = [open_collection(name, folders) for name, folders in asked.collections.items()]
+    for one in collections:
+        if one.indexing:
+            one.indexing.watch()
+    run(
+        lambda stopping: create_app(
+            collections or [no_collection(place.home)],
+            auth=auth_string(place.home, configured=settings().serve_token).secret,
+            sessions=sessions(),
+            stopping=stopping,
+            home=place.home,
+            of_role=lambda role: os.environ.get(AUTH) if role == SERVICE else keys.of(role),
+        ),
+        listening,
+        tls=PemFiles(asked.tls.certificate, asked.tls.key) if asked.tls else None,
+    )
+
+
+def _let_the_server_begin() -> None:
+    """Wait for Prefect's server, whose start is what `trivet up` waits for; browsers wait at the open port."""
+    url, end = os.environ.get("PREFECT_API_URL"), time.monotonic() + PATIENCE_S
+    while url and not Api(url, None, os.environ.get(AUTHORITY)).ready() and time.monotonic() < end:
+        time.sleep(LOOK_S)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Refused as error:
+        sys.exit(str(error))

@@ -1,0 +1,110 @@
+"""The collections that a server shows: each an index, and the folder that it is made of where operators change that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from flows.service.api import Refused
+from storage.records import Record
+
+if TYPE_CHECKING:
+    from flows.service.indexing import Indexing
+    from flows.service.serving_work import LiveIndex
+
+NAMED = re.compile(r"([^/\\=]+)=(.+)")
+
+
+class UnknownCollection(Exception):
+    """No collection has this name, or several could be meant; the sentence names them."""
+
+
+class Folders(Record):
+    """What a collection is on the disk."""
+
+    index: Path
+    documents: Path | None = None
+    """Folder that the index is made of, if the server keeps it up to date."""
+
+
+class Collection(NamedTuple):
+    """A collection that is served."""
+
+    name: str
+    live: LiveIndex
+    indexing: Indexing | None = None
+    """Keeps the index up to date with its folder of documents; None: nothing can be uploaded."""
+
+
+class Collections:
+    """The collections of a server by name; the first one is shown where none is chosen."""
+
+    def __init__(self, served: Sequence[Collection]) -> None:
+        self._served = {one.name: one for one in served}
+
+    def __iter__(self) -> Iterator[Collection]:
+        return iter(self._served.values())
+
+    @property
+    def first(self) -> Collection:
+        return next(iter(self))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What there is to choose from; nothing where there is one collection."""
+        return tuple(self._served) if len(self._served) > 1 else ()
+
+    def named(self, name: str | None) -> Collection:
+        """The collection of this name; None: the only one. Raises UnknownCollection."""
+        if name is None and not self.names:
+            return self.first
+        if name is None or name not in self._served:
+            asked = "name a collection" if name is None else f"there is no collection {name[:80]!r}"
+            raise UnknownCollection(f"{asked}; there are {', '.join(self._served)}")
+        return self._served[name]
+
+
+def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Folders]:
+    """Collections by name, of words `[NAME=]DIR`; a name that is not given is that of the folder. Raises Refused."""
+    found: dict[str, Folders] = {}
+    for word in indexes:
+        name, folder = _read(word)
+        name = name or folder.absolute().name
+        if name in found:
+            raise Refused(f"--index {word}: another collection is called {name}; write --index NAME={folder}")
+        found[name] = Folders(index=folder)
+    for word in documents:
+        name, folder = _read(word)
+        if name is None and len(found) == 1:
+            [name] = found
+        if name is None or name not in found:
+            if not found:
+                raise Refused("--documents needs --index DIR, the folder of the index that is made of them")
+            raise Refused(f"--documents {word}: name its collection, one of {', '.join(found)}: NAME={folder}")
+        if found[name].documents:
+            raise Refused(f"--documents {word}: the collection {name} has a folder of documents already")
+        found[name] = Folders(index=found[name].index, documents=folder)
+    return found
+
+
+def _read(word: str) -> tuple[str | None, Path]:
+    named = NAMED.fullmatch(word)
+    return (named[1].strip(), Path(named[2])) if named else (None, Path(word))
+
+
+def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
+    """The same, whatever the current folder."""
+    return {
+        name: Folders(index=one.index.absolute(), documents=one.documents and one.documents.absolute())
+        for name, one in collections.items()
+    }
+
+
+def require_indexes(collections: Mapping[str, Folders]) -> None:
+    """Raise Refused for a folder without an index, unless there are documents of which it will be made."""
+    for one in collections.values():
+        if one.documents is None and not (one.index / "CURRENT").is_file():
+            said = "write one with `trivet rag index`, or name the folder of its documents by --documents"
+            raise Refused(f"--index {one.index} holds no index; {said}")
