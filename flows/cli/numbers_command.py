@@ -39,9 +39,9 @@ PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d
 
 
 class _Source(NamedTuple):
-    """The file of numbers that a command reads, and the documents that they come from."""
+    """The files of numbers that a command reads, and the documents that they come from."""
 
-    path: Path
+    paths: tuple[Path, ...]
     names: dict[str, str]
     """Digest of a document → its name."""
     entities: dict[str, str]
@@ -92,7 +92,7 @@ def numbers(
             _check(source, as_json=as_json or shape == "json")
             return
         if sql is not None:
-            _show_query(query_numbers(source.path, source.names, sql), source, "json" if as_json else shape)
+            _show_query(query_numbers(source.paths, source.names, sql), source, "json" if as_json else shape)
         elif as_json or shape != "table":
             _copy(source, filters, "json" if as_json or shape == "table" else shape)
         else:
@@ -110,7 +110,7 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
 
     with TemporaryDirectory(prefix="trivet-") as folder:
         out = Path(folder) / "numbers"
-        copy_numbers(source.path, source.names, out, shape, **filters)
+        copy_numbers(source.paths, source.names, out, shape, **filters)
         if shape == "parquet":
             with out.open("rb") as written:
                 shutil.copyfileobj(written, sys.stdout.buffer)
@@ -145,7 +145,7 @@ def _read(given: Given, file: Path, password_env: str | None) -> Generator[_Sour
         path = Path(folder) / "numbers.parquet"
         facts = document_numbers(document.pages, document=digest)
         write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
-        yield _Source(path, {digest: file.name}, {}, {"file": str(file), "reader": document.reader})
+        yield _Source((path,), {digest: file.name}, {}, {"file": str(file), "reader": document.reader})
 
 
 def _years(period: str) -> tuple[int, int] | None:
@@ -191,10 +191,10 @@ def _check(source: _Source, *, as_json: bool) -> None:
     from storage.numbers import check_numbers, select_numbers
     from tasks.rag.numbers.restatements import compare
 
-    counts, broken = check_numbers(source.path, source.names)
+    counts, broken = check_numbers(source.paths, source.names)
     several = {document for document, one in source.entities.items() if [*source.entities.values()].count(one) > 1}
     among = {document: source.names[document] for document in several}
-    rows = select_numbers(source.path, among, statements=STATEMENTS).records() if among else []
+    rows = select_numbers(source.paths, among, statements=STATEMENTS).records() if among else []
     compared = compare(rows, source.entities)
     told = {
         **source.shown,
@@ -246,7 +246,7 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
 
     coloured = console.color_system
     dim, blue, red, plain = ("\x1b[2m", "\x1b[36m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "", "")
-    found = list_numbers(source.path, source.names, **filters)
+    found = list_numbers(source.paths, source.names, **filters)
     for name, of_document in groupby(found, key=itemgetter(0)):
         console.print_line(f"[bold]{escape(name)}[/bold]")
         write = console.file.write
