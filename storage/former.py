@@ -6,7 +6,7 @@ generations/{number}-{digest}/  vectors.faiss  lexical/*.npy  chunks.jsonl  offs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,9 @@ class FormerIndex(Index):
     def document_of_row(self) -> NDArray[np.int32]:
         return self._array("documents.npy")
 
-    @property
-    def _documents(self) -> Sequence[str]:
-        return [entry.document for entry in self.catalogue]
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        return {entry.document: entry.name for entry in self.catalogue}
 
     @property
     def _number_files(self) -> tuple[Path, ...]:

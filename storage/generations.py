@@ -120,14 +120,19 @@ def name_of(ref: Ref) -> str:
     return f"{FILES}/{ref.digest}.{ref.kind}"
 
 
+MOST_KEPT = 10_000
+"""Entries of a catalogue that are kept once they are read: about 40 MB."""
+
+
 class Catalogue(Sequence[CatalogueEntry]):
-    """The documents of an index; an entry is read from disk when it is asked for, then kept."""
+    """The documents of an index; in memory are their digests and names, an entry is read when it is asked for."""
 
     def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
         self._lines, self._offsets = [part["lines"] for part in parts], [part["offsets"] for part in parts]
         self._firsts = np.cumsum([0, *(len(offsets) - 1 for offsets in self._offsets)], dtype=np.int64)
         self.documents = [digest for part in parts for digest in _texts(part["documents"])]
         """Their digests."""
+        self._names = [part["names"] for part in parts]
         self._entries: dict[int, CatalogueEntry] = {}
 
     def __len__(self) -> int:
@@ -142,11 +147,18 @@ class Catalogue(Sequence[CatalogueEntry]):
             return tuple(self[one] for one in range(*at.indices(len(self))))
         at = range(len(self))[at]
         if at not in self._entries:
+            if len(self._entries) >= MOST_KEPT:
+                self._entries.clear()
             self._entries[at] = CatalogueEntry.model_validate_json(self._line(at))
         return self._entries[at]
 
     def __iter__(self) -> Iterator[CatalogueEntry]:
         return (self[at] for at in range(len(self)))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Their names."""
+        return [name for names in self._names for name in _texts(names)]
 
     def _line(self, at: int) -> bytes:
         part = int(self._firsts.searchsorted(at, "right")) - 1
@@ -160,7 +172,8 @@ def pack_catalogue(entries: Sequence[CatalogueEntry]) -> bytes:
     return pack_arrays(
         {
             "offsets": np.cumsum([0, *map(len, lines)], dtype=np.int64),
-            "documents": np.frombuffer("\n".join(entry.document for entry in entries).encode(), np.uint8),
+            "documents": np.frombuffer("\0".join(entry.document for entry in entries).encode(), np.uint8),
+            "names": np.frombuffer("\0".join(entry.name for entry in entries).encode(), np.uint8),
             "lines": np.frombuffer(b"".join(lines), np.uint8),
         }
     )
@@ -246,9 +259,8 @@ class Index:
     @cached_property
     def document_of_row(self) -> NDArray[np.int32]:
         """Per row, the position of its document in the catalogue."""
-        place = {document: at for at, document in enumerate(self._catalogue.documents)}
         places = [
-            np.array([place[document] for document in _texts(text["documents"])], np.int32)[text["owners"]]
+            np.array([self._place[document] for document in _texts(text["documents"])], np.int32)[text["owners"]]
             for text in self._texts
         ]
         return np.concatenate(places) if len(self) else np.empty(0, np.int32)
@@ -266,8 +278,18 @@ class Index:
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""
-        wanted = np.array([document in documents for document in self._documents], np.bool_)
+        wanted = np.zeros(len(self._place), np.bool_)
+        wanted[[self._place[document] for document in documents if document in self._place]] = True
         return wanted[self.document_of_row]
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Digest of each document → its name."""
+        return dict(zip(self._catalogue.documents, self._catalogue.names, strict=True))
+
+    def entry(self, document: str) -> CatalogueEntry | None:
+        """The document of this digest; None if there is none."""
+        return self.catalogue[self._place[document]] if document in self._place else None
 
     def verify(self, names: Collection[str] | None = None) -> None:
         """Read every file, or those of these names, and open what searches.
@@ -286,9 +308,10 @@ class Index:
         if not len(self) == self.vectors.size == sum(rows):
             raise DamagedIndex(_damage(self._folder, "holds files of different numbers of rows"))
 
-    @property
-    def _documents(self) -> Sequence[str]:
-        return self._catalogue.documents
+    @cached_property
+    def _place(self) -> Mapping[str, int]:
+        """Digest of each document → its position in the catalogue."""
+        return {document: at for at, document in enumerate(self.names)}
 
     @property
     def _number_files(self) -> tuple[Path, ...]:
@@ -350,7 +373,7 @@ def _check(path: Path, file: FileDigest, *, content: bool) -> None:
 
 
 def _texts(joined: NDArray[np.uint8]) -> list[str]:
-    return joined.tobytes().decode().split("\n") if joined.size else []
+    return joined.tobytes().decode().split("\0") if joined.size else []
 
 
 def _read(path: Path) -> bytes:

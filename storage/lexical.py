@@ -27,8 +27,12 @@ GROUP = 64
 """Rows of a group, whose best score is taken first when the top rows are looked for."""
 LAST = np.uint64(2**64 - 1)
 """Ends the hashes of each segment, so that a search always lands on one."""
-PRUNED_FROM = 50_000
+PRUNED_FROM = 200_000
 """Rows from which on rare words choose the rows for which frequent ones are looked up."""
+LOOK_UP_COST = 8
+"""Of a row in the postings of a word, in postings that are read one after the other."""
+LOOKED_UP_FROM = 40_000
+"""Postings that take longer to be read than the best rows take to be looked up in those of all words."""
 SLICES = 16
 """Parts in which the vocabulary is merged; as many times less memory."""
 
@@ -170,45 +174,31 @@ class Lexical:
         return scores
 
     def _pruned(self, terms: list[Term], k: int) -> Best:
-        """As a search through all scores, without the postings of frequent words (MaxScore, Turtle and Flood 1995).
+        """As a search through all scores, without most postings of frequent words (MaxScore, Turtle and Flood 1995).
 
         Words are taken from the rarest on, until what the others can add is less than what the k-th best row has: then
         only rows with one of the words taken can be among the best, and the others are looked up for these alone.
         """
-        order = sorted(range(len(terms)), key=lambda at: terms[at].rows)
-        scores = self._cleared()
-        touched: list[NDArray[np.int64]] = []
-        rest, least = sum(term.idf for term in terms) * (K1 + 1), 0.0
-        taken = 0
-        for at in order:
-            if touched and rest < least:
-                break
-            rows, weights = self._posting(terms[at])
+        waiting = list(terms)
+        scores, touched = self._cleared(), list[NDArray[np.int64]]()
+        least = 0.0
+        while waiting and _hopeful(scores, touched, least - _most(waiting)) * LOOK_UP_COST >= waiting[0].rows:
+            rows, weights = self._posting(waiting.pop(0))
             scores[rows] += weights
             touched.append(rows)
-            taken += 1
-            rest -= terms[at].idf * (K1 + 1)
             if len(rows) >= k:
-                least = max(least, float(np.partition(scores[rows], len(rows) - k)[len(rows) - k]))
-        slack = 1e-9 * (1 + least)
-        kept = [rows[scores[rows] + rest >= least - slack] for rows in touched]
-        near = np.unique(np.concatenate(kept)) if kept else np.empty(0, np.int64)
-        reached = scores[near]
-        for rows in touched:
-            scores[rows] = 0.0
-        for at in order[taken:]:
-            reached = reached + self._weights_at(terms[at], near)
-            rest -= terms[at].idf * (K1 + 1)
-            if len(near) > k:
-                least = max(least, float(np.partition(reached, len(near) - k)[len(near) - k]))
-            still = reached + rest >= least - slack
-            near, reached = near[still], reached[still]
-        # once more in the order of the query: the same sum to the last bit
-        exact = np.zeros(len(near))
-        for term in terms:
-            exact += self._weights_at(term, near)
-        best = np.lexsort((near, -exact))[:k]
-        return Best(near[best], exact[best])
+                best = np.sort(rows[np.argpartition(scores[rows], len(rows) - k)[len(rows) - k :]])
+                reached = scores[best]
+                for term in waiting if waiting and waiting[0].rows > LOOKED_UP_FROM else ():
+                    reached = reached + self._weights_at(term, best)
+                least = max(least, float(reached.min()))
+        found, sums = _taken(scores, touched, least - _most(waiting))
+        for at, term in enumerate(waiting):
+            sums += self._weights_at(term, found)
+            still = sums >= least - _most(waiting[at + 1 :])
+            found, sums = found[still], sums[still]
+        best = np.lexsort((found, -sums))[:k]
+        return Best(found[best], sums[best])
 
     def _cleared(self) -> NDArray[np.float64]:
         """A zero for each row, this thread's; to be given back as zeros."""
@@ -217,7 +207,7 @@ class Lexical:
         return self._scratch.scores
 
     def _found(self, query: Sequence[str]) -> list[Term]:
-        """The words of the query that stand in a row, as often as the query holds them."""
+        """The words of the query that stand in a row, as often as the query holds them, the rarest first."""
         hashes = np.array([hash_of(word) for word in query], np.uint64)
         begins = np.zeros((len(self._segments), len(query)), np.int64)
         ends = np.zeros_like(begins)
@@ -227,9 +217,9 @@ class Lexical:
             begins[at] = one.starts[places]
             ends[at] = np.where(there, one.starts[places + 1], begins[at])
         held = (ends - begins).sum(axis=0)
-        return [
-            Term(self._idf(count), begins[:, at], ends[:, at], count) for at, count in enumerate(held.tolist()) if count
-        ]
+        # one order for all ways to add them up, so that the sums are the same to the last bit
+        order = sorted(np.flatnonzero(held).tolist(), key=lambda at: held[at])
+        return [Term(self._idf(int(held[at])), begins[:, at], ends[:, at], int(held[at])) for at in order]
 
     def _idf(self, held: int) -> float:
         idf = math.log(self.size - held + 0.5) - math.log(held + 0.5)
@@ -256,28 +246,45 @@ class Lexical:
         return term.idf * (counted * (K1 + 1) / (counted + self._norms[rows]))
 
     def _weights_at(self, term: Term, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What the word adds to each of these rows (rising); 0 where it does not stand."""
-        if not len(rows):
-            return np.zeros(0)
+        """What the word adds to each of these rows, which rise; 0 where it does not stand."""
         where = self._firsts.searchsorted(rows, "right") - 1
-        used, of = np.unique(where, return_inverse=True)
-        pieces = [(self._segments[at], term.begins[at], term.ends[at]) for at in used.tolist()]
-        stored = np.concatenate([one.rows[begin:end] for one, begin, end in pieces])
-        if not len(stored):
-            return np.zeros(len(rows))
-        frequencies = np.concatenate([one.frequencies[begin:end] for one, begin, end in pieces])
-        bounds = np.concatenate([[0], np.cumsum(term.ends[used] - term.begins[used])])
-        wanted, low, high = rows - self._firsts[where], bounds[of], bounds[of + 1]
-        ends = high
-        for _ in range(int((high - low).max()).bit_length()):  # a binary search in all pieces at once
-            middle = (low + high) >> 1
-            before = (low < high) & (stored[np.minimum(middle, len(stored) - 1)] < wanted)
-            low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
-        there = low < ends
-        there[there] = stored[low[there]] == wanted[there]
-        weights = np.zeros(len(rows))
-        weights[there] = self._weights(term, frequencies[low[there]], rows[there])
-        return weights
+        bounds = [0, *(np.flatnonzero(np.diff(where)) + 1).tolist(), len(rows)] if len(rows) else []
+        frequencies = np.zeros(len(rows))
+        for first, last in pairwise(bounds):
+            at = int(where[first])
+            one, begin, end = self._segments[at], term.begins[at], term.ends[at]
+            if begin < end:
+                stored = one.rows[begin:end]
+                wanted = (rows[first:last] - self._firsts[at]).astype(stored.dtype)
+                places = np.minimum(stored.searchsorted(wanted), len(stored) - 1)
+                frequencies[first:last] = (stored[places] == wanted) * one.frequencies[begin:end][places]
+        return self._weights(term, frequencies, rows)
+
+
+def _taken(
+    scores: NDArray[np.float64], touched: list[NDArray[np.int64]], enough: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The rows that have enough, rising, and their scores; all touched rows have none afterwards."""
+    near, reached = [np.empty(0, np.int64)], [np.empty(0)]
+    for rows in touched:
+        sums = scores[rows]
+        kept = (sums >= enough) & (sums > 0)
+        near.append(rows[kept])
+        reached.append(sums[kept])
+        scores[rows] = 0.0  # so that a row comes once
+    found = np.concatenate(near)
+    order = np.argsort(found)
+    return found[order], np.concatenate(reached)[order]
+
+
+def _hopeful(scores: NDArray[np.float64], touched: list[NDArray[np.int64]], enough: float) -> int:
+    """How many rows have enough; as good as all where a row needs nothing."""
+    return sum(int(np.count_nonzero(scores[rows] >= enough)) for rows in touched) if enough > 0 else len(scores)
+
+
+def _most(terms: Iterable[Term]) -> float:
+    """What the words can add to a row at the most."""
+    return sum(term.idf for term in terms) * (K1 + 1)
 
 
 def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> Best:

@@ -122,7 +122,7 @@ def _text(documents: list[DocumentContent]) -> tuple[bytes, int]:
     tokens = [words for one in documents for words in one.tokens or ()]
     postings = count_postings(tokens)
     arrays |= postings._asdict()
-    arrays["documents"] = np.frombuffer("\n".join(one.document for one in documents).encode(), np.uint8)
+    arrays["documents"] = np.frombuffer("\0".join(one.document for one in documents).encode(), np.uint8)
     arrays["chunks"] = np.frombuffer(b"".join(chunks), np.uint8)
     return pack_arrays(arrays), int(postings.lengths.sum(dtype=np.int64))
 

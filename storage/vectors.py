@@ -117,7 +117,7 @@ class Vectors:
 
         Raises ValueError if the query has another dimension.
         """
-        if query.shape != (self.dimension,):
+        if self.size and query.shape != (self.dimension,):
             raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {self.dimension} numbers")
         available = self.size if allowed is None else int(np.count_nonzero(allowed))
         wanted = min(k, available)
@@ -329,7 +329,7 @@ def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
     lists = min(lists_for(rows), max(len(sample) // 2, 1))
     centres = _trained(drawn, lists, gpu=rows >= GPU_FROM and gpus() > 0)
     with _one_thread():
-        probes = _probes_for_recall(centres, drawn)
+        probes = _probes_for_recall(centres, drawn, rows)
     return Centres(centres if probes <= lists // 2 else centres[:0], probes, rows)
 
 
@@ -359,9 +359,11 @@ def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArra
     training = faiss.Clustering(dimension, lists)
     training.seed, training.niter, training.spherical = 1, 10, True
     training.min_points_per_centroid, training.max_points_per_centroid = 1, PER_CENTRE
+    flat = _flat_on_gpu(dimension) if gpu else faiss.IndexFlatIP(dimension)
     with _one_thread():
-        training.train(np.ascontiguousarray(sample), _flat_on_gpu(dimension) if gpu else faiss.IndexFlatIP(dimension))
-    return faiss.vector_to_array(training.centroids).reshape(lists, dimension)
+        training.train(np.ascontiguousarray(sample), flat)
+    # which holds them; `training.centroids` is a C++ vector, which PyMuPDF, once imported, takes for one of its own
+    return flat.reconstruct_n(0, lists)
 
 
 def _flat_on_gpu(dimension: int) -> Any:
@@ -391,26 +393,26 @@ def _one_thread() -> Generator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-def _probes_for_recall(centres: NDArray[np.float32], sample: NDArray[np.float32]) -> int:
-    """How many lists to scan, so that rows of the sample and queries about them find their ten nearest other rows."""
+def _probes_for_recall(centres: NDArray[np.float32], sample: NDArray[np.float32], rows: int) -> int:
+    """How many lists to scan, so that rows of the sample and queries about them find their nearest other rows.
+
+    The ten nearest of all rows are nearer than the ten nearest of a sample: as many count as are among those ten.
+    """
+    faiss = open_faiss()
     random = np.random.default_rng(2)
-    asked = random.choice(len(sample), min(256, len(sample)), replace=False)
-    rows = sample[asked]
-    noise = random.standard_normal(rows.shape, dtype=np.float32)
-    away = rows + noise / np.linalg.norm(noise, axis=1, keepdims=True)  # cosine .7 to its row, as a question has
-    queries = np.concatenate([rows, away / np.linalg.norm(away, axis=1, keepdims=True)])
+    asked = random.choice(len(sample), min(512, len(sample)), replace=False)
+    noise = random.standard_normal((len(asked), sample.shape[1]), dtype=np.float32)
+    away = sample[asked] + noise / np.linalg.norm(noise, axis=1, keepdims=True)  # cosine .7 to its row, as a question
+    queries = np.concatenate([sample[asked], away / np.linalg.norm(away, axis=1, keepdims=True)])
+    flat = faiss.IndexFlatIP(sample.shape[1])
+    flat.add(np.ascontiguousarray(sample))
+    wanted = min(10, max(1, round(10 * len(sample) / rows)))
+    nearest = flat.search(queries, wanted + 1)[1]
     lists = _nearest_centres(centres, sample.astype(np.float16))
-    # of each query: at which of its nearest lists its ten nearest other rows lie
-    ranks = np.empty((len(queries), 10), np.int64)
-    for at, query in enumerate(queries):
-        likeness = sample @ query
-        likeness[asked[at % len(asked)]] = -2  # the row that it was made of is always found
-        ten = np.argpartition(-likeness, min(10, len(sample) - 1))[:10]
-        place = np.empty(len(centres), np.int64)
-        place[np.argsort(-(centres @ query), kind="stable")] = np.arange(len(centres))
-        ranks[at] = np.resize(place[lists[ten]], 10)
-    for probes in range(1, len(centres)):
-        found = (ranks < probes).reshape(2, -1).mean(axis=1)
-        if found.min() >= RECALL:
-            return probes
-    return len(centres)
+    likeness = queries @ centres.T  # (queries, centres)
+    ranks = np.empty((len(queries), wanted), np.int64)
+    for at, near in enumerate(nearest):
+        others = near[near != asked[at % len(asked)]][:wanted]  # the row that it was made of is always found
+        ranks[at] = (likeness[at] > likeness[at, lists[others]][:, None]).sum(axis=1)
+    needed = np.quantile(ranks.reshape(2, -1), RECALL, axis=1, method="higher") + 1
+    return int(needed.max())

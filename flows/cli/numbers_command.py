@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
@@ -42,7 +42,7 @@ class _Source(NamedTuple):
     """The files of numbers that a command reads, and the documents that they come from."""
 
     paths: tuple[Path, ...]
-    names: dict[str, str]
+    names: Mapping[str, str]
     """Digest of a document → its name."""
     entities: dict[str, str]
     """Digest of a document → its organisation, where one is known."""
@@ -99,7 +99,7 @@ def numbers(
             _show_numbers(source, filters)
 
 
-def _require_a_name(names: dict[str, str], entity: str) -> None:
+def _require_a_name(names: Mapping[str, str], entity: str) -> None:
     if not any(all(word.lower() in name.lower() for word in entity.split()) for name in names.values()):
         fail(f"--entity {entity}: no document is called so; there are {', '.join([*names.values()][:5])} …", REFUSED)
 
@@ -129,7 +129,7 @@ def _indexed(index: Path) -> Generator[_Source]:
     from tasks.rag.planning.names import entity_of
 
     with open_index(index) as opened:
-        names = {entry.document: entry.name for entry in opened.catalogue}
+        names = opened.names
         entities = {entry.document: entity for entry in opened.catalogue if (entity := entity_of(entry))}
         yield _Source(opened.numbers, names, entities, {"index": str(index), "generation": opened.generation})
 

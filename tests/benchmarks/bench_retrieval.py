@@ -164,9 +164,9 @@ def zipfian_sentences() -> list[str]:
     return [" ".join(words[start : start + 20]) for start in range(0, len(words), 20)]
 
 
-def recombined(sentences: Sequence[str], count: int) -> list[str]:
+def recombined(sentences: Sequence[str], count: int, *, seed: object = 0) -> list[str]:
     """Chunks of randomly chosen sentences with random numbers in place of theirs."""
-    drawn = random.Random(0)
+    drawn = random.Random(str(seed) if seed else 0)
     texts: list[str] = []
     for _ in range(count):
         text = ""

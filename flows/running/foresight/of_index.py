@@ -122,7 +122,7 @@ def _before(config: IndexConfig) -> dict[str, str] | None:
     """Names of the documents of the current generation, by digest; None where there is no generation."""
     try:
         with open_index(config.index) as opened:
-            return {entry.document: entry.name for entry in opened.catalogue}
+            return dict(opened.names)
     except (NotAnIndex, DamagedIndex):
         return None
 

@@ -73,7 +73,7 @@ def numbers(
 
     filters = number_filters(entity, line, period)
     with live.borrow() as current:
-        names = {entry.document: entry.name for entry in current.index.catalogue}
+        names = current.index.names
         rows = select_numbers(
             current.index.numbers, names, first=first, most=min(most, MOST_NUMBERS), **filters
         ).records()
