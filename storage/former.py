@@ -102,12 +102,12 @@ class _FormerLexical(Lexical):
         for hashed in map(hash_of, query):
             at = int(self._hashes.searchsorted(np.uint64(hashed)))
             if at < len(self._hashes) and int(self._hashes[at]) == hashed:
-                begin, end = self._starts[at : at + 1], self._starts[at + 1 : at + 2]
-                found.append(Term(0.0, begin, end, int(end[0] - begin[0])))
+                begin, end = self._starts[at : at + 2].tolist()
+                found.append(Term(0.0, [begin], [end], end - begin))
         return found
 
     def _posting(self, term: Term) -> Posting:
-        span = slice(int(term.begins[0]), int(term.ends[0]))
+        span = slice(term.begins[0], term.ends[0])
         return Posting(self._rows[span], self._weighed[span])
 
 

@@ -29,7 +29,7 @@ LAST = np.uint64(2**64 - 1)
 """Ends the hashes of each segment, so that a search always lands on one."""
 PRUNED_FROM = 200_000
 """Rows from which on rare words choose the rows for which frequent ones are looked up."""
-LOOK_UP_COST = 8
+LOOK_UP_COST = 4
 """Of a row in the postings of a word, in postings that are read one after the other."""
 LOOKED_UP_FROM = 40_000
 """Postings that take longer to be read than the best rows take to be looked up in those of all words."""
@@ -126,8 +126,8 @@ class Term(NamedTuple):
     """A word of a query, and where its postings lie in each segment."""
 
     idf: float
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    begins: Sequence[int]
+    ends: Sequence[int]
     rows: int
     """In how many rows it stands."""
 
@@ -184,7 +184,7 @@ class Lexical:
         least = 0.0
         while waiting and _hopeful(scores, touched, least - _most(waiting)) * LOOK_UP_COST >= waiting[0].rows:
             rows, weights = self._posting(waiting.pop(0))
-            scores[rows] += weights
+            np.add.at(scores, rows, weights)
             touched.append(rows)
             if len(rows) >= k:
                 best = np.sort(rows[np.argpartition(scores[rows], len(rows) - k)[len(rows) - k :]])
@@ -213,13 +213,12 @@ class Lexical:
         ends = np.zeros_like(begins)
         for at, one in enumerate(self._segments):
             places = one.hashes.searchsorted(hashes)
-            there = one.hashes[places] == hashes
             begins[at] = one.starts[places]
-            ends[at] = np.where(there, one.starts[places + 1], begins[at])
-        held = (ends - begins).sum(axis=0)
+            ends[at] = one.starts[places + (one.hashes[places] == hashes)]
+        held = (ends - begins).sum(axis=0).tolist()
         # one order for all ways to add them up, so that the sums are the same to the last bit
-        order = sorted(np.flatnonzero(held).tolist(), key=lambda at: held[at])
-        return [Term(self._idf(int(held[at])), begins[:, at], ends[:, at], int(held[at])) for at in order]
+        order = sorted((at for at, count in enumerate(held) if count), key=held.__getitem__)
+        return [Term(self._idf(held[at]), begins[:, at].tolist(), ends[:, at].tolist(), held[at]) for at in order]
 
     def _idf(self, held: int) -> float:
         idf = math.log(self.size - held + 0.5) - math.log(held + 0.5)
@@ -233,30 +232,32 @@ class Lexical:
         return K1 * (1 - B + B * lengths / mean)
 
     def _posting(self, term: Term) -> Posting:
-        rows, frequencies = list[NDArray[np.int64]](), list[NDArray[Any]]()
-        for at in np.flatnonzero(term.ends > term.begins).tolist():
-            one, begin, end = self._segments[at], term.begins[at], term.ends[at]
-            rows.append(one.rows[begin:end] + self._firsts[at])
-            frequencies.append(one.frequencies[begin:end])
-        found = np.concatenate(rows)
-        return Posting(found, self._weights(term, np.concatenate(frequencies), found))
+        spans = list(zip(self._segments, term.begins, term.ends, strict=True))
+        rows = np.concatenate([one.rows[begin:end] for one, begin, end in spans], dtype=np.int64)
+        rows += np.repeat(self._firsts[:-1], [end - begin for _, begin, end in spans])
+        frequencies = np.concatenate([one.frequencies[begin:end] for one, begin, end in spans])
+        return Posting(rows, self._weights(term, frequencies, rows))
 
     def _weights(self, term: Term, frequencies: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.float64]:
         counted = frequencies.astype(np.float64)
-        return term.idf * (counted * (K1 + 1) / (counted + self._norms[rows]))
+        weights = self._norms[rows]
+        weights += counted
+        np.divide(counted, weights, out=weights)
+        weights *= term.idf * (K1 + 1)
+        return weights
 
     def _weights_at(self, term: Term, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """What the word adds to each of these rows, which rise; 0 where it does not stand."""
         where = self._firsts.searchsorted(rows, "right") - 1
+        own = rows - self._firsts[where]
         bounds = [0, *(np.flatnonzero(np.diff(where)) + 1).tolist(), len(rows)] if len(rows) else []
         frequencies = np.zeros(len(rows))
-        for first, last in pairwise(bounds):
-            at = int(where[first])
+        for (first, last), at in zip(pairwise(bounds), where[bounds[:-1]].tolist(), strict=True):
             one, begin, end = self._segments[at], term.begins[at], term.ends[at]
             if begin < end:
-                stored = one.rows[begin:end]
-                wanted = (rows[first:last] - self._firsts[at]).astype(stored.dtype)
-                places = np.minimum(stored.searchsorted(wanted), len(stored) - 1)
+                stored, wanted = one.rows[begin:end], own[first:last].astype(one.rows.dtype)
+                places = stored.searchsorted(wanted)
+                places[places == end - begin] = 0
                 frequencies[first:last] = (stored[places] == wanted) * one.frequencies[begin:end][places]
         return self._weights(term, frequencies, rows)
 
