@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from storage.generations import CatalogueEntry, Index
+from storage.generations import CatalogueEntry, FolderIndex
 from storage.lexical import Lexical, Posting, Term, Whole, hash_of
 from storage.storage_errors import DamagedIndex, NotAnIndex
 from storage.vectors import Nearest, Vectors, open_faiss
@@ -28,7 +28,7 @@ def is_former(folder: Path) -> bool:
     return (folder / "catalogue.json").exists()
 
 
-class FormerIndex(Index):
+class FormerIndex(FolderIndex):
     """A generation of one file of each kind, open."""
 
     @cached_property

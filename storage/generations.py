@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,8 +179,74 @@ def pack_catalogue(entries: Sequence[CatalogueEntry]) -> bytes:
     )
 
 
-class Index:
-    """One generation, open. Rows are positions of chunks."""
+class Index(Protocol):
+    """What asks an index, whatever engine keeps it. Rows are positions of chunks, those of a document together."""
+
+    generation: str
+    digest: str
+    """SHA-256 of the manifest, hex: equal content has equal digests."""
+    manifest: Manifest
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def __len__(self) -> int: ...
+    def close(self) -> None:
+        """Let go of the generation."""
+        ...
+
+    def require_embedder(self, embedder: str) -> None:
+        """Raises WrongEmbedder unless `embedder` (an id) made the vectors."""
+        ...
+
+    @cached_property
+    def catalogue(self) -> Sequence[CatalogueEntry]:
+        """The documents, also those that could not be indexed."""
+        ...
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Digest of each document → its name."""
+        ...
+
+    def entry(self, document: str) -> CatalogueEntry | None:
+        """The document of this digest; None if there is none."""
+        ...
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """Dense search."""
+        ...
+
+    @cached_property
+    def lexical(self) -> Lexical | None:
+        """BM25 search; None if the index was made without."""
+        ...
+
+    @cached_property
+    def numbers(self) -> tuple[Path, ...]:
+        """The files of storage.numbers. Raises NotAnIndex for an index whose numbers are missing or older."""
+        ...
+
+    def chunk(self, row: int) -> bytes:
+        """The chunk as JSON, read alone."""
+        ...
+
+    def document(self, row: int) -> CatalogueEntry:
+        """The document that the chunk belongs to."""
+        ...
+
+    @cached_property
+    def document_of_row(self) -> NDArray[np.int32]:
+        """Per row, the position of its document in the catalogue."""
+        ...
+
+    def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
+        """A flag per row: does it belong to one of `documents` (digests)?"""
+        ...
+
+
+class FolderIndex(Index):
+    """One generation of an index folder, open."""
 
     def __init__(self, folder: Path, digest: str) -> None:
         """Open and pin `folder`; `digest` is its manifest's. Raises DamagedIndex."""

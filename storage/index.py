@@ -37,6 +37,7 @@ from storage.generations import (
     CatalogueEntry,
     Fact,
     FileDigest,
+    FolderIndex,
     Index,
     Manifest,
     Part,
@@ -165,7 +166,7 @@ def publish_segments(
         digest = contents.seal(manifest)
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
             fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
-        with Index(folder, digest) as written:
+        with FolderIndex(folder, digest) as written:
             written.verify(contents.fresh)
         return _switch(out, folder, digest)
 
@@ -209,7 +210,7 @@ def _by_document(
     ]
 
 
-def open_index(path: Path, *, embedder: str | None = None) -> Index:
+def open_index(path: Path, *, embedder: str | None = None) -> FolderIndex:
     """The current generation, pinned: a later one neither changes nor removes it.
 
     Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
@@ -363,9 +364,9 @@ def _current_files(out: Path) -> Path | None:
         return None
 
 
-def open_generation(folder: Path, digest: str) -> Index:
+def open_generation(folder: Path, digest: str) -> FolderIndex:
     """One generation, open and pinned, of this or of the former format. Raises DamagedIndex."""
-    return (FormerIndex if is_former(folder) else Index)(folder, digest)
+    return (FormerIndex if is_former(folder) else FolderIndex)(folder, digest)
 
 
 @contextlib.contextmanager
