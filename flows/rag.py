@@ -31,7 +31,7 @@ from models.weight_files import fingerprint
 from tasks.language.tokens import installed_tokenizer
 from tasks.rag import steps
 from tasks.rag.batching import BatchReport
-from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
+from tasks.rag.corpus import Corpus, Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
 from tasks.rag.indexing.index_report import IndexReport, failures, headline
 from tasks.rag.indexing.picturing import figure_model, refusal_in
 from tasks.rag.indexing.publishing import Build, build
@@ -84,13 +84,14 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
         report = ongoing.finish(
             published,
-            catalogued,
+            artifacts().load(Corpus, catalogued.corpus).entries,
             found=found,
             parsed=flat(parsed.results),
             pictured=flat(described.results),
             chunked=flat(chunked.results),
             settings=shown,
             preview_chunks=config.preview_chunks,
+            warnings=catalogued.warnings,
             refused=refusal_in(flat(described.results), artifacts()),
         )
         steps.publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)

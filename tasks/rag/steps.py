@@ -203,7 +203,7 @@ def catalogue(
     from tasks.rag.indexing.publishing import build_corpus
 
     corpus, warnings = build_corpus(found, parsed, embedded, segments=segments, centres=centres, metadata=metadata)
-    return Catalogued(corpus=artifacts().save("corpus", corpus), entries=corpus.entries, warnings=warnings)
+    return Catalogued(corpus=artifacts().save("corpus", corpus), warnings=warnings)
 
 
 def _is_current(result: Published, inputs: dict[str, Any]) -> bool:

@@ -31,7 +31,6 @@ class Catalogued(Record):
     """The catalogue, and what a reader of the metadata should know."""
 
     corpus: Ref
-    entries: tuple[CatalogueEntry, ...]
     warnings: tuple[str, ...]
 
 
@@ -152,7 +151,7 @@ class Build:
     def finish(
         self,
         published: Published,
-        catalogued: Catalogued,
+        entries: Sequence[CatalogueEntry],
         *,
         found: ScanResult,
         parsed: Sequence[Parsed],
@@ -160,26 +159,30 @@ class Build:
         chunked: Sequence[Chunked],
         settings: dict[str, JsonValue],
         preview_chunks: int,
+        warnings: Sequence[str],
         refused: str | None,
     ) -> reporting.IndexReport:
-        """Write the status and the preview, and return the report; refused: why the model refused a figure."""
+        """Write the status and the preview, and return the report.
+
+        warnings: about the metadata. refused: why the model refused a figure.
+        """
         known = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
-        statuses = reporting.document_statuses(catalogued.entries, parsed, found, before=known)
+        statuses = reporting.document_statuses(entries, parsed, found, before=known)
         figures = reporting.count_figures(pictured)
-        warnings = list(catalogued.warnings)
+        told = list(warnings)
         if figures.skipped:
-            warnings.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
+            told.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
         if figures.failed:
-            warnings.append(f"{figures.failed} figures could not be described, such as: {refused}")
+            told.append(f"{figures.failed} figures could not be described, such as: {refused}")
         before = [entry.document for entry in self._entries]
         report = reporting.IndexReport(
             generation=published.generation,
-            documents=reporting.count_documents(statuses, catalogued.entries, before=before),
+            documents=reporting.count_documents(statuses, entries, before=before),
             pages=sum(item.pages for item in parsed),
             chunks=sum(item.count for item in chunked),
             figures=figures,
             seconds=round(time.monotonic() - self._started, 3),
-            warnings=tuple(warnings),
+            warnings=tuple(told),
         )
         self._status.update(
             state="completed_with_failures" if report.documents.failed else "completed",
