@@ -21,8 +21,8 @@ from storage.numbers import write_numbers
 from storage.records import Record, Ref
 from storage.vectors import Centres, pack_vectors
 
-MOST_CHUNKS = 8192
-"""Chunks of a segment, unless one document has more: about 18 MB, which is what changing a document writes twice."""
+MOST_CHUNKS = 10_000
+"""Chunks of a segment, unless one document has more: about 20 MB, which is what changing a document writes twice."""
 Held = TypeVar("Held")
 
 
