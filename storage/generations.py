@@ -402,7 +402,7 @@ class FolderIndex(Index):
     def _damage_named(self, name: str) -> Generator[None]:
         try:
             yield
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError) as error:
             raise DamagedIndex(_damage(self._folder / name, f"cannot be read ({error})")) from error
 
 
