@@ -13,7 +13,7 @@ MEASURED ?= ../shared/data
 DRILLS := drill or browser or slow or shared
 export DO_NOT_TRACK := 1
 
-.PHONY: setup demo test drills check bench engines engines-test clean
+.PHONY: setup demo test drills check bench bench-large engines engines-test clean
 
 setup: $(READY)
 
@@ -79,6 +79,10 @@ check: $(READY)
 bench: $(READY) $(PEERS)/.ready $(INSPECT)/.ready
 	$(BIN)/python -m tests.benchmarks --documents $(MEASURED)/documents/english --filings $(MEASURED)/documents/filings \
 		--tables $(MEASURED)/tables/icdar2013 --peers $(CURDIR)/$(PEERS)/bin/python --inspect $(CURDIR)/$(INSPECT)/bin/python
+
+# up to a million chunks: a quarter of an hour, and 3 GB of disk
+bench-large: $(READY) $(PEERS)/.ready
+	$(BIN)/python -m tests.benchmarks.bench_large --documents $(MEASURED)/documents/english --peers $(CURDIR)/$(PEERS)/bin/python
 
 # the peers borrow torch and transformers from our environment: equal versions on both sides, and no second download
 $(PEERS)/.ready: tests/benchmarks/peers/peers.txt $(READY)

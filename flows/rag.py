@@ -1,7 +1,7 @@
 """Documents become an index, and many questions are answered from it.
 
-scan ─► parse ─► extract_figures ─► chunk ─► embed ─► publish_index
-(hash)  (CPU)     (GPU: VLM)        (CPU)    (GPU)    (CPU: FAISS + BM25 + catalogue, atomic swap)
+scan ─► parse ─► extract_figures ─► chunk ─► embed ─► segment ─► publish_index
+(hash)  (CPU)     (GPU: VLM)        (CPU)    (GPU)    (CPU: vectors + BM25 of some thousand chunks; atomic swap)
 
 read_questions ─► answer ─► write_answers
 (index digest)    (LLM)     (JSONL)
@@ -31,11 +31,12 @@ from models.weight_files import fingerprint
 from tasks.language.tokens import installed_tokenizer
 from tasks.rag import steps
 from tasks.rag.batching import BatchReport
-from tasks.rag.corpus import Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
+from tasks.rag.corpus import Corpus, Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
 from tasks.rag.indexing.index_report import IndexReport, failures, headline
 from tasks.rag.indexing.picturing import figure_model, refusal_in
 from tasks.rag.indexing.publishing import Build, build
 from tasks.rag.indexing.scan import ScanResult, require_folder
+from tasks.rag.indexing.segmenting import is_grouped, shard_segments
 from tasks.rag.rag_errors import Unfinished
 from tasks.resources import artifacts
 from tasks.step import Gathered, as_is, on_each, placed
@@ -67,10 +68,15 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         embedded = on_each(chunked.results, embedding, embedder=config.embedder, fingerprint=weights)
 
         ongoing.enter("publish_index")
+        made = flat(embedded.results)
+        centres = steps.find_centres(as_is(made), index=config.index) if is_grouped(made) else None
+        segments = on_each(shard_segments(made), steps.segment, centres=centres)
         catalogued = steps.catalogue(
             as_is(found),
             parsed=as_is(flat(parsed.results)),
-            embedded=as_is(flat(embedded.results)),
+            embedded=as_is(made),
+            segments=as_is(flat(segments.results)),
+            centres=centres,
             metadata=config.metadata,
         )
         shown = config.shown(vlm, tokenizer=tokenizer, weights=weights, seen_by=seen_by)
@@ -78,13 +84,14 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
         report = ongoing.finish(
             published,
-            catalogued,
+            artifacts().load(Corpus, catalogued.corpus).entries,
             found=found,
             parsed=flat(parsed.results),
             pictured=flat(described.results),
             chunked=flat(chunked.results),
             settings=shown,
             preview_chunks=config.preview_chunks,
+            warnings=catalogued.warnings,
             refused=refusal_in(flat(described.results), artifacts()),
         )
         steps.publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -69,10 +70,18 @@ def settle(temporary: Path, path: Path, *, durable: bool = True) -> None:
     make_folder(path.parent)
     with reachable(path.parent):
         if durable:
-            _sync(temporary)
+            sync_file(temporary)
         temporary.replace(path)
         if durable:
             sync_folder(path.parent)
+
+
+def link(path: Path, to: Path) -> None:
+    """Give the bytes of a file that nobody changes a second name; on another disk, a copy of them."""
+    try:
+        os.link(path, to)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(path, to)
 
 
 def make_folder(folder: Path) -> None:
@@ -90,7 +99,7 @@ def make_folder(folder: Path) -> None:
 def sync_folder(folder: Path) -> None:
     """Bring the names in `folder` to the disk; without this a power cut can undo a rename."""
     with suppress(OSError):  # some network file systems refuse to fsync a folder, and need not
-        _sync(folder)
+        sync_file(folder)
 
 
 @contextmanager
@@ -138,7 +147,8 @@ def alone(home: Path, name: str, *, wait: Callable[[], None]) -> Generator[None]
         yield
 
 
-def _sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Bring the content of a file to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

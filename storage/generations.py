@@ -7,19 +7,21 @@ import fcntl
 import hashlib
 import os
 import weakref
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
-from storage.lexical import Lexical
-from storage.records import Record
+from storage.arrays import map_arrays, pack_arrays
+from storage.lexical import Lexical, Whole, postings_of
+from storage.records import Record, Ref
+from storage.segments import Segment
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
-from storage.vectors import Vectors
+from storage.vectors import Centres, Vectors
 
 
 class FileDigest(Record):
@@ -68,11 +70,19 @@ class CatalogueEntry(Record):
     """`ok`, or the short code of why it cannot be searched."""
 
 
+class Part(Segment):
+    """A segment in an index, and the documents that it is listed with: also those that have no chunks."""
+
+    documents: int
+    catalogue: Ref
+
+
 class Manifest(Record):
     """What a generation is made of, and with what."""
 
     format: Literal["trivet-index"] = "trivet-index"
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
+    """1: one file of each kind, as storage.former reads them."""
     embedder: str
     dimension: int
     tokenizer: str | None
@@ -80,6 +90,12 @@ class Manifest(Record):
     documents: int
     chunks: int
     settings: dict[str, JsonValue]
+    parts: tuple[Part, ...] = ()
+    """In the order of their documents."""
+    centres: Ref | None = None
+    """Around which vectors are grouped; None for an index that is small."""
+    mean_idf: float = 0.0
+    """Of BM25, over all terms."""
     files: dict[str, FileDigest]
 
 
@@ -95,18 +111,142 @@ class Pointer(Record):
     """SHA-256 of manifest.json, hex: the digest of the whole content."""
 
 
-NUMBERS = "numbers.parquet"
-"""The numbers of tables, see storage.numbers."""
-_catalogue = TypeAdapter(tuple[CatalogueEntry, ...])
+FILES = "files"
+"""Folder of the files of parts, below a generation."""
 
 
-def catalogue_json(catalogue: Sequence[CatalogueEntry]) -> bytes:
-    """The content of catalogue.json."""
-    return _catalogue.dump_json(tuple(catalogue), indent=1)
+def name_of(ref: Ref) -> str:
+    """Name of a file of a part, below the folder of the generation."""
+    return f"{FILES}/{ref.digest}.{ref.kind}"
 
 
-class Index:
-    """One generation, open. Rows are positions of chunks."""
+MOST_KEPT = 10_000
+"""Entries of a catalogue that are kept once they are read: about 40 MB."""
+
+
+class Catalogue(Sequence[CatalogueEntry]):
+    """The documents of an index; in memory are their digests and names, an entry is read when it is asked for."""
+
+    def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+        self._lines, self._offsets = [part["lines"] for part in parts], [part["offsets"] for part in parts]
+        self._firsts = np.cumsum([0, *(len(offsets) - 1 for offsets in self._offsets)], dtype=np.int64)
+        self.documents = [digest for part in parts for digest in _texts(part["documents"])]
+        """Their digests."""
+        self._names = [part["names"] for part in parts]
+        self._entries: dict[int, CatalogueEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @overload
+    def __getitem__(self, at: int) -> CatalogueEntry: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[CatalogueEntry, ...]: ...
+    def __getitem__(self, at: int | slice) -> CatalogueEntry | tuple[CatalogueEntry, ...]:
+        if isinstance(at, slice):
+            return tuple(self[one] for one in range(*at.indices(len(self))))
+        at = range(len(self))[at]
+        if at not in self._entries:
+            if len(self._entries) >= MOST_KEPT:
+                self._entries.clear()
+            self._entries[at] = CatalogueEntry.model_validate_json(self._line(at))
+        return self._entries[at]
+
+    def __iter__(self) -> Iterator[CatalogueEntry]:
+        return (self[at] for at in range(len(self)))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Their names."""
+        return [name for names in self._names for name in _texts(names)]
+
+    def _line(self, at: int) -> bytes:
+        part = int(self._firsts.searchsorted(at, "right")) - 1
+        begin, end = self._offsets[part][at - self._firsts[part] :][:2]
+        return self._lines[part][begin:end].tobytes()
+
+
+def pack_catalogue(entries: Sequence[CatalogueEntry]) -> bytes:
+    """The content of a part's catalogue."""
+    lines = [entry.model_dump_json().encode() for entry in entries]
+    return pack_arrays(
+        {
+            "offsets": np.cumsum([0, *map(len, lines)], dtype=np.int64),
+            "documents": np.frombuffer("\0".join(entry.document for entry in entries).encode(), np.uint8),
+            "names": np.frombuffer("\0".join(entry.name for entry in entries).encode(), np.uint8),
+            "lines": np.frombuffer(b"".join(lines), np.uint8),
+        }
+    )
+
+
+class Index(Protocol):
+    """What asks an index, whatever engine keeps it. Rows are positions of chunks, those of a document together."""
+
+    generation: str
+    digest: str
+    """SHA-256 of the manifest, hex: equal content has equal digests."""
+    manifest: Manifest
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def __len__(self) -> int: ...
+    def close(self) -> None:
+        """Let go of the generation."""
+        ...
+
+    def require_embedder(self, embedder: str) -> None:
+        """Raises WrongEmbedder unless `embedder` (an id) made the vectors."""
+        ...
+
+    @cached_property
+    def catalogue(self) -> Sequence[CatalogueEntry]:
+        """The documents, also those that could not be indexed."""
+        ...
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Digest of each document → its name."""
+        ...
+
+    def entry(self, document: str) -> CatalogueEntry | None:
+        """The document of this digest; None if there is none."""
+        ...
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """Dense search."""
+        ...
+
+    @cached_property
+    def lexical(self) -> Lexical | None:
+        """BM25 search; None if the index was made without."""
+        ...
+
+    @cached_property
+    def numbers(self) -> tuple[Path, ...]:
+        """The files of storage.numbers. Raises NotAnIndex for an index whose numbers are missing or older."""
+        ...
+
+    def chunk(self, row: int) -> bytes:
+        """The chunk as JSON, read alone."""
+        ...
+
+    def document(self, row: int) -> CatalogueEntry:
+        """The document that the chunk belongs to."""
+        ...
+
+    @cached_property
+    def document_of_row(self) -> NDArray[np.int32]:
+        """Per row, the position of its document in the catalogue."""
+        ...
+
+    def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
+        """A flag per row: does it belong to one of `documents` (digests)?"""
+        ...
+
+
+class FolderIndex(Index):
+    """One generation of an index folder, open."""
 
     def __init__(self, folder: Path, digest: str) -> None:
         """Open and pin `folder`; `digest` is its manifest's. Raises DamagedIndex."""
@@ -143,28 +283,40 @@ class Index:
             )
 
     @cached_property
-    def catalogue(self) -> tuple[CatalogueEntry, ...]:
+    def catalogue(self) -> Sequence[CatalogueEntry]:
         """The documents, also those that could not be indexed."""
-        return _catalogue.validate_json(_read(self._folder / "catalogue.json"))
+        return self._catalogue
 
     @cached_property
     def vectors(self) -> Vectors:
         """Dense search."""
-        with self._damage_named("vectors.faiss"):
-            return Vectors(self._folder / "vectors.faiss")
+        with self._damage_named(FILES):
+            return Vectors(
+                [self._folder / name_of(part.vectors) for part in self.manifest.parts],
+                dimension=self.manifest.dimension,
+                centres=None if self.centres_file is None else Centres.open(self.centres_file),
+            )
+
+    @property
+    def centres_file(self) -> Path | None:
+        """The file of storage.vectors.Centres; None for an index that has none."""
+        return None if self.manifest.centres is None else self._folder / name_of(self.manifest.centres)
 
     @cached_property
     def lexical(self) -> Lexical | None:
         """BM25 search; None if the index was made without."""
         if self.manifest.tokenizer is None:
             return None
-        with self._damage_named("lexical"):
-            return Lexical(self._folder / "lexical", rows=len(self))
+        tokens = sum(part.tokens for part in self.manifest.parts)
+        postings = [postings_of(text) for text in self._texts]
+        return Lexical(postings, Whole(len(self), tokens, self.manifest.mean_idf))
 
     def chunk(self, row: int) -> bytes:
         """The chunk as JSON, read alone."""
-        start, end = self._offsets[row], self._offsets[row + 1]
-        return self._chunks[start:end].tobytes()
+        row = range(len(self))[row]
+        at = int(self._firsts.searchsorted(row, "right")) - 1
+        begin, end = self._texts[at]["offsets"][row - self._firsts[at] :][:2]
+        return self._texts[at]["chunks"][begin:end].tobytes()
 
     def document(self, row: int) -> CatalogueEntry:
         """The document that the chunk belongs to."""
@@ -173,54 +325,84 @@ class Index:
     @cached_property
     def document_of_row(self) -> NDArray[np.int32]:
         """Per row, the position of its document in the catalogue."""
-        return self._array("documents.npy")
+        places = [
+            np.array([self._place[document] for document in _texts(text["documents"])], np.int32)[text["owners"]]
+            for text in self._texts
+        ]
+        return np.concatenate(places) if len(self) else np.empty(0, np.int32)
 
     @cached_property
-    def numbers(self) -> Path:
-        """The file of storage.numbers. Raises NotAnIndex for an index made before there were any, or such as now."""
+    def numbers(self) -> tuple[Path, ...]:
+        """The files of storage.numbers. Raises NotAnIndex for an index made before there were any, or such as now."""
         from storage.numbers import lacks
 
-        if NUMBERS not in self.manifest.files:
-            raise NotAnIndex(f"{self._folder} was made without numbers; run `trivet rag index` again to add them")
-        path = self._folder / NUMBERS
-        if missing := lacks(path):
+        paths = self._number_files
+        if missing := sorted({name for path in paths for name in lacks(path)}):
             why = f"the numbers of {self._folder} were written by an older version, without {', '.join(missing)}"
             raise NotAnIndex(f"{why}; run `trivet rag index` again to renew them")
-        return path
+        return paths
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""
-        wanted = np.array([entry.document in documents for entry in self.catalogue], np.bool_)
+        wanted = np.zeros(len(self._place), np.bool_)
+        wanted[[self._place[document] for document in documents if document in self._place]] = True
         return wanted[self.document_of_row]
 
-    def verify(self) -> None:
-        """Read every file and open what searches. Raises DamagedIndex for the first that is not what was written."""
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Digest of each document → its name."""
+        return dict(zip(self._catalogue.documents, self._catalogue.names, strict=True))
+
+    def entry(self, document: str) -> CatalogueEntry | None:
+        """The document of this digest; None if there is none."""
+        return self.catalogue[self._place[document]] if document in self._place else None
+
+    def verify(self, names: Collection[str] | None = None) -> None:
+        """Read every file, or those of these names, and open what searches.
+
+        Raises DamagedIndex for the first that is not what was written.
+        """
         for name, file in self.manifest.files.items():
-            _check(self._folder / name, file, content=True)
-        _ = self.lexical, self.catalogue
-        if not len(self) == self.vectors.size == len(self.document_of_row) == len(self._offsets) - 1:
+            if names is None or name in names:
+                _check(self._folder / name, file, content=True)
+        self._verify_rows()
+
+    def _verify_rows(self) -> None:
+        with self._damage_named(FILES):
+            rows = [len(text["owners"]) for text in self._texts]
+            _ = self.lexical, self.catalogue
+        if not len(self) == self.vectors.size == sum(rows):
             raise DamagedIndex(_damage(self._folder, "holds files of different numbers of rows"))
 
     @cached_property
-    def _chunks(self) -> NDArray[np.uint8]:
-        with self._damage_named("chunks.jsonl"):
-            path = self._folder / "chunks.jsonl"
-            # an empty file cannot be mapped
-            return np.asarray(np.memmap(path, np.uint8, "r")) if len(self) else np.empty(0, np.uint8)
+    def _place(self) -> Mapping[str, int]:
+        """Digest of each document → its position in the catalogue."""
+        return {document: at for at, document in enumerate(self.names)}
+
+    @property
+    def _number_files(self) -> tuple[Path, ...]:
+        return tuple(self._folder / name_of(part.numbers) for part in self.manifest.parts)
 
     @cached_property
-    def _offsets(self) -> NDArray[np.int64]:
-        return self._array("offsets.npy")
+    def _catalogue(self) -> Catalogue:
+        with self._damage_named(FILES):
+            return Catalogue([map_arrays(self._folder / name_of(part.catalogue)) for part in self.manifest.parts])
 
-    def _array(self, name: str) -> NDArray[Any]:
-        with self._damage_named(name):
-            return np.asarray(np.load(self._folder / name, mmap_mode="r", allow_pickle=False))
+    @cached_property
+    def _texts(self) -> list[dict[str, NDArray[Any]]]:
+        with self._damage_named(FILES):
+            return [map_arrays(self._folder / name_of(part.text)) for part in self.manifest.parts]
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        """Row at which each part starts."""
+        return np.cumsum([0, *(part.rows for part in self.manifest.parts)], dtype=np.int64)
 
     @contextlib.contextmanager
     def _damage_named(self, name: str) -> Generator[None]:
         try:
             yield
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError) as error:
             raise DamagedIndex(_damage(self._folder / name, f"cannot be read ({error})")) from error
 
 
@@ -254,6 +436,10 @@ def _check(path: Path, file: FileDigest, *, content: bool) -> None:
         with path.open("rb") as stored:
             if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
                 raise DamagedIndex(_damage(path, "fails its checksum"))
+
+
+def _texts(joined: NDArray[np.uint8]) -> list[str]:
+    return joined.tobytes().decode().split("\0") if joined.size else []
 
 
 def _read(path: Path) -> bytes:

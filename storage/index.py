@@ -1,12 +1,13 @@
 """An index folder: generations of which one is current; written beside it, verified, then switched to in one step.
 
     OUT/CURRENT                         which generation readers open
-    OUT/generations/{number}-{digest}/  manifest.json  vectors.faiss  lexical/*.npy  chunks.jsonl  offsets.npy
-                                        documents.npy  catalogue.json  numbers.parquet
+    OUT/generations/{number}-{digest}/  manifest.json  files/{sha256}.{kind}
 
-A generation's files depend on its content alone: they hold no times and no generation numbers. A reader holds a shared
-lock on its generation, a builder an exclusive one on its unfinished folder; both end with their process, so whatever is
-neither locked nor current nor previous can be removed.
+A generation is a list of parts: segments (storage.segments) with the catalogue of their documents. Files that the
+generation before has too are links to the same bytes on disk. They hold no times and no generation numbers.
+
+A reader holds a shared lock on its generation, a builder an exclusive one on its unfinished folder; both end with their
+process, so whatever is neither locked nor current nor previous can be removed.
 """
 
 from __future__ import annotations
@@ -14,36 +15,41 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 import tempfile
-from array import array
-from collections.abc import Generator, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from storage import files
+from storage.arrays import map_arrays
+from storage.former import FormerIndex, is_former
 from storage.generations import (
-    NUMBERS,
+    FILES,
     CatalogueEntry,
     Fact,
     FileDigest,
+    FolderIndex,
     Index,
     Manifest,
+    Part,
     Pointer,
-    catalogue_json,
+    name_of,
+    pack_catalogue,
     read_pointer,
 )
-from storage.lexical import build_postings, write_postings
-from storage.numbers import write_numbers
-from storage.records import Record
+from storage.lexical import Whole, postings_of
+from storage.records import Record, Ref
+from storage.segments import DocumentContent, Segment, pack_segment, split
 from storage.storage_errors import DamagedIndex, NotAnIndex
-from storage.vectors import write_vectors
 
 __all__ = ["CatalogueEntry", "Fact", "Generation", "Index", "claim", "is_current", "open_index", "publish"]
 
@@ -89,40 +95,122 @@ def publish(
     settings: dict[str, JsonValue],
     numbers: Iterable[bytes] = (),
 ) -> Generation:
-    """Write a generation beside the current one, verify it, and make it current; content that is current stays.
+    """Make the segments of an index here, and publish them.
 
     chunks, vectors, tokens: row by row the same; `tokens` and `tokenizer` are None for an index without BM25.
-    numbers: rows of storage.numbers, as JSON lines.
-    Raises NotAnIndex, StoreUnreachable (the old generation stays), DamagedIndex (the disk gave back other bytes),
-    ValueError if rows do not match.
+    numbers: rows of storage.numbers, as JSON lines, of one document each.
+    Raises as `publish_segments`, ValueError if rows do not match.
     """
     if (tokens is None) != (tokenizer is None):
         raise ValueError("BM25 needs both the token lists and the name of the tokenizer that made them")
     claim(out)
-    with files.reachable(out), _workplace(out) as (folder, lock):
-        contents = _Contents(folder)
-        rows = {"chunks": contents.chunks(chunks, catalogue), "vectors": contents.vectors(vectors)}
-        if tokens is not None:
-            rows["tokens"] = contents.lexical(tokens)
-        contents.numbers(numbers)
-        if len(set(rows.values())) != 1:
-            raise ValueError(f"an index needs one vector and one token list per chunk; these are {rows}")
-        digest = contents.seal(
+    with files.reachable(out), _workplace(out) as (scratch, _):
+        contents = _by_document(catalogue, chunks, vectors, tokens, numbers)
+        segments: list[Segment] = []
+        made: dict[Ref, Path] = {}
+        for part in split(contents):
+            packed = pack_segment(part)
+            segments.append(packed.segment)
+            for ref, data in packed.files.items():
+                made[ref] = scratch / ref.digest
+                made[ref].write_bytes(data)
+        return publish_segments(
+            out,
+            segments=segments,
+            path_of=made.__getitem__,
+            catalogue=catalogue,
             embedder=embedder,
-            dimension=vectors.shape[1],
             tokenizer=tokenizer,
-            documents=len(catalogue),
-            chunks=rows["chunks"],
             settings=settings,
         )
+
+
+def publish_segments(
+    out: Path,
+    *,
+    segments: Sequence[Segment],
+    path_of: Callable[[Ref], Path],
+    catalogue: Sequence[CatalogueEntry],
+    embedder: str,
+    tokenizer: str | None,
+    settings: dict[str, JsonValue],
+    centres: Ref | None = None,
+) -> Generation:
+    """Write a generation beside the current one, verify it, and make it current; content that is current stays.
+
+    segments: in the order of their documents. path_of: where the file of a Ref lies; it is linked or copied.
+    Raises NotAnIndex, StoreUnreachable (the old generation stays), DamagedIndex (the disk gave back other bytes).
+    """
+    claim(out)
+    with files.reachable(out), _workplace(out) as (folder, lock):
+        contents = _Contents(folder, before=_current_files(out))
+        segments = segments or [contents.empty()]
+        for ref in [ref for one in segments for ref in (one.text, one.vectors, one.numbers)]:
+            contents.take(ref, path_of)
+        if centres is not None:
+            contents.take(centres, path_of)
+        parts = contents.parts(segments, catalogue)
+        rows = sum(part.rows for part in parts)
+        manifest = Manifest(
+            embedder=embedder,
+            dimension=max((one.dimension for one in segments if one.rows), default=1),
+            tokenizer=tokenizer,
+            documents=len(catalogue),
+            chunks=rows,
+            settings=settings,
+            parts=parts,
+            centres=centres,
+            mean_idf=contents.mean_idf(parts) if tokenizer else 0.0,
+            files=contents.files(),
+        )
+        digest = contents.seal(manifest)
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
             fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
-        with Index(folder, digest) as written:
-            written.verify()
+        with FolderIndex(folder, digest) as written:
+            written.verify(contents.fresh)
         return _switch(out, folder, digest)
 
 
-def open_index(path: Path, *, embedder: str | None = None) -> Index:
+def _by_document(
+    catalogue: Sequence[CatalogueEntry],
+    chunks: Iterable[StoredChunk],
+    vectors: NDArray[np.float16],
+    tokens: Iterable[Sequence[str]] | None,
+    numbers: Iterable[bytes],
+) -> list[tuple[str, int, DocumentContent]]:
+    """The rows of each document, in the order of the catalogue."""
+    rows: dict[str, list[int]] = {entry.document: [] for entry in catalogue}
+    lines: list[bytes] = []
+    for chunk in chunks:
+        if chunk.document not in rows:
+            raise ValueError(f"a chunk belongs to document {chunk.document[:16]}, which is not catalogued")
+        rows[chunk.document].append(len(lines))
+        lines.append(chunk.model_dump_json().encode())
+    words = None if tokens is None else list(tokens)
+    if len({len(lines), len(vectors), len(lines if words is None else words)}) != 1:
+        counts = {"chunks": len(lines), "vectors": len(vectors), "tokens": None if words is None else len(words)}
+        raise ValueError(f"an index needs one vector and one token list per chunk; these are {counts}")
+    told: dict[str, list[bytes]] = {}
+    for of_document in filter(None, numbers):
+        told.setdefault(json.loads(of_document.split(b"\n", 1)[0])["document"], []).append(of_document)
+    return [
+        (
+            document,
+            len(own),
+            DocumentContent(
+                document,
+                [lines[row] for row in own],
+                vectors[own],
+                None if words is None else [words[row] for row in own],
+                b"".join(told.get(document, ())),
+            ),
+        )
+        for document, own in rows.items()
+        if own or document in told
+    ]
+
+
+def open_index(path: Path, *, embedder: str | None = None) -> FolderIndex:
     """The current generation, pinned: a later one neither changes nor removes it.
 
     Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
@@ -132,7 +220,7 @@ def open_index(path: Path, *, embedder: str | None = None) -> Index:
         while True:
             pointer = read_pointer(path)
             try:
-                index = Index(path / "generations" / pointer.generation, pointer.manifest)
+                index = open_generation(path / "generations" / pointer.generation, pointer.manifest)
             except DamagedIndex:
                 if read_pointer(path) == pointer:
                     raise
@@ -173,87 +261,112 @@ def is_current(out: Path, digest: str) -> bool:
 
 
 class _Contents:
-    """Writes the content of one generation into its unfinished folder, and notes what each file must be."""
+    """Fills the folder of an unfinished generation, and notes what each file must be."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, before: Path | None) -> None:
+        """before: folder of the current generation, whose files need not be written again."""
+        self._folder, self._before = folder, before
         self._written: dict[str, FileDigest] = {}
+        self.fresh: set[str] = set()
+        """Names of the files that the generation before does not have."""
+        (folder / FILES).mkdir()
 
-    def chunks(self, chunks: Iterable[StoredChunk], catalogue: Sequence[CatalogueEntry]) -> int:
-        """A line per chunk, where it starts, and which entry it belongs to; gives the number of rows."""
-        place = {entry.document: at for at, entry in enumerate(catalogue)}
-        documents, offsets = array("i"), array("q", [0])
-        with self._create("chunks.jsonl") as file:
-            for chunk in chunks:
-                if chunk.document not in place:
-                    raise ValueError(f"a chunk belongs to document {chunk.document[:16]}, which is not catalogued")
-                line = chunk.model_dump_json().encode() + b"\n"
-                file.write(line)
-                documents.append(place[chunk.document])
-                offsets.append(offsets[-1] + len(line))
-        for name, values in (("documents", np.array(documents, np.int32)), ("offsets", np.array(offsets, np.int64))):
-            with self._create(f"{name}.npy") as file:
-                np.save(file, values, allow_pickle=False)
-        with self._create("catalogue.json") as file:
-            file.write(catalogue_json(catalogue))
-        return len(documents)
+    def take(self, ref: Ref, path_of: Callable[[Ref], Path]) -> None:
+        """Link to the file of `ref`: to that of the generation before, else to where it was made."""
+        name = name_of(ref)
+        if name in self._written:
+            return
+        self._written[name] = FileDigest(sha256=ref.digest, size=ref.size)
+        if self._before is not None and _is_untouched(self._before, name, ref):
+            files.link(self._before / name, self._folder / name)
+            return
+        self.fresh.add(name)
+        files.link(path_of(ref), self._folder / name)
 
-    def vectors(self, vectors: NDArray[np.float16]) -> int:
-        """The FAISS file; gives the number of rows."""
-        with self._create("vectors.faiss") as file:
-            write_vectors(file, vectors)
-        return len(vectors)
+    def put(self, kind: str, data: bytes) -> Ref:
+        """A file that is made here."""
+        ref = Ref.of(kind, data)
 
-    def lexical(self, tokens: Iterable[Sequence[str]]) -> int:
-        """The BM25 files; gives the number of rows."""
-        postings, rows = build_postings(tokens)
-        write_postings(postings, lambda name: self._create(f"lexical/{name}"))
-        files.sync_folder(self._folder / "lexical")
-        return rows
+        def written(_: Ref) -> Path:
+            path = self._folder / "made"
+            path.unlink(missing_ok=True)
+            path.write_bytes(data)
+            return path
 
-    def numbers(self, documents: Iterable[bytes]) -> None:
-        """The Parquet file of the numbers in tables."""
-        path = self._folder / NUMBERS
-        write_numbers(path, documents)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            self._written[NUMBERS] = FileDigest(
-                sha256=hashlib.file_digest(file, "sha256").hexdigest(), size=path.stat().st_size
+        self.take(ref, written)
+        (self._folder / "made").unlink(missing_ok=True)
+        return ref
+
+    def empty(self) -> Segment:
+        """The segment of an index without chunks: documents that cannot be read are listed with it."""
+        packed = pack_segment(())
+        for ref, data in packed.files.items():
+            self.put(ref.kind, data)
+        return packed.segment
+
+    def parts(self, segments: Sequence[Segment], catalogue: Sequence[CatalogueEntry]) -> tuple[Part, ...]:
+        """The segments with the catalogue of their documents; one without chunks is listed where its digest stands."""
+        listed: list[list[CatalogueEntry]] = [[] for _ in segments]
+        if len(segments) == 1:
+            listed[0] = list(catalogue)
+        else:
+            firsts = [one.first for one in segments]
+            for entry in catalogue:
+                listed[max(bisect_right(firsts, entry.document) - 1, 0)].append(entry)
+        return tuple(
+            Part(
+                **one.model_dump(),
+                documents=len(entries),
+                catalogue=self.put("segment-catalogue", pack_catalogue(entries)),
             )
+            for one, entries in zip(segments, listed, strict=True)
+        )
 
-    def seal(self, **described: Any) -> str:
+    def mean_idf(self, parts: Sequence[Part]) -> float:
+        """Of BM25, over the terms of all parts."""
+        return Whole.of([postings_of(map_arrays(self._folder / name_of(part.text))) for part in parts]).mean_idf
+
+    def files(self) -> dict[str, FileDigest]:
+        """What each file must be."""
+        return dict(sorted(self._written.items()))
+
+    def seal(self, manifest: Manifest) -> str:
         """Write the manifest and make all durable; gives the manifest's digest, which is that of the content."""
-        manifest = Manifest(files=dict(sorted(self._written.items())), **described)
-        with self._create("manifest.json") as file:
-            file.write(manifest.model_dump_json(indent=1).encode())
+        data = manifest.model_dump_json(indent=1).encode()
+        files.write(self._folder / "manifest.json", data)
+        for name in self.fresh:
+            files.sync_file(self._folder / name)
+        files.sync_folder(self._folder / FILES)
         files.sync_folder(self._folder)
-        return self._written["manifest.json"].sha256
-
-    @contextlib.contextmanager
-    def _create(self, name: str) -> Generator[IO[bytes]]:
-        """A file to write to; on the disk when the block ends."""
-        path = self._folder / name
-        path.parent.mkdir(exist_ok=True)
-        with path.open("xb") as file:
-            digested = _Digested(file)
-            yield cast("IO[bytes]", digested)
-            file.flush()
-            os.fsync(file.fileno())
-        self._written[name] = FileDigest(sha256=digested.sha256.hexdigest(), size=digested.size)
+        return hashlib.sha256(data).hexdigest()
 
 
-class _Digested:
-    """A file whose bytes are digested as they are written, so that what the disk gives back can be compared."""
+def _is_untouched(before: Path, name: str, ref: Ref) -> bool:
+    """Whether a generation has the file as it was written: nobody wrote to it since, or its bytes are the right ones.
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.sha256 = hashlib.sha256()
-        self.size = 0
+    Reading all files would take longer than writing those of a change.
+    """
+    try:
+        facts = (before / name).stat()
+        if facts.st_mtime_ns <= (before / "manifest.json").stat().st_mtime_ns:
+            return facts.st_size == ref.size
+        with (before / name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == ref.digest
+    except OSError:
+        return False
 
-    def write(self, data: Any, /) -> int:
-        self.sha256.update(data)
-        self.size += memoryview(data).nbytes
-        return self._file.write(data)
+
+def _current_files(out: Path) -> Path | None:
+    """The folder of the current generation."""
+    try:
+        return out / "generations" / read_pointer(out).generation
+    except NotAnIndex:
+        return None
+
+
+def open_generation(folder: Path, digest: str) -> FolderIndex:
+    """One generation, open and pinned, of this or of the former format. Raises DamagedIndex."""
+    return (FormerIndex if is_former(folder) else FolderIndex)(folder, digest)
 
 
 @contextlib.contextmanager
@@ -296,7 +409,7 @@ def _switch(out: Path, folder: Path, digest: str) -> Generation:
 
 def _is_whole(out: Path, pointer: Pointer) -> bool:
     try:
-        with Index(out / "generations" / pointer.generation, pointer.manifest) as index:
+        with open_generation(out / "generations" / pointer.generation, pointer.manifest) as index:
             index.verify()
     except DamagedIndex:
         return False

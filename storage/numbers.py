@@ -1,4 +1,4 @@
-"""The numbers of an index's tables: one Parquet file, a row for each numeric cell, read by DuckDB.
+"""The numbers of an index's tables: Parquet files, a row for each numeric cell, read by DuckDB.
 
 Rows come as JSON, a line each, with the fields of `COLUMNS`; the file depends on them alone, not on times or threads.
 """
@@ -97,25 +97,30 @@ class Filters(TypedDict, total=False):
 
 
 def select_numbers(
-    path: Path, names: Mapping[str, str], *, first: int = 0, most: int | None = None, **filters: Unpack[Filters]
+    paths: Sequence[Path],
+    names: Mapping[str, str],
+    *,
+    first: int = 0,
+    most: int | None = None,
+    **filters: Unpack[Filters],
 ) -> Numbers:
     """Numbers in reading order. names: of the documents, by digest. most: number of rows from row `first` on."""
     with _connected() as connection:
-        query, values = _query(connection, path, names, "name, n.*", filters)
+        query, values = _query(connection, paths, names, "name, n.*", filters)
         page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
         return _fetched(connection.execute(query + page, values))
 
 
-def count_numbers(path: Path, names: Mapping[str, str], **filters: Unpack[Filters]) -> int:
+def count_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unpack[Filters]) -> int:
     """How many numbers `select_numbers` gives."""
     with _connected() as connection:
-        query, values = _query(connection, path, names, "1", filters)
+        query, values = _query(connection, paths, names, "1", filters)
         [row] = connection.execute(f"SELECT count(*) FROM ({query})", values).fetchall()
         return int(row[0])
 
 
 def copy_numbers(
-    path: Path,
+    paths: Sequence[Path],
     names: Mapping[str, str],
     out: Path,
     shape: Literal["parquet", "csv", "json"],
@@ -130,7 +135,7 @@ def copy_numbers(
     columns = {"parquet": "n.*", "json": f"n.* REPLACE ({plain})", "csv": f"n.* REPLACE ({plain}, {nested})"}[shape]
     how = {"parquet": "parquet, COMPRESSION zstd", "json": "json", "csv": "csv"}[shape]
     with _connected() as connection:
-        query, values = _query(connection, path, names, f"name, {columns}", filters)
+        query, values = _query(connection, paths, names, f"name, {columns}", filters)
         connection.execute(f"COPY ({query}) TO '{_quoted(out)}' (FORMAT {how})", values)
 
 
@@ -150,17 +155,17 @@ class ListedNumber(NamedTuple):
     """How other numbers contradict it."""
 
 
-def list_numbers(path: Path, names: Mapping[str, str], **filters: Unpack[Filters]) -> list[ListedNumber]:
+def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unpack[Filters]) -> list[ListedNumber]:
     """Numbers in reading order, made texts by DuckDB, which takes a tenth of the time."""
     period, headers = "coalesce(period.label, 'no period')", "array_to_string(column_path, ' / ')"
     columns = f"name, {PLACE}, {AMOUNT}, unit, {period}, {LINE}, {headers}, coalesce(doubt, '')"
     with _connected() as connection:
-        found = connection.execute(*_query(connection, path, names, columns, filters))
+        found = connection.execute(*_query(connection, paths, names, columns, filters))
         return [ListedNumber(*row) for row in found.fetchall()]
 
 
 def _query(
-    connection: DuckDBPyConnection, path: Path, names: Mapping[str, str], columns: str, filters: Filters
+    connection: DuckDBPyConnection, paths: Sequence[Path], names: Mapping[str, str], columns: str, filters: Filters
 ) -> tuple[str, list[Any]]:
     """A SELECT of these columns, and the values of its parameters."""
     _name_documents(connection, names)
@@ -174,16 +179,16 @@ def _query(
         conditions.append("contains(?, statement)")
         values.append(list(statements))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    source = f"read_parquet('{_quoted(path)}') n JOIN documents USING (document){where}"
-    return f"SELECT {columns} FROM {source} ORDER BY file_row_number", values
+    source = f"read_parquet({_listed(paths)}) n JOIN documents USING (document){where}"
+    return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number", values
 
 
-def check_numbers(path: Path, names: Mapping[str, str]) -> tuple[Numbers, Numbers]:
+def check_numbers(paths: Sequence[Path], names: Mapping[str, str]) -> tuple[Numbers, Numbers]:
     """How many identities were tried and held, by document and kind; and the numbers that break one."""
     with _connected() as connection:
         _name_documents(connection, names)
         each = f"""SELECT name, n.*, unnest(identities, recursive := true)
-            FROM read_parquet('{_quoted(path)}') n JOIN documents USING (document)"""
+            FROM read_parquet({_listed(paths)}) n JOIN documents USING (document)"""
         counted = connection.execute(
             f"SELECT name, kind, count(*) AS tried, count(*) FILTER (holds) AS held FROM ({each}) "
             "GROUP BY ALL ORDER BY ALL"
@@ -196,7 +201,7 @@ def check_numbers(path: Path, names: Mapping[str, str]) -> tuple[Numbers, Number
         return counts, _fetched(broken)
 
 
-def query_numbers(path: Path, names: Mapping[str, str], sql: str) -> Numbers:
+def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> Numbers:
     """What a SELECT of the user's gives from the tables `numbers` and `documents`. Raises QueryUnusable.
 
     It runs in memory and reaches no file, no network and no setting.
@@ -205,7 +210,7 @@ def query_numbers(path: Path, names: Mapping[str, str], sql: str) -> Numbers:
 
     with _connected() as connection:
         _name_documents(connection, names)
-        source = f"read_parquet('{_quoted(path)}') n JOIN documents USING (document)"
+        source = f"read_parquet({_listed(paths)}) n JOIN documents USING (document)"
         connection.execute(f"CREATE TABLE numbers AS SELECT name, n.* FROM {source}")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         try:
@@ -243,6 +248,10 @@ def _fetched(found: DuckDBPyConnection) -> Numbers:
 def _exact(column: str) -> str:
     """A decimal as text without zeros at its end."""
     return f"rtrim(rtrim({column}::VARCHAR, '0'), '.')"
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return "[" + ", ".join(f"'{_quoted(path)}'" for path in paths) + "]"
 
 
 def _quoted(path: Path) -> str:

@@ -1,30 +1,39 @@
-"""Dense search on disk: a FAISS file of unit vectors in half precision, mapped, searched by inner product.
+"""Dense search over segments: unit vectors in half precision, mapped, searched by inner product with FAISS.
 
-Exact up to `EXACT_UP_TO` rows. Above, the rows are grouped into lists and only the lists nearest to a query are
-scanned. Their number is measured when the file is made, so that recall stays at `RECALL`; a file that would need most
-of its lists stays exact. A GPU, where FAISS has one, groups large files, which open on any machine.
+A segment's file holds `vectors`, their `ids` (positions, which FAISS wants behind them) and, where the index has
+centres, `order` (row of each position) and `starts` (where the list of each centre starts).
+
+Exact up to `EXACT_UP_TO` rows. Above, rows are grouped into lists around centres that all segments share, and only the
+lists nearest to a query are scanned. Centres are trained on a sample, with the number of lists to scan that keeps
+recall at `RECALL` there, and serve until the index has doubled; vectors that would need most of their lists stay
+exact. A GPU, where FAISS has one, trains the centres of large indexes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from storage.arrays import map_arrays, pack_arrays, start_of_arrays
 
 log = logging.getLogger(__name__)
 
 EXACT_UP_TO = 100_000
 """Rows; a scan of 100,000 x 384 takes about 3 ms on one thread, which no grouping is worth."""
 RECALL = 0.998
-"""Share of the true ten nearest that probing must find when it is tuned; .995 is promised, this leaves a margin."""
+"""Share of the true ten nearest that probing must find when it is tuned; .98 is promised, this leaves a margin."""
+PER_CENTRE = 48
+"""Rows of the sample for each centre."""
 GPU_FROM = 500_000
-"""Rows from which on a GPU groups them, if FAISS has one. One CPU thread groups 500,000 rows of 384 numbers in 12 s;
-with fewer, the time saved is not worth a file whose bytes depend on the machine that made it."""
+"""Rows of an index from which on a GPU trains its centres, if FAISS has one: with fewer, the time saved is not worth
+a file whose bytes depend on the machine that made it."""
 GPU_SCRATCH_BYTES = 256 << 20
 """GPU memory for intermediate results; by default FAISS reserves six times as much, beside a loaded model."""
 PIECE = 50_000
@@ -40,63 +49,104 @@ class Nearest(NamedTuple):
     scores: NDArray[np.float32]
 
 
-def write_vectors(file: IO[bytes], vectors: NDArray[np.float16]) -> None:
-    """Write a FAISS file; the same vectors give the same bytes.
+class _Stack(NamedTuple):
+    """A FAISS index over lists that lie in files."""
 
-    vectors: (rows, dimension), each of length 1.
-    Raises ValueError for a row that is not a unit vector, OSError from `file`.
+    index: Any
+    kept: tuple[Any, ...]
+    """What it points to: FAISS holds no references."""
+
+
+class Centres(NamedTuple):
+    """The centres of an index, and how many of their lists a search scans."""
+
+    vectors: NDArray[np.float32]
+    """(lists, dimension); none where grouping does not pay."""
+    probes: int
+    rows: int
+    """Rows of the index for which they were chosen."""
+
+    def serve(self, rows: int, dimension: int) -> bool:
+        """Whether an index of that size may keep them."""
+        return self.vectors.shape[1] == dimension and self.rows / 2 <= rows <= self.rows * 2
+
+    def pack(self) -> bytes:
+        """The content of their file."""
+        told = np.array([self.probes, self.rows], np.int64)
+        return pack_arrays({"centres": self.vectors, "probes_and_rows": told})
+
+    @classmethod
+    def open(cls, path: Path) -> Centres:
+        """Those of a file. Raises OSError, ValueError."""
+        arrays = map_arrays(path)
+        probes, rows = arrays["probes_and_rows"].tolist()
+        return cls(arrays["centres"], probes, rows)
+
+
+def pack_vectors(vectors: NDArray[np.float16], centres: Centres | None = None) -> bytes:
+    """The content of a segment's file; the same vectors and centres give the same bytes.
+
+    vectors: (rows, dimension), each of length 1. Raises ValueError for a row that is not a unit vector.
     """
-    faiss = _faiss()
     _refuse_other_lengths(vectors)
-    grouped = len(vectors) > EXACT_UP_TO
-    index = (_grouped(vectors) if grouped else None) or _exact(vectors)
-    faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
+    ids = np.arange(len(vectors), dtype=np.int64)
+    if centres is None or not len(centres.vectors):
+        return pack_arrays({"vectors": vectors, "ids": ids})
+    lists = _nearest_centres(centres.vectors, vectors)
+    order = np.argsort(lists, kind="stable").astype(np.int32)
+    starts = np.searchsorted(lists[order], np.arange(len(centres.vectors) + 1)).astype(np.int32)
+    return pack_arrays({"vectors": vectors[order], "ids": ids, "order": order, "starts": starts})
 
 
 class Vectors:
-    """An open FAISS file; pages are read from disk when a search needs them."""
+    """The open vectors of all segments; pages are read from disk when a search needs them."""
 
-    def __init__(self, path: Path) -> None:
-        faiss = _faiss()
-        try:
-            self._index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except (RuntimeError, MemoryError) as error:  # a damaged length asks for more memory than there is
-            raise OSError(f"{path} cannot be read as a FAISS file: {error}") from error
-        self.lists: int | None = getattr(self._index, "nlist", None)
+    def __init__(self, paths: Sequence[Path], *, dimension: int, centres: Centres | None = None) -> None:
+        self._parts = [_Part(path) for path in paths]
+        self._centres = centres if centres is not None and len(centres.vectors) else None
+        self.lists: int | None = self._centres and len(self._centres.vectors)
         """Into how many lists the rows are grouped; None where every search is exact."""
-        self.probes: int | None = getattr(self._index, "nprobe", None)
+        self.probes: int | None = self._centres and self._centres.probes
         """How many of the lists a search scans."""
-        self.size: int = self._index.ntotal
-        self.dimension: int = self._index.d
+        self.dimension = dimension
+        self._firsts = np.cumsum([0, *(part.size for part in self._parts)], dtype=np.int64)
+        self.size = int(self._firsts[-1])
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
         """The `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
 
         Raises ValueError if the query has another dimension.
         """
-        if query.shape != (self.dimension,):
+        if self.size and query.shape != (self.dimension,):
             raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {self.dimension} numbers")
         available = self.size if allowed is None else int(np.count_nonzero(allowed))
         wanted = min(k, available)
         if wanted < 1:
             return Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
-        rows, scores = self._beyond_ties(query, wanted, available, allowed)
+        rows, scores = self._beyond_ties(np.ascontiguousarray(query, np.float32), wanted, available, allowed)
         order = np.lexsort((rows, -scores))[:wanted]
         return Nearest(rows[order], scores[order])
 
     def reconstruct(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of `rows`: (len(rows), dimension)."""
-        if not len(rows):
-            return np.empty((0, self.dimension), np.float32)
-        return self._index.reconstruct_batch(rows)
+        found = np.empty((len(rows), self.dimension), np.float32)
+        where = self._firsts.searchsorted(rows, "right") - 1
+        for at in np.unique(where).tolist():
+            part, mine = self._parts[at], where == at
+            found[mine] = part.vectors[part.positions[rows[mine] - self._firsts[at]]]
+        return found
 
     def _beyond_ties(
         self, query: NDArray[np.float32], wanted: int, available: int, allowed: NDArray[np.bool_] | None
     ) -> Nearest:
         # of equal scores FAISS keeps any: fetch until the cut does not run through equals, then sort
-        fetched, thorough = wanted + 1, allowed is not None
+        fetched, thorough = wanted + 1, self.lists is None
         while True:
-            rows, scores = self._fetch(query, min(fetched, available), allowed, thorough=thorough)
+            most = min(fetched, available)
+            if allowed is not None:
+                rows, scores = self._among(query, most, allowed)
+            else:
+                rows, scores = self._everywhere(query, most) if thorough else self._nearby(query, most)
             enough = len(rows) >= wanted
             if enough and (len(rows) == available or scores[wanted - 1] > scores[-1]):
                 return Nearest(rows, scores)
@@ -105,21 +155,140 @@ class Vectors:
             else:
                 fetched *= 4
 
-    def _fetch(
-        self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None, *, thorough: bool
+    def _everywhere(self, query: NDArray[np.float32], k: int) -> Nearest:
+        """The nearest of all rows."""
+        return self._scanned(self._whole, np.arange(len(self._parts), dtype=np.int64), query, k, lists=1)
+
+    def _nearby(self, query: NDArray[np.float32], k: int) -> Nearest:
+        """The nearest of the rows in the lists of the nearest centres."""
+        assert self._centres is not None
+        assert self.lists is not None
+        likeness = self._centres.vectors @ query
+        near = np.argpartition(-likeness, min(self._centres.probes, self.lists - 1))[: self._centres.probes]
+        probed = (np.arange(len(self._parts))[:, None] * self.lists + near).ravel()
+        return self._scanned(self._grouped, probed, query, k, lists=self.lists)
+
+    def _scanned(
+        self, stack: _Stack, probed: NDArray[np.int64], query: NDArray[np.float32], k: int, *, lists: int
     ) -> Nearest:
-        faiss = _faiss()
-        selector = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
-        if self.lists is None:
-            parameters = faiss.SearchParameters(sel=selector)
-        else:
-            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=self.lists if thorough else self.probes)
-        scores, rows = self._index.search(query[None], k, params=parameters)
-        found = rows[0] >= 0  # FAISS pads with -1
-        return Nearest(rows[0][found], scores[0][found])
+        """The nearest rows of these lists, of which each part has so many."""
+        faiss = open_faiss()
+        scores, found = np.empty((1, k), np.float32), np.empty((1, k), np.int64)
+        unused = np.zeros(len(probed), np.float32)
+        pointers = (faiss.swig_ptr(values) for values in (probed, unused, scores, found))
+        pairs = True  # the list of a hit and its place there, instead of an id
+        parameters = faiss.SearchParametersIVF(nprobe=len(probed))
+        stack.index.search_preassigned_c(1, faiss.swig_ptr(query), k, *pointers, pairs, parameters)
+        hit = found[0] >= 0  # FAISS pads with -1
+        parts, own = np.divmod(found[0][hit] >> 32, lists)
+        places = found[0][hit] & 0xFFFFFFFF
+        return Nearest(self._rows(parts, places, own if lists > 1 else None), scores[0][hit])
+
+    def _rows(
+        self, parts: NDArray[np.int64], places: NDArray[np.int64], lists: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """The rows of places in parts, or in lists of parts."""
+        rows = np.empty(len(parts), np.int64)
+        for at in np.unique(parts).tolist():
+            part, mine = self._parts[at], parts == at
+            positions = places[mine] if lists is None else places[mine] + part.starts[lists[mine]]
+            rows[mine] = self._firsts[at] + part.row_of(positions)
+        return rows
+
+    def _among(self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> Nearest:
+        """The nearest of the allowed rows."""
+        faiss = open_faiss()
+        rows, scores = list[NDArray[np.int64]](), list[NDArray[np.float32]]()
+        for at, part in enumerate(self._parts):
+            mine = allowed[self._firsts[at] : self._firsts[at + 1]]
+            if not (count := int(np.count_nonzero(mine))):
+                continue
+            flags = np.packbits(mine if part.order is None else mine[part.order], bitorder="little")
+            chosen = faiss.SearchParametersIVF(sel=faiss.IDSelectorBitmap(flags), nprobe=1)
+            near, found = self._alone(at).index.search(query[None], min(k, count), params=chosen)
+            rows.append(self._firsts[at] + part.row_of(found[0]))
+            scores.append(near[0])
+        every, reached = np.concatenate(rows), np.concatenate(scores)
+        best = np.argsort(-reached, kind="stable")[:k]
+        return Nearest(every[best], reached[best])
+
+    @cached_property
+    def _whole(self) -> _Stack:
+        """A FAISS index in which each part is one list."""
+        return self._stacked([part.mapped(np.array([0, part.size])) for part in self._parts], lists=1)
+
+    @cached_property
+    def _grouped(self) -> _Stack:
+        """A FAISS index of the lists of the first part, then those of the second …"""
+        return self._stacked([part.mapped(part.starts) for part in self._parts], lists=self.lists or 1)
+
+    def _alone(self, at: int) -> _Stack:
+        """A FAISS index of one part, whose rows have ids."""
+        part = self._parts[at]
+        if part.alone is None:
+            part.alone = self._stacked([part.mapped(np.array([0, part.size]))], lists=1)
+        return part.alone
+
+    def _stacked(self, held: list[Any], *, lists: int) -> _Stack:
+        faiss = open_faiss()
+        one_list = faiss.IndexFlatIP(self.dimension)
+        one_list.add(np.zeros((1, self.dimension), np.float32))
+        kind, likeness = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+        index = faiss.IndexIVFScalarQuantizer(
+            one_list, self.dimension, max(len(held), 1) * lists, kind, likeness, False
+        )
+        pointers = faiss.InvertedListsPtrVector()
+        for one in held:
+            pointers.push_back(one)
+        stack = faiss.VStackInvertedLists(pointers.size(), pointers.data())
+        index.replace_invlists(stack)
+        index.is_trained, index.ntotal = True, self.size
+        return _Stack(index, (one_list, held, stack))
 
 
-def _faiss() -> Any:
+class _Part:
+    """The open vectors of a segment. A position is where a vector lies, a row which chunk it is of."""
+
+    def __init__(self, path: Path) -> None:
+        arrays = map_arrays(path)
+        self._path = path
+        self.vectors: NDArray[np.float16] = arrays["vectors"]
+        self.order: NDArray[np.int32] | None = arrays.get("order")
+        self.starts: NDArray[np.int32] = arrays.get("starts", np.empty(0, np.int32))
+        self.size = len(self.vectors)
+        self.alone: _Stack | None = None
+
+    @cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """Of each row."""
+        positions = np.arange(self.size)
+        if self.order is not None:
+            positions[self.order] = np.arange(self.size)
+        return positions
+
+    def row_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows at these positions."""
+        return positions if self.order is None else self.order[positions].astype(np.int64)
+
+    def mapped(self, starts: NDArray[Any]) -> Any:
+        """The file as inverted lists of FAISS; starts: where each list begins, and where the last one ends."""
+        faiss = open_faiss()
+        lists = faiss.OnDiskInvertedLists()
+        code_bytes = self.vectors.shape[1] * 2
+        lists.nlist, lists.code_size, lists.read_only = len(starts) - 1, code_bytes, True
+        lists.filename, lists.totsize = str(self._path), self._path.stat().st_size
+        lists.prefetch_nthread = 0
+        lists.do_mmap()
+        lists.lists.resize(len(starts) - 1)
+        begins = starts[:-1].astype(np.uint64)
+        sizes = np.diff(starts).astype(np.uint64)
+        # of each list: its size, its room, behind which FAISS looks for ids (right for one list), and its place
+        table = np.stack([sizes, sizes, start_of_arrays(self._path) + begins * code_bytes], axis=1).astype(np.uint64)
+        faiss.memcpy(lists.lists.data(), faiss.swig_ptr(table), table.nbytes)
+        return lists
+
+
+def open_faiss() -> Any:
     """FAISS, on first need; untyped, for its stubs know neither its parameters nor its callbacks."""
     import faiss
 
@@ -135,97 +304,76 @@ def _refuse_other_lengths(vectors: NDArray[np.float16]) -> None:
             raise ValueError(f"vector {start + row} has length {lengths[row]:.3g}; an embedder gives length 1")
 
 
-def _exact(vectors: NDArray[np.float16]) -> Any:
-    faiss = _faiss()
-    index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
-    _add(index, vectors)
-    return index
-
-
-def _grouped(vectors: NDArray[np.float16]) -> Any | None:
-    """An inverted file whose `nprobe` keeps the recall; None where that takes most of its lists."""
-    faiss = _faiss()
+def _nearest_centres(centres: NDArray[np.float32], vectors: NDArray[np.float16]) -> NDArray[np.int64]:
+    """Per row, the centre with the greatest inner product."""
+    faiss = open_faiss()
+    flat = faiss.IndexFlatIP(centres.shape[1])
     with _one_thread():
-        index = _lists(vectors)
-        probes = _probes_for_recall(index, vectors)
-    if probes > index.nlist // 2:
-        return None
-    index.nprobe = probes
-    index.set_direct_map_type(faiss.DirectMap.Array)  # row -> list and place, for `reconstruct`
-    return index
+        flat.add(np.ascontiguousarray(centres))
+        found = [flat.search(piece, 1)[1][:, 0] for piece in _pieces(vectors)]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _lists(vectors: NDArray[np.float16]) -> Any:
-    """`build_lists` on the GPU where that is worth its start and goes well, else on the CPU."""
-    if len(vectors) >= GPU_FROM and gpus():
+def lists_for(rows: int) -> int:
+    """Into how many lists an index of so many rows is grouped."""
+    return round(2 * rows**0.5)
+
+
+def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
+    """Centres for an index of `rows` rows, from a sample of them: (`PER_CENTRE` * lists, dimension) or fewer.
+
+    No centres where most lists would have to be scanned. The same sample gives the same centres on a CPU.
+    """
+    _refuse_other_lengths(sample)
+    drawn = sample.astype(np.float32)
+    lists = min(lists_for(rows), max(len(sample) // 2, 1))
+    centres = _trained(drawn, lists, gpu=rows >= GPU_FROM and gpus() > 0)
+    with _one_thread():
+        probes = _probes_for_recall(centres, drawn, rows)
+    return Centres(centres if probes <= lists // 2 else centres[:0], probes, rows)
+
+
+def _trained(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArray[np.float32]:
+    """`train_lists` on the GPU if that is asked and goes well, else on the CPU."""
+    if gpu:
         try:
-            return build_lists(vectors, gpu=True)
+            return train_lists(sample, lists, gpu=True)
         except RuntimeError as error:  # as FAISS says that memory ended
-            log.warning("the GPU could not group rows=%d, one CPU thread does: %s", len(vectors), error)
-    return build_lists(vectors, gpu=False)
+            log.warning("the GPU could not group rows=%d, one CPU thread does: %s", len(sample), error)
+    return train_lists(sample, lists, gpu=False)
 
 
 def gpus() -> int:
     """The GPUs that FAISS can use; none with faiss-cpu, nor under CUDA_VISIBLE_DEVICES=''."""
-    return _faiss().get_num_gpus()
+    return open_faiss().get_num_gpus()
 
 
-def build_lists(vectors: NDArray[np.float16], *, gpu: bool) -> Any:
-    """The vectors in lists around centres: a FAISS index in CPU form; how many lists to scan is left open.
+def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArray[np.float32]:
+    """Centres of so many lists: (lists, dimension).
 
-    gpu: centres and the nearest centre of each row are found on the first GPU, else by one CPU thread. Rounding may put
-    a row between two centres into the other list; the rows themselves are stored alike.
-    Raises RuntimeError where the GPU cannot do it.
+    gpu: the nearest centre of each row is found on the first GPU, else by one CPU thread. Raises RuntimeError where
+    the GPU cannot do it.
     """
-    faiss = _faiss()
-    rows, dimension = vectors.shape
-    lists = round(2 * rows**0.5)
-    index = faiss.IndexIVFScalarQuantizer(
-        faiss.IndexFlatIP(dimension),
-        dimension,
-        lists,
-        faiss.ScalarQuantizer.QT_fp16,
-        faiss.METRIC_INNER_PRODUCT,
-        False,  # codes hold the vector itself, not its distance from the centre: the same scores as the exact file
-    )
-    index.cp.seed, index.cp.max_points_per_centroid = 1, 48
-    drawn = np.sort(np.random.default_rng(1).choice(rows, min(rows, 48 * lists), replace=False))
-    sample = vectors[drawn].astype(np.float32)
+    faiss = open_faiss()
+    dimension = sample.shape[1]
+    training = faiss.Clustering(dimension, lists)
+    training.seed, training.niter, training.spherical = 1, 10, True
+    training.min_points_per_centroid, training.max_points_per_centroid = 1, PER_CENTRE
+    flat = _flat_on_gpu(dimension) if gpu else faiss.IndexFlatIP(dimension)
     with _one_thread():
-        if gpu:
-            _fill_by(_flat_on_gpu(dimension), index, sample, vectors)
-        else:
-            index.train(sample)
-            _add(index, vectors)
-    return index
+        training.train(np.ascontiguousarray(sample), flat)
+    # which holds them; `training.centroids` is a C++ vector, which PyMuPDF, once imported, takes for one of its own
+    return flat.reconstruct_n(0, lists)
 
 
 def _flat_on_gpu(dimension: int) -> Any:
     """An empty exact index on the first GPU. Raises RuntimeError."""
-    faiss = _faiss()
+    faiss = open_faiss()
     if not gpus():
         raise RuntimeError("FAISS sees no GPU; install faiss-gpu in place of faiss-cpu on a machine that has one")
     resources = faiss.StandardGpuResources()
     resources.setTempMemory(GPU_SCRATCH_BYTES)
     return faiss.index_cpu_to_gpu(resources, 0, faiss.IndexFlatIP(dimension))
-
-
-def _fill_by(centres: Any, index: Any, sample: NDArray[np.float32], vectors: NDArray[np.float16]) -> None:
-    """Train and fill `index`, every search for a nearest centre being done by `centres`, an empty exact index."""
-    from faiss.contrib.ivf_tools import add_preassigned
-
-    index.clustering_index = centres
-    index.train(sample)
-    index.clustering_index = None  # FAISS keeps no reference: nothing may ask it once `centres` is gone
-    centres.reset()
-    centres.add(index.quantizer.reconstruct_n(0, index.nlist))
-    for piece in _pieces(vectors):
-        add_preassigned(index, piece, centres.search(piece, 1)[1][:, 0])
-
-
-def _add(index: Any, vectors: NDArray[np.float16]) -> None:
-    for piece in _pieces(vectors):
-        index.add(piece)
 
 
 def _pieces(vectors: NDArray[np.float16]) -> Iterator[NDArray[np.float32]]:
@@ -236,7 +384,7 @@ def _pieces(vectors: NDArray[np.float16]) -> Iterator[NDArray[np.float32]]:
 @contextmanager
 def _one_thread() -> Generator[None]:
     """FAISS on one thread: sums of several may differ in the last bit, and so would the file."""
-    faiss = _faiss()
+    faiss = open_faiss()
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -245,30 +393,26 @@ def _one_thread() -> Generator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-def _probes_for_recall(index: Any, vectors: NDArray[np.float16]) -> int:
-    """How many lists to scan, so that rows and queries about them find their ten nearest other rows."""
+def _probes_for_recall(centres: NDArray[np.float32], sample: NDArray[np.float32], rows: int) -> int:
+    """How many lists to scan, so that rows of the sample and queries about them find their nearest other rows.
+
+    The ten nearest of all rows are nearer than the ten nearest of a sample: as many count as are among those ten.
+    """
+    faiss = open_faiss()
     random = np.random.default_rng(2)
-    asked = random.choice(len(vectors), 256, replace=False)
-    rows = vectors[asked].astype(np.float32)
-    noise = random.standard_normal(rows.shape, dtype=np.float32)
-    away = rows + noise / np.linalg.norm(noise, axis=1, keepdims=True)  # cosine .7 to its row, as a question has
-    samples = (rows, away / np.linalg.norm(away, axis=1, keepdims=True))
-    truths = [_others(index, sample, asked, probes=index.nlist) for sample in samples]
-    probes = 1
-    while probes < index.nlist:
-        found = [_others(index, sample, asked, probes=probes) for sample in samples]
-        if min(map(_recall, truths, found)) >= RECALL:
-            break
-        probes = min(index.nlist, 1 + probes * 5 // 4)
-    return probes
-
-
-def _others(index: Any, queries: NDArray[np.float32], own: NDArray[np.int64], *, probes: int) -> list[set[int]]:
-    """The ten nearest rows of each query, without the row that it was made of: that one is always found."""
-    faiss = _faiss()
-    nearest = index.search(queries, 11, params=faiss.SearchParametersIVF(nprobe=probes))[1]
-    return [set(row[row != mine][:10]) for row, mine in zip(nearest, own, strict=True)]
-
-
-def _recall(truths: list[set[int]], found: list[set[int]]) -> float:
-    return sum(len(true & ten) / len(true) for true, ten in zip(truths, found, strict=True)) / len(truths)
+    asked = random.choice(len(sample), min(512, len(sample)), replace=False)
+    noise = random.standard_normal((len(asked), sample.shape[1]), dtype=np.float32)
+    away = sample[asked] + noise / np.linalg.norm(noise, axis=1, keepdims=True)  # cosine .7 to its row, as a question
+    queries = np.concatenate([sample[asked], away / np.linalg.norm(away, axis=1, keepdims=True)])
+    flat = faiss.IndexFlatIP(sample.shape[1])
+    flat.add(np.ascontiguousarray(sample))
+    wanted = min(10, max(1, round(10 * len(sample) / rows)))
+    nearest = flat.search(queries, wanted + 1)[1]
+    lists = _nearest_centres(centres, sample.astype(np.float16))
+    likeness = queries @ centres.T  # (queries, centres)
+    ranks = np.empty((len(queries), wanted), np.int64)
+    for at, near in enumerate(nearest):
+        others = near[near != asked[at % len(asked)]][:wanted]  # the row that it was made of is always found
+        ranks[at] = (likeness[at] > likeness[at, lists[others]][:, None]).sum(axis=1)
+    needed = np.quantile(ranks.reshape(2, -1), RECALL, axis=1, method="higher") + 1
+    return int(needed.max())

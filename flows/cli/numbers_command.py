@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
@@ -39,10 +39,10 @@ PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d
 
 
 class _Source(NamedTuple):
-    """The file of numbers that a command reads, and the documents that they come from."""
+    """The files of numbers that a command reads, and the documents that they come from."""
 
-    path: Path
-    names: dict[str, str]
+    paths: tuple[Path, ...]
+    names: Mapping[str, str]
     """Digest of a document → its name."""
     entities: dict[str, str]
     """Digest of a document → its organisation, where one is known."""
@@ -92,14 +92,14 @@ def numbers(
             _check(source, as_json=as_json or shape == "json")
             return
         if sql is not None:
-            _show_query(query_numbers(source.path, source.names, sql), source, "json" if as_json else shape)
+            _show_query(query_numbers(source.paths, source.names, sql), source, "json" if as_json else shape)
         elif as_json or shape != "table":
             _copy(source, filters, "json" if as_json or shape == "table" else shape)
         else:
             _show_numbers(source, filters)
 
 
-def _require_a_name(names: dict[str, str], entity: str) -> None:
+def _require_a_name(names: Mapping[str, str], entity: str) -> None:
     if not any(all(word.lower() in name.lower() for word in entity.split()) for name in names.values()):
         fail(f"--entity {entity}: no document is called so; there are {', '.join([*names.values()][:5])} …", REFUSED)
 
@@ -110,7 +110,7 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
 
     with TemporaryDirectory(prefix="trivet-") as folder:
         out = Path(folder) / "numbers"
-        copy_numbers(source.path, source.names, out, shape, **filters)
+        copy_numbers(source.paths, source.names, out, shape, **filters)
         if shape == "parquet":
             with out.open("rb") as written:
                 shutil.copyfileobj(written, sys.stdout.buffer)
@@ -129,7 +129,7 @@ def _indexed(index: Path) -> Generator[_Source]:
     from tasks.rag.planning.names import entity_of
 
     with open_index(index) as opened:
-        names = {entry.document: entry.name for entry in opened.catalogue}
+        names = opened.names
         entities = {entry.document: entity for entry in opened.catalogue if (entity := entity_of(entry))}
         yield _Source(opened.numbers, names, entities, {"index": str(index), "generation": opened.generation})
 
@@ -145,7 +145,7 @@ def _read(given: Given, file: Path, password_env: str | None) -> Generator[_Sour
         path = Path(folder) / "numbers.parquet"
         facts = document_numbers(document.pages, document=digest)
         write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
-        yield _Source(path, {digest: file.name}, {}, {"file": str(file), "reader": document.reader})
+        yield _Source((path,), {digest: file.name}, {}, {"file": str(file), "reader": document.reader})
 
 
 def _years(period: str) -> tuple[int, int] | None:
@@ -191,10 +191,10 @@ def _check(source: _Source, *, as_json: bool) -> None:
     from storage.numbers import check_numbers, select_numbers
     from tasks.rag.numbers.restatements import compare
 
-    counts, broken = check_numbers(source.path, source.names)
+    counts, broken = check_numbers(source.paths, source.names)
     several = {document for document, one in source.entities.items() if [*source.entities.values()].count(one) > 1}
     among = {document: source.names[document] for document in several}
-    rows = select_numbers(source.path, among, statements=STATEMENTS).records() if among else []
+    rows = select_numbers(source.paths, among, statements=STATEMENTS).records() if among else []
     compared = compare(rows, source.entities)
     told = {
         **source.shown,
@@ -246,7 +246,7 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
 
     coloured = console.color_system
     dim, blue, red, plain = ("\x1b[2m", "\x1b[36m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "", "")
-    found = list_numbers(source.path, source.names, **filters)
+    found = list_numbers(source.paths, source.names, **filters)
     for name, of_document in groupby(found, key=itemgetter(0)):
         console.print_line(f"[bold]{escape(name)}[/bold]")
         write = console.file.write

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 console = Screen()
 EXCERPT_CHARS = 240
+PAGE = 100
+"""Documents."""
 PAGES_SHOWN, NOTES_SHOWN, DOCUMENTS_SHOWN = 10, 3, 3
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
 """Dots that lead to the page number in a table of contents."""
@@ -112,6 +114,7 @@ def chunks(
 def status(
     index: IndexFolder,
     every: Annotated[bool, typer.Option("--all", help="Also list documents without problems.")] = False,
+    page: Annotated[int, typer.Option(min=1, help="Page of the documents listed, 100 to a page.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
@@ -121,7 +124,7 @@ def status(
         found = read_status(index)
     if found is None:
         fail(f"{index} holds no index; make one with `trivet rag index FOLDER --index {index}`", REFUSED)
-    emit(found, as_json, lambda: _show_status(found, every=every))
+    emit(found, as_json, lambda: _show_status(found, every=every, page=page))
 
 
 def search(
@@ -225,8 +228,8 @@ def _show_hits(found: Found) -> None:
     console.print_notes(found.notes)
 
 
-def _show_status(status: IndexStatus, *, every: bool) -> None:
-    """The state of an index, and documents with problems; every: all documents."""
+def _show_status(status: IndexStatus, *, every: bool, page: int) -> None:
+    """The state of an index, and a page of the documents with problems; every: of all documents, too."""
     colour = {"completed": "green", "running": "cyan"}.get(status.state, "yellow")
     state = status.state.replace("_", " ")
     console.print(f"[{colour}]{state}[/{colour}] at {status.step}, generation {status.generation or 'none yet'}")
@@ -240,18 +243,26 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
         console.print(f"  chunks     {lengths.min} to {lengths.max} characters, {lengths.mean:.0f} on average")
     for warning in status.warnings:
         console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
-    _troubles(status.documents)
+    troubled = [item for item in status.documents if item.status == "failed" or item.troubled_pages or item.notes]
+    _troubles(_page(sorted(troubled, key=lambda item: item.status != "failed"), page))
     if every:
-        _list(status.documents)
+        _list(_page(status.documents, page))
+    last = -(-len(status.documents if every else troubled) // PAGE)
+    if page < last:
+        console.print(f"  page {page} of {last}; the next: --page {page + 1}")
+
+
+def _page(documents: Sequence[DocumentStatus], page: int) -> Sequence[DocumentStatus]:
+    return documents[(page - 1) * PAGE : page * PAGE]
 
 
 def _troubles(documents: Sequence[DocumentStatus]) -> None:
-    """Documents with problems, failed ones first; names are too long for a column of a table."""
-    for item in sorted(documents, key=lambda item: item.status != "failed"):
+    """Documents with problems; names are too long for a column of a table."""
+    for item in documents:
         if item.status == "failed":
             console.print_line(f"[red]failed[/red]  {escape(item.document)}")
             console.print_line(f"        {escape(item.message or item.reason or '')}")
-        elif item.troubled_pages or item.notes:
+        else:
             console.print_line(f"[yellow]note[/yellow]    {escape(item.document)}")
             for line in (*_troubled_pages(item), *item.notes[:NOTES_SHOWN]):
                 console.print_line(f"        {escape(line)}")

@@ -83,7 +83,7 @@ def root_of(thing: str) -> Root:
     path = Path(thing)
     if (path / "CURRENT").is_file():
         with open_index(path) as opened:
-            return Root(opened.digest, folder=path, names={entry.document: entry.name for entry in opened.catalogue})
+            return Root(opened.digest, folder=path, names=dict(opened.names))
     if PREFIX.fullmatch(thing) and len(found := lineage().beginning(thing)) == 1 and len(found[0]) == 64:
         return Root(found[0])
     try:

@@ -245,15 +245,20 @@ def build(vectors: NDArray[np.float16], *, gpu: bool) -> Built:
     """Time the making of lists, and ask them. Raises RuntimeError where FAISS sees no GPU that it is to use."""
     import numpy as np
 
-    from storage.vectors import build_lists
+    from storage.vectors import Centres, Vectors, lists_for, pack_vectors, train_lists
 
+    lists = lists_for(len(vectors))
     started = time.perf_counter()
-    index = build_lists(vectors, gpu=gpu)
+    centres = Centres(train_lists(vectors.astype(np.float32), lists, gpu=gpu), max(1, lists // 8), len(vectors))
+    packed = pack_vectors(vectors, centres)
     took_s = time.perf_counter() - started
     asked = vectors[:: len(vectors) // 100].astype(np.float32)
     truth = np.argpartition(-(asked @ vectors.astype(np.float32).T), 10, axis=1)[:, :10]
-    index.nprobe = max(1, index.nlist // 8)
-    found = index.search(asked, 10)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "vectors"
+        path.write_bytes(packed)
+        index = Vectors([path], dimension=vectors.shape[1], centres=centres)
+        found = [index.search(query, 10).rows for query in asked]
     return Built(took_s, float(np.mean([np.isin(*both).mean() for both in zip(truth, found, strict=True)])))
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from storage.index import CatalogueEntry, Fact
 from storage.records import Record, Ref
+from storage.segments import Segment
 from tasks.documents.blocks import PageSource
 from tasks.documents.isolation import Failure
 from tasks.rag.indexing.chunks import Chunk
@@ -137,6 +138,10 @@ class Corpus(Record):
     entries: tuple[CatalogueEntry, ...]
     embedded: tuple[Embedded, ...]
     """The entries that have chunks, in the same order."""
+    segments: tuple[Segment, ...] = ()
+    """Of the same documents, in the same order."""
+    centres: Ref | None = None
+    """Around which the vectors of all segments are grouped."""
 
 
 def shard_sources(sources: Iterable[Source]) -> list[tuple[Source, ...]]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import JsonValue
 
 from storage.records import Record, Ref
+from storage.segments import Segment
 from tasks import progress
 from tasks.budget import Spending
 from tasks.documents.document_readers import ReadOptions
@@ -173,14 +174,36 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 
 
 @step(version=1, reads_world=True)
+def find_centres(embedded: tuple[Embedded, ...], *, index: Path) -> Ref:
+    """Around what the vectors of a large index are grouped: as they are now, until it has doubled."""
+    from tasks.rag.indexing.segmenting import find_centres
+
+    return find_centres(embedded, artifacts(), index=index)
+
+
+@step(version=1)
+def segment(leaves: tuple[tuple[Embedded, ...], ...], *, centres: Ref | None) -> tuple[Segment, ...]:
+    """Make a segment of the index from each group of documents."""
+    from tasks.rag.indexing.segmenting import make_segment
+
+    return tuple(make_segment(leaf, artifacts(), centres=centres) for leaf in leaves)
+
+
+@step(version=1, reads_world=True)
 def catalogue(
-    found: ScanResult, *, parsed: tuple[Parsed, ...], embedded: tuple[Embedded, ...], metadata: Path | None
+    found: ScanResult,
+    *,
+    parsed: tuple[Parsed, ...],
+    embedded: tuple[Embedded, ...],
+    segments: tuple[Segment, ...],
+    centres: Ref | None,
+    metadata: Path | None,
 ) -> Catalogued:
     """Names, titles and metadata of the documents, beside their chunks."""
     from tasks.rag.indexing.publishing import build_corpus
 
-    corpus, warnings = build_corpus(found, parsed, embedded, metadata=metadata)
-    return Catalogued(corpus=artifacts().save("corpus", corpus), entries=corpus.entries, warnings=warnings)
+    corpus, warnings = build_corpus(found, parsed, embedded, segments=segments, centres=centres, metadata=metadata)
+    return Catalogued(corpus=artifacts().save("corpus", corpus), warnings=warnings)
 
 
 def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
@@ -190,7 +213,7 @@ def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
     return is_current(inputs["index"], result.digest)
 
 
-@step(version=1, verify=_is_current, undone="the generation is not current")
+@step(version=2, verify=_is_current, undone="the generation is not current")
 def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -> Published:
     """Write a generation beside the current one, verify it, and switch readers over."""
     from tasks.rag.indexing.publishing import publish_corpus

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.index import CatalogueEntry, open_index, publish
-from storage.lexical import Lexical
-from storage.vectors import EXACT_UP_TO, Vectors, write_vectors
+from storage.lexical import Lexical, Whole, count_postings
+from storage.vectors import EXACT_UP_TO, Vectors, pack_vectors, train_centres
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
 
@@ -94,7 +94,7 @@ def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: li
         assert index.lexical is not None
         figures["bm25 p50, ms"] = _median_ms(lambda words: index.lexical and index.lexical.search(words, 10), questions)
         figures |= of_dense("dense", index.vectors, rows, hard_vectors(QUESTIONS, seed=1))
-    return figures | of_rank_bm25(tokens[:COMPARED], questions, out)
+    return figures | of_rank_bm25(tokens[:COMPARED], questions)
 
 
 def of_dense(name: str, index: Vectors, rows: NDArray[np.float32], queries: NDArray[np.float32]) -> dict[str, Any]:
@@ -105,14 +105,12 @@ def of_dense(name: str, index: Vectors, rows: NDArray[np.float32], queries: NDAr
     return {f"{name} p50, ms": _median_ms(lambda query: index.search(query, 10), queries), f"{name} recall@10": recall}
 
 
-def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]], folder: Path) -> dict[str, Any]:
+def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
     """The greatest difference of any row's score; on a part of the corpus, for rank-bm25 takes seconds for all."""
     from rank_bm25 import BM25Okapi
 
-    from storage.lexical import build_postings, write_postings
-
-    write_postings(build_postings(tokens)[0], lambda name: (folder / name).open("wb"))
-    ours, theirs = Lexical(folder, rows=len(tokens)), BM25Okapi(tokens)
+    postings = [count_postings(tokens)]
+    ours, theirs = Lexical(postings, Whole.of(postings)), BM25Okapi(tokens)
     differences = [np.abs(ours.scores(words) - theirs.get_scores(words)).max() for words in questions]
     return {f"greatest difference to rank-bm25 ({len(tokens)} chunks)": float(max(differences))}
 
@@ -137,9 +135,10 @@ def of_grouped(folder: Path, count: int) -> dict[str, Any]:
     figures: dict[str, Any] = {"exact up to, rows": EXACT_UP_TO}
     for name, rows in (("grouped", alike_vectors(count)), ("ungroupable", hard_vectors(count, dimension=128))):
         started = time.process_time()
-        with (folder / name).open("wb") as file:
-            write_vectors(file, rows.astype(np.float16))
-        index = Vectors(folder / name)
+        halves = rows.astype(np.float16)
+        centres = train_centres(halves[:: max(count // 50_000, 1)], count)
+        (folder / name).write_bytes(pack_vectors(halves, centres))
+        index = Vectors([folder / name], dimension=rows.shape[1], centres=centres)
         figures[f"{name}, {count:,} x {rows.shape[1]}, build, CPU s"] = round(time.process_time() - started, 1)
         figures[f"{name}, lists probed"] = f"{index.probes} of {index.lists}" if index.lists else "exact"
         random_rows = np.random.default_rng(5).integers(0, count, QUESTIONS)
@@ -165,9 +164,9 @@ def zipfian_sentences() -> list[str]:
     return [" ".join(words[start : start + 20]) for start in range(0, len(words), 20)]
 
 
-def recombined(sentences: Sequence[str], count: int) -> list[str]:
+def recombined(sentences: Sequence[str], count: int, *, seed: object = 0) -> list[str]:
     """Chunks of randomly chosen sentences with random numbers in place of theirs."""
-    drawn = random.Random(0)
+    drawn = random.Random(str(seed) if seed else 0)
     texts: list[str] = []
     for _ in range(count):
         text = ""

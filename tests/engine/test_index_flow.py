@@ -239,7 +239,7 @@ def test_a_deleted_index_is_published_again_from_what_is_kept(place: Place, work
 
 
 def test_a_damaged_index_is_replaced(place: Place, work: Work) -> None:
-    for file in place.out.glob("generations/*/chunks.jsonl"):
+    for file in place.out.glob("generations/*/files/*.segment-text"):
         file.write_bytes(b"")
     assert place.build().code == 0
     assert work.take() == (0, 0)

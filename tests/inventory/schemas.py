@@ -57,8 +57,8 @@ PRINTED = {
 FILES = {
     "index CURRENT": "Pointer.generation",
     "index manifest.json": "Manifest.embedder",
-    "index catalogue.json": "CatalogueEntry",
-    "index chunks.jsonl": "Chunk",
+    "index segment-catalogue": "CatalogueEntry",
+    "index segment-text": "Chunk",
     "index index_status.json": "IndexStatus",
     "sweep points.jsonl": "Swept",
     "lever figures.json": "Summary.conditions",

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
+from storage import segments
 from storage.index import CatalogueEntry, Generation, claim, is_current, open_index, publish
 from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
 
@@ -67,6 +69,99 @@ def test_what_was_published_can_be_read_row_by_row(tmp_path: Path) -> None:
         assert index.lexical is not None
         assert index.lexical.search(["third"], 9).rows.tolist() == [2]
         index.verify()
+
+
+FORMER = Path(__file__).parents[1] / "samples" / "former-index"
+"""NEW, written before there were segments."""
+
+
+def test_an_index_of_before_segments_finds_the_same_and_is_converted_by_publishing(tmp_path: Path) -> None:
+    shutil.copytree(FORMER, tmp_path / "former")
+    put(tmp_path / "now", NEW)
+    with open_index(tmp_path / "former") as former, open_index(tmp_path / "now") as now:
+        former.verify()
+        assert former.catalogue == tuple(now.catalogue)
+        assert [former.chunk(row) for row in range(3)] == [now.chunk(row) for row in range(3)]
+        assert former.rows_of(["c" * 64]).tolist() == now.rows_of(["c" * 64]).tolist()
+        assert former.lexical
+        assert now.lexical
+        one, other = former.lexical.search(["a", "글"], 9), now.lexical.search(["a", "글"], 9)
+        assert (one.rows.tolist(), one.scores.tolist()) == (other.rows.tolist(), pytest.approx(other.scores.tolist()))
+        query = former.vectors.reconstruct(np.array([1]))[0]
+        assert former.vectors.search(query, 2, allowed=np.array([False, True, True])).rows[0] == 1
+        del former.manifest.files["numbers.parquet"]
+        with pytest.raises(NotAnIndex, match="made without numbers; run `trivet rag index` again"):
+            _ = former.numbers
+    assert put(tmp_path / "former", NEW).digest == put(tmp_path / "now", NEW).digest
+    open_index(tmp_path / "former").verify()
+
+
+def large(count: int, *, first: str = "") -> dict[str, Any]:
+    """Documents of three chunks each, whose digests are spread as SHA-256 spreads them."""
+    names = [first or "0", *map(str, range(1, count))]
+    documents = sorted(hashlib.sha256(name.encode()).hexdigest() for name in names)
+    chunks = [Piece(document=document, text=f"{document[:9]} part {at}") for document in documents for at in range(3)]
+    vectors = np.array([np.frombuffer(hashlib.sha256(one.text.encode()).digest(), np.int8) for one in chunks])
+    unit = vectors / np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+    return content(
+        [],
+        chunks=chunks,
+        vectors=unit.astype(np.float16),
+        tokens=[one.text.split() for one in chunks],
+        catalogue=[CatalogueEntry(document=document, name=document[:9]) for document in documents],
+    )
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "MOST_CHUNKS", 40)
+
+
+def inodes(out: Path) -> dict[str, int]:
+    folder = out / "generations" / json.loads((out / "CURRENT").read_text())["generation"]
+    return {path.name: path.stat().st_ino for path in (folder / "files").iterdir()}
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_document_that_changes_rewrites_only_its_segments(tmp_path: Path) -> None:
+    publish(tmp_path, **large(80))
+    before = inodes(tmp_path)
+    publish(tmp_path, **large(80, first="another"))
+    after = inodes(tmp_path)
+    new = [name for name, _ in after.items() - before.items() if name.endswith("text")]
+    assert len(new) in (1, 2)  # the segment that it left and the one that it came to
+    assert sum(name.endswith("text") for name in before) > 8
+    with open_index(tmp_path) as index:
+        index.verify()
+        at = len(index) // 2
+        assert json.loads(index.chunk(at))["document"] == index.document(at).document
+        assert index.lexical
+        assert at in index.lexical.search(json.loads(index.chunk(at))["text"].split(), 3).rows
+        own = index.vectors.reconstruct(np.array([at]))[0]
+        assert index.vectors.search(own, 1).rows.tolist() == [at]
+
+
+def test_segments_are_a_matter_of_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(tmp_path / "one", **large(80))
+    monkeypatch.setattr(segments, "MOST_CHUNKS", 40)
+    publish(tmp_path / "cut", **large(80))
+    with open_index(tmp_path / "one") as one, open_index(tmp_path / "cut") as cut:
+        assert one.document_of_row.tolist() == cut.document_of_row.tolist()
+        assert [one.chunk(row) for row in range(len(one))] == [cut.chunk(row) for row in range(len(cut))]
+        assert one.lexical
+        assert cut.lexical
+        assert one.lexical.scores(["part", "1"]).tolist() == cut.lexical.scores(["part", "1"]).tolist()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_damaged_segment_is_not_taken_over_by_the_next_generation(tmp_path: Path) -> None:
+    publish(tmp_path, **large(80))
+    for path in sorted(tmp_path.rglob("*.segment-text")):
+        data = bytearray(path.read_bytes())
+        data[-5] ^= 1
+        path.write_bytes(data)
+    publish(tmp_path, **large(80, first="another"))
+    open_index(tmp_path).verify()
 
 
 def test_equal_content_makes_no_new_generation(tmp_path: Path) -> None:
@@ -122,11 +217,15 @@ def test_another_embedder_is_refused_with_both_names(tmp_path: Path) -> None:
         open_index(tmp_path, embedder="bge-m3")
 
 
-@pytest.mark.parametrize("file", ["vectors.faiss", "manifest.json", "lexical/rows.npy", "chunks.jsonl"])
-def test_a_missing_file_is_damage(tmp_path: Path, file: str) -> None:
-    generation = put(tmp_path, OLD)
-    (tmp_path / "generations" / generation.id / file).unlink()
-    with pytest.raises(DamagedIndex, match=file):
+def file_of(out: Path, generation: Generation, kind: str) -> Path:
+    [path] = (out / "generations" / generation.id).rglob(f"*{kind}*")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["segment-vectors", "manifest.json", "segment-text", "segment-catalogue"])
+def test_a_missing_file_is_damage(tmp_path: Path, kind: str) -> None:
+    file_of(tmp_path, put(tmp_path, OLD), kind).unlink()
+    with pytest.raises(DamagedIndex, match=kind):
         open_index(tmp_path)
 
 
@@ -138,12 +237,11 @@ def test_a_missing_generation_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_found_by_verify_and_mended_by_publishing(tmp_path: Path) -> None:
-    generation = put(tmp_path, OLD)
-    path = tmp_path / "generations" / generation.id / "chunks.jsonl"
+    path = file_of(tmp_path, put(tmp_path, OLD), "segment-text")
     data = bytearray(path.read_bytes())
-    data[5] ^= 1
+    data[-5] ^= 1
     path.write_bytes(data)
-    with open_index(tmp_path) as index, pytest.raises(DamagedIndex, match=r"chunks\.jsonl fails its checksum"):
+    with open_index(tmp_path) as index, pytest.raises(DamagedIndex, match="segment-text fails its checksum"):
         index.verify()
     assert put(tmp_path, OLD).created
     open_index(tmp_path).verify()
@@ -280,7 +378,7 @@ if __name__ == "__main__":
 def test_numbers_that_an_older_version_wrote_are_refused_by_name(tmp_path: Path) -> None:
     put(tmp_path, NEW)
     index = open_index(tmp_path)
-    [path] = tmp_path.rglob("numbers.parquet")
+    [path] = tmp_path.rglob("*.segment-numbers")
     duckdb.execute(
         f"COPY (SELECT * EXCLUDE (doubt, statement) FROM read_parquet('{path}')) TO '{path}.old' (FORMAT parquet)"
     )

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,16 +9,15 @@ from hypothesis import strategies as some
 from rank_bm25 import BM25Okapi
 
 from storage import lexical as module
-from storage.lexical import Lexical, build_postings, write_postings
+from storage.lexical import Lexical, Whole, count_postings
 
 CORPUS = [["bid", "price", "bid"], ["price", "date"], ["date"], ["award", "date", "open"], ["open"]]
 WORDS = some.lists(some.sampled_from("abcdefg가나다"), max_size=12)
 
 
-def opened(folder: Path, corpus: Sequence[Sequence[str]]) -> Lexical:
-    folder.mkdir(exist_ok=True)
-    write_postings(build_postings(corpus)[0], lambda name: (folder / name).open("wb"))
-    return Lexical(folder, rows=len(corpus))
+def opened(corpus: Sequence[Sequence[str]], *, segment_rows: int = 700) -> Lexical:
+    held = [count_postings(corpus[at : at + segment_rows]) for at in range(0, max(len(corpus), 1), segment_rows)]
+    return Lexical(held, Whole.of(held))
 
 
 def zipfian(rows: int) -> list[list[str]]:
@@ -28,9 +25,9 @@ def zipfian(rows: int) -> list[list[str]]:
     return [[f"w{rank}" for rank in random.zipf(1.3, random.integers(5, 80)) if rank < 10_000] for _ in range(rows)]
 
 
-def test_scores_are_those_of_rank_bm25_on_a_large_corpus(tmp_path: Path) -> None:
+def test_scores_are_those_of_rank_bm25_on_a_large_corpus() -> None:
     corpus = zipfian(2_000)
-    ours, theirs = opened(tmp_path, corpus), BM25Okapi(corpus)
+    ours, theirs = opened(corpus), BM25Okapi(corpus)
     for query in (["w1"], ["w1", "w7", "w900"], ["w3", "w3", "nowhere"], corpus[5]):
         assert np.abs(ours.scores(query) - theirs.get_scores(query)).max() < 1e-6
 
@@ -38,65 +35,89 @@ def test_scores_are_those_of_rank_bm25_on_a_large_corpus(tmp_path: Path) -> None
 @settings(max_examples=60)
 @given(some.lists(WORDS, min_size=1, max_size=9).filter(any), WORDS)
 def test_scores_are_those_of_rank_bm25_on_any_corpus(corpus: list[list[str]], query: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        ours = opened(Path(folder) / "index", corpus).scores(query)
+    ours = opened(corpus, segment_rows=4).scores(query)
     assert ours == pytest.approx(BM25Okapi(corpus).get_scores(query), abs=1e-9)
 
 
-def test_a_score_worked_by_hand(tmp_path: Path) -> None:
+def test_a_score_worked_by_hand() -> None:
     # award: in 1 row of 5, idf = ln(4.5 / 1.5); its row has 3 words, the average is 2
     weight = np.log(3) * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 3 / 2))
-    assert opened(tmp_path, CORPUS).search(["award"], 3).scores == pytest.approx([weight])
+    assert opened(CORPUS).search(["award"], 3).scores == pytest.approx([weight])
 
 
-def test_only_rows_with_a_word_of_the_query_are_found(tmp_path: Path) -> None:
-    assert opened(tmp_path, CORPUS).search(["bid", "award"], 9).rows.tolist() == [0, 3]
+def test_only_rows_with_a_word_of_the_query_are_found() -> None:
+    assert opened(CORPUS).search(["bid", "award"], 9).rows.tolist() == [0, 3]
 
 
-def test_a_row_is_found_even_where_the_formula_gives_nothing_for_its_word(tmp_path: Path) -> None:
-    assert opened(tmp_path, [["bid"], ["date"]]).search(["bid"], 9).rows.tolist() == [0]  # idf = ln(1.5 / 1.5)
+def test_a_row_is_found_even_where_the_formula_gives_nothing_for_its_word() -> None:
+    assert opened([["bid"], ["date"]]).search(["bid"], 9).rows.tolist() == [0]  # idf = ln(1.5 / 1.5)
 
 
-def test_a_word_of_every_row_finds_every_row(tmp_path: Path) -> None:
-    assert opened(tmp_path, [["bid"], ["bid", "date"]]).search(["bid"], 9).rows.size == 2  # negative idf
+def test_a_word_of_every_row_finds_every_row() -> None:
+    assert opened([["bid"], ["bid", "date"]]).search(["bid"], 9).rows.size == 2  # negative idf
 
 
-def test_equal_scores_stand_in_row_order_at_the_cut_too(tmp_path: Path) -> None:
+def test_equal_scores_stand_in_row_order_at_the_cut_too() -> None:
     corpus = [["bid"] if row % 3 == 0 else ["date"] for row in range(1_000)]
-    assert opened(tmp_path, corpus).search(["bid"], 4).rows.tolist() == [0, 3, 6, 9]
+    assert opened(corpus).search(["bid"], 4).rows.tolist() == [0, 3, 6, 9]
 
 
-def test_the_best_of_many_rows_are_those_of_a_full_sort(tmp_path: Path) -> None:
-    index = opened(tmp_path, zipfian(2_000))
+def test_the_best_of_many_rows_are_those_of_a_full_sort() -> None:
+    index = opened(zipfian(2_000))
     scores = index.scores(["w2", "w30"])
     expected = np.lexsort((np.arange(2_000), -scores))[:25]
     assert index.search(["w2", "w30"], 25).rows.tolist() == expected.tolist()
 
 
-def test_a_filter_acts_inside_the_search(tmp_path: Path) -> None:
-    index = opened(tmp_path, zipfian(2_000))
+def test_a_filter_acts_inside_the_search() -> None:
+    index = opened(zipfian(2_000))
     allowed = np.arange(2_000) >= 1_990
     scores = np.where(allowed, index.scores(["w2"]), 0)
     assert index.search(["w2"], 25, allowed=allowed).rows.size == np.count_nonzero(scores)
 
 
 @pytest.mark.parametrize("corpus", [[], [[]], [[], []]], ids=["no rows", "an empty row", "empty rows"])
-def test_an_index_without_words_finds_nothing(tmp_path: Path, corpus: list[list[str]]) -> None:
-    assert not opened(tmp_path, corpus).search(["bid"], 3).rows.size
+def test_an_index_without_words_finds_nothing(corpus: list[list[str]]) -> None:
+    assert not opened(corpus).search(["bid"], 3).rows.size
 
 
-def test_the_order_in_which_words_are_met_does_not_matter_to_the_vocabulary(tmp_path: Path) -> None:
-    (one, _), (other, _) = build_postings([["b", "a"], ["c"]]), build_postings([["a", "b"], ["c"]])
+def test_the_order_in_which_words_are_met_does_not_matter_to_the_vocabulary() -> None:
+    one, other = count_postings([["b", "a"], ["c"]]), count_postings([["a", "b"], ["c"]])
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(one, other, strict=True))
 
 
-def test_words_of_the_same_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_hash", len)  # in earnest 64 bits wide
-    assert opened(tmp_path, CORPUS).search(["open", "none"], 9).rows.tolist() == [4, 3]
+def test_scores_do_not_depend_on_how_rows_are_cut_into_segments() -> None:
+    corpus = zipfian(2_000)
+    whole, cut = opened(corpus, segment_rows=2_000), opened(corpus, segment_rows=123)
+    for query in (["w1"], ["w1", "w7", "w900"], corpus[5]):
+        assert cut.scores(query).tolist() == whole.scores(query).tolist()
 
 
-def test_a_posting_has_what_a_word_adds_to_each_row(tmp_path: Path) -> None:
-    index = opened(tmp_path, CORPUS)
+@pytest.mark.parametrize("k", [1, 10, 300])
+def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = zipfian(3_000)
+    index = opened(corpus)
+    queries = [
+        ["w1"],
+        ["w2", "w30"],
+        ["w1", "w2", "w900"],
+        ["w3", "w3", "nowhere", "w70"],
+        corpus[5],
+        corpus[77][:8],
+        [],
+    ]
+    every = [index.search(query, k) for query in queries]
+    monkeypatch.setattr(module, "PRUNED_FROM", 1)
+    for query, best in zip(queries, every, strict=True):
+        pruned = index.search(query, k)
+        assert (pruned.rows.tolist(), pruned.scores.tolist()) == (best.rows.tolist(), best.scores.tolist())
+    assert index.search(corpus[5], k).scores.size == len(
+        every[4].rows
+    )  # what one query added is not there for the next
+
+
+def test_a_posting_has_what_a_word_adds_to_each_row() -> None:
+    index = opened(CORPUS)
     posting = index.posting("date")
     assert posting is not None
     assert posting.rows.tolist() == [1, 2, 3]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from storage import vectors as module
-from storage.vectors import Vectors, build_lists, gpus, write_vectors
+from storage.vectors import Centres, Vectors, gpus, pack_vectors, train_centres, train_lists
 
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -30,10 +29,17 @@ def clustered(rows: int, dimension: int = 48) -> NDArray[np.float32]:
     return unit(centres[random.integers(0, 40, rows)] + 0.4 * noise)
 
 
-def opened(path: Path, rows: NDArray[np.float32]) -> Vectors:
-    with path.open("wb") as file:
-        write_vectors(file, rows.astype(np.float16))
-    return Vectors(path)
+def opened(folder: Path, rows: NDArray[np.float32], centres: Centres | None = None, *, segments: int = 3) -> Vectors:
+    folder.mkdir()
+    paths: list[Path] = []
+    for number, part in enumerate(np.array_split(rows.astype(np.float16), segments)):
+        paths.append(folder / str(number))
+        paths[-1].write_bytes(pack_vectors(part, centres))
+    return Vectors(paths, dimension=rows.shape[1], centres=centres)
+
+
+def grouped(rows: NDArray[np.float32]) -> Centres:
+    return train_centres(rows.astype(np.float16), len(rows))
 
 
 def recall(index: Vectors, rows: NDArray[np.float32], queries: NDArray[np.float32]) -> float:
@@ -94,27 +100,27 @@ def test_a_row_that_is_no_unit_vector_is_named(value: float) -> None:
     rows = hard(5).astype(np.float16)
     rows[3] *= np.float16(value)
     with pytest.raises(ValueError, match="vector 3"):
-        write_vectors(io.BytesIO(), rows)
+        pack_vectors(rows)
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
-    opened(tmp_path / "v", hard(100))
-    (tmp_path / "v").write_bytes((tmp_path / "v").read_bytes()[:999])
-    with pytest.raises(OSError, match="cannot be read"):
-        Vectors(tmp_path / "v")
+    (tmp_path / "v").write_bytes(pack_vectors(hard(100).astype(np.float16))[:999])
+    with pytest.raises(ValueError, match="buffer"):
+        Vectors([tmp_path / "v"], dimension=48)
 
 
-@pytest.fixture
-def grouped_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound between exact and grouped files, low enough for a quick test."""
-    monkeypatch.setattr(module, "EXACT_UP_TO", 5_000)
+def test_scores_do_not_depend_on_how_rows_are_cut_into_segments(tmp_path: Path) -> None:
+    rows = hard(2_000)
+    whole, cut = opened(tmp_path / "whole", rows, segments=1), opened(tmp_path / "cut", rows, segments=7)
+    for query in hard(2_010)[-10:]:
+        one, other = whole.search(query, 20), cut.search(query, 20)
+        assert (one.rows.tolist(), one.scores.tolist()) == (other.rows.tolist(), other.scores.tolist())
 
 
-@pytest.mark.usefixtures("grouped_early")
 class TestGrouped:
     def test_rows_around_topics_are_grouped_and_keep_the_recall(self, tmp_path: Path) -> None:
         rows = clustered(9_000)
-        index = opened(tmp_path / "v", rows)
+        index = opened(tmp_path / "v", rows, grouped(rows))
         assert index.lists
         random = np.random.default_rng(8)
         noise = unit(random.standard_normal((100, 48), dtype=np.float32))
@@ -122,38 +128,38 @@ class TestGrouped:
 
     def test_rows_without_groups_stay_exact(self, tmp_path: Path) -> None:
         rows = hard(6_000)
-        index = opened(tmp_path / "v", rows)
+        index = opened(tmp_path / "v", rows, grouped(rows))
         assert index.lists is None
         assert recall(index, rows, hard(6_100)[-100:]) >= 0.995
 
     def test_a_filter_is_exact(self, tmp_path: Path) -> None:
         rows = clustered(9_000)
-        index = opened(tmp_path / "v", rows)
+        index = opened(tmp_path / "v", rows, grouped(rows))
         allowed = np.arange(9_000) % 7 == 0
         scores = np.where(allowed, rows @ rows[1], -1)
         assert index.search(rows[1], 10, allowed=allowed).rows.tolist() == np.argsort(-scores)[:10].tolist()
 
     def test_more_rows_can_be_asked_for_than_the_nearest_lists_hold(self, tmp_path: Path) -> None:
         rows = clustered(9_000)
-        assert len(opened(tmp_path / "v", rows).search(rows[0], 8_000).rows) == 8_000
+        assert len(opened(tmp_path / "v", rows, grouped(rows)).search(rows[0], 8_000).rows) == 8_000
 
     def test_rows_are_given_back_as_they_were_stored(self, tmp_path: Path) -> None:
         rows = clustered(9_000)
-        assert opened(tmp_path / "v", rows).reconstruct(np.array([5, 8_999])) == pytest.approx(
-            rows[[5, 8_999]], abs=1e-3
-        )
+        index = opened(tmp_path / "v", rows, grouped(rows))
+        assert index.reconstruct(np.array([8_999, 5])) == pytest.approx(rows[[8_999, 5]], abs=1e-3)
 
     def test_the_same_rows_give_the_same_bytes(self) -> None:
-        files = [io.BytesIO(), io.BytesIO()]
-        for file in files:
-            write_vectors(file, clustered(9_000).astype(np.float16))
-        assert files[0].getvalue() == files[1].getvalue()
+        rows = clustered(9_000).astype(np.float16)
+        one, other = (pack_vectors(rows, train_centres(rows, 9_000)) for _ in range(2))
+        assert one == other
 
-
-def written(rows: NDArray[np.float32]) -> bytes:
-    file = io.BytesIO()
-    write_vectors(file, rows.astype(np.float16))
-    return file.getvalue()
+    def test_centres_serve_until_the_index_has_doubled(self, tmp_path: Path) -> None:
+        made = grouped(clustered(9_000))
+        (tmp_path / "centres").write_bytes(made.pack())
+        read = Centres.open(tmp_path / "centres")
+        assert np.array_equal(read.vectors, made.vectors)
+        assert [read.serve(rows, 48) for rows in (4_000, 4_500, 18_000, 19_000)] == [False, True, True, False]
+        assert not read.serve(9_000, 32)
 
 
 @pytest.fixture
@@ -170,54 +176,44 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return dimensions
 
 
-@pytest.mark.usefixtures("grouped_early")
 class TestGroupedByAGpu:
     @pytest.mark.parametrize(("rows", "gpus"), [(8_000, []), (9_000, [48])], ids=["few rows", "many rows"])
     def test_it_is_asked_from_a_number_of_rows_on(
         self, rows: int, gpus: list[int], asked: list[int], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "GPU_FROM", 9_000)
-        written(clustered(rows))
+        grouped(clustered(rows))
         assert asked == gpus
-
-    def test_the_file_is_that_of_a_cpu_where_both_round_alike(
-        self, asked: list[int], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        on_cpu = written(clustered(9_000))
-        monkeypatch.setattr(module, "GPU_FROM", 1)
-        monkeypatch.setattr(module, "PIECE", 4_000)
-        assert (written(clustered(9_000)) == on_cpu, asked) == (True, [48])
 
     def test_without_memory_the_cpu_takes_over_and_that_is_logged(
         self, asked: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        on_cpu = written(clustered(9_000))
+        on_cpu = grouped(clustered(9_000))
 
         def full(dimension: int) -> Any:
             raise RuntimeError("StandardGpuResources: alloc fail")
 
         monkeypatch.setattr(module, "GPU_FROM", 1)
         monkeypatch.setattr(module, "_flat_on_gpu", full)
-        assert written(clustered(9_000)) == on_cpu
+        assert grouped(clustered(9_000)).pack() == on_cpu.pack()
         assert "rows=9000, one CPU thread does: StandardGpuResources: alloc fail" in caplog.text
 
 
 def test_a_build_on_a_gpu_that_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "gpus", lambda: 0)
     with pytest.raises(RuntimeError, match="install faiss-gpu in place of faiss-cpu"):
-        build_lists(clustered(2_000).astype(np.float16), gpu=True)
+        train_lists(clustered(2_000), 90, gpu=True)
 
 
 @pytest.mark.gpu
 def test_lists_of_a_gpu_find_what_lists_of_a_cpu_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not gpus():
         pytest.skip("FAISS sees no GPU here")
-    monkeypatch.setattr(module, "EXACT_UP_TO", 50_000)
     monkeypatch.setattr(module, "GPU_FROM", 50_000)
     rows = clustered(60_000)
     queries = rows[:200]
-    on_gpu = opened(tmp_path / "gpu", rows)
+    on_gpu = opened(tmp_path / "gpu", rows, grouped(rows))
     monkeypatch.setattr(module, "gpus", lambda: 0)
-    on_cpu = opened(tmp_path / "cpu", rows)
+    on_cpu = opened(tmp_path / "cpu", rows, grouped(rows))
     assert (on_gpu.lists, on_gpu.size) == (on_cpu.lists, on_cpu.size)
     assert abs(recall(on_gpu, rows, queries) - recall(on_cpu, rows, queries)) <= 0.005

@@ -22,6 +22,7 @@ from tasks.rag.indexing.index_report import failures
 from tasks.rag.indexing.picturing import figure_model, marked_for_certain, plan_described
 from tasks.rag.indexing.publishing import build_corpus
 from tasks.rag.indexing.scan import ScanResult, require_folder, scan_folder
+from tasks.rag.indexing.segmenting import is_grouped, shard_segments
 from tasks.resources import artifacts, responses, vision
 
 
@@ -82,12 +83,15 @@ def plan_index(config: IndexConfig) -> IndexPlan:
     sizes: dict[str, Any] = {"chunk_chars": config.chunk_chars, "overlap_chars": config.overlap_chars}
     chunked = ahead.foresee_each(steps.chunk, described, **sizes, tokenizer=tokenizer)
     embedded = ahead.foresee_each(steps.embed, chunked, embedder=config.embedder, fingerprint=weights)
+    segments, centres = _foresee_segments(ahead, embedded)
     corpus: Any = ahead.foresee(steps.catalogue)
-    if known(parsed, embedded):
-        made, _ = build_corpus(found, flat(parsed), flat(embedded), metadata=config.metadata)
+    if known(parsed, embedded, segments, centres):
+        made, _ = build_corpus(
+            found, flat(parsed), flat(embedded), segments=flat(segments), centres=centres, metadata=config.metadata
+        )
         corpus = Ref.of("corpus", made.model_dump_json().encode())
     else:
-        corpus = next(one for one in chain(embedded, parsed) if not known(one))
+        corpus = next(one for one in chain(embedded, parsed, segments, [centres]) if not known(one))
     ahead.foresee(
         steps.publish_index,
         corpus,
@@ -104,11 +108,21 @@ def plan_index(config: IndexConfig) -> IndexPlan:
     return IndexPlan(**dict(ahead.plan), documents=_changes(found, names.before or {}), calls=calls)
 
 
+def _foresee_segments(ahead: Foresight, embedded: list[Any]) -> tuple[list[Any], Any]:
+    """The segments, and the centres of their vectors."""
+    if not known(embedded):
+        unknown = next(one for one in embedded if not known(one))
+        return [ahead.foresee(steps.segment, unknown, centres=None)], None
+    made = flat(embedded)
+    centres: Any = ahead.foresee(steps.find_centres) if is_grouped(made) else None
+    return ahead.foresee_each(steps.segment, shard_segments(made), centres=centres), centres
+
+
 def _before(config: IndexConfig) -> dict[str, str] | None:
     """Names of the documents of the current generation, by digest; None where there is no generation."""
     try:
         with open_index(config.index) as opened:
-            return {entry.document: entry.name for entry in opened.catalogue}
+            return dict(opened.names)
     except (NotAnIndex, DamagedIndex):
         return None
 

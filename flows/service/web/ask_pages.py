@@ -217,7 +217,7 @@ def _place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
 def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str) -> dict[str, Any]:
     """What the template of a cited place needs. Raises Problem."""
     with visit.live.borrow() as current:
-        entry = next((one for one in current.index.catalogue if one.document == document), None)
+        entry = current.index.entry(document)
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
     boxes = _boxes(visit, document, page, _box(box), said) if box and page else ()

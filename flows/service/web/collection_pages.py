@@ -168,8 +168,7 @@ def _document(visit: Visit) -> Response:
 
 
 def _entry(visit: Visit, index: Index) -> CatalogueEntry:
-    wanted = visit.path["document"]
-    found = next((one for one in index.catalogue if one.document == wanted), None)
+    found = index.entry(visit.path["document"])
     if found is None:
         raise Problem(404, "this document is no longer in the index; the list has those that are")
     return found

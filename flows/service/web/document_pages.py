@@ -80,7 +80,7 @@ class Row(NamedTuple):
         return self.status not in ("ok", WAITING)
 
 
-def _catalogue(visit: Visit) -> tuple[tuple[CatalogueEntry, ...], str, str]:
+def _catalogue(visit: Visit) -> tuple[Sequence[CatalogueEntry], str, str]:
     """The documents and the generation; none, and why, where there is no index yet."""
     try:
         with visit.live.borrow() as current:
@@ -179,7 +179,7 @@ def _download(visit: Visit) -> Response:
         tempfile.TemporaryDirectory(prefix="trivet-") as folder,
     ):
         out = Path(folder) / f"numbers.{shape}"
-        names = {entry.document: entry.name for entry in current.index.catalogue}
+        names = current.index.names
         copy_numbers(current.index.numbers, names, out, shape, **filters)
         return download(out.read_bytes(), out.name, SHAPES[shape])
 

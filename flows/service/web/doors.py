@@ -78,7 +78,7 @@ def numbers(
 
     filters = number_filters(entity, line, period)
     with live.borrow() as current:
-        names = {entry.document: entry.name for entry in current.index.catalogue}
+        names = current.index.names
         rows = select_numbers(
             current.index.numbers, names, first=first, most=min(most, MOST_NUMBERS), **filters
         ).records()
@@ -170,4 +170,4 @@ def reason_of(status: DocumentStatus | None) -> str:
 
 
 def _troubled(pages: int) -> str:
-    return f"{pages} pages were not read completely" if pages else ""
+    return f"{pages} page{'s were' if pages > 1 else ' was'} not read completely" if pages else ""

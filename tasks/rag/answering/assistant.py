@@ -93,13 +93,13 @@ class Assistant:
         given = {"question": asked, "history": tuple(history)[-MOST_TURNS:], "documents": documents}
         done: State = answer_graph().invoke(given, context=desk)
         draft = done["draft"]
-        sources = {entry.document: entry.page_source for entry in self.index.catalogue}
         return Answered(
             question=asked,
             answer=draft.text,
             citations=tuple(
-                one.model_copy(update={"page_source": sources.get(one.digest, one.page_source)})
+                one.model_copy(update={"page_source": entry.page_source if entry else one.page_source})
                 for one in draft.citations
+                for entry in [self.index.entry(one.digest)]
             ),
             unsupported=draft.unsupported,
             abstained=draft.abstained,

@@ -139,7 +139,7 @@ def _said(plan: RetrievalPlan) -> list[str]:
 
 def _among(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Among:
     """Those of the documents that the question names, else those of the pages that were found."""
-    names = {entry.document: entry.name for entry in index.catalogue}
+    names = index.names
     documents, named = _documents(plan.filters, hits, names)
     numbers = _read(index, {document: names[document] for document in documents})
     if not named:
@@ -168,8 +168,8 @@ class _Around:
 
     def __init__(self, index: Index, documents: Sequence[str], hits: Sequence[Hit], *, titled: bool = False) -> None:
         """titled: whether what documents are called stands around their cells too: the question does not name them."""
-        called = {entry.document: f"{stem_of(entry.name)} {entry.title or ''}" for entry in index.catalogue}
-        self._titles = called if titled else {}
+        entries = [entry for document in documents if titled and (entry := index.entry(document))]
+        self._titles = {entry.document: f"{stem_of(entry.name)} {entry.title or ''}" for entry in entries}
         self._rank: dict[tuple[str, int | None], int] = {}
         for at, hit in enumerate(hits):
             self._rank.setdefault((hit.chunk.document, hit.chunk.page), at)

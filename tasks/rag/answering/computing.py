@@ -185,7 +185,7 @@ class Book:
 def opened(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
     """The numbers of the documents that a question names, else of the one that most passages are of; None without."""
     filters = plan.filters
-    names = {entry.document: entry.name for entry in index.catalogue}
+    names = index.names
     named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
     if not (named or filters.mode == "only" or len(names) == 1):
         return _of_passages(index, names, hits)

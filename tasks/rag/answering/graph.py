@@ -334,7 +334,7 @@ def _answered(part: Part, desk: Desk) -> Draft:
         return checked(part.question, stated)
     if part.cell:
         return part.cell
-    names = {entry.document: stem_of(entry.name) for entry in catalogue}
+    names = desk.index.names
     sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
     found = extract_answer(
         part.question,
@@ -342,7 +342,7 @@ def _answered(part: Part, desk: Desk) -> Draft:
         query_type=part.plan.query_type,
         most_sentences=desk.settings.most_sentences,
         tokenizer=desk.index.manifest.tokenizer,
-        groups=[Group(names[side[0]], side) for side in sides],  # named by the surest document
+        groups=[Group(stem_of(names[side[0]]), side) for side in sides],  # named by the surest document
     )
     found = checked(part.question, found)
     return part.worked if part.worked and found.abstained else found

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from pydantic import JsonValue
 
 from models.embedders import family
 from storage.artifacts import Artifacts
 from storage.files import write
-from storage.index import CatalogueEntry, Generation, claim, open_index, publish
+from storage.index import CatalogueEntry, Generation, claim, open_index, publish_segments
 from storage.records import Record, Ref
+from storage.segments import Segment
 from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
-from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Searchable
+from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured
 from tasks.rag.indexing import index_report as reporting
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.metadata import MatchedMetadata, match_rows, read_table
@@ -32,12 +31,17 @@ class Catalogued(Record):
     """The catalogue, and what a reader of the metadata should know."""
 
     corpus: Ref
-    entries: tuple[CatalogueEntry, ...]
     warnings: tuple[str, ...]
 
 
 def build_corpus(
-    found: ScanResult, parsed: Sequence[Parsed], embedded: Sequence[Embedded], *, metadata: Path | None
+    found: ScanResult,
+    parsed: Sequence[Parsed],
+    embedded: Sequence[Embedded],
+    *,
+    segments: Sequence[Segment] = (),
+    centres: Ref | None = None,
+    metadata: Path | None,
 ) -> tuple[Corpus, tuple[str, ...]]:
     """The corpus, and warnings about the metadata. Raises MetadataUnusable."""
     names = [file.name for file in found.files] + [alias.name for alias in found.aliases]
@@ -52,12 +56,19 @@ def build_corpus(
         digest, others = file.content.digest, tuple(aliases.get(file.name, ()))
         row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
         entries.append(_entry(file.name, by_digest[digest], vectors.get(digest), aliases=others, row=row))
-    ordered = tuple(vectors[entry.document] for entry in entries if entry.document in vectors)
+    ordered = tuple(_without_facts(vectors[entry.document]) for entry in entries if entry.document in vectors)
     warnings = list(matched.warnings)
     if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
         more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
         warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
-    return Corpus(entries=tuple(entries), embedded=ordered), tuple(warnings)
+    corpus = Corpus(entries=tuple(entries), embedded=ordered, segments=tuple(segments), centres=centres)
+    return corpus, tuple(warnings)
+
+
+def _without_facts(embedded: Embedded) -> Embedded:
+    """Without what the entry of the document tells too."""
+    chunked = embedded.chunked.model_copy(update={"facts": {}, "stated": ()})
+    return embedded.model_copy(update={"chunked": chunked})
 
 
 def _entry(
@@ -82,26 +93,20 @@ def _entry(
 
 
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:
-    """Write and switch to the generation, document by document. Raises IndexUnusable and what `publish` raises."""
-
-    def documents() -> Iterator[Searchable]:
-        return (artifacts.load(Searchable, item.chunked.chunks) for item in corpus.embedded)
-
+    """Write and switch to the generation of the segments. Raises IndexUnusable and what `publish_segments` raises."""
     # precisions may mix (a laptop and a worker), weights may not
     families = sorted({family(item.embedder) for item in corpus.embedded})
     if len(families) > 1:
         raise IndexUnusable(f"the vectors come from several embedders ({', '.join(families)}); index again with one")
-    vectors = [np.load(io.BytesIO(artifacts.get(item.vectors)), allow_pickle=False) for item in corpus.embedded]
-    return publish(
+    return publish_segments(
         index,
-        chunks=(chunk for document in documents() for chunk in document.chunks),
-        vectors=np.concatenate(vectors) if vectors else np.empty((0, 1), np.float16),
-        tokens=(tokens for document in documents() for tokens in document.tokens),
+        segments=corpus.segments,
+        path_of=artifacts.path,
         catalogue=corpus.entries,
         embedder=families[0] if families else "none",
         tokenizer=str(settings["tokenizer"]),
         settings=settings,
-        numbers=(artifacts.get(item.chunked.numbers) for item in corpus.embedded),
+        centres=corpus.centres,
     )
 
 
@@ -119,7 +124,8 @@ class Published(Record):
 def build(index: Path, *, run: str | None, parameters: dict[str, JsonValue]) -> Generator[Build]:
     """Claim the folder and keep its status file from start to end. Raises NotAnIndex."""
     claim(index)
-    generation, settings, entries = None, dict[str, JsonValue](), tuple[CatalogueEntry, ...]()
+    generation, settings = None, dict[str, JsonValue]()
+    entries: Sequence[CatalogueEntry] = ()
     try:
         with open_index(index) as opened:
             generation, settings, entries = opened.generation, opened.manifest.settings, opened.catalogue
@@ -137,7 +143,7 @@ class Build:
     _status: reporting.StatusFile
     _settings: dict[str, JsonValue]
     """Settings of the generation that the folder held when the build began."""
-    _entries: tuple[CatalogueEntry, ...]
+    _entries: Sequence[CatalogueEntry]
     _started: float = field(default_factory=time.monotonic)
 
     def enter(self, step: str) -> None:
@@ -151,7 +157,7 @@ class Build:
     def finish(
         self,
         published: Published,
-        catalogued: Catalogued,
+        entries: Sequence[CatalogueEntry],
         *,
         found: ScanResult,
         parsed: Sequence[Parsed],
@@ -159,26 +165,30 @@ class Build:
         chunked: Sequence[Chunked],
         settings: dict[str, JsonValue],
         preview_chunks: int,
+        warnings: Sequence[str],
         refused: str | None,
     ) -> reporting.IndexReport:
-        """Write the status and the preview, and return the report; refused: why the model refused a figure."""
+        """Write the status and the preview, and return the report.
+
+        warnings: about the metadata. refused: why the model refused a figure.
+        """
         known = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
-        statuses = reporting.document_statuses(catalogued.entries, parsed, found, before=known)
+        statuses = reporting.document_statuses(entries, parsed, found, before=known)
         figures = reporting.count_figures(pictured)
-        warnings = list(catalogued.warnings)
+        told = list(warnings)
         if figures.skipped:
-            warnings.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
+            told.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
         if figures.failed:
-            warnings.append(f"{figures.failed} figures could not be described, such as: {refused}")
+            told.append(f"{figures.failed} figures could not be described, such as: {refused}")
         before = [entry.document for entry in self._entries]
         report = reporting.IndexReport(
             generation=published.generation,
-            documents=reporting.count_documents(statuses, catalogued.entries, before=before),
+            documents=reporting.count_documents(statuses, entries, before=before),
             pages=sum(item.pages for item in parsed),
             chunks=sum(item.count for item in chunked),
             figures=figures,
             seconds=round(time.monotonic() - self._started, 3),
-            warnings=tuple(warnings),
+            warnings=tuple(told),
         )
         self._status.update(
             state="completed_with_failures" if report.documents.failed else "completed",

@@ -134,9 +134,8 @@ def _held(index: Index) -> Held:
 
 
 def _numbers(index: Index) -> int | None:
-    names = {entry.document: entry.name for entry in index.catalogue}
     try:
-        return query_numbers(index.numbers, names, "SELECT count(*) FROM numbers").rows[0][0]
+        return query_numbers(index.numbers, index.names, "SELECT count(*) FROM numbers").rows[0][0]
     except NotAnIndex:
         return None
 

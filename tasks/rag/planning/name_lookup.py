@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from tasks.language.tokens import FUNCTION_WORDS
 from tasks.rag.planning.names import CONNECTIVES, DocumentNames, Word, compact, core_words, name_words
+from tasks.rag.planning.near_names import NearNames
 from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 from tasks.rag.planning.type_words import without_particles
 
@@ -56,6 +57,8 @@ class Mention(NamedTuple):
 class _Name:
     """A name and the documents that bear it."""
 
+    __slots__ = ("documents", "field", "kind", "place", "value", "whole", "words")
+
     def __init__(self, kind: Kind, field: str, value: str, words: Sequence[str]) -> None:
         self.kind: Kind = kind
         self.field, self.value, self.words = field, value, tuple(words)
@@ -94,6 +97,7 @@ class NameLookup:
                 self._ways[spelling].append((name, how))
         self._entities = sorted(key for kind, key in self._names if kind == "entity")
         self._letters = {unicodedata.normalize("NFD", key): key for key in self._entities if len(key) >= 4}
+        self._near = NearNames(list(self._letters))
         self._sounds: dict[str, list[_Name]] = defaultdict(list)
         for (kind, key), name in self._names.items():
             if kind == "entity" and key.isascii() and (told := bones(sound(" ".join(name.words)))):
@@ -134,7 +138,9 @@ class NameLookup:
         key = compact(words)
         if len(key) < 2 or (key.isdigit() and kind != "id"):
             return None
-        name = self._names.setdefault((kind, key), _Name(kind, field, value, words))
+        name = self._names.get((kind, key))
+        if name is None:
+            name = self._names[kind, key] = _Name(kind, field, value, words)
         name.documents.add(at)
         return key
 
@@ -254,9 +260,9 @@ class NameLookup:
             last = without_particles(last)[-1] if _is_hangul(last) else last.removesuffix("'s")
             key = compact([*(word.form for word in run[:-1]), last])
             letters = unicodedata.normalize("NFD", key)
-            best = self._extract(
-                letters, self._letters.keys(), scorer=self._ratio, score_cutoff=80 if len(letters) < 7 else 85
-            )
+            least = 80 if len(letters) < 7 else 85
+            near = self._near.alike(letters, percent=least)
+            best = self._extract(letters, near, scorer=self._ratio, score_cutoff=least)
             if best:
                 name = self._names["entity", self._letters[best[0]]]
                 found.append(_mention(name, " ".join(word.said for word in run), 0.65, "guess"))

@@ -31,13 +31,16 @@ class Qualifiers(NamedTuple):
     """As 2024-03-15."""
 
 
+_PLAIN = re.compile(r"[\x00-\x7f가-힣]*")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+
+
 def folded(text: str) -> str:
     """NFC without case, accents and forms of width: ㈜ is (주), Ö is o."""
-    if text.isascii():
+    if _PLAIN.fullmatch(text):
         return text.lower()
     letters = unicodedata.normalize("NFKD", text.replace("’", "'"))
-    kept = "".join(letter for letter in letters if not "\u0300" <= letter <= "\u036f")
-    return unicodedata.normalize("NFC", kept).lower()
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", letters)).lower()
 
 
 _YEAR = r"(?:19[89]\d|20[0-4]\d)"

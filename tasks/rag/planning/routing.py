@@ -39,6 +39,7 @@ class Router:
     """Routes questions to the documents of a catalogue."""
 
     def __init__(self, catalogue: Sequence[CatalogueEntry]) -> None:
+        catalogue = tuple(catalogue)  # read once, and let go of when all is learnt
         self._digests = [entry.document for entry in catalogue]
         self._files = [entry.name for entry in catalogue]
         documents = [document_names(entry) for entry in catalogue]

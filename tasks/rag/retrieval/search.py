@@ -198,7 +198,7 @@ class _Search:
         notes = [note for _, more in ranked for note in more]
         for (found, _), group in zip(ranked, filters.groups, strict=True):
             if not found:
-                names = (entry.name for entry in self.index.catalogue if entry.document in group)
+                names = (name for document, name in self.index.names.items() if document in group)
                 notes.append(f"nothing was found in {', '.join(names)}")
         pool = alternate([found for found, _ in ranked], same=attrgetter("row"))
         if filters.mode == "prefer":

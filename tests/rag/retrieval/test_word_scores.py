@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from storage.lexical import Lexical, build_postings, write_postings
+from storage.lexical import Lexical, Whole, count_postings
 from tasks.rag.retrieval.retrievers import word_scores
 
 
-def opened(folder: Path, corpus: Sequence[Sequence[str]]) -> Lexical:
-    folder.mkdir(exist_ok=True)
-    write_postings(build_postings(corpus)[0], lambda name: (folder / name).open("wb"))
-    return Lexical(folder, rows=len(corpus))
+def opened(corpus: Sequence[Sequence[str]]) -> Lexical:
+    held = [count_postings(corpus)]
+    return Lexical(held, Whole.of(held))
 
 
 # the title of each document stands in all of its chunks, as it does in headings
@@ -35,51 +33,48 @@ CHUNKS = [
 OWNERS = np.array([0, 0, 0, 1, 1, 2, 3, 4, 5], np.int32)
 
 
-def scores(folder: Path, words: Mapping[str, float], *, document_share: float = 0.5) -> list[float]:
-    found = word_scores(opened(folder, CHUNKS), words, OWNERS, document_share=document_share)
+def scores(words: Mapping[str, float], *, document_share: float = 0.5) -> list[float]:
+    found = word_scores(opened(CHUNKS), words, OWNERS, document_share=document_share)
     return found.tolist()
 
 
-def test_without_a_share_of_the_document_it_is_bm25(tmp_path: Path) -> None:
-    expected = opened(tmp_path, CHUNKS).scores(["library", "deadline"])
-    assert scores(tmp_path, {"library": 1.0, "deadline": 1.0}, document_share=0) == pytest.approx(expected.tolist())
+def test_without_a_share_of_the_document_it_is_bm25() -> None:
+    expected = opened(CHUNKS).scores(["library", "deadline"])
+    assert scores({"library": 1.0, "deadline": 1.0}, document_share=0) == pytest.approx(expected.tolist())
 
 
-def test_among_equal_chunks_the_rest_of_the_document_decides(tmp_path: Path) -> None:
-    found = scores(tmp_path, {"tower": 1.0, "deadline": 1.0})
-    bm25 = opened(tmp_path, CHUNKS).scores(["tower", "deadline"])
+def test_among_equal_chunks_the_rest_of_the_document_decides() -> None:
+    found = scores({"tower": 1.0, "deadline": 1.0})
+    bm25 = opened(CHUNKS).scores(["tower", "deadline"])
     assert bm25[1] == bm25[3]
     assert found[1] > found[3]
 
 
-def test_a_score_worked_by_hand(tmp_path: Path) -> None:
+def test_a_score_worked_by_hand() -> None:
     # tower: in one of the three chunks of its document, which has it once
-    weight = opened(tmp_path, CHUNKS).scores(["tower"])[2]
-    found = scores(tmp_path, {"tower": 1.0})
+    weight = opened(CHUNKS).scores(["tower"])[2]
+    found = scores({"tower": 1.0})
     assert found == pytest.approx([weight / 2, weight / 2, weight * 1.5, 0, 0, 0, 0, 0, 0])
 
 
-def test_a_share_scales_what_a_word_gives(tmp_path: Path) -> None:
-    assert scores(tmp_path, {"tower": 0.5}) == pytest.approx([one / 2 for one in scores(tmp_path, {"tower": 1.0})])
+def test_a_share_scales_what_a_word_gives() -> None:
+    assert scores({"tower": 0.5}) == pytest.approx([one / 2 for one in scores({"tower": 1.0})])
 
 
 @pytest.mark.parametrize("words", [{}, {"nowhere": 1.0}, {"tower": 0.0}], ids=["none", "unknown", "worth nothing"])
-def test_no_words_give_no_scores(words: Mapping[str, float], tmp_path: Path) -> None:
-    assert not any(scores(tmp_path, words))
+def test_no_words_give_no_scores(words: Mapping[str, float]) -> None:
+    assert not any(scores(words))
 
 
 @settings(max_examples=40)
 @given(some.permutations(range(len(CHUNKS))))
 def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
-    import tempfile
-
     words = {"harbor": 1.0, "deadline": 0.5, "library": 2.0}
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        expected = word_scores(opened(Path(one), CHUNKS), words, OWNERS, document_share=0.5)
-        lexical = opened(Path(other), [CHUNKS[row] for row in order])
-        found = word_scores(lexical, words, OWNERS[order], document_share=0.5)
+    expected = word_scores(opened(CHUNKS), words, OWNERS, document_share=0.5)
+    lexical = opened([CHUNKS[row] for row in order])
+    found = word_scores(lexical, words, OWNERS[order], document_share=0.5)
     assert found == pytest.approx(expected[order])
 
 
-def test_an_index_without_rows_has_no_scores(tmp_path: Path) -> None:
-    assert not word_scores(opened(tmp_path, []), {"a": 1.0}, np.empty(0, np.int32), document_share=0.5).size
+def test_an_index_without_rows_has_no_scores() -> None:
+    assert not word_scores(opened([]), {"a": 1.0}, np.empty(0, np.int32), document_share=0.5).size

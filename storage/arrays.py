@@ -1,0 +1,57 @@
+"""Named arrays in one file, mapped when it is opened: the safetensors format, with the arrays in the order given."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TYPES = {"U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4"}
+_NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
+ALIGNED = 64
+"""Bytes that the header is a multiple of, so that the first array lies well in memory."""
+
+
+def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The content of a file; equal arrays give equal bytes."""
+    told: dict[str, Any] = {}
+    at = 0
+    for name, values in arrays.items():
+        told[name] = {"dtype": _NAMES[values.dtype], "shape": values.shape, "data_offsets": [at, at + values.nbytes]}
+        at += values.nbytes
+    header = json.dumps(told, separators=(",", ":")).encode()
+    header += b" " * (-(len(header) + 8) % ALIGNED)
+    data = (np.ascontiguousarray(values).view(np.uint8).data for values in arrays.values() if values.size)
+    return b"".join([len(header).to_bytes(8, "little"), header, *data])
+
+
+def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; pages are read when they are used. Raises OSError, ValueError for another format."""
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    size = int.from_bytes(mapped[:8], "little")
+    start = 8 + size
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, told in json.loads(mapped[8:start]).items():
+        kind, (begin, _) = np.dtype(TYPES[told["dtype"]]), told["data_offsets"]
+        count = int(np.prod(told["shape"], dtype=np.int64))
+        arrays[name] = np.frombuffer(mapped, kind, count, start + begin).reshape(told["shape"])
+    return arrays
+
+
+def start_of_arrays(path: Path) -> int:
+    """Where the first array of a file begins, in bytes."""
+    with path.open("rb") as file:
+        return 8 + int.from_bytes(file.read(8), "little")
+
+
+def smallest(values: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers from 0 on, in the narrowest type that holds them."""
+    most = int(values.max(initial=0))
+    kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.iinfo(kind).max)
+    return values.astype(kind)

@@ -1,0 +1,134 @@
+"""Segments: the parts of an index, immutable and named by their content, each of some thousand chunks.
+
+Which documents share a segment is told by the first bits of their digests: a segment that outgrows `MOST_CHUNKS` is
+two, by the next bit. So equal documents give equal segments, whatever was indexed before and wherever they are made,
+and a document that changes rewrites the segment that it leaves and the one that it comes to.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.arrays import pack_arrays
+from storage.lexical import count_postings
+from storage.numbers import write_numbers
+from storage.records import Record, Ref
+from storage.vectors import Centres, pack_vectors
+
+MOST_CHUNKS = 10_000
+"""Chunks of a segment, unless one document has more: about 20 MB, which is what changing a document writes twice."""
+Held = TypeVar("Held")
+
+
+class DocumentContent(NamedTuple):
+    """What an index holds of one document."""
+
+    document: str
+    """SHA-256 of the file's bytes, hex."""
+    chunks: Sequence[bytes]
+    """JSON."""
+    vectors: NDArray[np.float16]
+    """(chunks, dimension), each of length 1."""
+    tokens: Sequence[Sequence[str]] | None
+    """The words of each chunk; None: without BM25."""
+    numbers: bytes = b""
+    """Rows of storage.numbers, as JSON lines."""
+
+
+class Segment(Record):
+    """The files of a segment, and what they add up to."""
+
+    rows: int
+    tokens: int
+    """Words of all its chunks."""
+    dimension: int
+    text: Ref
+    """Chunks, their documents, and the postings of their words."""
+    vectors: Ref
+    numbers: Ref
+    first: str
+    """Digest of its first document."""
+
+
+class Packed(NamedTuple):
+    """A segment and the content of its files."""
+
+    segment: Segment
+    files: dict[Ref, bytes]
+
+
+def split(documents: Sequence[tuple[str, int, Held]]) -> list[list[Held]]:
+    """Documents by segment, segments and documents in the order of digests.
+
+    documents: digest, number of chunks and what is to be listed of each, in the order of digests.
+    """
+    return [[held for _, _, held in part] for part in _split(list(documents), 255)]
+
+
+def _split(documents: list[tuple[str, int, Held]], bit: int) -> list[list[tuple[str, int, Held]]]:
+    if sum(chunks for _, chunks, _ in documents) <= MOST_CHUNKS or len(documents) < 2 or bit < 0:
+        return [documents] if documents else []
+    halves: tuple[list[tuple[str, int, Held]], ...] = ([], [])
+    for one in documents:
+        halves[int(one[0], 16) >> bit & 1].append(one)
+    return [part for half in halves for part in _split(half, bit - 1)]
+
+
+def pack_segment(documents: Iterable[DocumentContent], *, centres: Centres | None = None) -> Packed:
+    """A segment of these documents, in their order; equal content gives equal bytes.
+
+    Raises ValueError if a document has not one vector and one token list for each chunk.
+    """
+    held = list(documents)
+    for one in held:
+        rows = {"chunks": len(one.chunks), "vectors": len(one.vectors)}
+        rows |= {} if one.tokens is None else {"tokens": len(one.tokens)}
+        if len(set(rows.values())) != 1:
+            raise ValueError(f"an index needs one vector and one token list per chunk; these are {rows}")
+    vectors = np.concatenate([one.vectors for one in held]) if held else np.empty((0, 1), np.float16)
+    text, tokens = _text(held)
+    contents = {
+        "segment-text": text,
+        "segment-vectors": pack_vectors(vectors, centres),
+        "segment-numbers": _numbers(held),
+    }
+    files = {Ref.of(kind, data): data for kind, data in contents.items()}
+    text_ref, vectors_ref, numbers_ref = files
+    segment = Segment(
+        rows=len(vectors),
+        tokens=tokens,
+        dimension=vectors.shape[1],
+        text=text_ref,
+        vectors=vectors_ref,
+        numbers=numbers_ref,
+        first=held[0].document if held else "",
+    )
+    return Packed(segment, files)
+
+
+def _text(documents: list[DocumentContent]) -> tuple[bytes, int]:
+    """The file of chunks and words, and the number of words."""
+    chunks = [chunk for one in documents for chunk in one.chunks]
+    arrays: dict[str, NDArray[Any]] = {
+        "offsets": np.cumsum([0, *map(len, chunks)], dtype=np.int64),
+        "owners": np.repeat(np.arange(len(documents), dtype=np.int32), [len(one.chunks) for one in documents]),
+    }
+    tokens = [words for one in documents for words in one.tokens or ()]
+    postings = count_postings(tokens)
+    arrays |= postings._asdict()
+    arrays["documents"] = np.frombuffer("\0".join(one.document for one in documents).encode(), np.uint8)
+    arrays["chunks"] = np.frombuffer(b"".join(chunks), np.uint8)
+    return pack_arrays(arrays), int(postings.lengths.sum(dtype=np.int64))
+
+
+def _numbers(documents: list[DocumentContent]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "numbers.parquet"
+        write_numbers(path, (one.numbers for one in documents))
+        return path.read_bytes()

@@ -1,0 +1,320 @@
+"""Indexes of 100,000 to millions of chunks: the price of making one, of one change, of opening and of searching it.
+
+    python -m tests.benchmarks.bench_large [--chunks 100000 300000 1000000] [--documents DIR] [--peers PYTHON] [--json]
+
+Documents of 100 chunks from recombined sentences, as in bench_retrieval, with vectors of 384 numbers around topics.
+CPU seconds and milliseconds on one thread; peaks and resident memory of a process that does nothing else. bm25s runs
+beside ours while its index fits into memory. A million chunks take 2.2 GB of disk and, for
+their texts above all, a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at import
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.index import CatalogueEntry, open_index, publish_segments
+from storage.records import Record, Ref
+from storage.segments import DocumentContent, Packed, Segment, pack_segment, split
+from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, lists_for, open_faiss, train_centres
+from tasks.language.tokens import tokenize
+from tests.benchmarks.bench_retrieval import chunk_of, pdf_sentences, recombined, zipfian_sentences
+
+SIZES = (100_000, 300_000, 1_000_000)
+OF_DOCUMENT, QUESTIONS, DIMENSION, TOPIC_CHUNKS = 100, 200, 384, 250
+PEER_UP_TO = 300_000
+"""Chunks: bm25s makes its index in memory, from all tokens."""
+
+
+class Made(Record):
+    """An index that a benchmark made, and what that took."""
+
+    segments: tuple[Segment, ...]
+    centres: Ref | None
+    cpu_s: float
+    trained_s: float
+    published_s: float
+
+
+def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Measure each size, print a line of figures for it, and give them back."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chunks", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--documents", type=Path, help="folder of English PDFs; without: words of a Zipf distribution")
+    parser.add_argument("--peers", type=Path, help="python of an environment with bm25s")
+    parser.add_argument("--at", type=Path, help="folder for the indexes; a temporary one by default")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each size")
+    parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)  # in a process of its own: its peak of memory
+    options = parser.parse_args(arguments)
+    corpus = Corpus(options.documents)
+    if options.part:
+        part, folder = options.part
+        print(json.dumps(PARTS[part](corpus, Path(folder), options.chunks[0], options.peers)))
+        return []
+    told: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(dir=options.at) as folder:
+        for chunks in options.chunks:
+            figures: dict[str, Any] = {"chunks": chunks}
+            for part in PARTS:
+                figures |= in_process(part, Path(folder) / str(chunks), chunks, options)
+            told.append(figures)
+            print(json.dumps(figures) if options.json else "\n".join(f"{a:46} {b}" for a, b in figures.items()) + "\n")
+    return told
+
+
+def in_process(part: str, folder: Path, chunks: int, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of a part, with the peak of a process that does nothing else."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.bench_large",
+        "--part",
+        part,
+        str(folder),
+        "--chunks",
+        str(chunks),
+    ]
+    for name in ("documents", "peers"):
+        command += [f"--{name}", str(value)] if (value := getattr(options, name)) else []
+    return json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+
+
+class Corpus:
+    """Documents that depend on their number alone."""
+
+    def __init__(self, documents: Path | None) -> None:
+        self.sentences = list(pdf_sentences(documents)) if documents else zipfian_sentences()
+
+    def digest(self, number: int, edition: int = 0) -> str:
+        return hashlib.sha256(f"{number}/{edition}".encode()).hexdigest()
+
+    def content(self, number: int, edition: int) -> DocumentContent:
+        digest = self.digest(number, edition)
+        texts = recombined(self.sentences, OF_DOCUMENT, seed=digest)
+        chunks = [chunk_of(at, text, digest).model_dump_json().encode() for at, text in enumerate(texts)]
+        vectors = topical(range(number * OF_DOCUMENT, (number + 1) * OF_DOCUMENT), seed=digest)
+        return DocumentContent(digest, chunks, vectors.astype(np.float16), tokenize(texts, tokenizer="bigram"))
+
+    def entries(self, documents: int, *, changed: int | None = None) -> list[CatalogueEntry]:
+        digests = [(self.digest(at, int(at == changed)), at) for at in range(documents)]
+        return [
+            CatalogueEntry(document=digest, name=f"folder {at % 97}/document {at}.pdf", pages=40, chunks=OF_DOCUMENT)
+            for digest, at in sorted(digests)
+        ]
+
+    def leaves(self, documents: int, *, changed: int | None = None) -> list[list[tuple[int, int]]]:
+        """Number and edition of the documents of each segment."""
+        told = ((self.digest(at, int(at == changed)), OF_DOCUMENT, (at, int(at == changed))) for at in range(documents))
+        return split(sorted(told))
+
+
+def topical(rows: Sequence[int], *, seed: str) -> NDArray[np.float32]:
+    """Unit vectors: chunks lie around topics, topics around fields, as embeddings of texts do (mean cosine .7)."""
+    noise = np.random.default_rng(int(seed[:12], 16))
+    topics = noise.integers(0, max(2_000_000 // TOPIC_CHUNKS, 1), len(rows))
+    vectors = np.stack([_topic(int(topic)) for topic in topics])
+    spread = noise.standard_normal(vectors.shape, dtype=np.float32)
+    vectors += spread * (0.9 / DIMENSION**0.5)
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@cache
+def _topic(number: int) -> NDArray[np.float32]:
+    field = np.random.default_rng([1, number % 60]).standard_normal(DIMENSION, dtype=np.float32)
+    own = np.random.default_rng([2, number]).standard_normal(DIMENSION, dtype=np.float32)
+    vector = 0.7 * field + own
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def make(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str, Any]:
+    """All segments, one after the other, and a generation of them."""
+    documents = chunks // OF_DOCUMENT
+    folder.mkdir()
+    (folder / "made").mkdir()
+    started = time.process_time()
+    centres = _train(corpus, folder, documents) if chunks > EXACT_UP_TO else None
+    opened = None if centres is None else Centres.open(folder / "made" / centres.digest)
+    trained = time.process_time()
+    segments: list[Segment] = []
+    packing = 0.0
+    for leaf in corpus.leaves(documents):
+        contents = [corpus.content(*one) for one in leaf]
+        began = time.process_time()
+        segments.append(_kept(pack_segment(contents, centres=opened), folder))
+        packing += time.process_time() - began
+    began = time.process_time()
+    _publish(folder, segments, corpus.entries(documents), centres)
+    made = Made(
+        segments=tuple(segments),
+        centres=centres,
+        cpu_s=packing,
+        trained_s=trained - started,
+        published_s=time.process_time() - began,
+    )
+    (folder / "made.json").write_text(made.model_dump_json())
+    written = sum(path.stat().st_size for path in (folder / "made").iterdir())
+    return {
+        "segments": len(segments),
+        "train centres, CPU s": round(made.trained_s, 1),
+        "make segments, CPU s": round(packing, 1),
+        "first generation, CPU s": round(made.published_s, 2),
+        "bytes per chunk": round(written / chunks),
+        "peak of making, MB": _peak(),
+    }
+
+
+def change(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str, Any]:
+    """One document becomes another: two segments, and a generation."""
+    made = Made.model_validate_json((folder / "made.json").read_bytes())
+    documents, changed = chunks // OF_DOCUMENT, 7
+    opened = None if made.centres is None else Centres.open(folder / "made" / made.centres.digest)
+    before, after = corpus.leaves(documents), corpus.leaves(documents, changed=changed)
+    known = {tuple(leaf): segment for leaf, segment in zip(before, made.segments, strict=True)}
+    contents = {tuple(leaf): [corpus.content(*one) for one in leaf] for leaf in after if tuple(leaf) not in known}
+    entries = corpus.entries(documents, changed=changed)
+    written, started = _written(folder), time.process_time()
+    segments = [
+        known.get(tuple(leaf)) or _kept(pack_segment(contents[tuple(leaf)], centres=opened), folder) for leaf in after
+    ]
+    packed = time.process_time()
+    _publish(folder, segments, entries, made.centres)
+    ended = time.process_time()
+    return {
+        "one change: segments made": len(contents),
+        "one change: segments, CPU s": round(packed - started, 2),
+        "one change: generation, CPU s": round(ended - packed, 2),
+        "one change: MB written": round((_written(folder) - written) / 1e6, 1),
+        "one change: peak, MB": _peak(),
+    }
+
+
+def ask(corpus: Corpus, folder: Path, chunks: int, peers: Path | None) -> dict[str, Any]:
+    """Open the index and search it both ways."""
+    out = folder / "index"
+    drawn = random.Random(1).choices(corpus.sentences, k=QUESTIONS)
+    questions = [words[:10] for words in tokenize(drawn, tokenizer="bigram")]
+    open_faiss()  # the time of its import is not that of opening
+    started = time.process_time()
+    with open_index(out) as index:
+        _ = index.vectors, index.lexical, index.chunk(len(index) - 1)
+        figures: dict[str, Any] = {"open, CPU s": round(time.process_time() - started, 3)}
+        lexical, vectors = index.lexical, index.vectors
+        assert lexical is not None
+        figures |= _times("bm25", lambda words: lexical.search(words, 10), questions)
+        queries = topical(range(QUESTIONS), seed=f"{5:064x}")
+        figures |= _times("dense", lambda query: vectors.search(query, 10), list(queries))
+        figures |= {"its own memory after both, MB": _resident("RssAnon"), "mapped pages, MB": _resident("RssFile")}
+        figures["lists probed"] = f"{vectors.probes} of {vectors.lists}" if vectors.lists else "exact"
+        exact = [set(vectors.search(query, 10, allowed=np.ones(len(index), np.bool_)).rows) for query in queries]
+        found = [set(vectors.search(query, 10).rows) for query in queries]
+        figures["dense recall@10"] = float(
+            np.mean([len(one & other) / 10 for one, other in zip(found, exact, strict=True)])
+        )
+        started = time.process_time()
+        full = [lexical.scores(words) for words in questions[:20]]
+        figures["bm25 of all rows, ms"] = round((time.process_time() - started) * 50, 2)
+        best = [np.lexsort((np.arange(len(index)), -scores))[:10].tolist() for scores in full[:5]]
+        assert best == [lexical.search(words, 10).rows.tolist() for words in questions[:5]]
+    if peers and chunks <= PEER_UP_TO:
+        figures |= _bm25s(corpus, chunks, questions, peers)
+    return figures
+
+
+PARTS = {"make": make, "change": change, "ask": ask}
+
+
+def _train(corpus: Corpus, folder: Path, documents: int) -> Ref:
+    """Centres from a sample of as many documents as are needed, a tenth of the chunks of each."""
+    rows = documents * OF_DOCUMENT
+    wanted = PER_CENTRE * lists_for(rows)
+    share = max(1, wanted // documents + 1)
+    digests = [corpus.digest(at) for at in range(documents)]
+    drawn = [topical(range(share), seed=digest) for digest in digests]
+    data = train_centres(np.concatenate(drawn)[:wanted].astype(np.float16), rows).pack()
+    ref = Ref.of("centres", data)
+    (folder / "made" / ref.digest).write_bytes(data)
+    return ref
+
+
+def _kept(packed: Packed, folder: Path) -> Segment:
+    for ref, data in packed.files.items():
+        (folder / "made" / ref.digest).write_bytes(data)
+    return packed.segment
+
+
+def _publish(folder: Path, segments: Sequence[Segment], entries: list[CatalogueEntry], centres: Ref | None) -> None:
+    publish_segments(
+        folder / "index",
+        segments=segments,
+        path_of=lambda ref: folder / "made" / ref.digest,
+        catalogue=entries,
+        embedder="bench",
+        tokenizer="bigram",
+        settings={},
+        centres=centres,
+    )
+
+
+def _times(name: str, search: Any, questions: Sequence[Any]) -> dict[str, Any]:
+    for question in questions:
+        search(question)  # the pages that it reads are in memory then
+    times: list[float] = []
+    for question in questions:
+        started = time.process_time()
+        search(question)
+        times.append((time.process_time() - started) * 1e3)
+    return {
+        f"{name} p50, ms": round(float(np.median(times)), 2),
+        f"{name} p95, ms": round(float(np.percentile(times, 95)), 2),
+    }
+
+
+def _bm25s(corpus: Corpus, chunks: int, questions: list[list[str]], python: Path) -> dict[str, Any]:
+    where = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
+    sys.path.append(where.strip())  # behind our own packages, so that numpy stays ours
+    import bm25s  # pyright: ignore[reportMissingImports]
+
+    def tokens() -> Iterator[Sequence[str]]:
+        for leaf in corpus.leaves(chunks // OF_DOCUMENT):
+            for one in leaf:
+                yield from corpus.content(*one).tokens or ()
+
+    peer = bm25s.BM25(method="atire", k1=1.5, b=0.75, backend="numba")
+    peer.index(list(tokens()), show_progress=False)
+    return _times("bm25s (numba)", lambda words: peer.retrieve([words], k=10, show_progress=False), questions)
+
+
+def _written(folder: Path) -> int:
+    """Bytes of all files, a file of several names counted once."""
+    facts = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return sum({one.st_ino: one.st_size for one in facts}.values())
+
+
+def _peak() -> int:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+
+
+def _resident(kind: str) -> int:
+    told = Path("/proc/self/status").read_text().splitlines()
+    return round(next(int(line.split()[1]) for line in told if line.startswith(kind)) / 1e3)
+
+
+if __name__ == "__main__":
+    main()
