@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rank_bm25 import BM25Okapi
 
 from storage.arrays import smallest
 
-K1, B, EPSILON = 1.5, 0.75, 0.25
+_OKAPI: Any = BM25Okapi([["any"]])
+K1, B, EPSILON = _OKAPI.k1, _OKAPI.b, _OKAPI.epsilon
 """rank-bm25's: saturation, weight of the length, and the share of the mean idf that words of most rows get."""
 GROUP = 64
 """Rows of a group, whose best score is taken first when the top rows are looked for."""

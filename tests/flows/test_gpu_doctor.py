@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import faiss
+import numpy as np
 import psutil
 import pytest
 import typer
+from numpy.typing import NDArray
 from typer.testing import CliRunner, Result
 
 from flows.cli import house_commands
@@ -133,9 +135,13 @@ def test_lists_that_find_the_same_are_well() -> None:
 
 @pytest.mark.usefixtures("a_cpu_for_a_gpu")
 def test_lists_that_find_less_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        vectors, "_fill_by", lambda centres, index, sample, rows: index.train(sample)
-    )  # nothing in them
+    train = vectors.train_lists
+
+    def trained_badly(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArray[np.float32]:
+        centres = train(sample, lists, gpu=gpu)
+        return np.random.default_rng(0).permuted(centres, axis=1) if gpu else centres
+
+    monkeypatch.setattr(vectors, "train_lists", trained_badly)
     [check] = try_index()
     assert (check.status, check.remedy) == ("missing", "CUDA_VISIBLE_DEVICES='' builds indexes on the CPU")
 
