@@ -40,7 +40,7 @@ PIPELINES = {
         "rag/index",
         "figures",
         "figures",
-        frozenset({"extract_figures", "chunk", "embed", "catalogue", "publish_index", "publish_report"}),
+        frozenset({"extract_figures", "chunk", "embed", "catalogue", "segment", "publish_index", "publish_report"}),
     ),
     "evaluation": Pipeline(
         "evaluation/evaluate",
