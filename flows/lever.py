@@ -106,6 +106,7 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
     config = config.begun_with(files)
     recipe = _recipe(config, world, ongoing)
+    elsewhere = _from_elsewhere(config, world, ongoing, recipe=recipe, seed=seed)
     pools = called(steps.build_pools, f"build pools, seed {seed}")(
         world.dataset, embedded=world.embedded, recipe=recipe, seed=seed
     )
@@ -124,7 +125,6 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
 
     rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
     learnt = _from_rewards(config, world, files, ongoing, start=sft, sampler=recipe.sampler, rewarded=rewarded)
-    elsewhere = _from_elsewhere(config, world, ongoing, recipe=recipe, seed=seed)
     future = called(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
         pools=pools,

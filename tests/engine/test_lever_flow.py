@@ -150,6 +150,13 @@ def test_a_selector_that_was_trained_elsewhere_is_measured_beside_it(world: Worl
     assert world.asked == before
 
 
+def test_a_missing_selector_from_elsewhere_is_refused_before_anything_is_asked(world: World) -> None:
+    before = world.asked
+    done = world.run("run", "--seed", 7, "--set", "elsewhere.others=nowhere.safetensors")
+    assert (done.code, "nowhere.safetensors cannot be read" in done.stderr) == (2, True)
+    assert world.asked == before
+
+
 def test_working_harder_or_less_hard_finds_the_same_record(world: World) -> None:
     before = world.asked
     done = world.run("run", "--max-calls", 0, "--set", "concurrency=3", "--device", "cpu")
