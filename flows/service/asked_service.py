@@ -72,8 +72,6 @@ class Asked(Record):
     port: int = PORT
     host: str = LOOPBACK
     """Where the server and the pages listen."""
-    pages_port: int | None = None
-    """Port of the pages; None: none was chosen yet, or there is no server of our own."""
     collections: dict[str, Folders] = Field(default_factory=dict[str, Folders])
     """What the pages show."""
     tls: Tls | None = None
@@ -98,9 +96,10 @@ class Asked(Record):
     def api_url(self) -> str:
         return self.server or f"{self._at(self.port)}/api"
 
-    @property
-    def pages_url(self) -> str | None:
-        return self._at(self.pages_port) if self.pages_port else None
+    def pages_url(self, place: Place) -> str | None:
+        """Where the pages are; None: where the server is, or they do not listen yet."""
+        here = not self.server and place.pages_port.exists()
+        return self._at(int(place.pages_port.read_text())) if here else None
 
     def _at(self, port: int) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -131,7 +130,6 @@ def settle(
     return Asked(
         port=wanted.port or (before.port if before else PORT),
         host=wanted.listen or LOOPBACK,
-        pages_port=before.pages_port if before and not server else None,
         collections=dict(wanted.collections) or (before.collections if before and not server else {}),
         tls=tls,
         authority=environment.get(AUTHORITY) if server or tls else None,

@@ -35,6 +35,8 @@ class Place:
         """Where the server is; only there while it should run."""
         self.asked = self.folder / "asked.json"
         """Options of the last `trivet up`."""
+        self.pages_port = self.folder / "pages-port"
+        """Where the pages listen, by themselves; there once they do."""
         self.config = self.folder / "supervisord.conf"
         """What the supervisor reads; without secrets."""
         self.control = self.folder / "control"

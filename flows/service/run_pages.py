@@ -6,6 +6,7 @@ The auth string of the service signs in to them as an operator, beside those of 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 
@@ -13,7 +14,7 @@ from flows.running.environment import AUTHORITY
 from flows.running.settings import prepare_environment, settings
 from flows.service.api import Api, Refused
 from flows.service.asked_service import remembered
-from flows.service.page_server import PemFiles, listen, no_collection, open_collection, run
+from flows.service.page_server import DEFAULT_PORT, PemFiles, listen, no_collection, open_collection, run
 from flows.service.place import Place
 from flows.service.run_server import AUTH
 
@@ -24,9 +25,9 @@ def main() -> None:
     """Serve the pages until a signal. Raises Refused."""
     place = Place(settings().home)
     asked = remembered(place)
-    if asked is None or asked.pages_port is None:
+    if asked is None or asked.server:
         raise Refused("no pages were asked for here; `trivet up` starts them")
-    listening = listen(asked.host, asked.pages_port)
+    listening = listen_for_pages(place, asked.host)
     _let_the_server_begin()
     prepare_environment()
     from flows.service.index_server import auth_string, create_app
@@ -51,6 +52,20 @@ def main() -> None:
         listening,
         tls=PemFiles(asked.tls.certificate, asked.tls.key) if asked.tls else None,
     )
+
+
+def listen_for_pages(place: Place, host: str) -> socket.socket:
+    """At the port that the pages had before, or their usual one; where another program has it, at any that is free.
+
+    Raises Refused.
+    """
+    usual = int(place.pages_port.read_text()) if place.pages_port.exists() else DEFAULT_PORT
+    try:
+        listening = listen(host, usual)
+    except Refused:
+        listening = listen(host, 0)
+    place.keep(place.pages_port, str(listening.getsockname()[1]))
+    return listening
 
 
 def _let_the_server_begin() -> None:

@@ -30,7 +30,6 @@ from flows.service.deploying import deploy
 from flows.service.joining import tokens
 from flows.service.joining.certificates import checked, own_certificate
 from flows.service.joining.joined import joined_of
-from flows.service.page_server import DEFAULT_PORT
 from flows.service.place import Place
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose, cluster_of
@@ -67,13 +66,13 @@ class Service(Record):
     """Folder to which relative paths of parameters refer."""
     authority: str | None = None
     """PEM file of what clients of the server trust, if it has TLS."""
-    pages_url: str | None = None
-    """None: the pages are where the server is."""
 
 
 class Up(Service):
     """Result of `trivet up`."""
 
+    pages_url: str | None
+    """None: the pages are where the server is."""
     state: str
     """`started`, `restarted`, or `unchanged`."""
     changed: tuple[str, ...] = ()
@@ -145,7 +144,6 @@ def _start_programs(
     database = None
     if not asked.server:
         _check_port(asked)
-        asked = asked.model_copy(update={"pages_port": _pages_port(asked)})
         database = choose(place, environment)
         say(f"Prefect's database: {database.kind}, because {database.why}")
     service = Service(
@@ -156,7 +154,6 @@ def _start_programs(
         pools=asked.pools,
         folder=asked.folder,
         authority=asked.authority,
-        pages_url=asked.pages_url,
     )
     place.keep(place.auth, auth or "")
     place.keep(place.asked, asked.model_dump_json())
@@ -188,28 +185,15 @@ def _tls(place: Place, wanted: Wanted, environment: Mapping[str, str]) -> tuple[
 
 def _check_port(asked: Asked) -> None:
     try:
-        _bound(asked.host, asked.port)
+        [(family, _, _, _, address), *_] = socket.getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
     except OSError as error:
         raise Refused(
             f"{asked.host}:{asked.port} cannot be used ({error.strerror}); choose another --port"
             + (", or an address that this machine has" if asked.tls else "")
         ) from error
-
-
-def _bound(host: str, port: int) -> int:
-    """A port that is free: this one, or any for 0. Raises OSError."""
-    [(family, _, _, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
-        return probe.getsockname()[1]
-
-
-def _pages_port(asked: Asked) -> int:
-    """The port that the pages had before, or their usual one; where another program has it, any that is free."""
-    with suppress(OSError):
-        return _bound(asked.host, asked.pages_port or DEFAULT_PORT)
-    return _bound(asked.host, 0)
 
 
 def _finish(place: Place, asked: Asked, auth: str | None, *, state: str, since: datetime | None) -> Up:
@@ -227,11 +211,13 @@ def _finish(place: Place, asked: Asked, auth: str | None, *, state: str, since: 
         import_module("prefect.client.orchestration")  # a second of work, while the server starts
     _await(place, "server", api.ready, patient=since is None)
     deployed = None if asked.workers_only else deploy()
+    if not asked.server:
+        _await(place, "pages", place.pages_port.exists, patient=since is None)
     for pool in service.pools:
         _await(place, pool, partial(is_online, place, api, pool, since=since), patient=since is None)
     token = tokens.offer(place, service.ui_url, asked.tls.pin).line() if asked.tls else None
     told: Any = {"deployments": deployed.deployments, "failed": deployed.failed} if deployed else {}
-    return Up(**dict(service), state=state, token=token, **told)
+    return Up(**dict(service), pages_url=asked.pages_url(place), state=state, token=token, **told)
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:

@@ -15,6 +15,7 @@ import psutil
 
 from flows.service import processes, supervising
 from flows.service.api import Api, ApiFailed, auth_of
+from flows.service.asked_service import remembered
 from flows.service.place import PARTS, Place
 from flows.service.server_database import Database, cluster_of
 from flows.service.service_start import Service, full_disks, is_online, service_of
@@ -57,7 +58,7 @@ class Status(Record):
 
 def status(place: Place, *, store: Path | None) -> Status:
     """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
-    service = service_of(place)
+    service, asked = service_of(place), remembered(place)
     found = processes.of_service(place.mark)
     parts = supervising.parts(place) if found else None
     pools, problems = _look(place, service, parts) if service else ([], [])
@@ -75,7 +76,7 @@ def status(place: Place, *, store: Path | None) -> Status:
         problems=tuple(problems),
         api_url=service.api_url if service else None,
         ui_url=service.ui_url if service else None,
-        pages_url=service.pages_url if service else None,
+        pages_url=asked.pages_url(place) if service and asked else None,
         database=service.database if service else None,
         parts=tuple(parts or ()),
         pools=tuple(pools),

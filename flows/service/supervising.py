@@ -177,7 +177,6 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
         if asked.tls:
             answering = (*answering, asked.host, asked.tls.certificate, asked.tls.key)
         programs.append(Program("server", answering, order=20, stop_s=20))
-    if asked.pages_port:
         showing = (*python, "-m", "flows.service.run_pages")
         programs.append(Program("pages", showing, order=40, stop_s=20, umask=umask))
     for pool in asked.pools:
