@@ -54,6 +54,12 @@ def test_numbers_of_notes_items_articles_and_years_are_no_amounts(text: str) -> 
     assert not fits("How large is the fee?", Passage(text))
 
 
+def test_a_row_of_many_numbers_is_read_in_time_that_grows_with_its_length() -> None:
+    row = Passage("총투자 " + " ".join(f"{number}.6" for number in range(100, 400)))
+    assert not fits("총투자액은 몇 억 달러였나요?", row)
+    assert fits("공사비는 몇 원인가?", Passage("공사비는 1조 2,345억 6,789만 5천 원이다."))
+
+
 def test_a_number_that_the_question_says_does_not_answer_it() -> None:
     assert not fits("How many of the 412 stations are open?", Passage("There are 412 stations."))
 
