@@ -6,11 +6,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, JsonValue
 
 from storage.records import FiniteRecord
+
+SHOWN_CHARS = 200
+"""Longest extracted answer or gold that a comparison shows; one character more says that there was more."""
 
 
 class Dataset(FiniteRecord):
@@ -142,6 +145,19 @@ class Sample(FiniteRecord):
     response_keys: tuple[str, ...] = ()
     truncated: bool = False
     missing: bool = False
+
+
+class Graded(NamedTuple):
+    """What a comparison needs of a sample; see `Sample`."""
+
+    item: str
+    status: str
+    score: float | None
+    extracted: str | None
+    """Up to SHOWN_CHARS characters, and one more where it is longer."""
+    gold: str | None
+    """The same."""
+    missing: bool
 
 
 class Evaluated(FiniteRecord):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,9 +16,11 @@ from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.evaluated import (
+    SHOWN_CHARS,
     Dataset,
     EvalSettings,
     Evaluated,
+    Graded,
     Model,
     Result,
     Run,
@@ -36,6 +39,7 @@ ROWS_PER_STATEMENT = 500  # most samples in memory at once
 SHORTEST_PREFIX = 6
 NAMED = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
+GRADED_PER_PAGE = 5_000
 KEY_COLUMNS = ("run", "task", "dataset", "settings")
 
 
@@ -136,14 +140,38 @@ class Evaluations:
         return found
 
     def samples(self, run: str, task: str) -> Iterator[Sample]:
-        """The samples of a task by item and repeat, read in pages."""
-        query = _samples(run, task).limit(ROWS_PER_STATEMENT)
-        page = self._database.rows(query)
-        yield from map(_sample, page)
-        while len(page) == ROWS_PER_STATEMENT:
-            last = tuple_(sa.literal(page[-1]["item"], sa.Text), sa.literal(page[-1]["repeat"], sa.Integer))
-            page = self._database.rows(query.where(tuple_(samples.c.item, samples.c.repeat) > last))
-            yield from map(_sample, page)
+        """The samples of a task by data set, item and repeat, read in pages."""
+        return map(_sample, self._pages(run, task, samples.c, rows=ROWS_PER_STATEMENT))
+
+    def graded(self, run: str, task: str) -> Iterator[Graded]:
+        """What became of the samples of a task, without what explains it; in the order of `samples`."""
+        cut = (
+            func.left(column, SHOWN_CHARS + 1).label(column.name) for column in (samples.c.extracted, samples.c.gold)
+        )
+        columns = [*(samples.c[name] for name in ("item", "repeat", "status", "score", "missing")), *cut]
+        for row in self._pages(run, task, columns, rows=GRADED_PER_PAGE):
+            item, extracted, gold = unescape(row["item"]), unescape(row["extracted"]), unescape(row["gold"])
+            yield Graded(item, row["status"], row["score"], extracted, gold, row["missing"])
+
+    def _pages(self, run: str, task: str, columns: Iterable[ColumnElement[Any]], *, rows: int) -> Iterator[RowMapping]:
+        """Samples by data set, item and repeat: with all other columns of the key given, each page begins in it."""
+        place = tuple_(samples.c.item, samples.c.repeat)
+        for dataset in self._datasets(run, task):
+            query = _samples(run, task, columns).where(samples.c.dataset == dataset).limit(rows)
+            page = self._database.rows(query)
+            yield from page
+            while len(page) == rows:
+                last = tuple_(sa.literal(page[-1]["item"], sa.Text), sa.literal(page[-1]["repeat"], sa.Integer))
+                page = self._database.rows(query.where(place > last))
+                yield from page
+
+    def _datasets(self, run: str, task: str) -> list[int]:
+        """The data sets of a task; selectors have figures and no task."""
+        found = set[int]()
+        for table in (eval_tasks, eval_results):
+            query = select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task)).distinct()
+            found.update(row["dataset"] for row in self._database.rows(query))
+        return sorted(found)
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """The repeats of one item; none where there is no such item."""
@@ -163,7 +191,7 @@ class Evaluations:
     def scores(
         self, *, models: Sequence[str] | None = None, tasks: Sequence[str] | None = None, all_runs: bool = False
     ) -> list[StoredScore]:
-        """Figures of models on benchmarks, by model, task, metric and part.
+        """Headlines of models on benchmarks, by model and task.
 
         models, tasks: names; None: all. Of several runs of the same model (name, revision and backend) on a task with
         the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
@@ -275,9 +303,9 @@ def _by_key(connection: Connection, column: sa.Column[Any], wanted: Collection[A
     return {row[column.name]: _plain(row, without=(column.name,)) for row in connection.execute(query).mappings()}
 
 
-def _samples(run: str, task: str) -> Select[Any]:
+def _samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = samples.c) -> Select[Any]:
     """The samples of a task by item and repeat."""
-    query = select(samples).where(samples.c.run == escape(run), samples.c.task == escape(task))
+    query = select(*columns).where(samples.c.run == escape(run), samples.c.task == escape(task))
     return query.order_by(samples.c.item, samples.c.repeat)
 
 
@@ -286,7 +314,7 @@ def _sample(row: RowMapping) -> Sample:
 
 
 def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:
-    """Figures of models; of several runs of a model on a task with the same settings, the latest complete one."""
+    """Headlines; of several runs of a model on a task with the same settings, that of the latest complete one."""
     same = (models.c.id, eval_tasks.c.task, eval_tasks.c.settings)
     ended = func.coalesce(eval_runs.c.ended_at, eval_runs.c.started_at)
     later = ((eval_runs.c.status == "completed").desc(), ended.desc(), eval_runs.c.id)
@@ -325,7 +353,8 @@ def _figures_of(wanted: sa.Subquery) -> Select[Any]:
         .join(datasets, datasets.c.id == eval_tasks.c.dataset)
         .join(eval_settings, eval_settings.c.digest == eval_tasks.c.settings)
         .join(eval_results, (figures.run == eval_tasks.c.run) & (figures.task == eval_tasks.c.task))
-        .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, figures.part, eval_runs.c.started_at)
+        .where(figures.headline, figures.part == "")
+        .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, eval_runs.c.started_at)
     )
 
 
@@ -380,11 +409,19 @@ def _upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, An
     """
     changed, remaining = 0, iter(rows)
     while group := [escape(dict(row)) for row in islice(remaining, ROWS_PER_STATEMENT)]:
-        statement = insert(table).execution_options(preserve_rowcount=True)
+        distinct = {tuple(row[name] for name in key): row for row in group}  # the last of equal ones stays
+        statement = insert(table).from_select(list(group[0]), _rows_of(table, list(group[0])))
         new = {name: statement.excluded[name] for name in group[0] if name not in key}
         if table is models:
             new = {name: func.coalesce(value, table.c[name]) for name, value in new.items()}
         differs = tuple_(*(table.c[name] for name in new)).is_distinct_from(tuple_(*new.values()))
         statement = statement.on_conflict_do_update(index_elements=list(key), set_=new, where=differs)
-        changed += connection.execute(statement, group).rowcount
+        told = {"rows": json.dumps([*distinct.values()], default=str)}
+        changed += connection.execute(statement.execution_options(preserve_rowcount=True), told).rowcount
     return changed
+
+
+def _rows_of(table: Table, names: Sequence[str]) -> Select[Any]:
+    """One parameter for any number of rows: a third of the time that one for each value takes."""
+    rows = sa.text(f"json_populate_recordset(cast(null as {table.name}), cast(:rows as json))")
+    return select(*map(sa.literal_column, names)).select_from(rows)

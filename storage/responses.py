@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.records import FiniteRecord
 from storage.tables import model_failures, responses
+from storage.totals import add_up
 
 ESCAPE = "\ufdd0"  # a code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold
 UNSTORABLE = re.compile(f"[\x00{ESCAPE}\ud800-\udfff]")
@@ -33,6 +34,12 @@ INSERT = text(f"""
     ) on conflict (key) do nothing
 """)
 """One parameter for any number of rows: a third of the time that a parameter for each value takes."""
+SELECT = text(f"""
+    select key, cast(row_to_json(answer) as text) from responses
+    cross join lateral (select {COLUMNS.removeprefix("key, ")}, created_at) answer
+    where key = any(cast(:keys as text[]))
+""")
+"""A row as JSON, which pydantic reads at once: a third of the time that values of Python take."""
 
 
 class StoredResponse(FiniteRecord):
@@ -61,10 +68,11 @@ class Responses:
         """The answers that are there, by key (64 hex digits). Raises DatabaseUnavailable."""
         wanted, found = list(keys), dict[str, StoredResponse]()
         for start in range(0, len(wanted), KEYS_PER_QUERY):
-            query = select(responses).where(responses.c.key.in_(wanted[start : start + KEYS_PER_QUERY]))
-            for row in self._database.rows(query):
-                plain = {name: unescape(value) for name, value in row.items() if name != "key"}
-                found[row["key"]] = StoredResponse.model_validate(plain)
+            looked = {"keys": wanted[start : start + KEYS_PER_QUERY]}
+            for key, line in self._database.run(
+                lambda connection, looked=looked: connection.execute(SELECT, looked).all()
+            ):
+                found[key] = _answer(line)
         return found
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
@@ -73,6 +81,21 @@ class Responses:
         lines = [_line(key, rows[key]) for key in sorted(rows)]
         if lines:
             self._database.run(lambda connection: _insert(connection, lines))
+
+    def prune(self, *, before: datetime, dry_run: bool) -> int:
+        """Remove the answers that were stored before, and count them; sums over all calls keep what they counted.
+
+        Their place in the table is used again, and not given back. Raises DatabaseUnavailable.
+        """
+        old = responses.c.created_at < before
+
+        def remove(connection: Connection) -> int:
+            if dry_run:
+                return connection.execute(select(func.count()).select_from(responses).where(old)).scalar_one()
+            add_up(connection)
+            return connection.execute(delete(responses).where(old)).rowcount
+
+        return self._database.run(remove)
 
     def tokens_since(self, moment: datetime) -> int:
         """Tokens of the calls whose answers were stored since then. Raises DatabaseUnavailable."""
@@ -111,6 +134,13 @@ def _replaced(value: Any, replace: Callable[[str], str]) -> Any:
             return {replace(name): _replaced(item, replace) for name, item in value.items()}
         case _:
             return value
+
+
+def _answer(line: str) -> StoredResponse:
+    """A row that the database wrote as JSON."""
+    if ESCAPE not in line:
+        return StoredResponse.model_validate_json(line)
+    return StoredResponse.model_validate(unescape(json.loads(line)))
 
 
 def _line(key: str, response: StoredResponse) -> str:

@@ -52,8 +52,19 @@ responses = Table(
     *_required(sa.Double, "latency_s"),
     *_created("created_at"),
     Index("responses_model_created_at", "model", "created_at"),
+    Index("responses_created_at", "created_at", postgresql_using="brin"),
 )
 """Every answer of a model, under the SHA-256 of everything that could change it."""
+
+call_totals = Table(
+    "call_totals",
+    metadata,
+    *(Column(name, Text, primary_key=True) for name in ("backend", "model")),
+    *_required(sa.BigInteger, "calls", "prompt_tokens", "completion_tokens"),
+    *_required(sa.Double, "latency_s"),
+    *_required(sa.DateTime(timezone=True), "until"),
+)
+"""Sums over the answers of a model that were stored up to a time, those that are no longer kept among them."""
 
 model_failures = Table(
     "model_failures",

@@ -7,16 +7,19 @@ from datetime import date, datetime
 from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select, text
+from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
-from storage.tables import eval_runs, model_failures, night_incidents, responses
+from storage.tables import call_totals, eval_runs, model_failures, night_incidents, responses
 
-SETTLED = text("now() - interval '30 seconds'")
+SETTLED = func.now() - text("interval '30 seconds'")
 """A row may become visible a little later than its time says."""
+ADDING_LOCK = 0x7472_6977
+"""Any number that all of us use for this and nobody else does."""
 
 
 class Calls(NamedTuple):
-    """Answers of one model that the response store has got since it was looked at last."""
+    """Answers of one model."""
 
     backend: str
     model: str
@@ -25,36 +28,16 @@ class Calls(NamedTuple):
     completion_tokens: int
     latency_s: float
 
-    def plus(self, other: Calls) -> Calls:
-        return Calls(
-            self.backend,
-            self.model,
-            self.calls + other.calls,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.latency_s + other.latency_s,
-        )
-
 
 class Totals:
-    """Looks into one database, again and again; rows that were counted are not read again. Raises DatabaseUnavailable.
-
-    locate: see Reconnecting.
-    """
+    """Looks into one database, again and again. locate: see Reconnecting. Every method raises DatabaseUnavailable."""
 
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)
-        self._until: datetime | None = None
-        self._calls: dict[tuple[str, str], Calls] = {}
 
     def calls(self) -> list[Calls]:
         """Model calls that were asked and paid for, over all time, whatever `trivet gc` has removed since."""
-        until, new = self._database.run(self._new_calls)
-        for one in new:
-            known = self._calls.get(one[:2])
-            self._calls[one[:2]] = known.plus(one) if known else one
-        self._until = until
-        return list(self._calls.values())
+        return self._database.run(add_up)
 
     def failures(self) -> dict[tuple[str, str], int]:
         """(Model, kind of error) → requests that failed."""
@@ -83,14 +66,17 @@ class Totals:
         query = select(night_incidents.c.suite, is_open).group_by(night_incidents.c.suite)
         return {row["suite"]: row["count"] for row in self._database.rows(query)}
 
-    def _new_calls(self, connection: Connection) -> tuple[datetime, list[Calls]]:
-        until = connection.execute(select(SETTLED)).scalar_one()
-        sums = (
-            func.coalesce(func.sum(column), 0)
-            for column in (responses.c.prompt_tokens, responses.c.completion_tokens, responses.c.latency_s)
-        )
-        query = select(responses.c.backend, responses.c.model, func.count(), *sums)
-        query = query.where(responses.c.created_at <= until).group_by(responses.c.backend, responses.c.model)
-        if self._until:
-            query = query.where(responses.c.created_at > self._until)
-        return until, [Calls(*row) for row in connection.execute(query)]
+
+def add_up(connection: Connection) -> list[Calls]:
+    """The sums, with the answers that came since they were made; those are not read again, by whomever."""
+    connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": ADDING_LOCK})  # one adds at a time
+    until = connection.execute(select(func.max(call_totals.c.until))).scalar_one()
+    names = ("prompt_tokens", "completion_tokens", "latency_s")
+    sums = (func.coalesce(func.sum(responses.c[name]), 0).label(name) for name in names)
+    new = select(responses.c.backend, responses.c.model, func.count().label("calls"), *sums, SETTLED)
+    new = new.where(responses.c.created_at <= SETTLED, *([responses.c.created_at > until] if until else []))
+    added = insert(call_totals).from_select(list(call_totals.c), new.group_by(responses.c.backend, responses.c.model))
+    more = {name: call_totals.c[name] + added.excluded[name] for name in ("calls", *names)}
+    key = ("backend", "model")
+    connection.execute(added.on_conflict_do_update(index_elements=key, set_=more | {"until": added.excluded.until}))
+    return [Calls(*row) for row in connection.execute(select(*(call_totals.c[name] for name in Calls._fields)))]

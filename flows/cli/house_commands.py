@@ -59,6 +59,13 @@ def gc(
         metavar="DAYS",
         help=f"Keep what is younger. Unset: {ORPHANS_DAYS} days for unreferenced artifacts, {HISTORY_DAYS} for runs.",
     ),
+    calls_older_than: float | None = typer.Option(
+        None,
+        "--calls-older-than",
+        min=0.0,
+        metavar="DAYS",
+        help="Also remove model calls stored before; a run that needs them asks again. Unset: all stay.",
+    ),
     shared_runs: bool = typer.Option(
         False, "--shared-runs", help="Also remove old runs of this home from the server at PREFECT_API_URL."
     ),
@@ -70,7 +77,7 @@ def gc(
     from storage import cleanup
     from storage.embeddings import EmbeddingCache
     from storage.sqlite_space import give_space_back
-    from tasks.resources import lineage
+    from tasks.resources import lineage, responses
 
     now, home = datetime.now(UTC), settings().home
     store = _store(home)
@@ -89,13 +96,16 @@ def gc(
             needed=cleared.needed,
             embeddings=EmbeddingCache.below(home),
         )
+        calls = 0
+        if calls_older_than is not None:
+            calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
         if not dry_run:
             gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(FOLDER)]
             lineage().note_collected(gone, at=now)
     freed = 0 if dry_run else sum(map(give_space_back, prefect_files(home)))
     prefect = [each.model_dump(mode="json") for each in cleared.histories]
-    told = {**done.model_dump(mode="json"), "prefect": prefect, "prefect_freed_bytes": freed}
-    emit(told, as_json, lambda: _show_cleanup(done, cleared.histories, freed))
+    told = {**done.model_dump(mode="json"), "removed_calls": calls, "prefect": prefect, "prefect_freed_bytes": freed}
+    emit(told, as_json, lambda: _show_cleanup(done, calls, cleared.histories, freed))
     for each in cleared.histories:
         if each.trouble:
             typer.secho(f"note: {each.server}: {each.trouble}", fg="yellow", err=True)
@@ -164,7 +174,7 @@ def _contents(manifest: Manifest) -> str:
     )
 
 
-def _show_cleanup(done: Cleanup, histories: Sequence[History], freed: int) -> None:
+def _show_cleanup(done: Cleanup, calls: int, histories: Sequence[History], freed: int) -> None:
     for each in done.removed[:SHOWN]:
         typer.echo(f"{each.name}  {_megabytes(each.size)}")
     if len(done.removed) > SHOWN:
@@ -176,6 +186,8 @@ def _show_cleanup(done: Cleanup, histories: Sequence[History], freed: int) -> No
     )
     if done.removed_vectors:
         typer.echo(f"{verb} {done.removed_vectors} cached embeddings that no run has used since.")
+    if calls:
+        typer.echo(f"{verb} {calls} model calls of the response store.")
     for each in histories:
         if not each.trouble:
             runs = ", ".join(f"{flow} {number}" for flow, number in sorted(each.runs.items())) or "none"

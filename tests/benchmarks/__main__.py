@@ -32,6 +32,7 @@ def main() -> int:
         "langchain": ["--documents", documents, "--peers", peers],
         "flow": [],
         "lineage": [],
+        "growth": [],
         "math": [],
         "calls": [],
         "hf": [],

@@ -123,6 +123,13 @@ def test_no_heading_of_a_table_is_cut(width: int, monkeypatch: pytest.MonkeyPatc
     assert max(map(len, said.splitlines())) <= width
 
 
+def test_a_terminal_shows_the_first_hundred_and_says_so(capsys: Any) -> None:
+    show_boards(rank(score(f"model-{number:03d}", number / 1000) for number in range(101)))
+    said = capsys.readouterr().out
+    assert ("model-001" in said, "model-000" in said) == (True, False)
+    assert "the first 100 of up to 101 models" in " ".join(said.split())
+
+
 @pytest.mark.parametrize(
     ("revisions", "backends", "names"),
     [

@@ -1,4 +1,4 @@
-"""Migration 0004: rows of measurements of an index that were there before keep what they say."""
+"""Rows of measurements of an index that were there before 0004, and of model calls before 0009, keep what they say."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlalchemy import text
 from storage import connections
 from storage.embedded import Cluster
 from storage.evaluations import Evaluations
+from storage.totals import Calls, Totals
 
 MIGRATIONS = Path(connections.__file__).parent / "migrations"
 ROWS = (
@@ -21,6 +22,7 @@ ROWS = (
     "insert into eval_runs values ('r1', 'rag', 'completed', now(), null, '0.1.0', null, 'g', 'd', '{}')",
     f"insert into eval_results values ('r1', 1, 'page.mrr@10', '', '{'a' * 64}', 0.5, 0.25, 0.75, 1)",
     "insert into samples values ('r1', 1, 'q-1', 0, '{\"page\": 1}')",
+    f"insert into responses values ('{'c' * 64}', 'hf', 'm', '{{}}', '{{}}', 3, 2, 0.5, now() - interval '1 day')",
 )
 
 
@@ -49,3 +51,4 @@ def test_rows_of_0003_are_read_after_the_upgrade(url: str) -> None:
     (read,) = Evaluations(lambda: url).read("r1")  # brings the tables to the head
     assert (read.run.id, read.run.model, read.task) == ("r1", None, None)
     assert (read.results[0].value, read.results[0].headline, read.samples[0].status) == (0.5, False, "scored")
+    assert Totals(lambda: url).calls() == [Calls("hf", "m", 1, 3, 2, 0.5)]

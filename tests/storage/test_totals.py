@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -51,9 +51,10 @@ def test_calls_are_added_up_and_none_is_counted_twice(running: Path) -> None:
         connection.execute(text("update responses set created_at = now() - interval '30 seconds' where key like 'd%'"))
     more = Calls("openai", "m", 3, 15, 30, 2.0)
     assert {one[:2]: one for one in totals.calls()} == first | {("openai", "m"): more}
-    with connected(engine(url)) as connection:
-        connection.execute(text("delete from responses where model = 'n'"))
-    assert {one[:2]: one for one in totals.calls()} == first | {("openai", "m"): more}
+    assert store.prune(before=datetime.now(UTC) - timedelta(seconds=45), dry_run=True) == 3
+    assert store.prune(before=datetime.now(UTC) - timedelta(seconds=45), dry_run=False) == 3
+    assert set(store.many(["a" * 64, "d" * 64])) == {"d" * 64}
+    assert {one[:2]: one for one in Totals(lambda: url).calls()} == first | {("openai", "m"): more}
 
 
 def test_failures_are_counted_by_model_and_error(running: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from rich.cells import cell_len
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from tasks.evaluation.results.ranking import Board, Row, TaskColumn
 
 MODEL_WIDTH, MIN_SCORE = 20, 5
+MOST_ROWS = 100
+"""Rows of a table in a terminal; every other format has all of them."""
 LEFT_OUT = ("date", "differing", "n")
 """Columns that a narrow terminal goes without, the first one first."""
 
@@ -32,13 +33,16 @@ def show_boards(boards: Sequence[Board]) -> None:
     models = models_of(boards)
     if len(boards) > 1 and len(models) > 1:
         for together in _side_by_side(boards, models, console.width):
-            console.print(_overview(together, models), "")
+            console.print(_overview(together, models[:MOST_ROWS]), "")
     left_out = set[str]()
     for board in boards:
         lower = "" if board.higher_is_better else ", lower is better"
         title = f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
         console.print(title, soft_wrap=True)
         console.print(_ranking(board, console.width, left_out), "")
+    if longest := max((len(board.rows) for board in boards if len(board.rows) > MOST_ROWS), default=0):
+        said = f"the first {MOST_ROWS} of up to {longest:,} models are shown; --model has others, and --format all"
+        console.print(f"[yellow]{said}[/yellow]", "")
     console.print(
         "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
     )
@@ -82,7 +86,8 @@ def _cell(board: Board, row: Row | None) -> str:
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
     """The table of a board; `left_out` gets the columns for which the terminal is too narrow."""
-    columns = {name: [cells[name] for cells in map(partial(_cells, board), board.rows)] for name in _names(board)}
+    shown = [_cells(board, row) for row in board.rows[:MOST_ROWS]]
+    columns = {name: [cells[name] for cells in shown] for name in _names(board)}
     room = {
         name: max(cell_len(name), *(Text.from_markup(cell).cell_len for cell in cells))
         for name, cells in columns.items()

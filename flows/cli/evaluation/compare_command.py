@@ -73,7 +73,7 @@ def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[
     for task in tasks:
         first, second = (next(one for one in run.report.results if one.task == task) for run in (before, after))
         try:
-            compared.append(compare_task(first, before.samples(task), second, after.samples(task)))
+            compared.append(compare_task(first, before.graded(task), second, after.graded(task)))
         except ResultsUnusable as error:
             refused.append(ResultsUnusable(f"{task}: {error}"))
     if not compared:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import to_json
 
 from storage.artifacts import Artifacts
+from storage.evaluated import Graded
 from storage.records import Record, Ref
 from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
@@ -44,6 +45,13 @@ class FoundRun:
             return samples_beside(self.path, task)
         assert self._evaluations
         return map(sample_from_row, self._evaluations.samples(self.report.run.id, task))
+
+    def graded(self, task: str) -> Iterator[Sample | Graded]:
+        """The samples of a task as a comparison needs them. Raises as `samples` does."""
+        if self._evaluations and not self.path:
+            self.require(task)
+            return self._evaluations.graded(self.report.run.id, task)
+        return self.samples(task)
 
     def item(self, task: str, item: str) -> list[Sample]:
         """The samples of one item, by repeat; none where it is not there. Raises as `samples` does."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +72,8 @@ _FIGURES = _FIELDS.index("n") + 1
 EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A model on a board."""
 
     rank: int
@@ -79,13 +82,14 @@ class Row(NamedTuple):
     """Name of the model, with revision and backend if the name alone is ambiguous."""
     score: StoredScore
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, Value]:
         """Values of the board's further columns by name."""
         return ranked_columns_of(self.score)
 
 
-class Board(NamedTuple):
+@dataclass(frozen=True)
+class Board:
     """The ranking of one task, run in one way."""
 
     task: str
@@ -105,7 +109,7 @@ class Board(NamedTuple):
         """Further columns."""
         return RANKED
 
-    @property
+    @cached_property
     def axis(self) -> Axis:
         """Round numbers around all figures and intervals; shares of one stay within 0 and 1."""
         ends = [end for row in self.rows for end in (row.score.low, row.score.value, row.score.high) if end is not None]
@@ -118,7 +122,16 @@ class Board(NamedTuple):
         """`value` with as many decimals as all figures of the board have."""
         if value is None:
             return "–"
-        return f"{value:.{3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2}f}"
+        return f"{value:.{self._decimals}f}"
+
+    @cached_property
+    def _decimals(self) -> int:
+        return 3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2
+
+    @cached_property
+    def latest(self) -> dict[str, Row]:
+        """Name of a model → its row, the latest if it has several."""
+        return {row.name: row for row in sorted(self.rows, key=lambda row: _when(row.score))}
 
     def interval(self, score: StoredScore) -> str:
         return "–" if score.low is None else f"{self.shown(score.low)}–{self.shown(score.high)}"
@@ -182,8 +195,7 @@ def models_of(boards: Sequence[Board]) -> list[str]:
 
 def cell(board: Board, model: str) -> Row | None:
     """The model's row of a board, its latest if it has several."""
-    rows = [row for row in board.rows if row.name == model]
-    return max(rows, key=lambda row: _when(row.score), default=None)
+    return board.latest.get(model)
 
 
 def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
@@ -218,8 +230,8 @@ def when(score: StoredScore) -> str:
 def _board(key: tuple[str, ...], scores: Sequence[StoredScore], names: dict[_Model, str], *, variant: str) -> Board:
     up = scores[0].higher_is_better
     ordered = sorted(scores, key=lambda score: (-score.value if up else score.value, score.model, score.run))
-    values = [score.value for score in ordered]
-    rows = (Row(values.index(score.value) + 1, names[_model(score)], score) for score in ordered)
+    ranks = {score.value: rank for rank, score in reversed([*enumerate(ordered, start=1)])}
+    rows = (Row(ranks[score.value], names[_model(score)], score) for score in ordered)
     return Board(key[0], variant, key[1], up, tuple(rows))
 
 
@@ -237,8 +249,10 @@ def _model(score: StoredScore) -> _Model:
 
 def _names(scores: Iterable[StoredScore]) -> dict[_Model, str]:
     """Display names: the name of the model, with what distinguishes it from namesakes; imported ones say so."""
-    known = sorted(set(map(_model, scores)))
-    return {one: _name(one, [other for other in known if other[0] == one[0]]) for one in known}
+    by_name = dict[str, list[_Model]]()
+    for one in sorted(set(map(_model, scores))):
+        by_name.setdefault(one[0], []).append(one)
+    return {one: _name(one, namesakes) for namesakes in by_name.values() for one in namesakes}
 
 
 def _name(one: _Model, namesakes: Sequence[_Model]) -> str:

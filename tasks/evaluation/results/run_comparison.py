@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
+from storage.evaluated import SHOWN_CHARS, Graded
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
@@ -20,7 +21,6 @@ from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_tes
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
-SHOWN_CHARS = 200
 SHOWN_VALUE_CHARS = 60
 
 
@@ -71,7 +71,11 @@ class Comparison(Record):
 
 
 def compare(
-    before: Iterable[Sample], after: Iterable[Sample], *, differs: Sequence[str] = (), higher_is_better: bool = True
+    before: Iterable[Sample | Graded],
+    after: Iterable[Sample | Graded],
+    *,
+    differs: Sequence[str] = (),
+    higher_is_better: bool = True,
 ) -> Comparison:
     """How the run `after` differs from the run `before`; each is read once, of an item a few numbers are held.
 
@@ -149,7 +153,10 @@ class TaskComparison(Record):
 
 
 def compare_task(
-    before: TaskResult, before_samples: Iterable[Sample], after: TaskResult, after_samples: Iterable[Sample]
+    before: TaskResult,
+    before_samples: Iterable[Sample | Graded],
+    after: TaskResult,
+    after_samples: Iterable[Sample | Graded],
 ) -> TaskComparison:
     """Compare what two runs found on the same task. Raises ResultsUnusable as `compare` does."""
     up = after.headline.higher_is_better if after.headline else True
@@ -198,7 +205,7 @@ class _Pair(NamedTuple):
         return self.after.mean - self.before.mean
 
 
-def _by_item(samples: Iterable[Sample]) -> dict[str, _Scores]:
+def _by_item(samples: Iterable[Sample | Graded]) -> dict[str, _Scores]:
     found = dict[str, _Scores]()
     for sample in samples:
         one = found.get(sample.item) or _Scores(0, 0.0, _answer(sample), _short(sample.gold))
@@ -222,7 +229,7 @@ def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
     )
 
 
-def _answer(sample: Sample) -> str | None:
+def _answer(sample: Sample | Graded) -> str | None:
     """The extracted answer; empty where rules or judges grade the whole text, None without an answer."""
     return _short(sample.extracted) if sample.missing or sample.extracted is not None else ""
 
@@ -280,10 +287,7 @@ def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> t
 
 
 def _compared(result: TaskResult, last: str, artifacts: Artifacts, evaluations: Evaluations) -> Comparison | None:
-    from tasks.evaluation.results.result_rows import sample_from_row
-
-    before = map(sample_from_row, evaluations.samples(last, result.task))
     try:
-        return compare(before, read_shards(artifacts, result.samples, Sample))
+        return compare(evaluations.graded(last, result.task), read_shards(artifacts, result.samples, Sample))
     except ResultsUnusable:  # nothing that both could score
         return None

@@ -1,0 +1,515 @@
+"""What grows with use: samples of one evaluation, runs of a leaderboard, model calls and judgments in the store.
+
+    python -m tests.benchmarks.bench_growth [--samples N] [--runs N] [--judgments N …] [--at FOLDER]
+
+Runs and their samples are written by the pipeline's own functions. Judgments are what the lever stores of questions
+with pictures; a thousand are made by it, and COPY repeats them under other keys. Seconds are wall seconds unless said
+otherwise. PostgreSQL's CPU and memory are not among those of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import psutil
+from psycopg import Cursor
+from pydantic import JsonValue
+
+from storage import connections
+from storage.artifacts import Artifacts
+from storage.embedded import Cluster
+from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, Run, Task
+from storage.evaluations import Evaluations
+from storage.responses import Responses
+from storage.sample_pages import After, SamplePages
+from storage.totals import Totals
+from tasks.evaluation.evaluation_records import (
+    DataFacts,
+    EvalReport,
+    ModelFacts,
+    RunFacts,
+    Sample,
+    Sampling,
+    TaskResult,
+    Usage,
+)
+from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.results.finding_runs import find_run
+from tasks.evaluation.results.ranking import models_of, rank, render_page
+from tasks.evaluation.results.result_rows import keep
+from tasks.evaluation.results.run_comparison import against_last, compare_task
+from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
+from tasks.evaluation.running.planning import PlannedTask
+from tasks.evaluation.running.shard_grading import Scored, result_of
+from tasks.measure.paired_tests import paired_test
+from tests.benchmarks.bench_evaluate import TRIVET, run
+from tests.benchmarks.bench_judging import Bench, Instant, asked_in, items_in
+
+Figures = Iterator[tuple[str, float]]
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TASKS = ("MMLUPro", "GSM8K", "MATH500", "GPQADiamond")
+SUBJECTS = 14
+SETTINGS: dict[str, Any] = {
+    "sampling": {"temperature": 0.0, "max_tokens": 2048, "top_p": None, "stop": [], "seed": 0},
+    "repeats": 1,
+    "extract": "published",
+    "system": None,
+    "template": True,
+}
+ASKED_AT_ONCE = 1_000
+LOOKS = 20
+KINDS_OF_JUDGMENT = 1_000
+DAYS, MONTH_DAYS = 365, 30
+PARTITIONED = 200_000
+"""Judgments that are kept in partitions, too."""
+SERVERS: list[int] = []
+"""Process IDs of the database that is filled."""
+
+
+class Place(NamedTuple):
+    """A home with its database."""
+
+    home: Path
+    url: str
+
+    @property
+    def evaluations(self) -> Evaluations:
+        return Evaluations(lambda: self.url)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        return Artifacts(self.home / "artifacts")
+
+
+class Cost(NamedTuple):
+    """Of something that was done in this process."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    """Memory that it needed beyond what was held before."""
+    server_s: float
+    """CPU seconds of PostgreSQL."""
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=2_000, help="samples of one run")
+    parser.add_argument("--runs", type=int, default=50, help="runs of the leaderboard, each of another model")
+    parser.add_argument("--judgments", type=int, nargs="+", default=[20_000], help="sizes of the store, ascending")
+    parser.add_argument("--at", type=Path, help="where the home is made; a temporary folder by default")
+    chosen = parser.parse_args()
+    home = Path(tempfile.mkdtemp(prefix="trivet-bench-", dir=chosen.at))
+    home.chmod(0o755)  # as root the embedded PostgreSQL runs as another account, which has to reach its folder
+    cluster = Cluster(home)
+    try:
+        place = Place(home, cluster.start())
+        SERVERS.extend(filter(None, [cluster.status().pid]))
+        parts = (evaluation(place, chosen.samples), leaderboard(place, chosen.runs), store(place, chosen.judgments))
+        for part in parts:
+            for name, value in part:
+                print(f"{name:<76}{value:>12,.4g}", flush=True)
+    finally:
+        cluster.remove()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def cost_of(work: Callable[[], object]) -> Cost:
+    """What it costs to do this once."""
+    held = _memory_mb("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
+    wall, cpu, served = time.perf_counter(), time.process_time(), _server_s()
+    work()
+    spent = time.perf_counter() - wall, time.process_time() - cpu
+    return Cost(*spent, _memory_mb("VmHWM") - held, _server_s() - served)
+
+
+def _server_s() -> float:
+    """Of the servers that this process and its children have started, and of theirs that have ended."""
+    spent = 0.0
+    for one in SERVERS:
+        spent += sum(psutil.Process(one).cpu_times()[:4])
+        for child in psutil.Process(one).children():
+            with suppress(psutil.NoSuchProcess):
+                spent += sum(child.cpu_times()[:2])
+    return spent
+
+
+def _memory_mb(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+def median_ms(ways: Iterable[Callable[[], object]]) -> float:
+    return 1000 * statistics.median(cost_of(way).wall_s for way in ways)
+
+
+def _looks(name: str, ways: Iterable[Callable[[], object]]) -> Figures:
+    """Medians; on a busy machine the wall says more of the others than of the look-up."""
+    costs = [cost_of(way) for way in ways]
+    yield f"{name}: ms", 1000 * statistics.median(cost.wall_s for cost in costs)
+    yield f"{name}: CPU ms of this process", 1000 * statistics.median(cost.cpu_s for cost in costs)
+    yield f"{name}: CPU ms of PostgreSQL, mean", 1000 * statistics.mean(cost.server_s for cost in costs)
+
+
+def _told(name: str, cost: Cost) -> Figures:
+    yield f"{name}: s", cost.wall_s
+    yield f"{name}: CPU s of this process", cost.cpu_s
+    yield f"{name}: CPU s of PostgreSQL", cost.server_s
+    yield f"{name}: memory beyond what was held, MB", cost.peak_mb
+
+
+def evaluation(place: Place, count: int) -> Figures:
+    """One run of as many samples after another: aggregate, write, compare, page."""
+    artifacts, task = place.artifacts, _planned(count, place.artifacts)
+    first, second = (tuple(_scored(artifacts, number, count)) for number in range(2))
+    before = _report(0, _aggregate(task, first, artifacts))
+    keep(before, artifacts, place.evaluations)
+    yield from _told(f"{count:,} samples, aggregate", cost_of(partial(_aggregate, task, second, artifacts)))
+    after = _report(1, _aggregate(task, second, artifacts))
+    compared = cost_of(partial(against_last, after, artifacts, place.evaluations))
+    yield from _told("compared with the last run", compared)
+    yield from _told("written to the database", cost_of(partial(keep, after, artifacts, place.evaluations)))
+    with Transaction(place.url) as cursor:
+        cursor.execute("select count(*), pg_table_size('samples'), pg_indexes_size('samples') from samples")
+        rows, table, indexes = _row(cursor)
+    yield "… bytes a sample, table", table / rows
+    yield "… bytes a sample, indexes", indexes / rows
+    yield from _compared(place, before, after)
+    yield from _rated(count)
+    yield from _paged(place, before, after, middle=f"item-{count // 2:07d}")
+
+
+def _planned(count: int, artifacts: Artifacts) -> PlannedTask:
+    return PlannedTask(
+        task="MMLUPro",
+        benchmark="MMLUPro",
+        version="1-bench",
+        family="choice",
+        data=DataFacts(name="MMLUPro", source="bench", checksum="b" * 64, count=count),
+        items=write_lines(artifacts, "items", ()),
+        count=count,
+        repeats=1,
+        sampling=Sampling(),
+        settings=SETTINGS,
+    )
+
+
+def _scored(artifacts: Artifacts, run_number: int, count: int) -> Iterator[Scored]:
+    """Shards of graded answers, as a run of the second model has some that the first had not right."""
+    for start in range(0, count, SHARD_RESPONSES):
+        graded = (_graded(run_number, number) for number in range(start, min(start + SHARD_RESPONSES, count)))
+        yield Scored(samples=write_lines(artifacts, "samples", graded))
+
+
+def _graded(run_number: int, number: int) -> Sample:
+    rng = random.Random(f"{run_number}/{number}")
+    gold, right = "ABCDEFGHIJ"[number % 10], rng.random() < 0.6 + 0.02 * run_number
+    said = gold if right else rng.choice("ABCDEFGHIJ".replace(gold, ""))
+    verdict: JsonValue = {"answer": said, "score": float(right)}
+    readings: dict[str, JsonValue] = {"strict": verdict, "flexible": verdict}
+    return Sample(
+        item=f"item-{number:07d}",
+        score=float(right),
+        extracted=said,
+        gold=gold,
+        reason="the answer is (X)",
+        group=f"subject {number % SUBJECTS}",
+        detail={"readings": readings, "options": 10},
+        keys=(hashlib.sha256(f"{run_number}/{number}".encode()).hexdigest(),),
+    )
+
+
+def _aggregate(task: PlannedTask, scored: tuple[Scored, ...], artifacts: Artifacts) -> TaskResult:
+    generated = Generated(shards=(), responses=task.count, usage=Usage(calls=task.count))
+    return result_of(task, generated, scored, artifacts)
+
+
+def _report(number: int, result: TaskResult) -> EvalReport:
+    started = NOON + timedelta(hours=number)
+    facts = RunFacts(
+        id=f"{number:032x}",
+        model=ModelFacts(name="grown", backend="openai", revision=str(number)),
+        started_at=started,
+        ended_at=started + timedelta(minutes=50),
+        status="completed",
+        version="bench",
+    )
+    return EvalReport(run=facts, results=(result,))
+
+
+def _compared(place: Place, first: EvalReport, second: EvalReport) -> Figures:
+    task, (before, after) = first.results[0].task, (find_run(one.run.id, place.evaluations) for one in (first, second))
+    in_process = partial(
+        lambda: compare_task(first.results[0], before.graded(task), second.results[0], after.graded(task))
+    )
+    yield from _told("compare, in this process", cost_of(in_process))
+    command = [*TRIVET, "eval", "compare", first.run.id, second.run.id]
+    environment = {**os.environ, "TRIVET_HOME": str(place.home)}
+    whole = run(command, environment)
+    yield "trivet eval compare: s", whole.wall_s
+    yield "trivet eval compare: CPU s", whole.cpu_s
+    yield "trivet eval compare: peak memory, MB", whole.memory_mb
+
+
+def _rated(count: int) -> Figures:
+    """Ratings of as many items, of which no two are equal."""
+    rng = random.Random(0)
+    moved = [rng.gauss(0.01, 1) for _ in range(count)]
+    cost = cost_of(partial(paired_test, moved, binary=False, seed=0))
+    yield f"{count:,} pairs of ratings, interval and p: CPU s", cost.cpu_s
+
+
+def _paged(place: Place, first: EvalReport, second: EvalReport, *, middle: str) -> Figures:
+    """What the pages of samples ask for."""
+    pages, task = SamplePages(lambda: place.url), first.results[0].task
+    page = partial(pages.page, second.run.id, task, most=51)
+    ways: dict[str, Callable[[], object]] = {
+        "first page of all samples": partial(page, kind="all", after=None),
+        "page in the middle": partial(page, kind="all", after=After(middle, 0)),
+        "wrong ones, page in the middle": partial(page, kind="wrong", after=After(middle, 0)),
+        "unscored ones, of which there are none": partial(page, kind="unscored", after=None),
+        "those that differ from the other run": partial(page, kind="all", after=None, since=first.run.id),
+        "flips, first page": partial(pages.flips, first.run.id, second.run.id, task, worse=True, start=0, most=51),
+        "pairs of scores": partial(pages.pairs, first.run.id, second.run.id, task),
+        "one item": partial(place.evaluations.sample, second.run.id, task, middle),
+    }
+    for name, way in ways.items():
+        yield f"{name}: ms", median_ms([way] * 5)
+
+
+def leaderboard(place: Place, count: int) -> Figures:
+    """As many runs, each of another model on four benchmarks: what ranking them takes."""
+    filled = cost_of(lambda: place.evaluations.write([one for number in range(count) for one in _evaluated(number)]))
+    yield from _told(f"{count:,} runs of {len(TASKS)} benchmarks written", filled)
+    found = list[Any]()
+    yield from _told("figures read", cost_of(lambda: found.extend(_scores(place))))
+    yield "… figures", float(len(found))
+    boards = list[Any]()
+    yield from _told("ranked", cost_of(lambda: boards.extend(rank(found))))
+    yield "listed by first ranks: s", cost_of(lambda: models_of(boards)).wall_s
+    yield "the page of them: s", cost_of(lambda: render_page(boards, made_at=NOON)).wall_s
+    environment = {**os.environ, "TRIVET_HOME": str(place.home), "COLUMNS": "160"}
+    for arguments in (["--help"], [], ["--json"], ["--format", "html"], ["--model", "model-0"]):
+        cost = run([*TRIVET, "eval", "results", *arguments], environment)
+        yield f"trivet eval results {' '.join(arguments)}: s", cost.wall_s
+        yield f"trivet eval results {' '.join(arguments)}: CPU s", cost.cpu_s
+    with Transaction(place.url) as cursor:
+        yield (
+            "the view leaderboard: ms",
+            median_ms([lambda: cursor.execute("select * from leaderboard").fetchall()] * 5),
+        )
+
+
+def _scores(place: Place) -> list[Any]:
+    return place.evaluations.scores()
+
+
+def _evaluated(number: int) -> Iterator[Evaluated]:
+    rng, started = random.Random(number), NOON + timedelta(minutes=number)
+    made = Run(
+        id=f"f{number:031x}",
+        kind="benchmark",
+        started_at=started,
+        ended_at=started + timedelta(minutes=1),
+        status="completed",
+        version="bench",
+        model=Model(name=f"model-{number}", backend="openai"),
+        config={"tasks": list(TASKS), "settings": SETTINGS},
+    )
+    for name in TASKS:
+        share = rng.uniform(0.2, 0.9)
+        whole = [Result(metric=metric, value=share, low=share - 0.02, high=share + 0.02, n=1000) for metric in METRICS]
+        parts = [
+            Result(
+                metric="accuracy", part=f"group=subject {part}", value=share, low=share - 0.1, high=share + 0.1, n=70
+            )
+            for part in range(SUBJECTS)
+        ]
+        yield Evaluated(
+            run=made,
+            dataset=Dataset(name=name, source="bench", checksum=hashlib.sha256(name.encode()).hexdigest(), count=1000),
+            settings=EvalSettings(name=name, parameters=SETTINGS),
+            results=(whole[0].model_copy(update={"headline": True}), *whole[1:], *parts),
+            task=Task(
+                task=name,
+                version="1-bench",
+                family="choice",
+                metrics={"accuracy": share},
+                counts={"items": 1000, "samples": 1000, "scored": 1000, "differing": 12},
+                usage=Usage(calls=1000, prompt_tokens=200_000, completion_tokens=90_000).model_dump(),
+            ),
+        )
+
+
+METRICS = ("accuracy", "accuracy_strict", "accuracy_flexible")
+
+
+def store(place: Place, sizes: list[int]) -> Figures:
+    """Judgments by the million: how fast a thousand are found, and how large the indexes are."""
+    responses, requests = Responses(lambda: place.url), list[tuple[str, str, str, str]]()
+    responses.many([])
+    requests = _judged(place)
+    held = 0
+    for size in sizes:
+        filled = cost_of(partial(_fill, place.url, requests, range(held, size), of=sizes[-1]))
+        held = size
+        yield f"{size:,} judgments, filled by COPY: s", filled.wall_s
+        yield from _asked(place, responses, size)
+    yield from partitioned(place, min(sizes[-1], PARTITIONED))
+    pruned = cost_of(partial(responses.prune, before=NOON + timedelta(days=MONTH_DAYS), dry_run=False))
+    yield "model calls of the first month removed by gc: s", pruned.wall_s
+    yield from _asked(place, responses, sizes[-1])
+
+
+def _judged(place: Place) -> list[tuple[str, str, str, str]]:
+    """What the store holds of judgments of the lever: backend, model, request and response as JSON."""
+    folder = place.home / "pictures"
+    folder.mkdir()
+    judging = Bench("", Responses(lambda: place.url), items_in(folder), 1).judging(Instant())
+    asked = asked_in(0, KINDS_OF_JUDGMENT // 2)
+    judging.judge(asked)
+    judging.log_probs([(one, "ferry") for one in asked])
+    with Transaction(place.url) as cursor:
+        found = cursor.execute("select backend, model, request::text, response::text from responses").fetchall()
+        cursor.execute("truncate responses")
+        return cast("list[tuple[str, str, str, str]]", found)
+
+
+def key_of(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def _fill(url: str, made: list[tuple[str, str, str, str]], numbers: range, *, of: int) -> None:
+    """Judgments of a year, in the order of their time; the indexes are made anew behind them."""
+    with Transaction(url) as cursor:
+        kept = cursor.execute(
+            "select indexdef from pg_indexes where tablename = 'responses' and indexname <> 'responses_pkey'"
+        ).fetchall()
+        names = cursor.execute(
+            "select indexname from pg_indexes where tablename = 'responses' and indexname <> 'responses_pkey'"
+        ).fetchall()
+        for (name,) in names:
+            cursor.execute(f"drop index {name}".encode())
+        cursor.execute("alter table responses drop constraint responses_pkey")
+        columns = "key, backend, model, request, response, latency_s, created_at"
+        with cursor.copy(f"copy responses ({columns}) from stdin".encode()) as copy:
+            for number in numbers:
+                at = NOON + timedelta(days=DAYS * number / of)
+                copy.write_row((key_of(number), *made[number % len(made)], 0.02, at))
+        cursor.execute("alter table responses add primary key (key)")
+        for (definition,) in kept:
+            cursor.execute(definition.encode())
+    with Transaction(url) as cursor:
+        cursor.connection.autocommit = True
+        cursor.execute("vacuum analyze responses")
+
+
+def _asked(place: Place, responses: Responses, size: int) -> Figures:
+    rng = random.Random(size)
+    draws = [[key_of(rng.randrange(size)) for _ in range(ASKED_AT_ONCE)] for _ in range(LOOKS)]
+    unknown = [[key_of(-1 - rng.randrange(10**9)) for _ in range(ASKED_AT_ONCE)] for _ in range(LOOKS)]
+    yield from _looks("… 1,000 keys", (partial(responses.many, keys) for keys in draws))
+    yield from _looks("… the same keys again", (partial(responses.many, keys) for keys in draws))
+    yield from _looks("… 1,000 keys that are not there", (partial(responses.many, keys) for keys in unknown))
+    totals = Totals(lambda: place.url)
+    yield "… all calls added up for the monitor, first: s", cost_of(totals.calls).wall_s
+    yield from _looks("… again", [totals.calls] * 3)
+    day = NOON + timedelta(days=DAYS - 1)
+    yield "… tokens of the last day: ms", median_ms([partial(responses.tokens_since, day)] * 3)
+    with Transaction(place.url) as cursor:
+        yield "… table, GB", _row(cursor.execute("select pg_table_size('responses')"))[0] / 1e9
+        for name, bytes_ in cursor.execute(
+            "select indexrelname, pg_relation_size(indexrelid) from pg_stat_user_indexes where relname = 'responses'"
+        ).fetchall():
+            yield f"… index {name}, GB", bytes_ / 1e9
+
+
+def partitioned(place: Place, size: int) -> Figures:
+    """The same judgments in one table, and in partitions by key and by month; what removing a month takes.
+
+    By month the key alone is unique in no table: an answer could be there twice.
+    """
+    parts = {
+        "one table": ("", ""),
+        "16 parts by key": ("partition by hash (key)", "key"),
+        "13 parts by month": ("partition by range (created_at)", "key, created_at"),
+    }
+    month = NOON + timedelta(days=MONTH_DAYS)
+    for number, (name, (by, key)) in enumerate(parts.items()):
+        table = f"kept_{number}"
+        _copied(place.url, table, by, key or "key", size)
+        with Transaction(place.url) as cursor:
+            draws = _drawn_keys(cursor, table)
+            look = f"select key, request, response from {table} where key = any(%s)".encode()
+            ways = (partial(_looked_up, cursor, look, keys) for keys in draws)
+            yield from _looks(f"{size:,} judgments, {name}: 1,000 keys", ways)
+            gone = f"drop table {table}_0" if "month" in name else f"delete from {table} where created_at < '{month}'"
+            removed = cost_of(partial(cursor.execute, gone.encode()))
+            yield f"{size:,} judgments, {name}: the first month removed, ms", 1000 * removed.wall_s
+            yield f"{size:,} judgments, {name}: the same, ms of PostgreSQL's CPU", 1000 * removed.server_s
+
+
+def _drawn_keys(cursor: Cursor[Any], table: str) -> list[list[str]]:
+    drawn = f"select key from {table} order by random() limit {ASKED_AT_ONCE * LOOKS}".encode()
+    keys = [key for (key,) in cursor.execute(drawn).fetchall()]
+    return [keys[start : start + ASKED_AT_ONCE] for start in range(0, len(keys), ASKED_AT_ONCE)]
+
+
+def _looked_up(cursor: Cursor[Any], query: bytes, keys: list[str]) -> None:
+    assert cursor.execute(query, (keys,)).fetchall()
+
+
+def _copied(url: str, table: str, by: str, key: str, size: int) -> None:
+    with Transaction(url) as cursor:
+        cursor.execute(f"create table {table} (like responses including defaults, primary key ({key})) {by}".encode())
+        for part in range(16 if "hash" in by else 13 if by else 0):
+            first = NOON + timedelta(days=MONTH_DAYS * part)
+            of = f"with (modulus 16, remainder {part})"
+            if "range" in by:
+                of = f"from ('{first}') to ('{first + timedelta(days=MONTH_DAYS)}')"
+            cursor.execute(f"create table {table}_{part} partition of {table} for values {of}".encode())
+        (all_rows,) = _row(cursor.execute("select count(*) from responses"))
+        some = f"tablesample bernoulli ({min(100, 100 * size / all_rows)})"
+        cursor.execute(f"insert into {table} select * from responses {some}".encode())
+        cursor.execute(f"analyze {table}".encode())
+
+
+def _row(cursor: Cursor[Any]) -> tuple[Any, ...]:
+    found = cursor.fetchone()
+    assert found is not None
+    return found
+
+
+class Transaction:
+    """A cursor of psycopg in a transaction of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> Cursor[Any]:
+        self._connection = connections.engine(self._url).raw_connection()
+        return cast("Cursor[Any]", self._connection.cursor())
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._connection.commit()
+        self._connection.close()
+
+
+if __name__ == "__main__":
+    main()
