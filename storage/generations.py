@@ -344,9 +344,22 @@ class FolderIndex(Index):
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""
-        wanted = np.zeros(len(self._place), np.bool_)
-        wanted[[self._place[document] for document in documents if document in self._place]] = True
-        return wanted[self.document_of_row]
+        flags = np.zeros(len(self), np.bool_)
+        for at in (self._place[document] for document in documents if document in self._place):
+            flags[self._begins[at] : self._ends[at]] = True
+        return flags
+
+    @cached_property
+    def _begins(self) -> NDArray[np.int64]:
+        """Per document, its first row."""
+        return self._ends - np.bincount(self.document_of_row, minlength=len(self._place))
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """Per document, the row after its last one; 0 for a document without rows."""
+        ends = np.zeros(len(self._place), np.int64)
+        ends[self.document_of_row] = np.arange(1, len(self) + 1)  # of equal places the last one counts
+        return ends
 
     @cached_property
     def names(self) -> Mapping[str, str]:
