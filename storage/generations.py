@@ -127,11 +127,14 @@ MOST_KEPT = 10_000
 class Catalogue(Sequence[CatalogueEntry]):
     """The documents of an index; in memory are their digests and names, an entry is read when it is asked for."""
 
-    def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+    def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]], digests: Sequence[str] = ()) -> None:
+        """parts: the arrays of `pack_catalogue`; digests: of their files."""
         self._lines, self._offsets = [part["lines"] for part in parts], [part["offsets"] for part in parts]
         self._firsts = np.cumsum([0, *(len(offsets) - 1 for offsets in self._offsets)], dtype=np.int64)
         self.documents = [digest for part in parts for digest in _texts(part["documents"])]
         """Their digests."""
+        self.parts = list(zip(digests, self._firsts[:-1].tolist(), self._firsts[1:].tolist(), strict=False))
+        """The digest of each part, the position of its first document and that after its last one."""
         self._names = [part["names"] for part in parts]
         self._entries: dict[int, CatalogueEntry] = {}
 
@@ -399,7 +402,8 @@ class FolderIndex(Index):
     @cached_property
     def _catalogue(self) -> Catalogue:
         with self._damage_named(FILES):
-            return Catalogue([map_arrays(self._folder / name_of(part.catalogue)) for part in self.manifest.parts])
+            refs = [part.catalogue for part in self.manifest.parts]
+            return Catalogue([map_arrays(self._folder / name_of(ref)) for ref in refs], [ref.digest for ref in refs])
 
     @cached_property
     def _texts(self) -> list[dict[str, NDArray[Any]]]:
