@@ -107,7 +107,7 @@ class _FormerLexical(Lexical):
         span = slice(*self._starts[at : at + 2].tolist())
         rows, weights = self._rows[span], self._weighed[span]
         # a weight may be below 0 without an idf that says so, hence 0
-        return Term(0.0, len(rows), 1, np.empty(0, np.uint8), rows, weights)
+        return Term(0.0, len(rows), float(weights.max()), 1, np.empty(0, np.uint8), rows, weights)
 
 
 class _FormerVectors(Vectors):

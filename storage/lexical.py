@@ -39,10 +39,12 @@ TRIED = 8
 """Rows that are looked up in all words, for each that is wanted, to learn early what the best ones have."""
 WEIGHED_UP_TO = 500_000
 """Rows up to which weights are kept beside the frequencies of a word: they take twice the memory."""
-KEPT_BYTES, KEPT_BYTES_PER_ROW, MOST_KEPT_BYTES = 64 << 20, 64, 256 << 20
+KEPT_BYTES, KEPT_BYTES_PER_ROW, MOST_KEPT_BYTES = 64 << 20, 96, 256 << 20
 """Memory for the words that were asked for last: so much, and so much for each row, up to so much."""
 DENSE_FROM = 8
 """A word that stands in more than one of so many rows is kept as a number for each row of a large index."""
+SLACK = 1 + 1e-9
+"""So that rounding does not put a row below others that has as much as it can have."""
 WORD_BYTES = 500
 """Of a word in memory, without its arrays."""
 SLICES = 16
@@ -140,6 +142,8 @@ class Term(NamedTuple):
     idf: float
     held: int
     """In how many rows it stands."""
+    most: float
+    """What it adds to a row at the most."""
     most_often: int
     """How often it stands in a row at the most."""
     frequencies: NDArray[Any]
@@ -209,7 +213,7 @@ class Lexical:
         Words are taken from the rarest on, until what the others can add is less than what the k-th best row has: then
         only rows with one of the words taken can be among the best, and the others are looked up for these alone.
         """
-        rest = [float(_most_beside(self._least_norm, terms[at:])) for at in range(len(terms) + 1)]
+        rest = [sum(term.most for term in terms[at:]) * SLACK for at in range(len(terms) + 1)]
         scores, touched = self._cleared(), list[NDArray[np.int64]]()
         least, at = 0.0, 0
         while at < len(terms) and (least <= rest[at] or terms[at].held <= sum(map(len, touched)) // LOOK_UP_COST):
@@ -294,21 +298,26 @@ class Lexical:
         if not (held := int(counts.sum())):
             return None
         idf, spans = self._idf(held), list(zip(self._segments, begins.tolist(), ends.tolist(), strict=True))
-        if held * DENSE_FROM > self.size > WEIGHED_UP_TO:
-            return self._dense(idf, held, spans)
         frequencies = np.concatenate([one.frequencies[begin:end] for one, begin, end in spans])
         rows = np.concatenate([one.rows[begin:end] for one, begin, end in spans], dtype=np.uint32)
         rows += np.repeat(self._firsts[:-1].astype(np.uint32), counts)
-        most_often = int(frequencies.max())
-        weights = _weighed(idf, frequencies, self._norms[rows]) if self.size <= WEIGHED_UP_TO else None
-        return Term(idf, held, most_often, frequencies, rows, weights)
+        if self.size <= WEIGHED_UP_TO:
+            weights = _weighed(idf, frequencies, self._norms[rows])
+            return Term(idf, held, float(weights.max()), int(frequencies.max()), frequencies, rows, weights)
+        most, most_often = self._most(idf, frequencies, rows), int(frequencies.max())
+        if held * DENSE_FROM <= self.size:
+            return Term(idf, held, most, most_often, frequencies, rows, None)
+        of_all = np.zeros(self.size, frequencies.dtype)
+        of_all[rows] = frequencies
+        return Term(idf, held, most, most_often, of_all, None, None)
 
-    def _dense(self, idf: float, held: int, spans: list[tuple[Postings, int, int]]) -> Term:
-        kind = np.result_type(*{one.frequencies.dtype for one in self._segments})
-        of_all = np.zeros(self.size, kind)
-        for first, (one, begin, end) in zip(self._firsts.tolist(), spans, strict=False):
-            of_all[first : first + len(one.lengths)][one.rows[begin:end]] = one.frequencies[begin:end]
-        return Term(idf, held, int(of_all.max()), of_all, None, None)
+    def _most(self, idf: float, frequencies: NDArray[Any], rows: NDArray[Any]) -> float:
+        """The greatest weight of a word, without the weights of rows that hold it too rarely to have it."""
+        first = int(frequencies.argmax())
+        often, norm = float(frequencies[first]), self._norms[rows[first]]
+        # at the least norm a row with less would stay below often / (often + norm)
+        able = np.flatnonzero(frequencies >= often / norm * self._least_norm * (2 - SLACK))
+        return float(_weighed(idf, frequencies[able], self._norms[rows[able]]).max())
 
     def _idf(self, held: int) -> float:
         idf = math.log(self.size - held + 0.5) - math.log(held + 0.5)
@@ -322,8 +331,8 @@ class Lexical:
         return K1 * (1 - B + B * lengths / mean)
 
     @cached_property
-    def _least_norm(self) -> NDArray[np.float64]:
-        return self._norms.min(initial=K1)
+    def _least_norm(self) -> float:
+        return float(self._norms.min(initial=K1))
 
     def _posting(self, term: Term) -> Posting:
         rows, frequencies = term.rows, term.frequencies
@@ -356,8 +365,8 @@ def _most_beside(norms: NDArray[np.float64], waiting: list[Term]) -> NDArray[np.
     """What the words can add to rows of these norms at the most."""
     most = np.zeros_like(norms)
     for term in waiting:
-        most += term.idf * (K1 + 1) * term.most_often / (term.most_often + norms)
-    return most * (1 + 1e-9)  # rounding may not put a row below others that has as much as it can have
+        most += np.minimum(term.idf * (K1 + 1) * term.most_often / (term.most_often + norms), term.most)
+    return most * SLACK
 
 
 def _taken(
