@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from storage.generations import CatalogueEntry, FolderIndex
-from storage.lexical import Lexical, Posting, Term, Whole, hash_of
+from storage.lexical import Lexical, Term, Whole, hash_of
 from storage.storage_errors import DamagedIndex, NotAnIndex
 from storage.vectors import Nearest, Vectors, open_faiss
 
@@ -97,18 +97,17 @@ class _FormerLexical(Lexical):
             for field in ("hashes", "starts", "rows", "weights")
         )
 
-    def _found(self, query: Sequence[str]) -> list[Term]:
-        found: list[Term] = []
-        for hashed in map(hash_of, query):
-            at = int(self._hashes.searchsorted(np.uint64(hashed)))
-            if at < len(self._hashes) and int(self._hashes[at]) == hashed:
-                begin, end = self._starts[at : at + 2].tolist()
-                found.append(Term(0.0, [begin], [end], end - begin))
-        return found
+    def _read(self, words: Sequence[str]) -> list[Term | None]:
+        return [self._weighed_term(hash_of(word)) for word in words]
 
-    def _posting(self, term: Term) -> Posting:
-        span = slice(term.begins[0], term.ends[0])
-        return Posting(self._rows[span], self._weighed[span])
+    def _weighed_term(self, hashed: int) -> Term | None:
+        at = int(self._hashes.searchsorted(np.uint64(hashed)))
+        if at == len(self._hashes) or int(self._hashes[at]) != hashed:
+            return None
+        span = slice(*self._starts[at : at + 2].tolist())
+        rows, weights = self._rows[span], self._weighed[span]
+        # a weight may be below 0 without an idf that says so, hence 0
+        return Term(0.0, len(rows), float(weights.max()), 1, np.empty(0, np.uint8), rows, weights)
 
 
 class _FormerVectors(Vectors):

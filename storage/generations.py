@@ -127,11 +127,14 @@ MOST_KEPT = 10_000
 class Catalogue(Sequence[CatalogueEntry]):
     """The documents of an index; in memory are their digests and names, an entry is read when it is asked for."""
 
-    def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+    def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]], digests: Sequence[str] = ()) -> None:
+        """parts: the arrays of `pack_catalogue`; digests: of their files."""
         self._lines, self._offsets = [part["lines"] for part in parts], [part["offsets"] for part in parts]
         self._firsts = np.cumsum([0, *(len(offsets) - 1 for offsets in self._offsets)], dtype=np.int64)
         self.documents = [digest for part in parts for digest in _texts(part["documents"])]
         """Their digests."""
+        self.parts = list(zip(digests, self._firsts[:-1].tolist(), self._firsts[1:].tolist(), strict=False))
+        """The digest of each part, the position of its first document and that after its last one."""
         self._names = [part["names"] for part in parts]
         self._entries: dict[int, CatalogueEntry] = {}
 
@@ -344,9 +347,22 @@ class FolderIndex(Index):
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""
-        wanted = np.zeros(len(self._place), np.bool_)
-        wanted[[self._place[document] for document in documents if document in self._place]] = True
-        return wanted[self.document_of_row]
+        flags = np.zeros(len(self), np.bool_)
+        for at in (self._place[document] for document in documents if document in self._place):
+            flags[self._begins[at] : self._ends[at]] = True
+        return flags
+
+    @cached_property
+    def _begins(self) -> NDArray[np.int64]:
+        """Per document, its first row."""
+        return self._ends - np.bincount(self.document_of_row, minlength=len(self._place))
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """Per document, the row after its last one; 0 for a document without rows."""
+        ends = np.zeros(len(self._place), np.int64)
+        ends[self.document_of_row] = np.arange(1, len(self) + 1)  # of equal places the last one counts
+        return ends
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -386,7 +402,8 @@ class FolderIndex(Index):
     @cached_property
     def _catalogue(self) -> Catalogue:
         with self._damage_named(FILES):
-            return Catalogue([map_arrays(self._folder / name_of(part.catalogue)) for part in self.manifest.parts])
+            refs = [part.catalogue for part in self.manifest.parts]
+            return Catalogue([map_arrays(self._folder / name_of(ref)) for ref in refs], [ref.digest for ref in refs])
 
     @cached_property
     def _texts(self) -> list[dict[str, NDArray[Any]]]:

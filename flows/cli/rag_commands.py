@@ -146,7 +146,7 @@ def search(
     from tasks import resources
     from tasks.rag.answers import Filters
     from tasks.rag.planning.names import documents_named
-    from tasks.rag.planning.routing import Router
+    from tasks.rag.planning.routing import open_router
     from tasks.rag.retrieval import search as retrieval
 
     with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
@@ -158,7 +158,7 @@ def search(
             embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
             bm25_weight=bm25_weight,
             documents=documents_named(document, opened.catalogue) if document else None,
-            filters=Router(opened.catalogue).route(question) if route and not document else Filters(),
+            filters=open_router(opened).route(question) if route and not document else Filters(),
         )
         found = found._replace(notes=(*found.notes, *_routed(opened, found.filters)))
     hits = [

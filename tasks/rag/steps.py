@@ -216,9 +216,13 @@ def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
 @step(version=2, verify=_is_current, undone="the generation is not current")
 def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -> Published:
     """Write a generation beside the current one, verify it, and switch readers over."""
+    from storage.index import open_index
     from tasks.rag.indexing.publishing import publish_corpus
+    from tasks.rag.planning.routing import learn_names
 
     generation = publish_corpus(artifacts().load(Corpus, corpus), artifacts(), index=index, settings=settings)
+    with open_index(index) as opened:
+        learn_names(opened)
     return Published(generation=generation.id, digest=generation.digest)
 
 

@@ -93,8 +93,11 @@ def test_scores_do_not_depend_on_how_rows_are_cut_into_segments() -> None:
         assert cut.scores(query).tolist() == whole.scores(query).tolist()
 
 
+@pytest.mark.parametrize("memory", [{}, {"KEPT_BYTES": 0, "KEPT_BYTES_PER_ROW": 1}], ids=["room", "little room"])
 @pytest.mark.parametrize("k", [1, 10, 300])
-def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(
+    k: int, memory: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = zipfian(3_000)
     index = opened(corpus)
     queries = [
@@ -106,14 +109,17 @@ def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(k: int, monke
         corpus[77][:8],
         [],
     ]
-    every = [index.search(query, k) for query in queries]
-    monkeypatch.setattr(module, "PRUNED_FROM", 1)
-    for query, best in zip(queries, every, strict=True):
-        pruned = index.search(query, k)
-        assert (pruned.rows.tolist(), pruned.scores.tolist()) == (best.rows.tolist(), best.scores.tolist())
-    assert index.search(corpus[5], k).scores.size == len(
-        every[4].rows
-    )  # what one query added is not there for the next
+    some_rows = np.random.default_rng(1).random(3_000) < 0.3
+    every = [index.search(query, k, allowed=allowed) for query in queries for allowed in (None, some_rows)]
+    for changed, value in {"PRUNED_FROM": 1, "WEIGHED_UP_TO": 0, **memory}.items():
+        monkeypatch.setattr(module, changed, value)
+    large = opened(corpus)
+    for _ in "twice":  # what one query added is not there for the next
+        pruned = [large.search(query, k, allowed=allowed) for query in queries for allowed in (None, some_rows)]
+        assert [(one.rows.tolist(), one.scores.tolist()) for one in pruned] == [
+            (one.rows.tolist(), one.scores.tolist()) for one in every
+        ]
+    assert large.scores(corpus[5]).tolist() == index.scores(corpus[5]).tolist()
 
 
 def test_a_posting_has_what_a_word_adds_to_each_row() -> None:

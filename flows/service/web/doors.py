@@ -28,7 +28,7 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
     """The passages that answer a question best. Raises StorageError, ValueError."""
     from tasks import resources
     from tasks.rag import STRATEGY
-    from tasks.rag.planning.routing import Router
+    from tasks.rag.planning.routing import open_router
     from tasks.rag.retrieval.search import search as found_by
 
     with live.borrow() as current:
@@ -39,7 +39,7 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
             strategy=STRATEGY,
             top_k=min(top_k, MOST_HITS),
             embedder=lambda: resources.embedder(str(index.manifest.settings["embedder"])),
-            filters=Router(index.catalogue).route(question),
+            filters=open_router(index).route(question),
         )
     return [
         {

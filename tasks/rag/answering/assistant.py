@@ -19,7 +19,7 @@ from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wirin
 from tasks.rag.answers import Answered, AnswerSettings, Turn
 from tasks.rag.numbers.concepts import use_own
 from tasks.rag.planning.plan import MOST_TURNS
-from tasks.rag.planning.routing import Router
+from tasks.rag.planning.routing import Router, open_router
 
 MOST_QUESTION_CHARS = 8_000
 
@@ -57,13 +57,15 @@ class Assistant:
         reranker: Reranker | None = None,
         settings: AnswerSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        router: Router | None = None,
     ) -> None:
+        """router: of this index, where it is open already."""
         self.index = index
         settings = settings or AnswerSettings()
         use_own(settings.concepts)
         self._desk = Desk(
             index=index,
-            router=Router(index.catalogue),
+            router=router or Router(index.catalogue),
             wiring=wiring,
             settings=settings,
             least_confidence=threshold(settings),
@@ -129,4 +131,5 @@ def open_assistant(
             wiring=open_wiring(models, patient=patient),
             reranker=resources.reranker(reranker) if reranker else None,
             settings=answers,
+            router=open_router(opened),
         )

@@ -18,7 +18,7 @@ from tasks.measure.estimates import Estimate
 from tasks.rag.answers import Filters
 from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures, Share, summarise_answers
 from tasks.rag.measuring.ranking_metrics import Evaluation, Place, Question, Ranked, summarise
-from tasks.rag.planning.routing import Router
+from tasks.rag.planning.routing import open_router
 from tasks.rag.retrieval.search import search
 
 USUAL_LABELS = ("kind", "lang")
@@ -228,7 +228,7 @@ def places_in(
     opened: Index, *, strategy: str, bm25_weight: float, route: bool, rerank: str | None
 ) -> Callable[[Question], list[Place]]:
     """A function that searches for a question and returns the places of its hits, best first."""
-    router = Router(opened.catalogue) if route else None
+    router = open_router(opened) if route else None
     reranker = resources.reranker(rerank) if rerank else None
 
     def places(question: Question) -> list[Place]:

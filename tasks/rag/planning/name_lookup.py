@@ -9,20 +9,22 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.lexical import hash_of
 from tasks.language.tokens import FUNCTION_WORDS
-from tasks.rag.planning.names import CONNECTIVES, DocumentNames, Word, compact, core_words, name_words
+from tasks.rag.planning.borne_names import bearers_of, first_of_each
+from tasks.rag.planning.hash_table import HashTable
+from tasks.rag.planning.learned_names import HOWS, KINDS, WHOLE, How, Kind, Learned, is_hangul, texts_in
+from tasks.rag.planning.names import CONNECTIVES, FIELDS, Word, compact, core_words, name_words
 from tasks.rag.planning.near_names import NearNames
 from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 from tasks.rag.planning.type_words import without_particles
-
-Kind = Literal["entity", "title", "id"]
-How = Literal["full", "lead", "initials", "sound", "guess"]
-"""How a spelling matches a name: whole, by its first words, by its initials, in Korean letters, or approximately."""
 
 SURE = 0.85
 """Confidence from which a name alone rules other documents out."""
@@ -30,6 +32,9 @@ SOUNDED = 0.9
 """Confidence of a name that is written by its sound."""
 COMMON_SHARE = 0.6
 """A name that more of the documents bear does not tell them apart."""
+MOST_KNOWN = 10_000
+"""Names, and rarities of words, that are kept once they are read."""
+MOST_COMPOUNDS = 100_000
 MOST_RUN = 8
 MOST_FUZZY = 12
 MOST_SOUNDED = 4
@@ -57,15 +62,13 @@ class Mention(NamedTuple):
 class _Name:
     """A name and the documents that bear it."""
 
-    __slots__ = ("documents", "field", "kind", "place", "value", "whole", "words")
+    __slots__ = ("documents", "field", "kind", "place", "value", "words")
 
-    def __init__(self, kind: Kind, field: str, value: str, words: Sequence[str]) -> None:
+    def __init__(self, kind: Kind, field: str, value: str, documents: frozenset[int]) -> None:
         self.kind: Kind = kind
-        self.field, self.value, self.words = field, value, tuple(words)
-        self.documents: set[int] = set()
-        self.whole = compact(name_words(value))
-        """The compact spelling with numbers."""
-        self.place = kind == "entity" and _PLACE.fullmatch("".join(words)) is not None
+        self.field, self.value, self.documents = field, value, documents
+        self.words = core_words(value) if kind == "title" else name_words(value)
+        self.place = kind == "entity" and _PLACE.fullmatch("".join(self.words)) is not None
 
 
 _Way = tuple[_Name, How]
@@ -75,85 +78,101 @@ _Way = tuple[_Name, How]
 class NameLookup:
     """An index of document names; documents are identified by their position."""
 
-    def __init__(self, documents: Sequence[DocumentNames], ids: Sequence[str]) -> None:
+    def __init__(self, names: Learned, dated: NDArray[np.bool_]) -> None:
+        """dated: per document, whether its names tell a period."""
         from rapidfuzz import fuzz, process  # 36 ms, which the first question would wait for
 
         self._ratio, self._extract = fuzz.ratio, process.extractOne
-        self._count = len(documents)
-        self._names: dict[tuple[Kind, str], _Name] = {}
-        self._holders: dict[str, dict[int, float]] = defaultdict(dict)
-        for at, names in enumerate(documents):
-            self._learn(at, names, ids[at])
-        for name in self._names.values():
-            # documents whose own names hold all of an entity's words: a correction that the table does not list
-            if name.kind == "entity" and name.words:
-                held = [{at for at, weight in self.holders(word).items() if weight == 1} for word in name.words]
-                name.documents |= set.intersection(*held)
-        self._dated = {at for at, names in enumerate(documents) if names.said.periods}
-        self._names = {key: name for key, name in self._names.items() if self._tells_apart(name)}
-        self._ways: dict[str, list[_Way]] = defaultdict(list)
-        for (_, key), name in self._names.items():
-            for spelling, how in _spellings(key, name):
-                self._ways[spelling].append((name, how))
-        self._entities = sorted(key for kind, key in self._names if kind == "entity")
-        self._letters = {unicodedata.normalize("NFD", key): key for key in self._entities if len(key) >= 4}
+        self._count, self._learned = len(names.said_of), names
+        self._holders, self._hangul = _holders_of(names)
+        self._backwards = sorted((word[::-1], at) for word, at in self._hangul)
+        first = first_of_each(names.keys)
+        self._documents = bearers_of(names, first, self._holders)
+        own = first == np.arange(len(first))
+        self._tell = own & self._telling(own, dated)
+        spelt = self._tell[names.spelt]
+        self._ways = HashTable.of(names.spellings[spelt], names.spelt[spelt], names.hows[spelt])
+        entities = np.flatnonzero(self._tell & (names.kinds == KINDS.index("entity")))
+        keys = texts_in(names.compacts, names.compact_ends, entities.tolist())
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        self._entities = [keys[at] for at in order]
+        self._entity_at = entities[order]
+        self._letters = {
+            unicodedata.normalize("NFD", key): at for at, key in enumerate(self._entities) if len(key) >= 4
+        }
         self._near = NearNames(list(self._letters))
-        self._sounds: dict[str, list[_Name]] = defaultdict(list)
-        for (kind, key), name in self._names.items():
-            if kind == "entity" and key.isascii() and (told := bones(sound(" ".join(name.words)))):
-                self._sounds[told].append(name)
-        self._affixes = _affixes(self._holders)
-        self._known = _known(self._holders)
+        heard = entities[names.sounds[entities] > 0]
+        self._sounds = HashTable.of(names.sounds[heard], heard)
+        self._known: dict[int, _Name] = {}
+        self._rarities: dict[str, float] = {}
 
-    def _tells_apart(self, name: _Name) -> bool:
-        share = len(name.documents) / self._count
-        if self._count < 4 or share <= COMMON_SHARE:
-            return True
-        # most of an index may be of one company, whose years then tell its documents apart
-        return name.kind == "entity" and (name.documents <= self._dated or (name.field == "issuer" and share < 1))
+    def _telling(self, own: NDArray[np.bool_], dated: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Per name, whether it tells documents apart."""
+        telling = np.ones(len(own), np.bool_)
+        if self._count < 4:
+            return telling
+        for at in np.flatnonzero(own & (self._documents.counts > COMMON_SHARE * self._count)).tolist():
+            # most of an index may be of one company, whose years then tell its documents apart
+            bearers = self._documents.of(at)
+            issuer = FIELDS[self._learned.fields[at]] == "issuer" and len(bearers) < self._count
+            entity = self._learned.kinds[at] == KINDS.index("entity")
+            telling[at] = entity and (bool(dated[bearers].all()) or issuer)
+        return telling
 
-    def _learn(self, at: int, names: DocumentNames, notice: str) -> None:
-        keys = [key for field, value in names.entities if (key := self._add(at, "entity", field, value))]
-        for one in keys:
-            for other in keys:
-                # the issuer of the table and the company of the file's name are one: their documents are shared
-                if one != other and other.startswith(one):
-                    first, second = self._names["entity", one], self._names["entity", other]
-                    first.documents |= second.documents
-                    second.documents = first.documents
-        for field, value in names.titles:
-            self._add(at, "title", field, value)
-        if len(notice) >= 5 and re.search(r"\d", notice):
-            self._add(at, "id", "notice_id", notice)
-        for _, value in (*names.entities, *names.titles):
-            for word in core_words(value):
-                if len(word) > 1 or word.isascii():
-                    self._holders[word][at] = 1.0
-        for folder in names.folders:
-            for word in core_words(folder):
-                self._holders[word].setdefault(at, 0.5)
+    def _name(self, at: int) -> _Name:
+        if at not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            kind, field = KINDS[self._learned.kinds[at]], FIELDS[self._learned.fields[at]]
+            (value,) = texts_in(self._learned.texts, self._learned.text_ends, [at])
+            self._known[at] = _Name(kind, field, value, frozenset(self._documents.of(at).tolist()))
+        return self._known[at]
 
-    def _add(self, at: int, kind: Kind, field: str, value: str) -> str | None:
-        words = core_words(value) if kind == "title" else name_words(value)
-        key = compact(words)
-        if len(key) < 2 or (key.isdigit() and kind != "id"):
-            return None
-        name = self._names.get((kind, key))
-        if name is None:
-            name = self._names[kind, key] = _Name(kind, field, value, words)
-        name.documents.add(at)
-        return key
+    def _ways_to(self, key: str) -> list[_Way]:
+        """Whole names where there are any: 가람시 itself rather than 가람시 시설공단."""
+        names, hows = self._ways.get(hash_of(key))
+        whole = hows == HOWS.index("full")
+        names, hows = (names[whole], hows[whole]) if whole.any() else (names, hows)
+        return [(self._name(at), HOWS[how]) for at, how in zip(names.tolist(), hows.tolist(), strict=True)]
 
-    def holders(self, word: str) -> dict[int, float]:
-        """Documents whose names hold the word."""
-        return self._holders.get(word, {})
+    def documents_holding(self, word: str) -> NDArray[np.uint32]:
+        """Documents whose names hold the word, rising."""
+        return self._holders.get(hash_of(word))[0]
+
+    def holds(self, document: int, word: str) -> bool:
+        """Whether the names of the document hold the word."""
+        documents = self.documents_holding(word)
+        at = int(documents.searchsorted(np.uint32(document)))
+        return at < len(documents) and int(documents[at]) == document
 
     def rarity(self, word: str) -> float:
         """1 for a word that one document's names hold, 0 for a word of all."""
-        held = len(self._known.get(word, ()))
+        if word not in self._rarities:
+            if len(self._rarities) >= MOST_KNOWN:
+                self._rarities.clear()
+            self._rarities[word] = self._rarity(word)
+        return self._rarities[word]
+
+    def _rarity(self, word: str) -> float:
+        held = len(documents := self.documents_holding(word))
+        if held and is_hangul(word) and (compounds := self._compounds(word)):
+            # alone or in a compound: 시스템 is as common as all that ends in it
+            held = len(np.unique(np.concatenate([documents, *map(self.documents_holding, compounds)])))
         if not held or self._count == 1:
             return float(held > 0)
         return math.log(self._count / held) / math.log(self._count)
+
+    def _compounds(self, piece: str) -> list[str]:
+        """Korean words of names that begin or end with a piece: 통합관제 for 관제."""
+        if len(piece) < 2:
+            return []
+        start = bisect_left(self._hangul, (piece, 0))
+        begun = takewhile(lambda word: word[0].startswith(piece), self._hangul[start : start + MOST_COMPOUNDS])
+        reverse = piece[::-1]
+        start = bisect_left(self._backwards, (reverse, 0))
+        ended = takewhile(lambda word: word[0].startswith(reverse), self._backwards[start : start + MOST_COMPOUNDS])
+        found = {at: word for word, at in begun} | {at: word[::-1] for word, at in ended}
+        return [found[at] for at in sorted(found) if found[at] != piece]
 
     def mentions(self, words: Sequence[Word]) -> list[Mention]:
         """The names in the question, longest first where they overlap; typos only where nothing else is found."""
@@ -177,9 +196,7 @@ class NameLookup:
         for size in range(min(MOST_RUN, len(words) - at), 0, -1):
             run = words[at : at + size]
             for key in _keys(run):
-                ways = self._ways.get(key, ())
-                # whole names where there are any: 가람시 itself rather than 가람시 시설공단
-                ways = [way for way in ways if way[1] == "full"] or ways
+                ways = self._ways_to(key)
                 said = " ".join(word.said for word in run)
                 if mentions := [
                     _mention(name, said, confidence, how)
@@ -216,18 +233,18 @@ class NameLookup:
         capitals = len(said) >= 3 and said.isalpha() and said.isupper()
         capital = len(said) >= 4 and said[0].isupper() and not first
         if not said.isascii() or not (capitals or capital) or word.form in FUNCTION_WORDS:
-            return _joined_initials(self._ways, word)
+            return self._joined_initials(word)
         key = said.lower()
         start = bisect_left(self._entities, key)
-        near = takewhile(lambda entity: entity.startswith(key), self._entities[start : start + 8])
-        begun = [self._names["entity", entity] for entity in near]
+        near = takewhile(lambda at: self._entities[at].startswith(key), range(start, len(self._entities))[:8])
+        begun = [self._name(int(self._entity_at[at])) for at in near]
         owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
         confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
-        return [_mention(name, word.said, confidence, "lead") for name in begun] or _joined_initials(self._ways, word)
+        return [_mention(name, word.said, confidence, "lead") for name in begun] or self._joined_initials(word)
 
     def _sounded(self, words: Sequence[Word]) -> list[Mention]:
         """Latin names that the question writes in Korean letters, the longest at each place: 아메리칸 워터 웍스."""
-        if not self._sounds:
+        if not len(self._sounds.keys):
             return []
         found: list[Mention] = []
         at = 0
@@ -235,7 +252,7 @@ class NameLookup:
             size, here = 1, list[Mention]()
             for size in range(min(MOST_SOUNDED, len(words) - at), 0, -1):
                 run = words[at : at + size]
-                if not any(_is_hangul(word.form) for word in run):
+                if not any(is_hangul(word.form) for word in run):
                     continue
                 said = " ".join(word.said for word in run)
                 head = " ".join(word.form for word in run[:-1])
@@ -243,8 +260,9 @@ class NameLookup:
                 alike = [
                     name
                     for one in spellings
-                    for name in self._sounds.get(bones(sound(one)), ())
-                    if sounds_alike(one, " ".join(name.words))
+                    if (heard := bones(sound(one)))
+                    for at in self._sounds.get(hash_of(heard))[0].tolist()
+                    if sounds_alike(one, " ".join((name := self._name(at)).words))
                 ]
                 here = [_mention(name, said, SOUNDED, "sound") for name in dict.fromkeys(alike)]
                 if here:
@@ -257,14 +275,14 @@ class NameLookup:
         found: list[Mention] = []
         for run in list(_worth_a_guess(words))[:MOST_FUZZY]:
             last = run[-1].form
-            last = without_particles(last)[-1] if _is_hangul(last) else last.removesuffix("'s")
+            last = without_particles(last)[-1] if is_hangul(last) else last.removesuffix("'s")
             key = compact([*(word.form for word in run[:-1]), last])
             letters = unicodedata.normalize("NFD", key)
             least = 80 if len(letters) < 7 else 85
             near = self._near.alike(letters, percent=least)
             best = self._extract(letters, near, scorer=self._ratio, score_cutoff=least)
             if best:
-                name = self._names["entity", self._letters[best[0]]]
+                name = self._name(int(self._entity_at[self._letters[best[0]]]))
                 found.append(_mention(name, " ".join(word.said for word in run), 0.65, "guess"))
         return found
 
@@ -273,12 +291,12 @@ class NameLookup:
         if word.form in FUNCTION_WORDS or word.form.isdigit():
             return {}
         forms = _forms(word.form)
-        if whole := next((one for one in forms if one in self._holders), None):
+        if whole := next((one for one in forms if self._is_held(one)), None):
             return {whole: 1.0}
-        if not _is_hangul(word.form):
+        if not is_hangul(word.form):
             return {}
-        part = [(held, len(one) / len(held)) for one in forms for held in self._affixes.get(one, ())]
-        pieces = [(piece, len(piece) / len(one)) for one in forms for piece in _pieces(one) if piece in self._holders]
+        part = [(held, len(one) / len(held)) for one in forms for held in self._compounds(one)]
+        pieces = [(piece, len(piece) / len(one)) for one in forms for piece in _pieces(one) if self._is_held(piece)]
         matched: dict[str, float] = {}
         for held, share in [*(pair for pair in part if pair[1] >= 0.4), *(pair for pair in pieces if pair[1] >= 0.5)]:
             matched[held] = max(share, matched.get(held, 0.0))
@@ -286,49 +304,44 @@ class NameLookup:
 
     def evidence(self, matched: dict[str, float], *, without: frozenset[str] = frozenset()) -> dict[int, float]:
         """Documents whose names hold the words → sum of rarity."""
-        scores: dict[int, float] = defaultdict(float)
+        documents, shares = [np.empty(0, np.uint32)], [np.empty(0)]
         for word, share in matched.items():
             rarity = self.rarity(word)
             if word in without or not rarity:
                 continue
-            for document, weight in self._holders[word].items():
-                scores[document] += rarity * share * weight
-        return scores
+            holding, weights = self._holders.get(hash_of(word))
+            documents.append(holding)
+            shares.append(rarity * share * (weights / WHOLE))
+        found, at = np.unique(np.concatenate(documents), return_inverse=True)
+        scores = np.bincount(at, weights=np.concatenate(shares), minlength=len(found))
+        return dict(zip(found.tolist(), scores.tolist(), strict=True))
+
+    def _is_held(self, word: str) -> bool:
+        return len(self.documents_holding(word)) > 0
+
+    def _joined_initials(self, word: Word) -> list[Mention]:
+        """Names whose two initials are joined by an n: JnJ for Johnson & Johnson."""
+        match = _JOINED.fullmatch(re.sub(r"['’]s$", "", word.said))
+        names, hows = self._ways.get(hash_of(f"{match[1]}&{match[2]}".lower() if match else ""))
+        initials = names[hows == HOWS.index("initials")].tolist()
+        return [_mention(self._name(at), word.said, 0.9, "initials") for at in initials]
+
+
+def _holders_of(names: Learned) -> tuple[HashTable, list[tuple[str, int]]]:
+    """The documents of each word with its weights; and the Korean words with their positions, in order."""
+    hashes = names.word_hashes
+    different = np.flatnonzero(first_of_each(hashes) == np.arange(len(hashes))).tolist()
+    texts = texts_in(names.words, names.word_ends, different)
+    hangul = sorted((text, at) for text, at in zip(texts, different, strict=True) if is_hangul(text))
+    return HashTable.of(hashes[names.held], names.holders, names.weights), hangul
 
 
 def _mention(name: _Name, said: str, confidence: float, how: How) -> Mention:
     words = frozenset(name.words)
-    return Mention(name.kind, name.field, name.value, said, confidence, frozenset(name.documents), words, how)
-
-
-def _spellings(key: str, name: _Name) -> Iterator[tuple[str, How]]:
-    yield key, "full"
-    if name.whole != key:
-        yield name.whole, "full"
-    words = [word for word in name.words if word not in CONNECTIVES]
-    if name.kind == "id":
-        digits = re.sub(r"\D", "", key)
-        if len(digits) >= 5 and digits != key:
-            yield digits, "full"
-    if name.kind != "entity" or len(words) < 2:
-        return
-    for size in range(1, len(words)):
-        lead = "".join(words[:size])
-        if len(lead) > 2 or _is_hangul(lead):
-            yield lead, "lead"
-    initials = "".join(word[0] for word in words)
-    if initials.isascii():
-        yield (initials if len(initials) > 2 else "&".join(initials)), "initials"
+    return Mention(name.kind, name.field, name.value, said, confidence, name.documents, words, how)
 
 
 _JOINED = re.compile(r"([A-Z])n([A-Z])")
-
-
-def _joined_initials(ways: dict[str, list[_Way]], word: Word) -> list[Mention]:
-    """Names whose two initials are joined by an n: JnJ for Johnson & Johnson."""
-    match = _JOINED.fullmatch(re.sub(r"['’]s$", "", word.said))
-    key = f"{match[1]}&{match[2]}".lower() if match else ""
-    return [_mention(name, word.said, 0.9, how) for name, how in ways.get(key, ()) if how == "initials"]
 
 
 def _keys(run: Sequence[Word]) -> list[str]:
@@ -342,15 +355,11 @@ def _keys(run: Sequence[Word]) -> list[str]:
 
 
 def _forms(form: str) -> tuple[str, ...]:
-    if _is_hangul(form):
+    if is_hangul(form):
         return without_particles(form)
     if form.endswith("'s"):
         return (form.replace("'", ""), form[:-2])
     return (form, form[:-1]) if form.endswith("s") and len(form) > 4 else (form, f"{form}s")
-
-
-def _is_hangul(text: str) -> bool:
-    return "가" <= text[:1] <= "힣"
 
 
 def _pieces(word: str) -> Iterator[str]:
@@ -359,35 +368,14 @@ def _pieces(word: str) -> Iterator[str]:
         yield word[-size:]
 
 
-def _affixes(words: Iterable[str]) -> dict[str, list[str]]:
-    """Beginnings and ends of Korean compounds → the compounds: 관제 → 통합관제."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for word in words:
-        if _is_hangul(word):
-            for piece in set(_pieces(word)):
-                found[piece].append(word)
-    return found
-
-
-def _known(holders: dict[str, dict[int, float]]) -> dict[str, set[int]]:
-    """Word → documents that hold it, alone or in a compound: 시스템 is as common as all that ends in it."""
-    known = {word: set(documents) for word, documents in holders.items()}
-    for word, documents in holders.items():
-        if _is_hangul(word):
-            for piece in _pieces(word):
-                if piece in known:
-                    known[piece].update(documents)
-    return known
-
-
 def _worth_a_guess(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """Runs that look like a name: capital letters, or four syllables and more."""
     for size in (2, 1, 3):
         for at in range(len(words) - size + 1):
             run = words[at : at + size]
             length = sum(len(word.form) for word in run)
-            if _is_hangul(run[0].form):
-                if length >= SHORTEST_FUZZY["hangul"] and all(_is_hangul(word.form) for word in run):
+            if is_hangul(run[0].form):
+                if length >= SHORTEST_FUZZY["hangul"] and all(is_hangul(word.form) for word in run):
                     yield run
             elif length >= SHORTEST_FUZZY["latin"] and all(word.said[0].isupper() for word in run):
                 yield run

@@ -92,6 +92,8 @@ _KOREAN_COMPANY = re.compile(
     r"^(?:(?:주식회사|\(주\))\s?(?P<after>[가-힣A-Za-z]{2,20})|(?P<before>[가-힣A-Za-z]{2,20})\s?(?:주식회사|\(주\)))"
 )
 
+FIELDS = ("name", "alias", "project_name", "title", "issuer", "notice_id")
+"""Where names come from."""
 LEAF_CHUNKS = 12
 """Maximum number of chunks of a document that may be a single page."""
 

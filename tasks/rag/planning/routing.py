@@ -5,14 +5,26 @@ Names (`name_lookup`) choose the documents; year, form and round (`qualifiers`) 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
-from storage.index import CatalogueEntry
+import numpy as np
+
+from storage.generations import Catalogue
+from storage.index import CatalogueEntry, Index
+from storage.lexical import hash_of
+from tasks import resources
 from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
+from tasks.rag.planning.hash_table import HashTable
+from tasks.rag.planning.learned_names import learned, qualifiers_in
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
-from tasks.rag.planning.names import compact, document_names, name_words, words_of
+from tasks.rag.planning.names import stem_of, words_of
 from tasks.rag.planning.qualifiers import Qualifiers, fit_of, qualifiers, says_which
 
 MOST_CHARS = 2_000
@@ -35,26 +47,69 @@ CORROBORATED = 0.75
 """Confidence from which a short form of a name is sure when the year or form that is asked for is there too."""
 
 
+def learn_names(index: Index) -> None:
+    """Keep what the names of an index teach, so that the first question need not wait for it."""
+    learned(index.catalogue, kept_at=_kept_names())
+
+
+def _kept_names() -> Path:
+    return resources.resources().home / "cache" / "names"
+
+
+_routers: WeakKeyDictionary[Index, Router] = WeakKeyDictionary()
+_learning = Lock()
+
+
+def open_router(index: Index) -> Router:
+    """The router of an index, one for all who ask; what the parts of its catalogue teach is kept in the home."""
+    with _learning:
+        if index not in _routers:
+            _routers[index] = Router(index.catalogue, kept_at=_kept_names())
+        return _routers[index]
+
+
 class Router:
     """Routes questions to the documents of a catalogue."""
 
-    def __init__(self, catalogue: Sequence[CatalogueEntry]) -> None:
-        catalogue = tuple(catalogue)  # read once, and let go of when all is learnt
-        self._digests = [entry.document for entry in catalogue]
-        self._files = [entry.name for entry in catalogue]
-        documents = [document_names(entry) for entry in catalogue]
-        self._said = [names.said for names in documents]
-        self._lookup = NameLookup(documents, [entry.metadata.get("notice_id", "") for entry in catalogue])
-        self._kinds = [
-            _kind(entry, names.entities, names.said) for entry, names in zip(catalogue, documents, strict=True)
-        ]
-        self._stems = [names.stem for names in documents]
-        self._places = {digest: at for at, digest in enumerate(self._digests)}
-        self._values = _values_of(catalogue)
+    def __init__(self, catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None) -> None:
+        """kept_at: the folder of what the parts of catalogues teach."""
+        names = learned(catalogue, kept_at=kept_at)
+        if isinstance(catalogue, Catalogue):
+            self.digests, self.files = catalogue.documents, catalogue.names
+        else:
+            self.digests, self.files = [entry.document for entry in catalogue], [entry.name for entry in catalogue]
+        said = qualifiers_in(names.said)
+        self.said = [said[at] for at in names.said_of.tolist()]
+        self.lookup = NameLookup(names, np.array([bool(one.periods) for one in said], np.bool_)[names.said_of])
+        self.sames, self.dated = names.sames, names.dated
+        self._owners, self._owned = names.owners, names.owned
+        self._values = HashTable.of(names.values, names.stating)
 
     def route(self, question: str, *, query_type: QueryType = "single", history: Sequence[Turn] = ()) -> Filters:
         """The documents that `question` and, for a follow-up, `history` mean; mode `all` if they name none."""
         return _Routing(self, question[:MOST_CHARS], query_type, history).filters()
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The position of each digest."""
+        return {digest: at for at, digest in enumerate(self.digests)}
+
+    def stem(self, at: int) -> str:
+        """What people call the document."""
+        return stem_of(self.files[at])
+
+    def kin(self, documents: Iterable[int]) -> list[int]:
+        """The documents that share an issuer or a project with one of these, rising."""
+        owners = self._owners[np.isin(self._owned, list(documents))]
+        return np.unique(self._owned[np.isin(self._owners, owners)]).tolist()
+
+    def stating(self, question: str) -> dict[int, str]:
+        """Document → the amount or date of the question that it states."""
+        if not any(letter.isdigit() for letter in question):
+            return {}
+        (words,) = tokenize([question], tokenizer=BIGRAM)
+        told = (word for word in words if len(word) >= 6 and word[0].isdigit())
+        return {at: word for word in told for at in self._values.get(hash_of(word))[0].tolist()}
 
 
 class _Chosen(NamedTuple):
@@ -78,7 +133,7 @@ class _Routing:
     """The routing of one question."""
 
     def __init__(self, router: Router, question: str, query_type: QueryType, history: Sequence[Turn]) -> None:
-        self.router, self.lookup, self.query_type = router, router._lookup, query_type
+        self.router, self.lookup, self.query_type = router, router.lookup, query_type
         self.words = [word for word in words_of(question) if word.form]
         self.said = qualifiers(question)
         self.by_word = [(word, self.lookup.matched_words(word)) for word in self.words]
@@ -86,9 +141,9 @@ class _Routing:
         """Words of names → how much of them the question holds."""
         for _, held in self.by_word:
             self.matched |= {name: max(share, self.matched.get(name, 0.0)) for name, share in held.items()}
-        self.valued = _documents_with_values(question, router._values)
+        self.valued = router.stating(question)
         last = next((turn.documents for turn in reversed(history) if turn.documents), ())
-        self.last = [router._places[digest] for digest in last if digest in router._places]
+        self.last = [router.places[digest] for digest in last if digest in router.places]
 
     def filters(self) -> Filters:
         chosen = self._chosen()
@@ -130,7 +185,7 @@ class _Routing:
         """A short form (CVS, initials) with a document of the year and form that are asked for."""
         if not CORROBORATED <= mention.confidence < SURE or not (self.said.periods or self.said.forms):
             return mention
-        fits = (fit_of(self.said, self.router._said[at], rounds=False) for at in mention.documents)
+        fits = (fit_of(self.said, self.router.said[at], rounds=False) for at in mention.documents)
         return mention._replace(confidence=SURE) if max(fits) >= 0.9 else mention
 
     def _chosen_surely(self, mentions: list[Mention], *, beside: list[Mention]) -> _Chosen:
@@ -165,8 +220,8 @@ class _Routing:
         for mention in mentions:
             for at in mention.documents:
                 named[at] = named.get(at, 0.0) + mention.confidence
-        held = {at: sum(at in self.lookup.holders(word) for word in self.matched) for at in scores}
-        distinctive = {at for word in self._distinctive() for at in self.lookup.holders(word)}
+        held = Counter(at for word in self.matched for at in self.lookup.documents_holding(word).tolist())
+        distinctive = {at for word in self._distinctive() for at in self.lookup.documents_holding(word).tolist()}
         accepted = {
             at: scores.get(at, 0.0) + named.get(at, 0.0)
             for at in {*scores, *named}
@@ -179,12 +234,10 @@ class _Routing:
             said, follows = self.said, self.query_type in {"followup", "compare"}
             if not self.last or not (said.periods or said.forms or said.rounds or said.dates):
                 return _Chosen([], {}, sure=False, mentions=[])
-            kinds = {kind for at in self.last for kind in self.router._kinds[at].names}
-            siblings = [at for at, kind in enumerate(self.router._kinds) if kinds & kind.names]
-            return _Chosen(sorted({*siblings, *self.last}), {}, sure=follows, mentions=[])
+            return _Chosen(sorted({*self.router.kin(self.last), *self.last}), {}, sure=follows, mentions=[])
         best = max(accepted.values())
         documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best]
-        if len(documents) > max(4, len(self.router._files) // 2):
+        if len(documents) > max(4, len(self.router.files) // 2):
             return _Chosen([], {}, sure=False, mentions=[])
         words = [self._word_mention(document) for document in documents] if not mentions else []
         return _Chosen(documents, accepted, sure=False, mentions=mentions or words)
@@ -204,24 +257,24 @@ class _Routing:
         return found
 
     def _word_mention(self, document: int) -> Mention:
-        words = frozenset(word for word in self.matched if document in self.lookup.holders(word))
+        words = frozenset(word for word in self.matched if self.lookup.holds(document, word))
         if not words:
             value = self.valued.get(document, "")
             return Mention("title", "value", value, value, VAGUE, frozenset([document]), words, "full")
         said = " ".join(word.said for word, held in self.by_word if words & held.keys())
-        stem = self.router._stems[document]
+        stem = self.router.stem(document)
         return Mention("title", "name", stem, said, 0.5, frozenset([document]), words, "lead")
 
     def _fitting(
         self, documents: Collection[int], scores: dict[int, float], said: Qualifiers | None = None
     ) -> _Fitting:
         said = said or self.said
-        rounds = any(self.router._said[at].rounds > (0,) for at in documents)
-        fits = {at: fit_of(said, self.router._said[at], rounds=rounds) for at in documents}
+        rounds = any(self.router.said[at].rounds > (0,) for at in documents)
+        fits = {at: fit_of(said, self.router.said[at], rounds=rounds) for at in documents}
         if set(self.valued) & set(documents):
             fits = {at: fit if at in self.valued else fit / 2 for at, fit in fits.items()}
         can = [at for at in documents if fits[at] >= CAN_HOLD] or list(documents)
-        order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router._files[at]))
+        order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router.files[at]))
         best = [at for at in order if fits[at] == fits[order[0]]]
         exact = fits[order[0]] == 1.0 and says_which(said, rounds=rounds)
         return _Fitting(best if exact else order, best)
@@ -260,7 +313,7 @@ class _Routing:
         """Documents grouped by file stem: one document in several formats."""
         families: dict[str, list[int]] = {}
         for at in documents:
-            families.setdefault(self.router._stems[at], []).append(at)
+            families.setdefault(self.router.stem(at), []).append(at)
         return list(families.values())
 
     def _ambiguous(self, fitting: _Fitting, chosen: _Chosen) -> tuple[str, ...]:
@@ -268,27 +321,25 @@ class _Routing:
         if self.query_type not in {"single", "followup"}:
             return ()
         top = fitting.best[0]
-        kind, score = self.router._kinds[top].same, chosen.scores.get(top, 0.0)
-        if chosen.sure and score < WITH_PLACE and not self.router._kinds[top].dated:
+        kind, score = self.router.sames[top], chosen.scores.get(top, 0.0)
+        if chosen.sure and score < WITH_PLACE and not self.router.dated[top]:
             # an issuer alone: unless all of its documents are of one kind, the content tells which is meant
-            kind = kind if all(self.router._kinds[at].same == kind for at in fitting.documents) else ""
+            kind = kind if (self.router.sames[fitting.documents] == kind).all() else 0
         alike = [
             at
             for at in fitting.best
-            if kind
-            and self.router._kinds[at].same == kind
-            and (chosen.sure or chosen.scores.get(at, 0.0) >= score * 0.95)
+            if kind and self.router.sames[at] == kind and (chosen.sure or chosen.scores.get(at, 0.0) >= score * 0.95)
         ]
         families = self._families(alike)
-        return tuple(self.router._files[family[0]] for family in families[:MOST_NAMED]) if len(families) > 1 else ()
+        return tuple(self.router.files[family[0]] for family in families[:MOST_NAMED]) if len(families) > 1 else ()
 
     def _digests(self, documents: Iterable[int]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.router._digests[at] for at in documents))
+        return tuple(dict.fromkeys(self.router.digests[at] for at in documents))
 
     def _matches(self, chosen: _Chosen, fitting: _Fitting) -> tuple[NameMatch, ...]:
         """Matched names, then the years, forms, rounds and dates on which question and document agree."""
         names = [_match(mention) for mention in chosen.mentions]
-        said, document = self.said, self.router._said[fitting.best[0]]
+        said, document = self.said, self.router.said[fitting.best[0]]
         agreed: list[tuple[str, str]] = []
         for period in said.periods:
             if period in document.periods:
@@ -304,44 +355,6 @@ class _Routing:
 
 def _match(mention: Mention) -> NameMatch:
     return NameMatch(field=mention.field, value=mention.value, said=mention.said, confidence=mention.confidence)
-
-
-class _Kind(NamedTuple):
-    """What documents of one kind share."""
-
-    same: str
-    """Equal for documents that differ only in issuer, year or round; empty where nothing is known."""
-    names: frozenset[str]
-    """Issuers and projects, in one spelling."""
-    dated: bool
-    """Whether they differ in year and form."""
-
-
-def _kind(entry: CatalogueEntry, entities: Iterable[tuple[str, str]], said: Qualifiers) -> _Kind:
-    project = compact(name_words(entry.metadata.get("project_name", "")))
-    owners = [compact(name_words(value)) for _, value in entities]
-    same = project or (f"{owners[0]} {said.forms}" if owners and said.periods else "")
-    return _Kind(same, frozenset(name for name in (project, *owners) if name), dated=not project and bool(same))
-
-
-def _values_of(catalogue: Sequence[CatalogueEntry]) -> dict[str, set[int]]:
-    """Amounts and dates of metadata and facts in one form → the documents that state them."""
-    found: dict[str, set[int]] = {}
-    for at, entry in enumerate(catalogue):
-        stated = [fact.canonical for fact in entry.facts if fact.canonical]
-        stated += [entry.metadata.get("project_amount", ""), entry.metadata.get("bid_end", "")]
-        for value in stated:
-            if len(value) >= 6:
-                found.setdefault(value.replace(",", "").split(" ")[0], set()).add(at)  # a date without its hour
-    return found
-
-
-def _documents_with_values(question: str, values: dict[str, set[int]]) -> dict[int, str]:
-    """Document → the amount or date of the question that it states."""
-    if not any(letter.isdigit() for letter in question):
-        return {}
-    (words,) = tokenize([question], tokenizer=BIGRAM)
-    return {at: word for word in words if len(word) >= 6 and word[0].isdigit() for at in values.get(word, ())}
 
 
 def _all(mentions: Iterable[Mention]) -> list[int]:

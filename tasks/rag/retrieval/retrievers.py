@@ -104,8 +104,7 @@ class Retrievers:
         closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)
         parts = [scope.allowed] if scope.bonus is None else [scope.allowed, scope.inside]
-        within = (scores if part is None else np.where(part, scores, 0.0) for part in parts)
-        rows = np.unique(np.concatenate([best_rows(part, pool, above=0.0).rows for part in within]))
+        rows = np.unique(np.concatenate([_best_within(part, scores, pool) for part in parts]))
         if closeness:
             rows = np.union1d(rows, self.similarity(self.settings.mmr_pool, scope).rows).astype(np.int64)
         if not len(rows):
@@ -214,6 +213,14 @@ def maximal_marginal_relevance(
     return chosen
 
 
+def _best_within(part: Rows | None, scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The rows of the highest scores, of those in the part; without it of all."""
+    if part is None:
+        return best_rows(scores, count, above=0.0).rows
+    inside = np.flatnonzero(part)
+    return inside[best_rows(scores[inside], count, above=0.0).rows]
+
+
 def _preferring(search: Callable[..., Best | Nearest], k: int, scope: Scope) -> Ranked:
     """`search` everywhere and inside; rows of documents that are meant gain their share of the best score."""
     everywhere = search(k, allowed=scope.allowed)
@@ -252,8 +259,9 @@ def word_scores(
             continue
         # in small indexes a frequent word weighs nothing or less; it tells nothing apart
         weights = np.maximum(posting.weights, 0) * share
-        chunks[posting.rows] += weights
-        most = np.zeros_like(documents)
-        np.maximum.at(most, document_of_row[posting.rows], weights)
-        documents += most
-    return chunks + document_share * documents[document_of_row]
+        np.add.at(chunks, posting.rows, weights)
+        owners = document_of_row[posting.rows]
+        firsts = np.flatnonzero(np.diff(owners, prepend=-1))  # the rows of a document stand together
+        documents[owners[firsts]] += np.maximum.reduceat(weights, firsts)
+    chunks += document_share * documents[document_of_row]
+    return chunks

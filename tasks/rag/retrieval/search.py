@@ -173,12 +173,13 @@ class _Search:
         if not meant.any():
             return self._everywhere(allowed, filters)
         # for documents that are preferred to others, and for those among them that fit best
-        shares: list[NDArray[np.float32]] = []
-        if filters.mode == "prefer":
-            shares.append(meant_everywhere * np.float32(self.settings.preference))
-        if filters.favoured:
-            shares.append(self.index.rows_of(filters.favoured) * np.float32(self.settings.favour))
-        bonus: NDArray[np.float32] | None = np.sum(shares, axis=0) if shares else None
+        bonus: NDArray[np.float32] | None = None
+        if filters.mode == "prefer" or filters.favoured:
+            bonus = np.zeros(len(self.index), np.float32)
+        if bonus is not None and filters.mode == "prefer":
+            bonus[np.flatnonzero(meant_everywhere)] = self.settings.preference
+        if bonus is not None and filters.favoured:
+            bonus[np.flatnonzero(self.index.rows_of(filters.favoured))] += np.float32(self.settings.favour)
         if len(filters.groups) > 1:
             pool = self._compared(allowed, bonus, filters)
         else:

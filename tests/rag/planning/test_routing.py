@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.index import CatalogueEntry, Fact
+from storage.arrays import map_arrays
+from storage.generations import Catalogue
+from storage.index import CatalogueEntry, Fact, pack_catalogue
 from tasks.rag.answers import Filters, QueryType, Turn
 from tasks.rag.planning.routing import Router
 
@@ -384,3 +387,24 @@ def test_any_question_gives_documents_of_the_catalogue(question: str, query_type
 def test_any_names_make_a_router(names: list[str], question: str) -> None:
     entries = [entry(name, title=name, issuer=name, notice_round=name, period_end=name) for name in names]
     assert set(Router(entries).route(question).documents) <= {one.document for one in entries}
+
+
+def test_what_parts_of_a_catalogue_teach_is_kept_and_leads_to_the_same_documents(tmp_path: Path) -> None:
+    parts = [CATALOGUE[:9], CATALOGUE[9:20], CATALOGUE[20:]]
+    for number, part in enumerate(parts):
+        (tmp_path / f"part {number}").write_bytes(pack_catalogue(part))
+    arrays = [map_arrays(tmp_path / f"part {number}") for number in range(len(parts))]
+    catalogue = Catalogue(arrays, ["a", "b", "c"])
+    questions = [
+        "What is 3M's FY2018 capex?",
+        "가람시 교통신호 구축 재공고의 예산은?",
+        "Bset Buy in 2019",
+        "관제시스템",
+    ]
+    routers = [Router(catalogue, kept_at=tmp_path / "kept") for _ in ("learns", "reads")]
+    kept = sorted((tmp_path / "kept").iterdir())
+    kept[0].write_bytes(b"not ours")
+    routers.append(Router(catalogue, kept_at=tmp_path / "kept"))
+    assert len(kept) == len(parts)
+    for question in questions:
+        assert [router.route(question) for router in routers] == [ROUTER.route(question)] * len(routers)

@@ -1,0 +1,340 @@
+"""What routing must know of the names of documents, as arrays: learnt from entries once, kept, and put together.
+
+Learning a name takes dozens of regular expressions. A part of a catalogue always teaches the same, so that its arrays
+are kept in a file under its digest: opening an index of 200,000 documents only joins those of its parts. Texts that
+are only compared are 64-bit hashes: of ten million two are taken for one with a chance of 3 in a million.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage import files
+from storage.arrays import map_arrays, pack_arrays
+from storage.generations import Catalogue
+from storage.index import CatalogueEntry
+from storage.lexical import hash_of
+from storage.storage_errors import StoreUnreachable
+from tasks.rag.planning.names import (
+    CONNECTIVES,
+    FIELDS,
+    DocumentNames,
+    compact,
+    core_words,
+    document_names,
+    name_words,
+)
+from tasks.rag.planning.qualifiers import Period, Qualifiers
+from tasks.rag.planning.transliteration import bones, sound
+
+Kind = Literal["entity", "title", "id"]
+How = Literal["full", "lead", "initials", "sound", "guess"]
+"""How a spelling matches a name: whole, by its first words, by its initials, in Korean letters, or approximately."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+HOWS: tuple[How, ...] = get_args(How)
+VERSION = 1
+"""Of the files; raised when the same entries would teach something else."""
+UNUSED_DAYS = 30
+"""After which the file of a part is removed."""
+WHOLE, FOLDER = 2, 1
+"""Weight of a word in a document's own names and in the name of a folder of its, in halves."""
+
+
+class Learned(NamedTuple):
+    """The names of documents; documents and names are identified by their positions."""
+
+    said: NDArray[np.uint8]
+    """Different qualifiers, as JSON."""
+    said_of: NDArray[np.uint32]
+    """Per document."""
+    sames: NDArray[np.uint64]
+    """Per document, equal for those that differ only in issuer, year or round; 0 where nothing is known."""
+    dated: NDArray[np.uint8]
+    """Per document, whether those differ in year and form."""
+    owners: NDArray[np.uint64]
+    """Issuers and projects, in one spelling …"""
+    owned: NDArray[np.uint32]
+    """… and the documents that have them."""
+    values: NDArray[np.uint64]
+    """Amounts and dates …"""
+    stating: NDArray[np.uint32]
+    """… and the documents that state them."""
+    kinds: NDArray[np.uint8]
+    """Per name."""
+    fields: NDArray[np.uint8]
+    keys: NDArray[np.uint64]
+    """Of kind and compact spelling."""
+    texts: NDArray[np.uint8]
+    """As written, one after the other."""
+    text_ends: NDArray[np.uint32]
+    compacts: NDArray[np.uint8]
+    """Of entities, in one word."""
+    compact_ends: NDArray[np.uint32]
+    sounds: NDArray[np.uint64]
+    """Of entities in Latin letters; 0 for others."""
+    entity_words: NDArray[np.uint64]
+    """Words of entities …"""
+    entity_of_word: NDArray[np.uint32]
+    """… and their names."""
+    spellings: NDArray[np.uint64]
+    hows: NDArray[np.uint8]
+    spelt: NDArray[np.uint32]
+    """The name of each spelling."""
+    borne: NDArray[np.uint32]
+    """Names …"""
+    bearers: NDArray[np.uint32]
+    """… and the documents that bear them, by document."""
+    joint_in: NDArray[np.uint32]
+    """Documents in which two names are one organisation …"""
+    joint_first: NDArray[np.uint32]
+    joint_second: NDArray[np.uint32]
+    words: NDArray[np.uint8]
+    """Different words of names, one after the other."""
+    word_ends: NDArray[np.uint32]
+    word_hashes: NDArray[np.uint64]
+    held: NDArray[np.uint32]
+    """Words …"""
+    holders: NDArray[np.uint32]
+    """… and the documents whose names hold them, by document."""
+    weights: NDArray[np.uint8]
+
+
+_OF_DOCUMENTS = ("owned", "stating", "bearers", "joint_in", "holders")
+_OF_NAMES = ("entity_of_word", "spelt", "borne", "joint_first", "joint_second")
+_ENDS = {"text_ends": "texts", "compact_ends": "compacts", "word_ends": "words"}
+
+
+def learned(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None) -> Learned:
+    """The names of a catalogue; what its parts teach is read from files in a folder, and put there, if one is given."""
+    if kept_at is None or not isinstance(catalogue, Catalogue):
+        return learn(catalogue)
+    parts: list[Learned] = []
+    anew = False
+    for digest, begin, end in catalogue.parts:
+        path = kept_at / f"{digest}.{VERSION}"
+        if (part := _read(path)) is None:
+            part, anew = learn(catalogue[at] for at in range(begin, end)), True
+            with suppress(StoreUnreachable):  # a home that is full or read-only: learnt again next time
+                files.write(path, pack_arrays(part._asdict()), durable=False)
+        parts.append(part)
+    if anew and kept_at.is_dir():
+        _remove_unused(kept_at)
+    return join(parts)
+
+
+def _read(path: Path) -> Learned | None:
+    """What a file holds; None without one, or where it is none of ours."""
+    try:
+        part = Learned(**map_arrays(path))
+        os.utime(path)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return part
+
+
+def _remove_unused(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
+            path.unlink(missing_ok=True)
+
+
+def learn(entries: Iterable[CatalogueEntry]) -> Learned:
+    """The names of these documents."""
+    pupil = _Pupil()
+    for at, entry in enumerate(entries):
+        pupil.learn(at, entry)
+    return pupil.learned()
+
+
+def join(parts: Sequence[Learned]) -> Learned:
+    """The names of all documents, those of the first part first."""
+    if not parts:
+        return learn(())
+    documents = np.cumsum([0, *(len(part.said_of) for part in parts)])
+    names = np.cumsum([0, *(len(part.kinds) for part in parts)])
+    words = np.cumsum([0, *(len(part.word_ends) for part in parts)])
+    shifts = dict.fromkeys(_OF_DOCUMENTS, documents) | dict.fromkeys(_OF_NAMES, names) | {"held": words}
+    shifts |= {ends: np.cumsum([0, *(len(getattr(part, of)) for part in parts)]) for ends, of in _ENDS.items()}
+    whole: dict[str, NDArray[Any]] = {}
+    for field in Learned._fields:
+        values = [getattr(part, field) for part in parts]
+        if field in shifts:
+            values = [one + np.uint32(by) for one, by in zip(values, shifts[field].tolist(), strict=False)]
+        whole[field] = np.concatenate(values)
+    return Learned(**(whole | _joined_qualifiers(parts)))
+
+
+def _joined_qualifiers(parts: Sequence[Learned]) -> dict[str, NDArray[Any]]:
+    known: dict[str, int] = {}
+    said_of: list[NDArray[np.uint32]] = []
+    for part in parts:
+        places = [known.setdefault(json.dumps(one), len(known)) for one in json.loads(part.said.tobytes())]
+        said_of.append(np.array(places, np.uint32)[part.said_of])
+    return {"said": _bytes(f"[{','.join(known)}]"), "said_of": np.concatenate(said_of)}
+
+
+def qualifiers_in(said: NDArray[np.uint8]) -> list[Qualifiers]:
+    """Those of `Learned.said`."""
+    return [
+        Qualifiers(tuple(Period(*period) for period in periods), tuple(forms), tuple(rounds), tuple(dates))
+        for periods, forms, rounds, dates in json.loads(said.tobytes())
+    ]
+
+
+def texts_in(texts: NDArray[np.uint8], ends: NDArray[np.uint32], which: Iterable[int]) -> list[str]:
+    """Some of the texts that lie one after the other."""
+    return [
+        texts[int(ends[at - 1]) if at else 0 : int(ends[at])].tobytes().decode("utf-8", "surrogatepass") for at in which
+    ]
+
+
+class _Pupil:
+    """Learns one document after the other."""
+
+    def __init__(self) -> None:
+        self._said: dict[Qualifiers, int] = {}
+        self._names: dict[tuple[Kind, str], int] = {}
+        self._words: dict[str, int] = {}
+        self._lists: dict[str, list[Any]] = {field: [] for field in Learned._fields}
+
+    def learn(self, at: int, entry: CatalogueEntry) -> None:
+        names, told = document_names(entry), self._lists
+        told["said_of"].append(self._said.setdefault(names.said, len(self._said)))
+        self._learn_kind(at, entry, names)
+        values = {_value(value) for value in _stated(entry) if len(value) >= 6}
+        told["values"] += map(hash_of, sorted(values))
+        told["stating"] += [at] * len(values)
+        self._learn_names(at, entry, names)
+        own = (word for _, value in (*names.entities, *names.titles) for word in core_words(value))
+        weights = dict.fromkeys((word for word in own if len(word) > 1 or word.isascii()), WHOLE)
+        for word in (word for folder in names.folders for word in core_words(folder)):
+            weights.setdefault(word, FOLDER)
+        for word, weight in weights.items():
+            told["held"].append(self._words.setdefault(word, len(self._words)))
+            told["holders"].append(at)
+            told["weights"].append(weight)
+
+    def _learn_kind(self, at: int, entry: CatalogueEntry, names: DocumentNames) -> None:
+        project = compact(name_words(entry.metadata.get("project_name", "")))
+        owners = [compact(name_words(value)) for _, value in names.entities]
+        same = project or (f"{owners[0]} {names.said.forms}" if owners and names.said.periods else "")
+        self._lists["sames"].append(hash_of(same) if same else 0)
+        self._lists["dated"].append(not project and bool(same))
+        every = [name for name in dict.fromkeys((project, *owners)) if name]
+        self._lists["owners"] += map(hash_of, every)
+        self._lists["owned"] += [at] * len(every)
+
+    def _learn_names(self, at: int, entry: CatalogueEntry, names: DocumentNames) -> None:
+        keys = [key for field, value in names.entities if (key := self._add(at, "entity", field, value))]
+        for one in keys:
+            for other in keys:
+                # the issuer of the table and the company of the file's name are one: their documents are shared
+                if one != other and other.startswith(one):
+                    self._lists["joint_in"].append(at)
+                    self._lists["joint_first"].append(self._names["entity", one])
+                    self._lists["joint_second"].append(self._names["entity", other])
+        for field, value in names.titles:
+            self._add(at, "title", field, value)
+        notice = entry.metadata.get("notice_id", "")
+        if len(notice) >= 5 and re.search(r"\d", notice):
+            self._add(at, "id", "notice_id", notice)
+
+    def _add(self, at: int, kind: Kind, field: str, value: str) -> str | None:
+        words = core_words(value) if kind == "title" else name_words(value)
+        key = compact(words)
+        if len(key) < 2 or (key.isdigit() and kind != "id"):
+            return None
+        if (kind, key) not in self._names:
+            self._learn_name(kind, key, field, value, words)
+        self._lists["borne"].append(self._names[kind, key])
+        self._lists["bearers"].append(at)
+        return key
+
+    def _learn_name(self, kind: Kind, key: str, field: str, value: str, words: tuple[str, ...]) -> None:
+        number, told = len(self._names), self._lists
+        self._names[kind, key] = number
+        told["kinds"].append(KINDS.index(kind))
+        told["fields"].append(FIELDS.index(field))
+        told["keys"].append(hash_of(f"{kind} {key}"))
+        told["texts"].append(value)
+        told["compacts"].append(key if kind == "entity" else "")
+        heard = bones(sound(" ".join(words))) if kind == "entity" and key.isascii() else ""
+        told["sounds"].append(hash_of(heard) if heard else 0)
+        if kind == "entity":
+            told["entity_words"] += map(hash_of, words)
+            told["entity_of_word"] += [number] * len(words)
+        for spelling, how in spellings(kind, key, value, words):
+            told["spellings"].append(hash_of(spelling))
+            told["hows"].append(HOWS.index(how))
+            told["spelt"].append(number)
+
+    def learned(self) -> Learned:
+        """All that was learnt."""
+        told = self._lists
+        said = [[one.periods, one.forms, one.rounds, one.dates] for one in self._said]
+        arrays: dict[str, NDArray[Any]] = {"said": _bytes(json.dumps(said))}
+        for ends, of in _ENDS.items():
+            encoded = [text.encode("utf-8", "surrogatepass") for text in (self._words if of == "words" else told[of])]
+            arrays[of] = np.frombuffer(b"".join(encoded), np.uint8)
+            arrays[ends] = np.cumsum([len(one) for one in encoded], dtype=np.uint32)
+        arrays["word_hashes"] = np.array([hash_of(word) for word in self._words], np.uint64)
+        hashes = ("sames", "owners", "values", "keys", "sounds", "entity_words", "spellings")
+        small = ("dated", "kinds", "fields", "hows", "weights")
+        for field in Learned._fields:
+            if field not in arrays:
+                kind = np.uint64 if field in hashes else np.uint8 if field in small else np.uint32
+                arrays[field] = np.array(told[field], kind)
+        return Learned(**arrays)
+
+
+def _bytes(text: str) -> NDArray[np.uint8]:
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def _stated(entry: CatalogueEntry) -> Iterator[str]:
+    """Amounts and dates of facts and metadata."""
+    yield from (fact.canonical for fact in entry.facts if fact.canonical)
+    yield from (entry.metadata.get("project_amount", ""), entry.metadata.get("bid_end", ""))
+
+
+def _value(stated: str) -> str:
+    """In one form: a date without its hour."""
+    return stated.replace(",", "").split(" ")[0]
+
+
+def spellings(kind: Kind, key: str, value: str, words: Sequence[str]) -> Iterator[tuple[str, How]]:
+    """The ways to write a name in one word, and how they match it."""
+    yield key, "full"
+    whole = compact(name_words(value))  # with numbers
+    if whole != key:
+        yield whole, "full"
+    words = [word for word in words if word not in CONNECTIVES]
+    if kind == "id":
+        digits = re.sub(r"\D", "", key)
+        if len(digits) >= 5 and digits != key:
+            yield digits, "full"
+    if kind != "entity" or len(words) < 2:
+        return
+    for size in range(1, len(words)):
+        lead = "".join(words[:size])
+        if len(lead) > 2 or is_hangul(lead):
+            yield lead, "lead"
+    initials = "".join(word[0] for word in words)
+    if initials.isascii():
+        yield (initials if len(initials) > 2 else "&".join(initials)), "initials"
+
+
+def is_hangul(text: str) -> bool:
+    """Whether it begins with a Korean letter."""
+    return "가" <= text[:1] <= "힣"
