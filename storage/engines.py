@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from storage import files
 from storage.generations import Generation, Index, Manifest, Pointer
@@ -24,6 +24,8 @@ ENGINE_FILE = "engine.json"
 ENGINES = {
     "postgresql": ("storage.pg_index", "PostgresEngine"),
     "postgres": ("storage.pg_index", "PostgresEngine"),
+    "lancedb": ("storage.lance_index", "LanceEngine"),
+    "lancedb+s3": ("storage.lance_index", "LanceEngine"),
 }
 """Module and class that open the addresses of a scheme."""
 SECRETS = ("password", "sslpassword", "passfile", "token")
@@ -74,12 +76,15 @@ def read_address(word: str) -> Address:
     if parts.scheme not in ENGINES:
         known = ", ".join(f"{name}://" for name in ENGINES)
         raise NotAnIndex(f"no engine is called {parts.scheme}; name a folder, or an address of {known}")
+    if parts.scheme == "lancedb" and (parts.netloc or len(parts.path) < 2):
+        raise NotAnIndex(f"{word}: name an absolute folder, such as lancedb:///data/index")
     given = parse_qsl(parts.query, keep_blank_values=True)
-    password = password or dict(given).get("password")
+    password = unquote(password) if password else dict(given).get("password")
     kept = urlencode([(name, value) for name, value in given if name not in SECRETS], quote_via=quote)
     host = parts.netloc.rpartition("@")[2]
     user = f"{quote(parts.username, safe='%')}@" if parts.username else ""
-    return Address(urlunsplit((parts.scheme, f"{user}{host}", parts.path, kept, "")), password)
+    # by hand: urlunsplit writes `postgresql:/name` for `postgresql:///name`
+    return Address(f"{parts.scheme}://{user}{host}{parts.path}{f'?{kept}' if kept else ''}", password)
 
 
 def place_of(url: str, home: Path) -> Path:

@@ -292,6 +292,10 @@ class Index(Protocol):
         """The file of storage.vectors.Centres; None for an index that has none."""
         ...
 
+    def verify(self) -> None:
+        """Read what is kept of the generation. Raises DamagedIndex where it is not what was written."""
+        ...
+
 
 class FolderIndex(Index):
     """One generation of an index folder, open."""

@@ -20,14 +20,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from pydantic import ValidationError
 
 from storage.connections import engine
-from storage.generations import Generation, Manifest, Part, Pointer, name_of
+from storage.generations import Generation, Manifest, Pointer, name_of
 from storage.records import Ref
-from storage.remote_index import EngineIndex, Owners
+from storage.remote_index import EngineIndex, Owners, blobs_of, segments_of
 from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class PostgresEngine:
             raise NotAnIndex(f"{address}: a schema is named by letters, digits and _, not {self.schema!r}")
         given["options"] = f"-csearch_path={self.schema},public"
         query = urlencode(given, quote_via=quote)
-        self.url = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
+        self.url = f"postgresql://{parts.netloc}{parts.path}?{query}"
 
     @contextmanager
     def cursor(self) -> Generator[Cursor[Any]]:
@@ -146,7 +146,7 @@ class PostgresEngine:
 
     def _segments(self, manifest: Manifest) -> dict[str, int]:
         """Numbers of the segments of a generation, by digest."""
-        digests = sorted({digest for part in manifest.parts for digest in (part.text.digest, part.vectors.digest)})
+        digests = segments_of(manifest)
         with self.cursor() as cursor:
             found = cursor.execute("SELECT digest, segment FROM segments WHERE digest = ANY(%s)", [digests]).fetchall()
         if missing := set(digests) - {digest for digest, _ in found}:
@@ -235,8 +235,7 @@ class PostgresEngine:
             if free.fetchone() == (True,):
                 cursor.execute("DELETE FROM generations WHERE number = %s", [number])
         kept = [Manifest.model_validate_json(data) for (data,) in cursor.execute("SELECT manifest FROM generations")]
-        parts: list[Part] = [part for manifest in kept for part in manifest.parts]
-        named = {digest for part in parts for digest in (part.text.digest, part.vectors.digest)}
+        named = {digest for manifest in kept for digest in segments_of(manifest)}
         cursor.execute("DELETE FROM segments WHERE digest <> ALL(%s)", [sorted(named)])
         whole = {ref.digest for manifest in kept for ref in blobs_of(manifest)}
         cursor.execute("DELETE FROM blobs WHERE digest <> ALL(%s)", [sorted(whole)])
@@ -247,9 +246,3 @@ class PostgresEngine:
             found = cursor.execute("SELECT segment, documents, rows FROM segments WHERE segment = ANY(%s)", [segments])
             of = {segment: Owners(documents, rows) for segment, documents, rows in found}
         return [of[segment] for segment in segments]
-
-
-def blobs_of(manifest: Manifest) -> list[Ref]:
-    """The files of a generation that are read whole."""
-    found = [ref for part in manifest.parts for ref in (part.numbers, part.catalogue)]
-    return found if manifest.centres is None else [*found, manifest.centres]

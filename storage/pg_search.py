@@ -5,7 +5,6 @@ A filter is a flag per row here, and an int4multirange for each segment there.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.generations import Manifest, Pointer
-from storage.lexical import EPSILON, K1, B, Best, Posting, hash_of
+from storage.lexical import Best, Posting
 from storage.pg_copying import numbers_of
 from storage.records import Ref
-from storage.remote_index import Owners, ranges_of
+from storage.remote_index import Okapi, Owners, firsts_of, near_centres, ranges_of, term_of
 from storage.storage_errors import DamagedIndex
 from storage.vectors import Centres, Nearest
 
@@ -112,8 +111,7 @@ class _Searched:
 
     def __init__(self, engine: PostgresEngine, manifest: Manifest, segments: Sequence[int]) -> None:
         self._engine, self._segments = engine, segments
-        self._firsts = np.cumsum([0, *(part.rows for part in manifest.parts)], dtype=np.int64)
-        self.size = len(self._firsts) and int(self._firsts[-1])
+        self._firsts, self.size = firsts_of(manifest), manifest.chunks
 
     def _within(self, allowed: NDArray[np.bool_] | None) -> tuple[dict[str, Any], NDArray[np.int64]]:
         """Parameters that name the segments and rows to search, and where each of these segments starts."""
@@ -152,10 +150,7 @@ class PostgresVectors(_Searched):
         within, firsts = self._within(allowed)
         values = within | {"query": _vector(query), "k": k}
         if allowed is None and self._centres is not None:
-            likeness = self._centres.vectors @ query
-            probes = min(self._centres.probes, len(likeness))
-            near = np.argpartition(-likeness, probes - 1)[:probes].tolist()
-            rows, scores = self._asked(NEARBY, values | {"lists": near}, firsts)
+            rows, scores = self._asked(NEARBY, values | {"lists": near_centres(self._centres, query)}, firsts)
             if len(rows) >= min(k, self.size):  # else the probed lists hold too few
                 return Nearest(np.array(rows, np.int64), np.array(scores, np.float32))
         rows, scores = self._asked(EVERYWHERE if allowed is None else AMONG, values, firsts)
@@ -182,42 +177,32 @@ class PostgresWords(_Searched):
 
     def __init__(self, engine: PostgresEngine, manifest: Manifest, segments: Sequence[int]) -> None:
         super().__init__(engine, manifest, segments)
-        self._mean_idf = manifest.mean_idf
-        mean = sum(part.tokens for part in manifest.parts) / max(self.size, 1) or 1.0
-        self._base, self._slope = K1 * (1 - B), K1 * B / mean
+        self._okapi = Okapi.of(manifest)
         self._starts = dict(zip(segments, self._firsts.tolist(), strict=False))
 
     def search(self, query: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Best:
         """The `k` best of the rows that hold a word of the query, and that `allowed` (a flag per row) admits."""
-        times = Counter(map(_signed, query))
+        times = Counter(map(term_of, query))
         within, firsts = self._within(allowed)
         with self._engine.cursor() as cursor:
             held = cursor.execute(HELD, [list(times), self._segments]).fetchall()
         if k < 1 or not held:
             return Best(np.empty(0, np.int64), np.empty(0))
-        weights = [times[term] * self._idf(int(rows)) * (K1 + 1) for term, rows in held]
+        weights = [times[term] * self._okapi.weight(int(rows)) for term, rows in held]
         values = within | {"terms": [term for term, _ in held], "weights": weights}
-        rows, scores = self._asked(RANKED, values | {"base": self._base, "slope": self._slope, "k": k}, firsts)
+        rows, scores = self._asked(
+            RANKED, values | {"base": self._okapi.base, "slope": self._okapi.slope, "k": k}, firsts
+        )
         return Best(np.array(rows, np.int64), np.array(scores))
 
     def posting(self, word: str) -> Posting | None:
         """Where a word stands; None for a word that no row holds."""
         with self._engine.cursor() as cursor:
-            found = cursor.execute(POSTING, [_signed(word), self._segments]).fetchall()
+            found = cursor.execute(POSTING, [term_of(word), self._segments]).fetchall()
         if not found:
             return None
         found.sort(key=lambda one: self._starts[one[0]])
         rows = np.concatenate([self._starts[segment] + numbers_of(sent) for segment, sent, _, _ in found])
         frequencies = np.concatenate([numbers_of(sent) for _, _, sent, _ in found])
         lengths = np.concatenate([numbers_of(sent) for _, _, _, sent in found])
-        weight = self._idf(len(rows)) * (K1 + 1)
-        return Posting(rows, frequencies / (frequencies + self._base + self._slope * lengths) * weight)
-
-    def _idf(self, held: int) -> float:
-        idf = math.log(self.size - held + 0.5) - math.log(held + 0.5)
-        return idf if idf >= 0 else EPSILON * self._mean_idf
-
-
-def _signed(word: str) -> int:
-    """The hash of a term as a bigint, which has a sign."""
-    return int(np.uint64(hash_of(word)).view(np.int64))
+        return Posting(rows, self._okapi.shares(frequencies, lengths) * self._okapi.weight(len(rows)))
