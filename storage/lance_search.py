@@ -6,8 +6,7 @@ terms, and they are weighed here: its own full-text search has other scores, of 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 
 from storage import lance_tables
 from storage.generations import Manifest, Pointer
-from storage.lexical import Best, Posting, best_rows
 from storage.records import Ref
-from storage.remote_index import Okapi, Owners, firsts_of, near_centres, ranges_of, term_of
+from storage.remote_index import Owners, firsts_of, near_centres, ranges_of
+from storage.remote_words import Fetched, FetchedWords
 from storage.storage_errors import DamagedIndex
 from storage.vectors import Centres, Nearest
 
@@ -46,9 +45,21 @@ class LanceGeneration:
         table = self._tables.get(lance_tables.vectors_name(self.manifest.dimension))
         return LanceVectors(table, self.manifest, centres, self._reachable)
 
-    def words(self) -> LanceWords:
+    def words(self) -> FetchedWords:
         """BM25 search."""
-        return LanceWords(self._tables["postings"], self.manifest, self._reachable)
+        return FetchedWords(self.manifest, self._postings)
+
+    def _postings(self, terms: Sequence[int], parts: Sequence[int]) -> list[Fetched]:
+        segments = {self._texts[part]: part for part in parts}
+        where = f"term IN ({_listed(terms)}) AND segment IN ({_listed(segments)})"
+        columns = ["term", "segment", "rows", "frequencies", "lengths"]
+        with self._reachable():
+            found = lance_tables.found(self._tables["postings"], where=where, columns=columns)
+        named = zip(found["term"].to_pylist(), found["segment"].to_pylist(), strict=True)
+        return [
+            Fetched(term, segments[segment], *(found[name][at].values.to_numpy() for name in columns[2:]))
+            for at, (term, segment) in enumerate(named)
+        ]
 
     def owners(self) -> list[Owners]:
         """The documents of the rows of each segment."""
@@ -93,9 +104,9 @@ class LanceVectors:
             raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {self.dimension} numbers")
         if k < 1 or not self.size:
             return Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
-        everywhere = f"segment IN ({','.join(map(str, self._segments))})"
+        everywhere = f"segment IN ({_listed(self._segments)})"
         if allowed is None and self._centres is not None:
-            lists = ",".join(map(str, near_centres(self._centres, query)))
+            lists = _listed(near_centres(self._centres, query))
             near = self._nearest(query, k, [f"{everywhere} AND list IN ({lists})"])
             if len(near.rows) >= min(k, self.size):  # else these lists hold too few
                 return near
@@ -144,47 +155,5 @@ class LanceVectors:
         return held, values.astype(np.float32).reshape(-1, self.dimension)
 
 
-class LanceWords:
-    """BM25 from the postings of the words that are asked for."""
-
-    def __init__(self, table: Any, manifest: Manifest, reachable: Reachable) -> None:
-        self._table, self._reachable, self._okapi = table, reachable, Okapi.of(manifest)
-        self._firsts, self.size = firsts_of(manifest), manifest.chunks
-        self._segments = [lance_tables.number_of(part.text.digest) for part in manifest.parts]
-        self._starts = dict(zip(self._segments, self._firsts.tolist(), strict=False))
-
-    def search(self, query: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Best:
-        """The `k` best of the rows that hold a word of the query, and that `allowed` (a flag per row) admits."""
-        scores = np.full(self.size, -np.inf)
-        times = Counter(map(term_of, query))
-        for term, (rows, weights) in self._postings(list(times)).items():
-            fresh = rows[np.isneginf(scores[rows])]
-            scores[fresh] = 0.0
-            scores[rows] += weights * times[term]
-        if allowed is not None:
-            scores[~allowed] = -np.inf
-        return best_rows(scores, k, above=-np.inf)
-
-    def posting(self, word: str) -> Posting | None:
-        """Where a word stands; None for a word that no row holds."""
-        return next(iter(self._postings([term_of(word)]).values()), None)
-
-    def _postings(self, terms: Sequence[int]) -> dict[int, Posting]:
-        if not terms or not self.size:
-            return {}
-        where = f"term IN ({','.join(map(str, terms))}) AND segment IN ({','.join(map(str, self._segments))})"
-        columns = ["term", "segment", "rows", "frequencies", "lengths"]
-        with self._reachable():
-            found = lance_tables.found(self._table, where=where, columns=columns)
-        parts: dict[int, list[tuple[int, Any]]] = {}
-        for at, (term, segment) in enumerate(zip(found["term"].to_pylist(), found["segment"].to_pylist(), strict=True)):
-            lists = [found[name][at].values.to_numpy().astype(np.int64) for name in columns[2:]]
-            parts.setdefault(term, []).append((self._starts[segment], lists))
-        return {term: self._weighed(held) for term, held in parts.items()}
-
-    def _weighed(self, held: list[tuple[int, Any]]) -> Posting:
-        held.sort(key=lambda one: one[0])
-        rows = np.concatenate([start + lists[0] for start, lists in held])
-        frequencies = np.concatenate([lists[1] for _, lists in held])
-        lengths = np.concatenate([lists[2] for _, lists in held])
-        return Posting(rows, self._okapi.shares(frequencies, lengths) * self._okapi.weight(len(rows)))
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))

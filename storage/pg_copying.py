@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.arrays import map_arrays
+from storage.arrays import map_arrays, smallest
 
 if TYPE_CHECKING:
     from psycopg import Cursor
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
-INTEGER = 23
-"""Number of PostgreSQL's type `integer`."""
 PIECE = 1 << 20
 """Bytes that are sent at once."""
 
@@ -55,9 +53,9 @@ def put_blob(cursor: Cursor[Any], path: Path, *, digest: str) -> None:
     cursor.execute("INSERT INTO blobs VALUES (%s, %s)", [digest, path.read_bytes()])
 
 
-def numbers_of(sent: bytes) -> NDArray[np.int64]:
-    """The values of an integer[] as `array_send` gives it: after a header, each with its length."""
-    return np.frombuffer(sent, ">i4", offset=20)[1::2].astype(np.int64) if len(sent) > 20 else np.empty(0, np.int64)
+def numbers_of(sent: bytes, count: int) -> NDArray[Any]:
+    """So many whole numbers from 0 on, of as few bytes each as the largest of their segment needs."""
+    return np.frombuffer(sent, np.dtype(f"<u{len(sent) // count}"))
 
 
 def _register(cursor: Cursor[Any], digest: str, documents: list[str], rows: list[int]) -> int:
@@ -88,20 +86,12 @@ def _chunk_rows(segment: int, arrays: dict[str, NDArray[Any]]) -> Iterator[bytes
 
 
 def _posting_rows(segment: int, arrays: dict[str, NDArray[Any]]) -> Iterator[bytes]:
-    rows = arrays["rows"].astype(np.int64)
-    columns = [_elements(rows), _elements(arrays["frequencies"]), _elements(arrays["lengths"][rows])]
+    rows, lengths = arrays["rows"], smallest(arrays["lengths"][arrays["rows"]])
+    columns = [(each.tobytes(), each.itemsize) for each in (rows, arrays["frequencies"], lengths)]
     starts = arrays["starts"].tolist()
-    head, array = struct.Struct(">hiqiqii"), struct.Struct(">iiiiii")
+    head, size = struct.Struct(">hiqiqii"), struct.Struct(">i")
     for at, term in enumerate(arrays["hashes"][:-1].view(np.int64).tolist()):
         begin, end = starts[at], starts[at + 1]
-        before = array.pack(20 + 8 * (end - begin), 1, 0, INTEGER, end - begin, 1)
         yield head.pack(6, 8, term, 8, segment, 4, end - begin) + b"".join(
-            before + column[8 * begin : 8 * end] for column in columns
+            size.pack(width * (end - begin)) + column[width * begin : width * end] for column, width in columns
         )
-
-
-def _elements(values: NDArray[Any]) -> bytes:
-    """Whole numbers as elements of an integer[]: each with its length in bytes before it."""
-    pairs = np.empty((len(values), 2), ">i4")
-    pairs[:, 0], pairs[:, 1] = 4, values
-    return pairs.tobytes()

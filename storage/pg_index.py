@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS chunks (
     PRIMARY KEY (segment, row));
 CREATE TABLE IF NOT EXISTS postings (
     term bigint, segment bigint REFERENCES segments ON DELETE CASCADE, held integer NOT NULL,
-    rows integer[] NOT NULL, frequencies integer[] NOT NULL, lengths integer[] NOT NULL,
+    rows bytea NOT NULL, frequencies bytea NOT NULL, lengths bytea NOT NULL,
     PRIMARY KEY (term, segment));
 CREATE INDEX IF NOT EXISTS postings_of_segment ON postings (segment);
 CREATE TABLE IF NOT EXISTS vectors (
@@ -209,6 +209,7 @@ class PostgresEngine:
     def _switch(self, data: str, digest: str, manifest: Manifest) -> Generation:
         self._segments(manifest)
         with self.cursor() as cursor:
+            cursor.execute("ANALYZE segments, chunks, postings, vectors")  # else plans are those of empty tables
             before = cursor.execute(CURRENT.encode()).fetchone()
             if before is not None and before[2] == digest:
                 self._sweep(cursor)

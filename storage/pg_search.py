@@ -1,11 +1,10 @@
-"""Searches of one generation of an index in PostgreSQL: the server ranks, and filters before it ranks.
+"""Searches of one generation of an index in PostgreSQL: the server ranks vectors, and filters before it ranks.
 
-A filter is a flag per row here, and an int4multirange for each segment there.
+A filter is a flag per row here, and an int4multirange for each segment there. BM25: storage.remote_words.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,50 +12,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.generations import Manifest, Pointer
-from storage.lexical import Best, Posting
 from storage.pg_copying import numbers_of
 from storage.records import Ref
-from storage.remote_index import Okapi, Owners, firsts_of, near_centres, ranges_of, term_of
+from storage.remote_index import Owners, firsts_of, near_centres, ranges_of
+from storage.remote_words import Fetched, FetchedWords
 from storage.storage_errors import DamagedIndex
 from storage.vectors import Centres, Nearest
 
 if TYPE_CHECKING:
     from storage.pg_index import PostgresEngine
 
+MORE = 32
+"""Candidates besides the `k` that are wanted: they are found with the query in half precision, and ordered without."""
 SEARCHED = "unnest(%(segments)s::bigint[], %(allowed)s::int4multirange[]) WITH ORDINALITY AS s(segment, allowed, at)"
 NEAREST = """
-SELECT s.at, v.row, -(v.vector::vector <#> %(query)s::vector)
-FROM {source}
-ORDER BY v.vector::vector <#> %(query)s::vector, s.at, v.row LIMIT %(k)s
+SELECT at, row, -(vector::vector <#> %(query)s::vector) AS score FROM (
+    SELECT s.at, v.row, v.vector FROM {source}
+    ORDER BY v.vector <#> %(query)s::halfvec, s.at, v.row LIMIT %(candidates)s) AS candidate
+ORDER BY score DESC, at, row LIMIT %(k)s
 """
-# the server's cast, not one of the query to half precision, which would move scores by 1e-5
 EVERYWHERE = NEAREST.format(source=f"{SEARCHED} JOIN vectors v USING (segment)")
 NEARBY = NEAREST.format(
     source=f"{SEARCHED} JOIN vectors v ON v.segment = s.segment AND v.list = ANY(%(lists)s::integer[])"
 )
+# OFFSET 0 keeps the planner from reading all vectors and joining the ranges to them
 AMONG = NEAREST.format(
-    source=f"{SEARCHED} CROSS JOIN LATERAL unnest(s.allowed) AS span "
-    "JOIN vectors v ON v.segment = s.segment AND v.row >= lower(span) AND v.row < upper(span)"
+    source=f"{SEARCHED} CROSS JOIN LATERAL unnest(s.allowed) AS span CROSS JOIN LATERAL (SELECT row, vector "
+    "FROM vectors WHERE segment = s.segment AND row >= lower(span) AND row < upper(span) OFFSET 0) AS v"
 )
 RECONSTRUCTED = """
 SELECT halfvec_send(v.vector)
 FROM unnest(%s::bigint[], %s::integer[]) WITH ORDINALITY AS r(segment, row, at) JOIN vectors v USING (segment, row)
 ORDER BY r.at
 """
-HELD = """
-SELECT term, sum(held) FROM postings WHERE term = ANY(%s::bigint[]) AND segment = ANY(%s::bigint[]) GROUP BY term
-"""
-RANKED = f"""
-SELECT s.at, h.row, sum(a.weight * h.frequency / (h.frequency + %(base)s + %(slope)s * h.length)) AS score
-FROM unnest(%(terms)s::bigint[], %(weights)s::float8[]) AS a(term, weight)
-JOIN postings p USING (term) JOIN {SEARCHED} USING (segment)
-CROSS JOIN LATERAL unnest(p.rows, p.frequencies, p.lengths) AS h(row, frequency, length)
-WHERE s.allowed IS NULL OR h.row <@ s.allowed
-GROUP BY s.at, h.row ORDER BY score DESC, s.at, h.row LIMIT %(k)s
-"""
-POSTING = """
-SELECT segment, array_send(rows), array_send(frequencies), array_send(lengths)
-FROM postings WHERE term = %s AND segment = ANY(%s::bigint[])
+POSTINGS = """
+SELECT term, segment, held, rows, frequencies, lengths
+FROM postings WHERE term = ANY(%s::bigint[]) AND segment = ANY(%s::bigint[])
 """
 CHUNKS = "SELECT chunk FROM chunks WHERE segment = %s AND row >= %s AND row < %s ORDER BY row"
 
@@ -83,9 +74,18 @@ class PostgresGeneration:
         """Dense search."""
         return PostgresVectors(self._engine, self.manifest, self._vectors, centres)
 
-    def words(self) -> PostgresWords:
+    def words(self) -> FetchedWords:
         """BM25 search."""
-        return PostgresWords(self._engine, self.manifest, self._texts)
+        return FetchedWords(self.manifest, self._postings)
+
+    def _postings(self, terms: Sequence[int], parts: Sequence[int]) -> list[Fetched]:
+        segments = {self._texts[part]: part for part in parts}
+        with self._engine.cursor() as cursor:
+            found = cursor.execute(POSTINGS, [terms, list(segments)]).fetchall()
+        return [
+            Fetched(term, segments[segment], *(numbers_of(sent, held) for sent in lists))
+            for term, segment, held, *lists in found
+        ]
 
     def owners(self) -> list[Owners]:
         """The documents of the rows of each segment."""
@@ -148,7 +148,7 @@ class PostgresVectors(_Searched):
         if k < 1 or not self.size:
             return Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
         within, firsts = self._within(allowed)
-        values = within | {"query": _vector(query), "k": k}
+        values = within | {"query": _vector(query), "k": k, "candidates": k + MORE}
         if allowed is None and self._centres is not None:
             rows, scores = self._asked(NEARBY, values | {"lists": near_centres(self._centres, query)}, firsts)
             if len(rows) >= min(k, self.size):  # else the probed lists hold too few
@@ -170,39 +170,3 @@ class PostgresVectors(_Searched):
 
 def _vector(values: NDArray[np.float32]) -> str:
     return "[" + ",".join(map(repr, values.astype(np.float64).tolist())) + "]"
-
-
-class PostgresWords(_Searched):
-    """BM25 by the formula of storage.lexical, computed by the server from postings that hold lengths too."""
-
-    def __init__(self, engine: PostgresEngine, manifest: Manifest, segments: Sequence[int]) -> None:
-        super().__init__(engine, manifest, segments)
-        self._okapi = Okapi.of(manifest)
-        self._starts = dict(zip(segments, self._firsts.tolist(), strict=False))
-
-    def search(self, query: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Best:
-        """The `k` best of the rows that hold a word of the query, and that `allowed` (a flag per row) admits."""
-        times = Counter(map(term_of, query))
-        within, firsts = self._within(allowed)
-        with self._engine.cursor() as cursor:
-            held = cursor.execute(HELD, [list(times), self._segments]).fetchall()
-        if k < 1 or not held:
-            return Best(np.empty(0, np.int64), np.empty(0))
-        weights = [times[term] * self._okapi.weight(int(rows)) for term, rows in held]
-        values = within | {"terms": [term for term, _ in held], "weights": weights}
-        rows, scores = self._asked(
-            RANKED, values | {"base": self._okapi.base, "slope": self._okapi.slope, "k": k}, firsts
-        )
-        return Best(np.array(rows, np.int64), np.array(scores))
-
-    def posting(self, word: str) -> Posting | None:
-        """Where a word stands; None for a word that no row holds."""
-        with self._engine.cursor() as cursor:
-            found = cursor.execute(POSTING, [term_of(word), self._segments]).fetchall()
-        if not found:
-            return None
-        found.sort(key=lambda one: self._starts[one[0]])
-        rows = np.concatenate([self._starts[segment] + numbers_of(sent) for segment, sent, _, _ in found])
-        frequencies = np.concatenate([numbers_of(sent) for _, _, sent, _ in found])
-        lengths = np.concatenate([numbers_of(sent) for _, _, _, sent in found])
-        return Posting(rows, self._okapi.shares(frequencies, lengths) * self._okapi.weight(len(rows)))

@@ -7,7 +7,6 @@ fetched when they are needed, into the folder that stands for its address, and c
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from storage import files
 from storage.generations import FILES, Catalogue, Dense, FolderIndex, Manifest, Pointer, Words, name_of
-from storage.lexical import EPSILON, K1, B, hash_of
 from storage.records import Ref
 from storage.storage_errors import DamagedIndex
 from storage.vectors import Centres
@@ -145,36 +143,6 @@ class EngineIndex(FolderIndex):
 
     def _damage(self, what: str) -> str:
         return f"generation {self.generation} at {self._address} {what}; run `trivet rag index` again to replace it"
-
-
-class Okapi(NamedTuple):
-    """BM25 by the formula of storage.lexical, from numbers of the whole index."""
-
-    rows: int
-    mean_idf: float
-    base: float
-    slope: float
-    """base + slope * length: how much the length of a row takes from a repetition."""
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Okapi:
-        """That of a generation."""
-        mean = sum(part.tokens for part in manifest.parts) / max(manifest.chunks, 1) or 1.0
-        return cls(manifest.chunks, manifest.mean_idf, K1 * (1 - B), K1 * B / mean)
-
-    def weight(self, held: int) -> float:
-        """What a word that stands in so many rows adds to a row at the most."""
-        idf = math.log(self.rows - held + 0.5) - math.log(held + 0.5)
-        return (idf if idf >= 0 else EPSILON * self.mean_idf) * (K1 + 1)
-
-    def shares(self, frequencies: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The share of that weight that each row gets."""
-        return frequencies / (frequencies + self.base + self.slope * lengths)
-
-
-def term_of(word: str) -> int:
-    """The hash of a term as a 64-bit number with a sign, as databases know them."""
-    return int(np.uint64(hash_of(word)).view(np.int64))
 
 
 def segments_of(manifest: Manifest) -> list[str]:
