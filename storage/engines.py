@@ -38,15 +38,15 @@ class Engine(Protocol):
     def __init__(self, address: str, folder: Path) -> None: ...
 
     def claim(self) -> None:
-        """Make room for an index where there is none. Raises StoreUnreachable."""
+        """Make room for an index where there is none. Raises EngineAway."""
         ...
 
     def pointer(self) -> Pointer:
-        """Which generation readers open. Raises NotAnIndex, StoreUnreachable."""
+        """Which generation readers open. Raises NotAnIndex, EngineAway."""
         ...
 
     def open(self) -> Index:
-        """The current generation, pinned. Raises NotAnIndex, DamagedIndex, StoreUnreachable."""
+        """The current generation, pinned. Raises NotAnIndex, DamagedIndex, EngineAway."""
         ...
 
     def publish(self, manifest: Manifest, path_of: Callable[[str], Path]) -> Generation:

@@ -20,11 +20,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from storage import lance_tables
 from storage.generations import Generation, Manifest, Pointer, name_of
 from storage.records import Ref
 from storage.remote_index import EngineIndex, blobs_of, segments_of
-from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex, StoreUnreachable
+from storage.storage_errors import DamagedIndex, EngineAway, IndexUnusable, NotAnIndex
 
 KEPT = timedelta(days=1)
 """How long the files of a version stay after it: a reader may be open for so long."""
@@ -53,17 +55,17 @@ class LanceEngine:
 
     @contextmanager
     def _reachable(self) -> Generator[None]:
-        """Turn what LanceDB refuses into StoreUnreachable."""
+        """Turn what LanceDB refuses into EngineAway."""
         try:
             yield
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise StoreUnreachable(
+            raise EngineAway(
                 f"the index at {self._address} cannot be used: {reason}; see that the folder or bucket is reached"
             ) from error
 
     def claim(self) -> None:
-        """Make the tables where they are missing. Raises StoreUnreachable."""
+        """Make the tables where they are missing. Raises EngineAway."""
         with self._reachable():
             there = set(self._names())
             for name, schema in lance_tables.schemas().items():
@@ -82,21 +84,32 @@ class LanceEngine:
             return {name: self._database.open_table(name) for name in names}
 
     def pointer(self) -> Pointer:
-        """Which generation readers open. Raises NotAnIndex, StoreUnreachable."""
-        return self._current(self._opened())[0]
+        """Which generation readers open. Raises NotAnIndex, EngineAway."""
+        with self._reachable():
+            if "generations" not in self._names():
+                raise NotAnIndex(f"{self._address} holds no index; run `trivet rag index … --index URL`")
+            table = self._database.open_table("generations")
+            return self._pointer(lance_tables.rows(table, columns=["number", "id", "digest"]))
 
     def _current(self, tables: Mapping[str, Any]) -> tuple[Pointer, Manifest]:
         with self._reachable():
             rows = lance_tables.rows(tables["generations"], columns=["number", "id", "digest", "manifest"])
+        pointer = self._pointer(rows)
+        data = next(row["manifest"] for row in rows if row["id"] == pointer.generation)
+        try:
+            return pointer, Manifest.model_validate_json(data)
+        except ValidationError as error:
+            raise NotAnIndex(f"{self._address} is of another version; index again with this one") from error
+
+    def _pointer(self, rows: Sequence[Mapping[str, Any]]) -> Pointer:
         if not rows:
             raise NotAnIndex(f"{self._address} holds no finished index; run `trivet rag index … --index URL`")
         last, *before = sorted(rows, key=lambda row: -row["number"])
         previous = before[0]["id"] if before else None
-        pointer = Pointer(generation=last["id"], previous=previous, manifest=last["digest"])
-        return pointer, Manifest.model_validate_json(last["manifest"])
+        return Pointer(generation=last["id"], previous=previous, manifest=last["digest"])
 
     def open(self) -> EngineIndex:
-        """The current generation, at versions that stay. Raises NotAnIndex, DamagedIndex, StoreUnreachable."""
+        """The current generation, at versions that stay. Raises NotAnIndex, DamagedIndex, EngineAway."""
         from storage.lance_search import LanceGeneration
 
         tables = self._opened()

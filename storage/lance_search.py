@@ -32,7 +32,7 @@ class LanceGeneration:
     """One generation, at versions of its tables that stay."""
 
     def __init__(self, tables: Mapping[str, Any], pointer: Pointer, manifest: Manifest, reachable: Reachable) -> None:
-        """reachable: turns what LanceDB refuses into StoreUnreachable."""
+        """reachable: turns what LanceDB refuses into EngineAway."""
         self._tables, self._reachable = tables, reachable
         self.pointer, self.manifest = pointer, manifest
         self._texts = [lance_tables.number_of(part.text.digest) for part in manifest.parts]

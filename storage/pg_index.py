@@ -28,7 +28,7 @@ from storage.connections import engine
 from storage.generations import Generation, Manifest, Pointer, name_of
 from storage.records import Ref
 from storage.remote_index import EngineIndex, Owners, blobs_of, segments_of
-from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable
+from storage.storage_errors import DamagedIndex, EngineAway, NotAnIndex
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -81,7 +81,7 @@ class PostgresEngine:
 
     @contextmanager
     def cursor(self) -> Generator[Cursor[Any]]:
-        """A cursor in a transaction, committed at the end. Raises StoreUnreachable, NotAnIndex."""
+        """A cursor in a transaction, committed at the end. Raises EngineAway, NotAnIndex."""
         import psycopg
         from sqlalchemy.exc import DBAPIError
 
@@ -95,27 +95,27 @@ class PostgresEngine:
         except (psycopg.Error, DBAPIError) as error:
             raise self.unreachable(error) from error
 
-    def unreachable(self, error: Exception) -> StoreUnreachable:
+    def unreachable(self, error: Exception) -> EngineAway:
         """What is wrong with the server, in a sentence without a password."""
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         what = "see that the server runs, and that the address and PGPASSWORD are right"
-        return StoreUnreachable(f"the index at {self._address} cannot be used: {reason}; {what}")
+        return EngineAway(f"the index at {self._address} cannot be used: {reason}; {what}")
 
     def claim(self) -> None:
-        """Make the tables where they are missing. Raises StoreUnreachable."""
+        """Make the tables where they are missing. Raises EngineAway."""
         with self.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"claim {self.schema}"])
             if cursor.execute("SELECT to_regclass('vectors_of_list')").fetchone() != (None,):
                 return
             cursor.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
             if cursor.fetchone() == (0,):
-                raise StoreUnreachable(f"{self._address}: this PostgreSQL has no pgvector; install it on the server")
+                raise EngineAway(f"{self._address}: this PostgreSQL has no pgvector; install it on the server")
             cursor.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
             cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"'.encode())
             cursor.execute(TABLES.encode(), binary=False)
 
     def pointer(self) -> Pointer:
-        """Which generation readers open. Raises NotAnIndex, StoreUnreachable."""
+        """Which generation readers open. Raises NotAnIndex, EngineAway."""
         return self._current()[0]
 
     def _current(self) -> tuple[Pointer, str, int]:
@@ -128,7 +128,7 @@ class PostgresEngine:
         return Pointer(generation=name, previous=previous, manifest=digest), manifest, number
 
     def open(self) -> EngineIndex:
-        """The current generation, pinned. Raises NotAnIndex, DamagedIndex, StoreUnreachable."""
+        """The current generation, pinned. Raises NotAnIndex, DamagedIndex, EngineAway."""
         from storage.pg_search import PostgresGeneration
 
         while True:

@@ -28,7 +28,7 @@ SEARCHED = "unnest(%(segments)s::bigint[], %(allowed)s::int4multirange[]) WITH O
 NEAREST = """
 SELECT at, row, -(vector::vector <#> %(query)s::vector) AS score FROM (
     SELECT s.at, v.row, v.vector FROM {source}
-    ORDER BY v.vector <#> %(query)s::halfvec, s.at, v.row LIMIT %(candidates)s) AS candidate
+    ORDER BY v.vector <#> %(query)s::vector::halfvec, s.at, v.row LIMIT %(candidates)s) AS candidate
 ORDER BY score DESC, at, row LIMIT %(k)s
 """
 EVERYWHERE = NEAREST.format(source=f"{SEARCHED} JOIN vectors v USING (segment)")

@@ -18,10 +18,13 @@ from rank_bm25 import BM25Okapi
 from storage import segments
 from storage.embedded import Cluster
 from storage.engines import engine_of, place_of, read_address
-from storage.index import CatalogueEntry, claim, is_current, open_index, pointer_of, publish
+from storage.index import CatalogueEntry, claim, is_current, open_index, pointer_of, publish, publish_segments
 from storage.numbers import query_numbers
 from storage.pg_index import PostgresEngine
-from storage.storage_errors import NotAnIndex, StoreUnreachable
+from storage.records import Ref
+from storage.segments import DocumentContent, pack_segment
+from storage.storage_errors import EngineAway, NotAnIndex
+from storage.vectors import Centres
 from tests.conftest import HOME
 
 WORDS = ["profit", "loss", "revenue", "tender", "budget", "예산", "공고", "사업", "deadline", "points", "ledger"]
@@ -162,6 +165,38 @@ def test_vectors_are_ranked_exactly(published: Path) -> None:
             index.vectors.search(query[:5], 3)
 
 
+def test_lists_of_centres_find_what_a_folder_finds_in_them(place: Path, tmp_path: Path) -> None:
+    made = content()
+    stored = made["vectors"].astype(np.float32)
+    grouped = Centres(stored[::15].copy(), 2, len(stored))
+    files = {Ref.of("centres", grouped.pack()): grouped.pack()}
+    entries = {entry.document: entry for entry in made["catalogue"]}
+    held = [
+        DocumentContent(name, [b"{}"] * CHUNKS, made["vectors"][at : at + CHUNKS], made["tokens"][at : at + CHUNKS])
+        for at, name in zip(range(0, len(stored), CHUNKS), entries, strict=True)
+    ]
+    packed = [pack_segment(part, centres=grouped) for part in (held[:11], held[11:])]
+    [centres] = files
+    for one in packed:
+        files |= one.files
+    for ref, data in files.items():
+        (tmp_path / ref.digest).write_bytes(data)
+    for out in (place, tmp_path / "other"):
+        publish_segments(
+            out,
+            segments=[one.segment for one in packed],
+            path_of=lambda ref: tmp_path / ref.digest,
+            centres=centres,
+            **{name: made[name] for name in ("catalogue", "embedder", "tokenizer", "settings")},
+        )
+    with open_index(place) as index, open_index(tmp_path / "other") as folder:
+        for query in (stored[4], stored[70] + 0.2):
+            for k in (6, len(stored)):  # the probed lists hold fewer than all rows
+                found, wanted = index.vectors.search(query, k), folder.vectors.search(query, k)
+                assert found.rows.tolist() == wanted.rows.tolist()
+                assert found.scores == pytest.approx(wanted.scores, abs=1e-5)
+
+
 def test_a_filter_is_applied_before_the_best_are_taken(published: Path) -> None:
     made = content()
     stored, query = made["vectors"].astype(np.float32), made["vectors"][40].astype(np.float32)
@@ -267,7 +302,7 @@ def test_an_engine_that_is_away_is_one_sentence_without_a_password(word: str, tm
     address = read_address(word)
     place = place_of(address.url, tmp_path)
     for use in (open_index, claim, pointer_of):
-        with pytest.raises(StoreUnreachable, match=r"^the index at .* cannot be used: .*; see that the") as said:
+        with pytest.raises(EngineAway, match=r"^the index at .* cannot be used: .*; see that the") as said:
             use(place)
         assert "\n" not in str(said.value)
         assert "s3cret" not in str(said.value)
