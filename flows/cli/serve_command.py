@@ -15,6 +15,7 @@ from flows.service.api import Refused
 from flows.service.page_server import DEFAULT_PORT, listen, no_collection, open_collection, run
 from flows.service.served_collections import Collection, Collections, Folders, folders_of
 from models.model_errors import ModelError, ModelUnavailable
+from storage.engines import index_name
 from storage.index import is_published
 from storage.storage_errors import StorageError
 from tasks.rag.answers import AnswerSettings
@@ -95,7 +96,7 @@ def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _
         listening = listen(at.host, at.port)
     name = f"[{at.host}]" if ":" in at.host else at.host
     url = f"http://{name}:{listening.getsockname()[1]}"
-    paths = {name: str(one.index) for name, one in folders.items()}
+    paths = {name: index_name(one.index) for name, one in folders.items()}
     said = {"url": url, "auth": auth.place, "index": next(iter(paths.values()), None), "collections": paths}
     about = f"answers about {', '.join(paths.values())}" if paths else "shows evaluations"
     emit(said, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))

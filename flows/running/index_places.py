@@ -26,7 +26,7 @@ def index_place(word: str) -> Path:
 
 
 def _parsed(given: object) -> object:
-    return index_place(given) if isinstance(given, str) else given
+    return str(index_place(given)) if isinstance(given, str) else given
 
 
 IndexPlace = Annotated[Path, BeforeValidator(_parsed), PlainSerializer(index_name, return_type=str)]
