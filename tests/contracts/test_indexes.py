@@ -169,14 +169,14 @@ def test_lists_of_centres_find_what_a_folder_finds_in_them(place: Path, tmp_path
     made = content()
     stored = made["vectors"].astype(np.float32)
     grouped = Centres(stored[::15].copy(), 2, len(stored))
-    files = {Ref.of("centres", grouped.pack()): grouped.pack()}
+    centres = Ref.of("centres", grouped.pack())
+    files: dict[Any, bytes] = {centres: grouped.pack()}
     entries = {entry.document: entry for entry in made["catalogue"]}
     held = [
         DocumentContent(name, [b"{}"] * CHUNKS, made["vectors"][at : at + CHUNKS], made["tokens"][at : at + CHUNKS])
         for at, name in zip(range(0, len(stored), CHUNKS), entries, strict=True)
     ]
     packed = [pack_segment(part, centres=grouped) for part in (held[:11], held[11:])]
-    [centres] = files
     for one in packed:
         files |= one.files
     for ref, data in files.items():
