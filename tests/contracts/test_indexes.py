@@ -170,7 +170,7 @@ def test_lists_of_centres_find_what_a_folder_finds_in_them(place: Path, tmp_path
     stored = made["vectors"].astype(np.float32)
     grouped = Centres(stored[::15].copy(), 2, len(stored))
     centres = Ref.of("centres", grouped.pack())
-    files: dict[Any, bytes] = {centres: grouped.pack()}
+    files = [(centres, grouped.pack())]
     entries = {entry.document: entry for entry in made["catalogue"]}
     held = [
         DocumentContent(name, [b"{}"] * CHUNKS, made["vectors"][at : at + CHUNKS], made["tokens"][at : at + CHUNKS])
@@ -178,8 +178,8 @@ def test_lists_of_centres_find_what_a_folder_finds_in_them(place: Path, tmp_path
     ]
     packed = [pack_segment(part, centres=grouped) for part in (held[:11], held[11:])]
     for one in packed:
-        files |= one.files
-    for ref, data in files.items():
+        files += one.files.items()
+    for ref, data in files:
         (tmp_path / ref.digest).write_bytes(data)
     for out in (place, tmp_path / "other"):
         publish_segments(
