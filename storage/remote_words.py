@@ -2,7 +2,7 @@
 are computed here, from numbers of one generation, so that they are those of a folder.
 
 Full-text search of an engine weighs by all rows of its tables, also those of other generations. In SQL, weighing took
-fifty times as long.
+several times as long.
 """
 
 from __future__ import annotations

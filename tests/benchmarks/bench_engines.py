@@ -121,7 +121,6 @@ def _asked(corpus: Corpus, index: Index, exact: Index) -> dict[str, Any]:
         return word_scores(lexical, dict.fromkeys(words, 1.0), rows, document_share=0.2)
 
     figures = {
-        "open, ms": _median(lambda _: index.chunk(0), [0]),
         "bm25 p50, ms": _median(lambda words: lexical.search(words, 10), questions),
         "bm25 in 5 documents p50, ms": _median(lambda words: lexical.search(words, 10, allowed=allowed), questions),
         "words p50, ms": _median(by_documents, questions),
