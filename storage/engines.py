@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from storage import files
 from storage.generations import Generation, Index, Manifest, Pointer
-from storage.storage_errors import NotAnIndex
+from storage.storage_errors import IndexUnusable, NotAnIndex
 
 ENGINE_FILE = "engine.json"
 ENGINES = {
@@ -112,9 +112,16 @@ def index_name(folder: Path) -> str:
 
 
 def engine_of(folder: Path) -> Engine | None:
-    """The engine that keeps the index of `folder`; None for a folder that holds its index itself."""
+    """The engine that keeps the index of `folder`; None for a folder that holds its index itself.
+
+    Raises IndexUnusable where its package is missing.
+    """
     url = address_of(folder)
     if url is None:
         return None
     module, name = ENGINES[read_address(url).url.partition(":")[0]]
-    return getattr(import_module(module), name)(url, folder)
+    try:
+        opened = import_module(module)
+    except ImportError as error:
+        raise IndexUnusable(f"{url} needs LanceDB ({error}); install it with: pip install 'trivet[lancedb]'") from error
+    return getattr(opened, name)(url, folder)

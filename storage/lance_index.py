@@ -20,13 +20,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import lancedb
 from pydantic import ValidationError
 
 from storage import lance_tables
 from storage.generations import Generation, Manifest, Pointer, name_of
 from storage.records import Ref
 from storage.remote_index import EngineIndex, blobs_of, segments_of
-from storage.storage_errors import DamagedIndex, EngineAway, IndexUnusable, NotAnIndex
+from storage.storage_errors import DamagedIndex, EngineAway, NotAnIndex
 
 KEPT = timedelta(days=1)
 """How long the files of a version stay after it: a reader may be open for so long."""
@@ -44,12 +45,6 @@ class LanceEngine:
 
     @cached_property
     def _database(self) -> Any:
-        try:
-            import lancedb
-        except ImportError as error:
-            raise IndexUnusable(
-                f"{self._address} needs LanceDB; install it with: pip install 'trivet[lancedb]'"
-            ) from error
         with self._reachable():
             return lancedb.connect(self._uri)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from storage.numbers import query_numbers
 from storage.pg_index import PostgresEngine
 from storage.records import Ref
 from storage.segments import DocumentContent, pack_segment
-from storage.storage_errors import EngineAway, NotAnIndex
+from storage.storage_errors import EngineAway, IndexUnusable, NotAnIndex
 from storage.vectors import Centres
 from tests.conftest import HOME
 
@@ -77,12 +78,11 @@ def postgres(home: Path) -> Path:
     return place_of(f"{Cluster(HOME).start()}&schema=t{uuid.uuid4().hex[:8]}", home)
 
 
-def lancedb(home: Path) -> Path:
-    pytest.importorskip("lancedb")
+def lancedb_place(home: Path) -> Path:
     return place_of(f"lancedb://{home}/lance", home)
 
 
-PLACES: dict[str, Callable[[Path], Path]] = {"folder": folder, "postgres": postgres, "lancedb": lancedb}
+PLACES: dict[str, Callable[[Path], Path]] = {"folder": folder, "postgres": postgres, "lancedb": lancedb_place}
 LAST_STEP = {
     "folder": "storage.index._switch",
     "postgres": "storage.pg_index.PostgresEngine._sweep",
@@ -314,6 +314,15 @@ def test_the_password_of_an_address_is_told_apart() -> None:
         "postgresql://me@host:5/x?schema=s&sslmode=require",
         "a b",
     )
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    monkeypatch.delitem(sys.modules, "storage.lance_index", raising=False)
+    with pytest.raises(IndexUnusable, match=r"needs LanceDB \(.*\); install it with: pip install 'trivet\[lancedb\]'"):
+        open_index(lancedb_place(tmp_path))
 
 
 @pytest.mark.parametrize("word", ["redis://host/1", "postgresql://[bad/x"])
