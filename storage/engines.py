@@ -13,12 +13,14 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from storage import files
-from storage.generations import Generation, Index, Manifest, Pointer
 from storage.storage_errors import IndexUnusable, NotAnIndex
+
+if TYPE_CHECKING:
+    from storage.generations import Generation, Index, Manifest, Pointer
 
 ENGINE_FILE = "engine.json"
 ENGINES = {

@@ -16,7 +16,6 @@ from flows.service.page_server import DEFAULT_PORT, listen, no_collection, open_
 from flows.service.served_collections import Collection, Collections, Folders, folders_of
 from models.model_errors import ModelError, ModelUnavailable
 from storage.engines import index_name
-from storage.index import is_published
 from storage.storage_errors import StorageError
 from tasks.rag.answers import AnswerSettings
 
@@ -123,6 +122,8 @@ def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _
 
 def _collection(given: Given, name: str, folders: Folders) -> Collection:
     """The collection, opened once, so that a bad index or model is reported now and not to the first client."""
+    from storage.index import is_published
+
     answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
     made = open_collection(name, folders, llm=given["llm"], reranker=given["reranker"], answers=answers)
     if made.indexing is None or is_published(folders.index):

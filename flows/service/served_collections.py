@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flows.running.index_places import index_place
 from flows.service.api import Refused
-from storage.index import is_published
 from storage.records import Record
 
 if TYPE_CHECKING:
@@ -106,6 +105,8 @@ def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
 
 def require_indexes(collections: Mapping[str, Folders]) -> None:
     """Raise Refused for a folder without an index, unless there are documents of which it will be made."""
+    from storage.index import is_published
+
     for one in collections.values():
         if one.documents is None and not is_published(one.index):
             said = "write one with `trivet rag index`, or name the folder of its documents by --documents"
