@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, ValidationError
 
 from storage.arrays import map_arrays, pack_arrays
-from storage.lexical import Lexical, Whole, postings_of
+from storage.lexical import Best, Lexical, Posting, Whole, postings_of
 from storage.records import Record, Ref
 from storage.segments import Segment
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
-from storage.vectors import Centres, Vectors
+from storage.vectors import Centres, Nearest, Vectors
 
 
 class FileDigest(Record):
@@ -97,6 +97,20 @@ class Manifest(Record):
     mean_idf: float = 0.0
     """Of BM25, over all terms."""
     files: dict[str, FileDigest]
+
+    def packed(self) -> bytes:
+        """The content of manifest.json, whose digest is that of all content."""
+        return self.model_dump_json(indent=1).encode()
+
+
+class Generation(Record):
+    """What `publish` gives."""
+
+    id: str
+    digest: str
+    """Equal content has equal digests."""
+    created: bool
+    """False: the content was current already."""
 
 
 class Pointer(Record):
@@ -182,6 +196,35 @@ def pack_catalogue(entries: Sequence[CatalogueEntry]) -> bytes:
     )
 
 
+class Dense(Protocol):
+    """Dense search over the rows of an index."""
+
+    size: int
+    dimension: int
+
+    def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
+        """The `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly."""
+        ...
+
+    def reconstruct(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of `rows`: (len(rows), dimension)."""
+        ...
+
+
+class Words(Protocol):
+    """BM25 over the rows of an index."""
+
+    size: int
+
+    def search(self, query: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Best:
+        """The `k` best of the rows that hold a word of the query, and that `allowed` (a flag per row) admits."""
+        ...
+
+    def posting(self, word: str) -> Posting | None:
+        """Where a word stands; None for a word that no row holds."""
+        ...
+
+
 class Index(Protocol):
     """What asks an index, whatever engine keeps it. Rows are positions of chunks, those of a document together."""
 
@@ -216,12 +259,12 @@ class Index(Protocol):
         ...
 
     @cached_property
-    def vectors(self) -> Vectors:
+    def vectors(self) -> Dense:
         """Dense search."""
         ...
 
     @cached_property
-    def lexical(self) -> Lexical | None:
+    def lexical(self) -> Words | None:
         """BM25 search; None if the index was made without."""
         ...
 
@@ -245,6 +288,15 @@ class Index(Protocol):
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""
+        ...
+
+    @property
+    def centres_file(self) -> Path | None:
+        """The file of storage.vectors.Centres; None for an index that has none."""
+        ...
+
+    def verify(self) -> None:
+        """Read what is kept of the generation. Raises DamagedIndex where it is not what was written."""
         ...
 
 

@@ -15,8 +15,8 @@ PASSED = 0o711
 """As root PostgreSQL runs as another account, which passes through these folders to its own, and lists nothing."""
 PASSAGES = ("", "postgres", "server", "server/postgres")
 PARTS = {
-    *("api", "cache", "chat_history", "logs", "postgres", "prefect", "results", "serve-token", "server", "service"),
-    *("store", "unsaved", "lineage.sqlite", "lineage.sqlite-wal", "lineage.sqlite-shm"),
+    *("api", "cache", "chat_history", "indexes", "logs", "postgres", "prefect", "results", "serve-token", "server"),
+    *("service", "store", "unsaved", "lineage.sqlite", "lineage.sqlite-wal", "lineage.sqlite-shm"),
 }
 """Names in a home that are ours: TRIVET_HOME may be a folder with other things in it, which are left alone."""
 

@@ -31,6 +31,7 @@ from pydantic import JsonValue
 
 from storage import files
 from storage.arrays import map_arrays
+from storage.engines import address_of, engine_of
 from storage.former import FormerIndex, is_former
 from storage.generations import (
     FILES,
@@ -38,6 +39,7 @@ from storage.generations import (
     Fact,
     FileDigest,
     FolderIndex,
+    Generation,
     Index,
     Manifest,
     Part,
@@ -47,7 +49,7 @@ from storage.generations import (
     read_pointer,
 )
 from storage.lexical import Whole, postings_of
-from storage.records import Record, Ref
+from storage.records import Ref
 from storage.segments import DocumentContent, Segment, pack_segment, split
 from storage.storage_errors import DamagedIndex, NotAnIndex
 
@@ -57,16 +59,6 @@ COMPANIONS = frozenset({"CURRENT", "generations", "index_status.json", "chunk_pr
 """What an index folder may hold before its first generation is there."""
 OURS = re.compile(r"\d{6,}-[0-9a-f]{12}|\.building-.*")
 """Names below `generations`; nothing else is ever removed."""
-
-
-class Generation(Record):
-    """What `publish` gives."""
-
-    id: str
-    digest: str
-    """Equal content has equal digests."""
-    created: bool
-    """False: the content was current already."""
 
 
 class StoredChunk(Protocol):
@@ -79,8 +71,11 @@ class StoredChunk(Protocol):
 
 def claim(out: Path) -> None:
     """Make `out` an index folder if it is empty or absent. Raises NotAnIndex, StoreUnreachable."""
-    refuse_foreign(out)
-    files.make_folder(out / "generations")
+    if engine := engine_of(out):
+        engine.claim()
+    else:
+        refuse_foreign(out)
+        files.make_folder(out / "generations")
 
 
 def publish(
@@ -104,7 +99,7 @@ def publish(
     if (tokens is None) != (tokenizer is None):
         raise ValueError("BM25 needs both the token lists and the name of the tokenizer that made them")
     claim(out)
-    with files.reachable(out), _workplace(out) as (scratch, _):
+    with files.reachable(out), _scratch(out) as scratch:
         contents = _by_document(catalogue, chunks, vectors, tokens, numbers)
         segments: list[Segment] = []
         made: dict[Ref, Path] = {}
@@ -142,33 +137,50 @@ def publish_segments(
     Raises NotAnIndex, StoreUnreachable (the old generation stays), DamagedIndex (the disk gave back other bytes).
     """
     claim(out)
+    made = (segments, path_of, catalogue, embedder, tokenizer, settings, centres)
+    if engine := engine_of(out):
+        with files.scratch_folder(out) as folder:
+            manifest = _filled(_Contents(folder, before=None), *made)
+            return engine.publish(manifest, folder.joinpath)
     with files.reachable(out), _workplace(out) as (folder, lock):
         contents = _Contents(folder, before=_current_files(out))
-        segments = segments or [contents.empty()]
-        for ref in [ref for one in segments for ref in (one.text, one.vectors, one.numbers)]:
-            contents.take(ref, path_of)
-        if centres is not None:
-            contents.take(centres, path_of)
-        parts = contents.parts(segments, catalogue)
-        rows = sum(part.rows for part in parts)
-        manifest = Manifest(
-            embedder=embedder,
-            dimension=max((one.dimension for one in segments if one.rows), default=1),
-            tokenizer=tokenizer,
-            documents=len(catalogue),
-            chunks=rows,
-            settings=settings,
-            parts=parts,
-            centres=centres,
-            mean_idf=contents.mean_idf(parts) if tokenizer else 0.0,
-            files=contents.files(),
-        )
-        digest = contents.seal(manifest)
+        digest = contents.seal(_filled(contents, *made))
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
             fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
         with FolderIndex(folder, digest) as written:
             written.verify(contents.fresh)
         return _switch(out, folder, digest)
+
+
+def _filled(
+    contents: _Contents,
+    segments: Sequence[Segment],
+    path_of: Callable[[Ref], Path],
+    catalogue: Sequence[CatalogueEntry],
+    embedder: str,
+    tokenizer: str | None,
+    settings: dict[str, JsonValue],
+    centres: Ref | None,
+) -> Manifest:
+    """All files of a generation, linked, and its manifest."""
+    segments = segments or [contents.empty()]
+    for ref in [ref for one in segments for ref in (one.text, one.vectors, one.numbers)]:
+        contents.take(ref, path_of)
+    if centres is not None:
+        contents.take(centres, path_of)
+    parts = contents.parts(segments, catalogue)
+    return Manifest(
+        embedder=embedder,
+        dimension=max((one.dimension for one in segments if one.rows), default=1),
+        tokenizer=tokenizer,
+        documents=len(catalogue),
+        chunks=sum(part.rows for part in parts),
+        settings=settings,
+        parts=parts,
+        centres=centres,
+        mean_idf=contents.mean_idf(parts) if tokenizer else 0.0,
+        files=contents.files(),
+    )
 
 
 def _by_document(
@@ -210,28 +222,40 @@ def _by_document(
     ]
 
 
-def open_index(path: Path, *, embedder: str | None = None) -> FolderIndex:
+def open_index(path: Path, *, embedder: str | None = None) -> Index:
     """The current generation, pinned: a later one neither changes nor removes it.
 
-    Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
+    path: a folder, or the one that stands for the address of an engine (storage.engines).
     Raises NotAnIndex, DamagedIndex, WrongEmbedder (with `embedder`), StoreUnreachable.
+    """
+    engine = engine_of(path)
+    opened = engine.open() if engine else open_folder(path)
+    if embedder is not None:
+        opened.require_embedder(embedder)
+    return opened
+
+
+def open_folder(path: Path) -> FolderIndex:
+    """The current generation of a folder, pinned.
+
+    Cheap: sizes are compared, files are mapped when they are used; `FolderIndex.verify` reads them all.
+    Raises NotAnIndex, DamagedIndex, StoreUnreachable.
     """
     with files.reachable(path):
         while True:
             pointer = read_pointer(path)
             try:
-                index = open_generation(path / "generations" / pointer.generation, pointer.manifest)
+                return open_generation(path / "generations" / pointer.generation, pointer.manifest)
             except DamagedIndex:
                 if read_pointer(path) == pointer:
                     raise
                 continue  # two switches between reading the pointer and opening: the generation is gone
-            if embedder is not None:
-                index.require_embedder(embedder)
-            return index
 
 
 def refuse_foreign(out: Path) -> None:
     """Raises NotAnIndex for a folder that holds something else, StoreUnreachable; changes nothing."""
+    if address_of(out):
+        return
     if out.exists() and not out.is_dir():
         raise NotAnIndex(f"{out} is a file; name a folder for the index")
     with files.reachable(out):
@@ -249,6 +273,21 @@ def _strange(out: Path) -> str | None:
     strange = [name for name in names if name not in COMPANIONS and not name.startswith(".")]
     strange += [f"generations/{name}" for name in below if not OURS.fullmatch(name)]
     return next(iter(strange), None)
+
+
+def pointer_of(path: Path) -> Pointer:
+    """Which generation readers of a folder or an engine open. Raises NotAnIndex, StoreUnreachable."""
+    engine = engine_of(path)
+    return engine.pointer() if engine else read_pointer(path)
+
+
+def is_published(path: Path) -> bool:
+    """Whether a folder or an engine holds a generation. Raises StoreUnreachable."""
+    try:
+        pointer_of(path)
+    except NotAnIndex:
+        return False
+    return True
 
 
 def is_current(out: Path, digest: str) -> bool:
@@ -332,7 +371,7 @@ class _Contents:
 
     def seal(self, manifest: Manifest) -> str:
         """Write the manifest and make all durable; gives the manifest's digest, which is that of the content."""
-        data = manifest.model_dump_json(indent=1).encode()
+        data = manifest.packed()
         files.write(self._folder / "manifest.json", data)
         for name in self.fresh:
             files.sync_file(self._folder / name)
@@ -367,6 +406,17 @@ def _current_files(out: Path) -> Path | None:
 def open_generation(folder: Path, digest: str) -> FolderIndex:
     """One generation, open and pinned, of this or of the former format. Raises DamagedIndex."""
     return (FormerIndex if is_former(folder) else FolderIndex)(folder, digest)
+
+
+@contextlib.contextmanager
+def _scratch(out: Path) -> Generator[Path]:
+    """A folder for files that a generation is made of, gone afterwards."""
+    if address_of(out):
+        with files.scratch_folder(out) as folder:
+            yield folder
+    else:
+        with _workplace(out) as (folder, _):
+            yield folder
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ StorageError
 ├── MissingArtifact      the store does not hold it (any more)
 ├── DamagedArtifact      its bytes are not those that were written; it has been set aside
 ├── StoreUnreachable     the store (disk, object store) cannot be used: full, away, forbidden
+│   └── EngineAway       … the engine that keeps an index; also an IndexUnusable
 ├── DatabaseUnavailable  PostgreSQL cannot be started or reached
 │   └── WrongPostgresVersion  the cluster was made by a major version that is not installed here
 ├── UnknownSession       no conversation has this id
@@ -75,3 +76,7 @@ class WrongEmbedder(IndexUnusable):
 
 class DamagedIndex(IndexUnusable):
     """A file of the generation is missing or fails its checksum."""
+
+
+class EngineAway(StoreUnreachable, IndexUnusable):
+    """The engine that keeps an index cannot be reached, or refuses."""

@@ -48,6 +48,7 @@ from flows.cli.show_plan import PlanOption, refuse_both, show_steps
 from flows.running.settings import settings
 from flows.running.task_runners import placed
 from models.model_errors import ModelUnavailable
+from storage.engines import index_name
 from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ def _flag(field: str) -> str:
 def _show_report(report: IndexReport, index: Path) -> None:
     documents, figures = report.documents, report.figures
     changes = ", ".join(f"{getattr(documents, name)} {name}" for name in CHANGES if getattr(documents, name))
-    console.print(f"[bold]{escape(str(index))}[/bold] is at generation {report.generation}")
+    console.print(f"[bold]{escape(index_name(index))}[/bold] is at generation {report.generation}")
     console.print(f"  documents  {documents.total}: {changes.replace('ok', 'indexed')}")
     console.print(f"  pages      {report.pages:,}")
     console.print(f"  chunks     {report.chunks:,}")
@@ -289,7 +290,9 @@ def _show_report(report: IndexReport, index: Path) -> None:
     for warning in report.warnings:
         console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
     if documents.failed:
-        console.print(f"  see [bold]trivet rag status --index {escape(str(index))}[/bold] for what failed, and why")
+        console.print(
+            f"  see [bold]trivet rag status --index {escape(index_name(index))}[/bold] for what failed, and why"
+        )
 
 
 def _show_ahead(plan: IndexPlan) -> None:

@@ -25,6 +25,7 @@ from rich.table import Table
 from flows.cli.commands import Given, Json
 from flows.cli.output import REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
+from flows.cli.shared_options import AnyIndexFolder
 from flows.cli.show_answer import place
 from storage.storage_errors import StorageError
 
@@ -53,7 +54,7 @@ class _Source(NamedTuple):
 def numbers(
     given: Given,
     file: Annotated[Path | None, typer.Argument(help="A document, if not an index.")] = None,
-    index: Annotated[Path | None, typer.Option("--index", help="Folder of the index.")] = None,
+    index: AnyIndexFolder = None,
     entity: Annotated[str, typer.Option(metavar="WORDS", help="Only documents whose name holds all these words.")] = "",
     line: Annotated[
         str, typer.Option("--line", "--find", metavar="WORDS", help="Only rows whose labels hold all these words.")
@@ -125,13 +126,14 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
 
 @contextmanager
 def _indexed(index: Path) -> Generator[_Source]:
+    from storage.engines import index_name
     from storage.index import open_index
     from tasks.rag.planning.names import entity_of
 
     with open_index(index) as opened:
         names = opened.names
         entities = {entry.document: entity for entry in opened.catalogue if (entity := entity_of(entry))}
-        yield _Source(opened.numbers, names, entities, {"index": str(index), "generation": opened.generation})
+        yield _Source(opened.numbers, names, entities, {"index": index_name(index), "generation": opened.generation})
 
 
 @contextmanager

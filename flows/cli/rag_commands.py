@@ -118,12 +118,18 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
+    from storage.engines import index_name
+    from storage.index import is_published
     from tasks.rag.indexing.index_report import read_status
 
     with plain_errors(StorageError):
         found = read_status(index)
     if found is None:
-        fail(f"{index} holds no index; make one with `trivet rag index FOLDER --index {index}`", REFUSED)
+        where = index_name(index)
+        with plain_errors(StorageError):
+            if is_published(index):
+                fail(f"{where} was published from another TRIVET_HOME, which has the status of its builds", REFUSED)
+        fail(f"{where} holds no index; make one with `trivet rag index FOLDER --index {where}`", REFUSED)
     emit(found, as_json, lambda: _show_status(found, every=every, page=page))
 
 

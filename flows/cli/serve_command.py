@@ -15,6 +15,7 @@ from flows.service.api import Refused
 from flows.service.page_server import DEFAULT_PORT, listen, no_collection, open_collection, run
 from flows.service.served_collections import Collection, Collections, Folders, folders_of
 from models.model_errors import ModelError, ModelUnavailable
+from storage.engines import index_name
 from storage.storage_errors import StorageError
 from tasks.rag.answers import AnswerSettings
 
@@ -25,7 +26,7 @@ HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
 IndexesOption = Annotated[
     list[str],
-    typer.Option("--index", metavar="[NAME=]DIR", help="Folder of an index; each of several is a collection."),
+    typer.Option("--index", metavar="[NAME=]DIR", help="Folder of an index, or postgresql://…; may be repeated."),
 ]
 DocumentsOption = Annotated[
     list[str] | None,
@@ -56,7 +57,9 @@ def ui(
     index: Annotated[
         list[str] | None,
         typer.Option(
-            "--index", metavar="[NAME=]DIR", help="Folder of an index; may be repeated. Unset: pages of evaluations."
+            "--index",
+            metavar="[NAME=]DIR",
+            help="Folder of an index, or postgresql://…; may be repeated. Unset: pages of evaluations.",
         ),
     ] = None,
     documents: DocumentsOption = None,
@@ -92,7 +95,7 @@ def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _
         listening = listen(at.host, at.port)
     name = f"[{at.host}]" if ":" in at.host else at.host
     url = f"http://{name}:{listening.getsockname()[1]}"
-    paths = {name: str(one.index) for name, one in folders.items()}
+    paths = {name: index_name(one.index) for name, one in folders.items()}
     said = {"url": url, "auth": auth.place, "index": next(iter(paths.values()), None), "collections": paths}
     about = f"answers about {', '.join(paths.values())}" if paths else "shows evaluations"
     emit(said, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))
@@ -119,9 +122,11 @@ def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _
 
 def _collection(given: Given, name: str, folders: Folders) -> Collection:
     """The collection, opened once, so that a bad index or model is reported now and not to the first client."""
+    from storage.index import is_published
+
     answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
     made = open_collection(name, folders, llm=given["llm"], reranker=given["reranker"], answers=answers)
-    if made.indexing is None or (folders.index / "CURRENT").exists():
+    if made.indexing is None or is_published(folders.index):
         with made.live.borrow():
             pass
     return made

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from flows.cli.output import REFUSED, fail, plain_errors
+from flows.running.index_places import index_place
 from flows.running.settings import settings
 from models.model_errors import ModelUnavailable
+from storage.storage_errors import StorageError
 from tasks.rag.retrieval.strategies import strategy_names
 
 if TYPE_CHECKING:
@@ -28,7 +30,20 @@ else:
     Strategy = enum.StrEnum("Strategy", {name: name for name in strategy_names()})
 
 
-IndexFolder = Annotated[Path, typer.Option("--index", help="Folder of the index.")]
+def read_index(word: str) -> Path:
+    """The folder of `--index DIR`, or the one that stands for `--index URL`; exits for an engine that there is not."""
+    with plain_errors(StorageError, option="--index"):
+        return index_place(word)
+
+
+IndexFolder = Annotated[
+    Path,
+    typer.Option("--index", metavar="DIR", parser=read_index, help="Folder of the index, or postgresql://…"),
+]
+AnyIndexFolder = Annotated[
+    Path | None,
+    typer.Option("--index", metavar="DIR", parser=read_index, help="Folder of the index, or postgresql://…"),
+]
 DocumentOption = Annotated[list[str] | None, typer.Option(help="Search only this document; may be repeated.")]
 TaskRunnerName = Literal["thread", "dask", "ray"]
 TaskRunnerOption = Annotated[

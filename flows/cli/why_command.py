@@ -14,6 +14,8 @@ from rich.markup import escape
 
 from flows.cli.commands import Json
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
+from flows.running.index_places import index_place
+from storage.engines import index_name, is_address
 from storage.storage_errors import StorageError, UnknownRun, UnknownSession
 
 if TYPE_CHECKING:
@@ -50,8 +52,8 @@ def why(
 
 
 def _trees(thing: str, parts: list[str]) -> Iterator[Told]:
-    path = Path(thing)
-    if (path / "CURRENT").is_file():
+    path = index_place(thing)
+    if is_address(thing) or (path / "CURRENT").is_file():
         yield _of_index(path, _at_most(1, parts))
     elif path.suffix == ".jsonl" and path.is_file():
         yield _of_answer(_in_batch(path, _at_most(1, parts)))
@@ -80,8 +82,8 @@ def root_of(thing: str) -> Root:
     from storage.index import open_index
     from tasks.resources import evaluations, lineage
 
-    path = Path(thing)
-    if (path / "CURRENT").is_file():
+    path = index_place(thing)
+    if is_address(thing) or (path / "CURRENT").is_file():
         with open_index(path) as opened:
             return Root(opened.digest, folder=path, names=dict(opened.names))
     if PREFIX.fullmatch(thing) and len(found := lineage().beginning(thing)) == 1 and len(found[0]) == 64:
@@ -118,20 +120,21 @@ def _of_index(path: Path, parts: list[str]) -> Told:
     from tasks.origins.told import recorded
     from tasks.resources import artifacts, lineage
 
+    name = index_name(path)
     with open_index(path) as opened:
         digest = opened.digest
     if not parts:
         return next(iter(recorded([digest], lineage())))
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:
-        fail(f"{path} was published from another home, or before origins were recorded; run `trivet rag index` again")
+        fail(f"{name} was published from another home, or before origins were recorded; run `trivet rag index` again")
     is_cell = CELL.fullmatch(parts[0])
     told = (of_cell if is_cell else of_chunk)(parts[0], corpus, lineage(), artifacts())
     if told is None and is_cell:
-        see = f"`trivet rag numbers --index {path} --json` for document, table, row and col of each"
-        fail(f"{path} has no number {parts[0]}; see {see}", REFUSED)
+        see = f"`trivet rag numbers --index {name} --json` for document, table, row and col of each"
+        fail(f"{name} has no number {parts[0]}; see {see}", REFUSED)
     if told is None:
-        fail(f"{path} has no chunk {parts[0]}; see `trivet rag search … --json` for the ids of chunks", REFUSED)
+        fail(f"{name} has no chunk {parts[0]}; see `trivet rag search … --json` for the ids of chunks", REFUSED)
     return told
 
 

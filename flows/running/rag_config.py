@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from flows.running.answer_models import priced, spelled_out
+from flows.running.index_places import IndexPlace
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.documents.document_readers import ReadOptions
@@ -23,8 +24,8 @@ class IndexConfig(Record):
 
     documents: Path
     """Folder of the documents; subfolders and ZIPs of attachments are read too."""
-    index: Path
-    """Folder of the index; made when it is missing."""
+    index: IndexPlace
+    """Folder of the index, made when it is missing; or the address of an engine: `postgresql://user@host/name`."""
     metadata: Path | None = None
     """CSV with facts about the documents (공고 번호, 사업명, 발주 기관, 파일명 …)."""
     include: tuple[str, ...] = ()
@@ -109,8 +110,8 @@ class AnswerConfig(Record):
 
     questions: Path
     """JSONL file, one question per line: `{id, question, history?}`."""
-    index: Path
-    """Folder of the index."""
+    index: IndexPlace
+    """Folder of the index, or the address of an engine."""
     out: Path
     """JSONL file for the answers, in the order of the questions."""
     llm: str | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from flows.running.index_places import index_place
 from flows.service.api import Refused
 from storage.records import Record
 
@@ -70,7 +71,7 @@ def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Fo
     """Collections by name, of words `[NAME=]DIR`; a name that is not given is that of the folder. Raises Refused."""
     found: dict[str, Folders] = {}
     for word in indexes:
-        name, folder = _read(word)
+        name, folder = _read(word, index_place)
         name = name or folder.absolute().name
         if name in found:
             raise Refused(f"--index {word}: another collection is called {name}; write --index NAME={folder}")
@@ -89,9 +90,9 @@ def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Fo
     return found
 
 
-def _read(word: str) -> tuple[str | None, Path]:
+def _read(word: str, read: Callable[[str], Path] = Path) -> tuple[str | None, Path]:
     named = NAMED.fullmatch(word)
-    return (named[1].strip(), Path(named[2])) if named else (None, Path(word))
+    return (named[1].strip(), read(named[2])) if named else (None, read(word))
 
 
 def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
@@ -104,7 +105,9 @@ def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
 
 def require_indexes(collections: Mapping[str, Folders]) -> None:
     """Raise Refused for a folder without an index, unless there are documents of which it will be made."""
+    from storage.index import is_published
+
     for one in collections.values():
-        if one.documents is None and not (one.index / "CURRENT").is_file():
+        if one.documents is None and not is_published(one.index):
             said = "write one with `trivet rag index`, or name the folder of its documents by --documents"
             raise Refused(f"--index {one.index} holds no index; {said}")

@@ -17,7 +17,8 @@ from pydantic import Field
 from flows.service.api import ApiFailed
 from flows.service.served_collections import UnknownCollection
 from models.model_errors import ModelError
-from storage.generations import Index, read_pointer
+from storage.generations import Index
+from storage.index import pointer_of
 from storage.records import Record
 from storage.sessions import Session, Sessions
 from storage.storage_errors import StorageError, UnknownSession
@@ -226,7 +227,7 @@ class LiveIndex:
         """The current generation, reopened if CURRENT names another one."""
         before = self._current
         try:
-            if before and read_pointer(self.folder).manifest == before.opened.index.digest:
+            if before and pointer_of(self.folder).manifest == before.opened.index.digest:
                 return before
             stack = ExitStack()
             self._current = _Opened(stack, stack.enter_context(self._open_current()))

@@ -278,6 +278,7 @@ def answer(
     settings: AnswerSettings,
 ) -> tuple[Kept, ...]:
     """Answer a shard of questions and keep each answer; reranker_weights: their fingerprint."""
+    from storage.engines import index_name
     from tasks.rag.answering.assistant import open_assistant
     from tasks.rag.batching import answer_each
     from tasks.rag.rag_errors import QuestionsUnusable
@@ -285,7 +286,9 @@ def answer(
     progress.expect("answer", len(asked))
     with open_assistant(index, models=models, patient=True, reranker=reranker, answers=settings) as assistant:
         if assistant.index.digest != index_digest:
-            raise QuestionsUnusable(f"{index} was published anew while it was asked; run again to ask the new one.")
+            raise QuestionsUnusable(
+                f"{index_name(index)} was published anew while it was asked; run again to ask the new one."
+            )
         inputs = {"index": index_digest, "models": models, "reranker": reranker, "settings": settings}
         inputs |= {"reranker_weights": reranker_weights} if reranker_weights else {}
         kept = answer_each(asked, assistant, artifacts(), inputs=inputs, on_progress=lambda: progress.advance("answer"))

@@ -30,7 +30,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.index import CatalogueEntry, open_index, publish_segments
+from storage.index import CatalogueEntry, open_folder, publish_segments
 from storage.records import Record, Ref
 from storage.segments import DocumentContent, Packed, Segment, pack_segment, split
 from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, lists_for, open_faiss, train_centres
@@ -212,7 +212,7 @@ def ask(corpus: Corpus, folder: Path, chunks: int, peers: Path | None) -> dict[s
     questions = [words[:10] for words in tokenize(drawn, tokenizer="bigram")]
     open_faiss()  # the time of its import is not that of opening
     started = time.process_time()
-    with open_index(out) as index:
+    with open_folder(out) as index:
         _ = index.vectors, index.lexical, index.chunk(len(index) - 1)
         figures: dict[str, Any] = {"open, CPU s": round(time.process_time() - started, 3)}
         lexical, vectors = index.lexical, index.vectors

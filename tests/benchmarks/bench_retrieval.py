@@ -27,7 +27,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.index import CatalogueEntry, open_index, publish
+from storage.index import CatalogueEntry, open_folder, publish
 from storage.lexical import Lexical, Whole, count_postings
 from storage.vectors import EXACT_UP_TO, Vectors, pack_vectors, train_centres
 from tasks.language.tokens import tokenize
@@ -38,9 +38,9 @@ OPENING = """
 import sys, time
 started = time.process_time()
 from pathlib import Path
-from storage.index import open_index
+from storage.index import open_folder
 imported = time.process_time()
-with open_index(Path(sys.argv[1])) as index:
+with open_folder(Path(sys.argv[1])) as index:
     index.vectors, index.lexical, index.catalogue, index.chunk(len(index) - 1)
     print(time.process_time() - imported, imported - started)
 """
@@ -90,7 +90,7 @@ def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: li
     figures: dict[str, Any] = {"publish, CPU s": round(time.process_time() - started, 1)}
     opened, imported = map(float, subprocess.check_output([sys.executable, "-c", OPENING, str(out)]).split())
     figures |= {"open in a new process, CPU s": round(opened, 3), "its imports before, CPU s": round(imported, 3)}
-    with open_index(out) as index:
+    with open_folder(out) as index:
         assert index.lexical is not None
         figures["bm25 p50, ms"] = _median_ms(lambda words: index.lexical and index.lexical.search(words, 10), questions)
         figures |= of_dense("dense", index.vectors, rows, hard_vectors(QUESTIONS, seed=1))

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from flows.rag import IndexConfig, build_index
+from flows.running.index_places import index_place
 from flows.running.settings import configure_steps, settings
+from storage.embedded import Cluster
 from storage.files import write
 from storage.index import open_index
 from tests.command import Done, run_here
+from tests.conftest import HOME
 
 pytestmark = pytest.mark.engine
 
@@ -244,6 +247,25 @@ def test_a_damaged_index_is_replaced(place: Place, work: Work) -> None:
     assert place.build().code == 0
     assert work.take() == (0, 0)
     assert place.search("zirconium") == ["budget.txt"]
+
+
+@pytest.mark.postgres
+def test_an_index_in_postgresql_answers_as_the_folder_and_its_password_is_kept_nowhere(
+    place: Place, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "")
+    address = Cluster(HOME).start().replace("postgres@", "postgres:zyx-s3cret@")
+    done = run_here("rag", "index", place.documents, "--index", address, "--json")
+    assert (done.code, counts(done)) == (0, {"total": 4, "ok": 4})
+    assert work.take() == (0, 0)
+    place.build()
+    with open_index(place.out) as folder, open_index(index_place(address)) as engine:
+        assert engine.digest == folder.digest
+    for question in ("zirconium", "제설"):
+        asked = ("rag", "search", question, "--json", "--index")
+        assert run_here(*asked, address).json == run_here(*asked, place.out).json
+    kept = [path for path in HOME.rglob("*") if path.is_file() and b"zyx-s3cret" in path.read_bytes()]
+    assert not kept
 
 
 def test_two_files_with_the_same_content_are_one_document(place: Place, work: Work) -> None:

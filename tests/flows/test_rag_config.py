@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from flows.running.rag_config import IndexConfig
+from storage.engines import address_of
 
 
 def test_the_metadata_file_among_the_documents_is_no_document(tmp_path: Path) -> None:
@@ -27,3 +29,16 @@ def test_an_overlap_has_to_be_smaller_than_a_chunk(tmp_path: Path, sizes: dict[s
     with pytest.raises(ValidationError, match=f"do not fit into chunks of {sizes['chunk_chars']}"):
         IndexConfig.model_validate({"documents": tmp_path, "index": tmp_path, **sizes})
     assert IndexConfig.model_validate({"documents": tmp_path, "index": tmp_path, "chunk_chars": 121}).chunk_chars == 121
+
+
+def test_an_address_is_kept_without_its_password_which_libpq_finds_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "")
+    given = "postgresql://me:s3cret@host:5432/chunks?schema=bank"
+    config = IndexConfig.model_validate({"documents": tmp_path, "index": given})
+    assert config.model_dump(mode="json")["index"] == "postgresql://me@host:5432/chunks?schema=bank"
+    assert "s3cret" not in config.model_dump_json() + repr(config)
+    assert address_of(config.index) == "postgresql://me@host:5432/chunks?schema=bank"
+    assert os.environ["PGPASSWORD"] == "s3cret"
+    assert IndexConfig.model_validate_json(config.model_dump_json()) == config

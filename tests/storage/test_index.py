@@ -18,7 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from storage import segments
-from storage.index import CatalogueEntry, Generation, claim, is_current, open_index, publish
+from storage.index import CatalogueEntry, Generation, claim, is_current, open_folder, open_index, publish
 from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
 
 
@@ -145,7 +145,7 @@ def test_segments_are_a_matter_of_storage(tmp_path: Path, monkeypatch: pytest.Mo
     publish(tmp_path / "one", **large(80))
     monkeypatch.setattr(segments, "MOST_CHUNKS", 40)
     publish(tmp_path / "cut", **large(80))
-    with open_index(tmp_path / "one") as one, open_index(tmp_path / "cut") as cut:
+    with open_folder(tmp_path / "one") as one, open_folder(tmp_path / "cut") as cut:
         assert one.document_of_row.tolist() == cut.document_of_row.tolist()
         assert [one.chunk(row) for row in range(len(one))] == [cut.chunk(row) for row in range(len(cut))]
         assert one.lexical

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import psutil
 from pydantic import Field, ValidationError
 
+from storage.engines import index_name
 from storage.files import write
 from storage.index import CatalogueEntry
 from storage.records import Record, Ref
@@ -326,13 +327,19 @@ def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], docume
     """The report of a build in Markdown."""
     lines = [
         f"# {headline(report)}",
-        f"documents `{documents}` · index `{index}` · generation `{report.generation}` · {report.seconds:,.1f} s",
+        f"documents `{documents}` · index `{index_name(index)}` · generation `{report.generation}` · "
+        f"{report.seconds:,.1f} s",
         *("", "| | |", "|---|---:|"),
     ]
     counted = {"documents": report.documents.model_dump(exclude={"total"}), "figures": report.figures.model_dump()}
     lines += [f"| {what} {name} | {count:,} |" for what, counts in counted.items() for name, count in counts.items()]
     if failed:
-        lines += ["", "## Could not be read", f"`trivet rag status --index {index}` tells more of each document.", ""]
+        lines += [
+            "",
+            "## Could not be read",
+            f"`trivet rag status --index {index_name(index)}` tells more of each document.",
+            "",
+        ]
         lines += [f"- `{one.document}`: {one.message or one.reason}" for one in failed[:MOST_ROWS]]
         lines += [f"- … and {len(failed) - MOST_ROWS:,} more"] if len(failed) > MOST_ROWS else []
     if report.warnings:

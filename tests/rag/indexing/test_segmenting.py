@@ -15,7 +15,7 @@ import pytest
 
 from storage import segments, vectors
 from storage.artifacts import Artifacts
-from storage.index import open_index, publish_segments
+from storage.index import open_folder, publish_segments
 from storage.records import Ref
 from storage.segments import Segment
 from storage.storage_errors import MissingArtifact
@@ -105,7 +105,7 @@ def test_centres_of_an_index_serve_its_next_generation(
         settings={},
         centres=made,
     )
-    with open_index(index) as opened:
+    with open_folder(index) as opened:
         assert opened.vectors.lists
         opened.verify()
     more = [*documents, embedded(60, artifacts)]
