@@ -15,6 +15,7 @@ from threading import Lock, Timer
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -134,6 +135,17 @@ def interruptible(*, left: str) -> Generator[None]:
         except (KeyboardInterrupt, _Terminated, Stopped) as error:
             ending.said = True
             fail(*ending.of(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
+        except Exception as error:  # Prefect's own, where a signal comes between two of its steps
+            number = ending.number or (signal.SIGINT if _is_of_interruption(error) else None)
+            if number is None or isinstance(error, typer.Exit):
+                raise
+            ending.said = True
+            fail(*ending.of(number))
+
+
+def _is_of_interruption(error: BaseException | None) -> bool:
+    """Whether it was raised while Ctrl-C was on its way."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_of_interruption(error.__context__))
 
 
 @contextmanager
@@ -150,16 +162,16 @@ class _Ending:
     def __init__(self, left: str) -> None:
         self.said = False
         self._left = left
-        self._number: int | None = None
+        self.number: int | None = None
 
     def begin(self, number: int) -> None:
         """Stop calls, programs and steps, and in ENDING_S the process."""
         from tasks.calls import stop_asking
         from tasks.sandbox import stop_executing
 
-        if self._number is not None:
+        if self.number is not None:
             return
-        self._number = number
+        self.number = number
         timer = Timer(ENDING_S, self._end_now)
         timer.daemon = True
         timer.start()  # never cancelled: what follows the flow may take long, too
@@ -169,7 +181,7 @@ class _Ending:
 
     def of(self, number: int) -> tuple[str, int]:
         """The message and the exit code; number: the signal, if none was recorded."""
-        if (self._number or number) == signal.SIGINT:
+        if (self.number or number) == signal.SIGINT:
             return f"interrupted; {self._left}", INTERRUPTED
         return f"terminated; {self._left}", TERMINATED
 

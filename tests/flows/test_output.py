@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from io import StringIO
 
 import pytest
@@ -11,6 +14,19 @@ from rich.text import Text
 
 from flows.cli.output import Screen, harmless
 
+MASKED = """
+import signal, sys, time, typer
+from flows.cli.engine import interruptible
+try:
+    with interruptible(left="all is kept"):
+        try:
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            raise ValueError("Task run is not set")
+except typer.Exit as ended:
+    sys.exit(ended.exit_code)
+"""
 HOSTILE = "a \x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J \u202eword"
 
 
@@ -41,3 +57,13 @@ def test_text_of_documents_is_no_markup(text: str, in_table: bool) -> None:
     table = Table(escape(text), box=None)
     Screen(file=file, width=80).print(table if in_table else escape(text))
     assert file.getvalue().strip() == text
+
+
+def test_an_error_that_hides_ctrl_c_is_told_as_the_interruption() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{MASKED}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "error: interrupted; all is kept\n")
