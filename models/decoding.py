@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,7 +95,10 @@ def pick(logits: Tensor, numbers: Tensor, *, top_p: Tensor | None = None, top_k:
 
 
 class Ends:
-    """A stopping criterion: rows at their own limit, or behind one of their stops; the end token is `generate`'s."""
+    """A stopping criterion: rows at their own limit, or behind one of their stops; the end token is `generate`'s.
+
+    few: it ends all rows once no more than so many are unfinished; `left` are those.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,13 @@ class Ends:
         tokenizer: Any,
         device: Any,
         listener: Listener | None = None,
+        end_tokens: Collection[int] = (),
+        few: int = 0,
     ) -> None:
+        self.left: list[int] = []
+        self._few = few
+        self._end_tokens = torch.tensor(sorted(end_tokens), device=device)
+        self._ended = torch.zeros(len(limits), dtype=torch.bool, device=device)
         self.stopped: dict[int, int] = {}  # row → tokens of its answer, for rows that came to a stop
         self._limits = torch.tensor(limits, device=device)
         self._prompt_tokens = prompt_tokens
@@ -129,6 +138,11 @@ class Ends:
                 if any(stop in tail for stop in self._stops[row]):
                     self.stopped[row] = count
                     done[row] = True
+        if self._few:
+            self._ended |= done | torch.isin(input_ids[:, -1], self._end_tokens)
+            if 0 < len(self._ended) - int(self._ended.sum()) <= self._few:
+                self.left = (~self._ended).nonzero()[:, 0].tolist()
+                done = torch.ones_like(done)
         if self._listener is not None:
             self._listener(readable(self._tokenizer, input_ids[0, self._prompt_tokens :].tolist(), whole=False))
         return done

@@ -94,6 +94,26 @@ def test_each_request_has_its_own_limit(model: CausalLM):
     assert [cast(ChatResponse, answer).completion_tokens for answer in found] == [3, 9, 1]
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.8], ids=["greedy", "drawn"])
+def test_rows_that_are_done_leave_the_batch_and_change_no_other(model: CausalLM, temperature: float):
+    model.use_batches("auto")
+    limits = [1, 60, 2, 3, 9, 2, 33, 1, 5, 17, 2, 4]
+    stops = [("e",) if row % 5 == 4 else () for row in range(len(limits))]
+    asked = [
+        request(f"Name {row}", temperature=temperature, seed=row, max_tokens=limits[row], stop=stops[row])
+        for row in range(len(limits))
+    ]
+    read: list[int] = []
+    hook = model._load().model.register_forward_pre_hook(
+        lambda _module, _args, given: read.append(given["input_ids"].shape[0]), with_kwargs=True
+    )
+    together = answers(model, asked)
+    hook.remove()
+    assert together == [model.complete(one) for one in asked]
+    assert read[0] == len(limits)
+    assert read[-1] == len(limits) // 2
+
+
 def test_an_answer_that_ends_says_so_and_is_counted_with_its_end(speaker: CausalLM):
     answer = speaker.complete(request())
     assert (answer.text, answer.finish_reason, answer.completion_tokens) == ("one two three four five", "stop", 6)
