@@ -19,7 +19,7 @@ from storage.records import Ref
 from storage.remote_index import Owners, firsts_of, near_centres, ranges_of
 from storage.remote_words import Fetched, FetchedWords
 from storage.storage_errors import DamagedIndex
-from storage.vectors import Centres, Nearest
+from storage.vectors import NOTHING, Centres, Nearest, require_dimension
 
 RANGES = 200
 """Ranges of rows that one search is asked for: a filter is a text that is parsed."""
@@ -100,10 +100,9 @@ class LanceVectors:
 
         Raises ValueError if the query has another dimension.
         """
-        if self.size and query.shape != (self.dimension,):
-            raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {self.dimension} numbers")
+        require_dimension(query, self)
         if k < 1 or not self.size:
-            return Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
+            return NOTHING
         everywhere = f"segment IN ({_listed(self._segments)})"
         if allowed is None and self._centres is not None:
             lists = _listed(near_centres(self._centres, query))

@@ -17,7 +17,7 @@ from storage.records import Ref
 from storage.remote_index import Owners, firsts_of, near_centres, ranges_of
 from storage.remote_words import Fetched, FetchedWords
 from storage.storage_errors import DamagedIndex
-from storage.vectors import Centres, Nearest
+from storage.vectors import NOTHING, Centres, Nearest, require_dimension
 
 if TYPE_CHECKING:
     from storage.pg_index import PostgresEngine
@@ -143,10 +143,9 @@ class PostgresVectors(_Searched):
 
         Raises ValueError if the query has another dimension.
         """
-        if self.size and query.shape != (self.dimension,):
-            raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {self.dimension} numbers")
+        require_dimension(query, self)
         if k < 1 or not self.size:
-            return Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
+            return NOTHING
         within, firsts = self._within(allowed)
         values = within | {"query": _vector(query), "k": k, "candidates": k + MORE}
         if allowed is None and self._centres is not None:

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,24 @@ class Nearest(NamedTuple):
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
+
+
+NOTHING = Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+class _Sized(Protocol):
+    """Vectors that are searched."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def dimension(self) -> int: ...
+
+
+def require_dimension(query: NDArray[np.float32], searched: _Sized) -> None:
+    """Raises ValueError if the query has another dimension than the vectors; where there are none, any will do."""
+    if searched.size and query.shape != (searched.dimension,):
+        raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {searched.dimension} numbers")
 
 
 class _Stack(NamedTuple):
@@ -117,12 +135,11 @@ class Vectors:
 
         Raises ValueError if the query has another dimension.
         """
-        if self.size and query.shape != (self.dimension,):
-            raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {self.dimension} numbers")
+        require_dimension(query, self)
         available = self.size if allowed is None else int(np.count_nonzero(allowed))
         wanted = min(k, available)
         if wanted < 1:
-            return Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
+            return NOTHING
         rows, scores = self._beyond_ties(np.ascontiguousarray(query, np.float32), wanted, available, allowed)
         order = np.lexsort((rows, -scores))[:wanted]
         return Nearest(rows[order], scores[order])
