@@ -143,7 +143,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=8)
+@step(version=9)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from models.embedders import reads
@@ -11,13 +11,14 @@ from models.protocols import Embedder
 from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.language.tokens import BIGRAM
-from tasks.rag.answering.cell_questions import phrase_question, read_cell_question, read_extreme_question
+from tasks.rag.answering.cell_questions import line_question, phrase_question, read_cell_question, read_extreme_question
+from tasks.rag.answering.told_numbers import fact_numbers, told_numbers
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_answers import LEAST, answer_of, answer_of_extreme, confidence_of
 from tasks.rag.numbers.cell_periods import of_period
 from tasks.rag.numbers.cell_question import CellQuestion
-from tasks.rag.numbers.cell_scores import CellScorer, Context
+from tasks.rag.numbers.cell_scores import CellScorer, Context, Match
 from tasks.rag.numbers.cell_search import Found, search_cells
 from tasks.rag.numbers.evaluation import Describe
 from tasks.rag.numbers.extremes import extreme_of
@@ -75,7 +76,7 @@ def describing(plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedd
     tokenizer = index.manifest.tokenizer or BIGRAM
 
     def describe(said: str, when: When) -> tuple[Number, float] | None:
-        asked = phrase_question(said, when, tokenizer=tokenizer)
+        asked = line_question(said, when, tokenizer=tokenizer)
         if asked is None:
             return None
         found, named = _searched(asked, said, plan, hits, index, embedder)
@@ -123,6 +124,36 @@ def find_extreme(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index:
     matches = [scorer.match(number, around.of(number), share) for number, share in dated]
     found = extreme_of(asked, matches, question=question)
     return answer_of_extreme(found, figure, named=among.named, language=language_of(question)) if found else None
+
+
+class Cells:
+    """The cells that a question may mean, scored against any words of it."""
+
+    def __init__(self, question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> None:
+        self._tokenizer = index.manifest.tokenizer or BIGRAM
+        among = _among(plan, hits, index)
+        self.said = _said(plan)
+        told = told_numbers(hits, question, among.numbers)
+        entries = [entry for document in among.documents if among.named and (entry := index.entry(document))]
+        facts = [number for entry in entries for number in fact_numbers(entry)]
+        self.numbers = [*among.numbers, *(one for one in told if one.document in among.documents), *facts]
+        self.named = among.named
+        self._around = _Around(index, among.documents, hits, titled=not among.named)
+        self._found: dict[tuple[str, str, When | None], list[Match]] = {}
+
+    def matches(self, words: str, beside: str, asked: str, when: When | None) -> list[Match]:
+        """Those that the words fit, best first. beside, when: see `phrase_question`. Raises WrongTokenizer."""
+        key = (words, beside, when)
+        if key not in self._found:
+            question = phrase_question(words, beside, asked, when, tokenizer=self._tokenizer)
+            self._found[key] = list(self._scored(question)) if question else []
+        return self._found[key]
+
+    def _scored(self, question: CellQuestion) -> Iterator[Match]:
+        dated = of_period(question, [one for one in self.numbers if one.shown not in NIL])
+        scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
+        matches = (scorer.match(number, self._around.of(number), share) for number, share in dated)
+        yield from sorted((one for one in matches if one.score), key=lambda one: -one.score)
 
 
 class _Among(NamedTuple):

@@ -13,7 +13,7 @@ from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, years_in
 from tasks.rag.numbers.extremes import LOSSES, ORDER, REVERSE, YEARLY, AskedExtreme, kind_asked
-from tasks.rag.numbers.year_parts import PART_SAID, Part, When, part_of_year
+from tasks.rag.numbers.year_parts import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, spelled_out
 from tasks.rag.retrieval.expansion import expand, terms_in
 
 ASKS = frozenset[str](CELL_WORDS["asks"].split())
@@ -24,6 +24,7 @@ UNITS: Mapping[Unit, re.Pattern[str]] = {
     "amount": re.compile(CELL_WORDS["unit"]["amount"], re.IGNORECASE),
 }
 """What a question wants its figure in; the first that fits counts."""
+NAMES_MONEY, NAMES_COUNT = (re.compile(CELL_WORDS["names"][one], re.IGNORECASE) for one in ("money", "count"))
 YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)", re.IGNORECASE)
 NO_FIGURE = re.compile(CELL_WORDS["no_figure"], re.IGNORECASE)
 """A question for something else than a figure."""
@@ -33,6 +34,7 @@ WEAK = frozenset[str](CELL_WORDS["weak"].split())
 WEAK_WEIGHT = 0.5
 FOCUS_WEIGHT = 1.3
 NAME_WEIGHT = 1.3
+BESIDE_WEIGHT = 0.25
 MOST_CHARS = 400
 
 
@@ -41,7 +43,7 @@ def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = (
 
     said: what the question calls the documents, as it writes them. Raises WrongTokenizer.
     """
-    asked = spelled(expand(" ".join(question.split())).asked)
+    asked = spelled(expand(spelled_out(" ".join(question.split()))).asked)
     part = part_of_year(asked)
     years = years_in(asked)
     terms = {match[1] for match in TERM.finditer(asked)}
@@ -59,7 +61,7 @@ def read_extreme_question(
 
     None for other questions. Raises WrongTokenizer.
     """
-    asked = spelled(expand(" ".join(question.split())).asked)
+    asked = spelled(expand(spelled_out(" ".join(question.split()))).asked)
     part, years = part_of_year(asked), years_in(asked)
     kind = kind_asked(asked)
     if len(asked) > MOST_CHARS or part is None or kind is None:
@@ -80,9 +82,28 @@ def read_extreme_question(
     return AskedExtreme(kind["kind"], REVERSE.search(asked) is None, years if yearly else ()), found
 
 
-def phrase_question(said: str, when: When, *, tokenizer: str) -> CellQuestion | None:
+def line_question(said: str, when: When, *, tokenizer: str) -> CellQuestion | None:
     """What names one line, as a question for its figure in a period. Raises WrongTokenizer."""
     return _question(said, said, when.part, (when.year,), set(), tokenizer=tokenizer, said=())
+
+
+def phrase_question(words: str, beside: str, asked: str, when: When | None, *, tokenizer: str) -> CellQuestion | None:
+    """Words of a question, as a question for their figure; None without words. Raises WrongTokenizer.
+
+    beside: its other words, which count less. when: the period; None: the one that the whole question names, if any.
+    """
+    part, years, terms = part_of_year(asked) or WHOLE_YEAR, years_in(asked), set(TERM.findall(asked))
+    if when:
+        part, years, terms = when.part, (when.year,), set[str]()
+    years = years if len(years) == 1 else ()
+    terms = terms if len(terms) == 1 else set[str]()
+    own = _question(words, words, part, years, terms, tokenizer=tokenizer, said=())
+    more = _question(beside, beside, part, (), set(), tokenizer=tokenizer, said=())
+    if own is None or more is None:
+        return own
+    held = {word.text for word in own.words}
+    told = [Word(word.text, word.weight * BESIDE_WEIGHT) for word in more.words if word.text not in held]
+    return own._replace(core=f"{own.core} {more.core}", words=(*own.words, *told), unit=_unit_named(words))
 
 
 def _without_asking(words: str) -> str:
@@ -123,6 +144,11 @@ def _unit(asked: str) -> Unit:
         if pattern.search(asked):
             return unit
     return ""
+
+
+def _unit_named(words: str) -> Unit:
+    """What the name of a figure says that it counts: 사업비 is money, 어르신 수 is none."""
+    return "amount" if NAMES_MONEY.search(words) else "count" if NAMES_COUNT.search(words) else ""
 
 
 def _core(asked: str, said: Sequence[str]) -> str:

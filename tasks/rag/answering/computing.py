@@ -12,15 +12,16 @@ from storage.index import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.computation_reading import asks_to_work_out, defines, read_computation, shown_as
-from tasks.rag.numbers.computations import Computation
+from tasks.rag.numbers.computations import Computation, operation
 from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, never
 from tasks.rag.numbers.line_lookup import Lines
+from tasks.rag.numbers.operands import PERCENT, TIMES, readings
 from tasks.rag.numbers.periods import Period
 from tasks.rag.numbers.told_computations import computation_told
 from tasks.rag.numbers.working_out import work_out
-from tasks.rag.numbers.year_parts import Part, When
+from tasks.rag.numbers.year_parts import Part, When, spelled_out
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit
@@ -43,6 +44,8 @@ STATED = re.compile(
     re.IGNORECASE,
 )
 """A share, a rate or a ratio that a document states itself."""
+RATE_ASKED = re.compile(f"{PERCENT.pattern}|{TIMES.pattern}|\\b(?:ratio|rate|margin|yield)s?\\b", re.IGNORECASE)
+"""A question for one."""
 NOT_WORKED = {
     "en": "This figure takes arithmetic that was not understood. Passages that may hold its inputs:",
     "ko": "계산이 필요한 질문이지만 계산식을 이해하지 못했습니다. 관련된 곳:",
@@ -64,6 +67,7 @@ def worked(
     book = opened(plan, index, hits)
     if book is None:
         return None
+    question = spelled_out(question)
     if TERM.search(question):
         question = _with_years(question, book.rows())
         if term := TERM.search(question):
@@ -214,14 +218,21 @@ def _in_statement(row: Mapping[str, Any]) -> bool:
 
 def checked(question: str, draft: Draft) -> Draft:
     """A draft of sentences; it abstains where the question asks for arithmetic and no sentence states its result."""
-    if draft.abstained or not asks_to_work_out(question) or _states(draft.text, question):
+    asks = asks_to_work_out(question) or bool(readings(question, ()))
+    if draft.abstained or not asks or _states(draft.text, question):
         return draft
     told = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
     return draft._replace(text=told, abstained=True, reason="the question asks for arithmetic that was not understood")
 
 
 def _states(text: str, question: str) -> bool:
-    """Whether a line of an answer states a share or rate of what the question names, which needs no formula."""
+    """Whether a line of an answer states the share or rate of what the question names, which needs no formula."""
+    if not (
+        RATE_ASKED.search(question)
+        or operation(question) in ("growth", "cagr")
+        or any(one.concept.statement is None for one in mentions(question))
+    ):
+        return False  # of an amount that is to be added up, no percentage is the answer
     asked = {one.concept.key for one in mentions(question)}
     lines = (line for line in text.split("\n") if STATED.search(line))
     said = [not asked or bool(asked & {one.concept.key for one in mentions(line)}) for line in lines]

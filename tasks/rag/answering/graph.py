@@ -22,6 +22,7 @@ from tasks.rag.answering.answer_prompts import (
     pack_context,
     rewrite_request,
 )
+from tasks.rag.answering.cell_figures import worked_from_cells
 from tasks.rag.answering.cell_lookup import describing, looked_up
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.computing import checked, worked, worked_as_told
@@ -181,6 +182,8 @@ def compute(state: State, desk: Desk) -> Added:
         if found is None and desk.wiring.large and asks_to_work_out(part.question):
             found, call = _told_to_compute(part, desk)
             calls += call
+        if found is None or found.abstained:
+            found = worked_from_cells(part.question, part.plan, part.hits, desk.index) or found
         missing = found is None or found.abstained
         cell = looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None
         parts.append(part._replace(worked=found, cell=cell))

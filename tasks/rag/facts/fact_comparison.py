@@ -33,13 +33,18 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
         stated = table_markdown(compare_facts(names, entries, question=question), language_of(question))
         return stated if stated.citations else None
     sure = plan.filters.mode == "only" or plan.query_type == "followup"
-    if sure and len(plan.filters.documents) == 1 and not plan.needs_multi_doc:
+    if sure and _is_one(plan, catalogue) and entries and not plan.needs_multi_doc:
         shown = fact_answer(question, entries[0])[:MOST_FACTS]
         # a line per fact, as the document labels and writes it
         lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(shown, start=1)]
         citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(shown, start=1))
         return Draft("\n".join(lines), citations, reason=STATED, confidence=SURE) if shown else None
     return None
+
+
+def _is_one(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> bool:
+    """Whether one document is meant, perhaps in several forms: a HWP and its HWPX."""
+    return len({stem_of(entry.name) for entry in catalogue if entry.document in plan.filters.documents}) == 1
 
 
 def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Sequence[str]) -> list[CatalogueEntry]:

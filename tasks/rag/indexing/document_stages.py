@@ -85,7 +85,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 8
+CHUNKER_VERSION = 9
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 

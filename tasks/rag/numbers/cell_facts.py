@@ -174,8 +174,8 @@ def _of_table(
     for cell in cells:
         rows[cell.row].append(cell)
     amounts = _amounts(cells, at)
-    first = min((row for row, _ in amounts), default=0)
-    titles = [cell.text for cell in cells if cell.header or cell.row < first]
+    first, last = min((row for row, _ in amounts), default=0), max((row for row, _ in amounts), default=0)
+    titles = [cell.text for cell in cells if (cell.header and cell.row <= last) or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in scales(text)]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]

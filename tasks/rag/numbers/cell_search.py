@@ -59,13 +59,13 @@ def search_cells(
     if not matches:
         return None
     first = matches[0]
-    alike = [one for one in matches if one.score >= first.score - AS_GOOD and _digits(one) == _digits(first)]
+    alike = [one for one in matches if one.score >= first.score - AS_GOOD and digits_of(one) == digits_of(first)]
     best = max(alike, key=lambda one: one.number.scale)  # a table may have lost the line with its unit
-    other = next((one.score for one in matches if _digits(one) != _digits(first)), 0.0)
+    other = next((one.score for one in matches if digits_of(one) != digits_of(first)), 0.0)
     return Found(best._replace(score=first.score), first.score - other)
 
 
-def _digits(match: Match) -> str:
+def digits_of(match: Match) -> str:
     return re.sub(r"[^\d.]", "", match.number.shown)
 
 

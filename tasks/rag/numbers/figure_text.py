@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from tasks.language.sentences import Language
 from tasks.rag.numbers.computations import Computation, Shown, Task
 from tasks.rag.numbers.evaluation import RATIO, Evaluator, Value
-from tasks.rag.numbers.expressions import Line, Over
+from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over
 from tasks.rag.numbers.line_lookup import AMOUNTS
 
 SCALES = {"thousands": Decimal(1_000), "millions": Decimal(1_000_000), "billions": Decimal(1_000_000_000)}
@@ -23,6 +23,9 @@ ENGLISH_SCALES = {Decimal(10) ** 9: "billion", Decimal(10) ** 6: "million"}
 POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 
 
+FELL: Mapping[Language, str] = {"en": "a decrease", "ko": "감소"}
+
+
 def sentence_of(task: Task, value: Value, asked: Computation) -> str:
     """`Inventory turnover FY2019 = 16,830 [1] ÷ average(2,721 [2], 2,667 [3]) = 6.25`."""
     title = f"{task.title[:1].upper()}{task.title[1:]}"
@@ -33,9 +36,22 @@ def sentence_of(task: Task, value: Value, asked: Computation) -> str:
             result = f"{result[:-1]}{POINTS[asked.language]}"
         elif value.rate is not None:
             result = f"{result} ({rounded(100 * value.rate, asked, 2)}%)"
+    if value.value < 0 and _is_change(task.expression):
+        result = f"{result}, {FELL[asked.language]}"
     if value.when:
         result = f"{result} ({value.when.label})"
     return " = ".join(filter(None, (head, value.text, result)))
+
+
+def _is_change(expression: Expression) -> bool:
+    """Whether an expression is a difference over time, or a rate of growth."""
+    match expression:
+        case Over(how="change"):
+            return True
+        case Operation("-", Operation("/", _, _), Constant(value)):
+            return value == 1
+        case _:
+            return False
 
 
 def ranking_of(task: Task, evaluator: Evaluator, asked: Computation) -> str:
@@ -57,7 +73,8 @@ def result_of(value: Value, shown: Shown, asked: Computation) -> str:
     if (shown == "%" or share) and asked.defined and not asked.in_percent:  # as the question's formula gives it
         return f"{rounded(value.value, asked, 4)} ({rounded(100 * value.value, asked, 2)}%)"
     if shown == "%":
-        return rounded(100 * value.value, asked, 2) + "%"
+        plain = f" ({rounded(value.value, asked, 2)})" if value.value >= 1 and not asked.in_percent else ""
+        return f"{rounded(100 * value.value, asked, 2)}%{plain}"
     if shown == "days":
         return rounded(value.value, asked, 2) + {"en": " days", "ko": "일"}[asked.language]
     if value.unit not in ("", RATIO) or shown == "amount":
@@ -69,7 +86,7 @@ def _amount(value: Value, asked: Computation) -> str:
     """`USD 302.58 million`, `3.03억 달러`; in the scale that the question asks for."""
     korean = asked.language == "ko"
     least = SCALES.get(asked.scale) or next(
-        (least for least in (MYRIADS if korean else ENGLISH_SCALES) if abs(value.value) >= least), Decimal(1)
+        (least for least in _scales(value.unit, korean=korean) if abs(value.value) >= least), Decimal(1)
     )
     number = value.value / least
     whole = asked.decimals is None and number == number.to_integral_value()
@@ -79,6 +96,13 @@ def _amount(value: Value, asked: Computation) -> str:
         return f"{text}{scale} {KOREAN_UNITS.get(value.unit, value.unit)}".rstrip()
     scale = f" {asked.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
     return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
+
+
+def _scales(unit: str, *, korean: bool) -> Mapping[Decimal, str]:
+    """Those that a figure is written in; what is counted in Korean is written out."""
+    if not korean:
+        return ENGLISH_SCALES
+    return MYRIADS if unit in AMOUNTS else {}
 
 
 def rounded(value: Decimal, asked: Computation, usual: int) -> str:

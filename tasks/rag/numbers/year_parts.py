@@ -27,10 +27,13 @@ DAY = r"""
 SHORT = re.compile(
     r"\b(?P<q>[1-4])Q\s?['’]?(?P<y1>\d\d)\b|\bQ(?P<q2>[1-4])\s?['’](?P<y2>\d\d)\b"
     r"|\bFY\s?['’]?(?P<y3>\d\d)\b(?![\d/])|(?<![\d.,])(?P<from>(?:19|20)\d\d)\s?[-–/]\s?(?P<to>\d\d)(?!\d|%|[.,]\d|\s?-)"
+    r"|(?<![\w.,])(?P<y5>[012]\d)(?=년\s?(?:[1-4]\s?/?\s?4?\s?분기|[상하]반기|말|도))"
     r"|(?<![\w])['’](?P<y4>[012]\d)(?=\s?(?:년|and\b|to\b|vs|[-–?]))",
     re.IGNORECASE,
 )
 """Years of two digits: 3Q23, FY19, 2018-19."""
+A_TERM = re.compile(r"(?<![\d제.,])(?<!제\s)(?=\d{2,3}기(?:\s|$|[에의은는와말초]|보다|까지|대비))")
+"""Before the number of a business term that is named without 제: 23기."""
 YEAR = re.compile(r"(?<!\d)(?<!\d[,.])(?P<year>(?:19|20)\d\d)(?!\d|[,.]\d)")
 LAST_DAYS = {1: 31, 3: 31, 5: 31, 7: 31, 8: 31, 10: 31, 12: 31, 2: 28}
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -80,16 +83,22 @@ class When(NamedTuple):
 
 
 def spelled_out(question: str) -> str:
-    """The question with years of four digits: `3Q23` → `Q3 2023`, `FY19` → `FY2019`, `2018-19` → `2018-2019`."""
+    """The question with years of four digits: `3Q23` → `Q3 2023`, `FY19` → `FY2019`, `2018-19` → `2018-2019`.
+
+    A Korean business term is written out too: `23기` → `제23기`.
+    """
 
     def longer(found: re.Match[str]) -> str:
         if found["from"]:
             later = int(found["to"]) > int(found["from"][2:])
             return f"{found['from']}-{found['from'][:2]}{found['to']}" if later else found[0]
-        quarter, year = found["q"] or found["q2"], found["y1"] or found["y2"] or found["y3"] or found["y4"]
+        quarter, year = (
+            found["q"] or found["q2"],
+            next(filter(None, map(found.group, ("y1", "y2", "y3", "y4", "y5")))),
+        )
         return f"Q{quarter} 20{year}" if quarter else f"{'FY' if found['y3'] else ''}20{year}"
 
-    return SHORT.sub(longer, question)
+    return A_TERM.sub("제", SHORT.sub(longer, question))
 
 
 def part_of_year(question: str) -> Part | None:

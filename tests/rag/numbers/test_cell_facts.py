@@ -355,3 +355,8 @@ def test_a_number_of_a_spreadsheet_names_its_cell() -> None:
     found = cell_facts([Page(number=None, status=PageStatus.OK, blocks=(table,))], document="d" * 64)
 
     assert [(fact.shown, fact.cells) for fact in found] == [("7", "Sheet 'May', C4"), ("5", "Sheet 'May', D4")]
+
+
+def test_a_unit_below_the_last_figure_is_of_what_follows() -> None:
+    found = facts([("시군", "인구"), ("도담시", "318,420"), ("단위: 천 명", "")], above="단위: 명")
+    assert [fact.value for fact in found] == [Decimal(318_420)]

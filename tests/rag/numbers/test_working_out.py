@@ -93,7 +93,7 @@ Inventory turnover in FY2019? | Inventory turnover FY2019 = 730 [1] ÷ average(8
 Days payable outstanding in FY2019? | = 365 × average(60 [1], 90 [2]) ÷ (730 [3] + (120 [5] − 80 [4])) = 35.55 days
 Gross margin in FY2019? | Gross margin FY2019 = (1,200 [1] − 730 [2]) ÷ 1,200 [1] = 39.17%
 Gross margin in FY2019, to one decimal? | ÷ 1,200 [1] = 39.2%
-Change in gross margin from FY2018 to FY2019? | = -0.83 percentage points
+Change in gross margin from FY2018 to FY2019? | = -0.83 percentage points, a decrease
 Current ratio in FY2019? | Current ratio FY2019 = 400 [1] ÷ 160 [2] = 2.50
 Free cash flow in FY2019? | Free cash flow FY2019 = 260 [1] − 60 [2] = USD 200 million
 Capex in FY2018? | Capex FY2018 = 50 [1] = USD 50 million

@@ -84,3 +84,16 @@ def test_the_columns_that_a_part_is(part: Part, balance: bool, held: str, others
     wanted = Wanted(2022, part, frozenset({("d", date(2022, 6, 30))}))
     held_or_not = {text: text in held.split("; ") for text in f"{held}; {others}".split("; ")}
     assert {text: wanted.holds("d", period(text), balance=balance) for text in held_or_not} == held_or_not
+
+
+@pytest.mark.parametrize(
+    ("question", "spelled"),
+    [
+        ("23기 매출은?", "제23기 매출은?"),
+        ("제23기 매출은?", "제23기 매출은?"),
+        ("25년 2분기 총액", "2025년 2분기 총액"),
+        ("25년 동안", "25년 동안"),
+    ],
+)
+def test_korean_terms_and_years_are_written_out(question: str, spelled: str) -> None:
+    assert spelled_out(question) == spelled

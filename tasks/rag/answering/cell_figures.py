@@ -1,0 +1,191 @@
+"""The answer to a question for arithmetic over cells of any table and numbers of sentences, in whatever words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from storage.index import Index
+from tasks.language.sentences import Language
+from tasks.rag.answering.cell_lookup import Cells
+from tasks.rag.answering.cell_questions import BESIDE_WEIGHT, NAME_WEIGHT
+from tasks.rag.answers import Draft, RetrievalPlan
+from tasks.rag.numbers.aligned_cells import Together, search_together, unit_of, whole_of
+from tasks.rag.numbers.asked_periods import whens_of
+from tasks.rag.numbers.cell_scores import PERCENTS
+from tasks.rag.numbers.computation_reading import shown_as
+from tasks.rag.numbers.computations import Task
+from tasks.rag.numbers.expressions import Expression, Line, Operation, lines_of
+from tasks.rag.numbers.figure_text import POINTS
+from tasks.rag.numbers.line_lookup import Lines, Number
+from tasks.rag.numbers.operands import WHOLE, Reading, plain_of, readings
+from tasks.rag.numbers.working_out import work_out
+from tasks.rag.numbers.year_parts import WHOLE_YEAR, When, spelled_out
+from tasks.rag.retrieval.search import Hit
+
+GIVEN = 0.5
+"""Confidence of an answer that is given."""
+LEAST = 0.45
+"""The score of the cell that fits least, for such a confidence: 24 of 67 questions to develop by, 20 of them right."""
+APART, UNNAMED = 0.9, 0.95
+"""What is left of it where the cells stand in no row or column; and in documents that the question does not name."""
+LEAST_MARGIN, TIED = 0.02, 0.15
+"""Where other cells fit as well, or a word that all figures share is lacking, so much is taken off."""
+LARGEST_SHARE = Decimal("1.5")
+"""A larger one is none."""
+TIMES: Mapping[Language, str] = {"en": " times", "ko": "배"}
+
+
+class Figures(NamedTuple):
+    """A reading with the cells of its lines."""
+
+    reading: Reading
+    lines: tuple[Line, ...]
+    numbers: tuple[Number, ...]
+    together: Together
+
+
+def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
+    """The figure that the question asks to be worked out from cells; None where it asks for none or none are sure.
+
+    Raises WrongTokenizer.
+    """
+    asked = spelled_out(" ".join(question.split()))
+    cells = Cells(asked, plan, hits, index)
+    whens, _ = whens_of(asked, lambda: _latest(cells.numbers))
+    found = [one for reading in readings(asked, whens, said=cells.said) if (one := _figures(reading, asked, cells))]
+    if not found:
+        return None
+    best = max(found, key=lambda one: one.together.score)
+    sure = confidence_of(best, named=cells.named)
+    return _draft(best, asked, sure) if sure >= GIVEN and _fits(best) else None
+
+
+def _latest(numbers: Sequence[Number]) -> When | None:
+    """The year that most of the figures are of."""
+    years = Counter(one.period.year for one in numbers if one.period.label)
+    return When(max(years, key=lambda year: (years[year], year))) if years else None
+
+
+def _figures(reading: Reading, asked: str, cells: Cells) -> Figures | None:
+    lines = tuple(dict.fromkeys(lines_of(reading.expression)))
+    named = tuple(line for line in lines if line.said != WHOLE)
+    said = " ".join(line.said for line in named).split()
+    beside = " ".join(word for word in plain_of(asked, cells.said).split() if word not in said)
+    matches = [cells.matches(line.said, beside, asked, _when(line)) for line in named]
+    together = search_together(matches, one_unit=_of_one_unit(reading))
+    if together is None:
+        return None
+    numbers = [one.number for one in together.matches]
+    if len(named) < len(lines):
+        whole = whole_of(numbers[0], cells.numbers)
+        if whole is None:
+            return None
+        numbers.append(whole)
+    return Figures(reading, (*named, *(line for line in lines if line.said == WHOLE)), tuple(numbers), together)
+
+
+def _when(line: Line) -> When | None:
+    return When(line.year, line.part or WHOLE_YEAR) if line.year else None
+
+
+def _of_one_unit(reading: Reading) -> bool:
+    """Whether its figures must count the same: they are added, or one is a share of the other."""
+    return reading.shown in ("%", "times") or _adds(reading.expression)
+
+
+def _adds(expression: Expression) -> bool:
+    match expression:
+        case Operation(sign, left, right):
+            return sign in "+-" or _adds(left) or _adds(right)
+        case _:
+            return False
+
+
+def _is_sum(expression: Expression) -> bool:
+    return isinstance(expression, Operation) and expression.sign == "+"
+
+
+def _is_difference(expression: Expression) -> bool:
+    return isinstance(expression, Operation) and expression.sign == "-" and isinstance(expression.right, Line)
+
+
+def _fits(figures: Figures) -> bool:
+    """Whether the units of the cells allow what is done with them: a percentage is no part of a share."""
+    units = set(map(unit_of, figures.numbers))
+    if figures.reading.shown == "%" and units & PERCENTS and not _adds(figures.reading.expression):
+        return False
+    if not _of_one_unit(figures.reading):
+        return True
+    if figures.reading.shown == "%" and not _adds(figures.reading.expression) and _share(figures) > LARGEST_SHARE:
+        return False
+    if len({one.value for one in figures.numbers}) < len(figures.numbers) and not _is_sum(figures.reading.expression):
+        return False  # one number that is told twice
+    tables = {(one.document, one.table) for one in figures.numbers if one.table >= 0}
+    in_one = len(tables) == 1 and all(one.table >= 0 for one in figures.numbers)
+    return len(units) == 1 or (len(units - {""}) == 1 and in_one)
+
+
+def _share(figures: Figures) -> Decimal:
+    part, whole = (abs(one.value) for one in figures.numbers[:2])
+    return part / whole if whole else LARGEST_SHARE + 1
+
+
+def _lacks_the_measure(figures: Figures) -> bool:
+    """Whether no cell holds a word that all figures are called by: of schools nothing is known from fishing boats."""
+    if len({line.said for line in figures.lines}) < 2:
+        return False
+    lacking = [
+        {word.text for word in one.unheld if word.weight > BESIDE_WEIGHT * NAME_WEIGHT}
+        for one in figures.together.matches
+    ]
+    return bool(set[str].intersection(*lacking))
+
+
+def confidence_of(figures: Figures, *, named: bool) -> float:
+    """How likely the cells are those that are meant, 0 … 1: by the one that fits least."""
+    first = figures.numbers[0]
+    in_line = all(
+        (one.document, one.table) == (first.document, first.table) and (one.row == first.row or one.col == first.col)
+        for one in figures.numbers
+    )
+    least = min(one.score for one in figures.together.matches)
+    least -= TIED if figures.together.margin < LEAST_MARGIN else 0.0
+    least -= TIED if _lacks_the_measure(figures) else 0.0
+    least *= (1.0 if in_line else APART) * (1.0 if named else UNNAMED)
+    return round(min(1.0, GIVEN + least - LEAST), 4)
+
+
+def _draft(figures: Figures, asked: str, sure: float) -> Draft | None:
+    if figures.reading.shown in ("%", "times"):
+        figures = figures._replace(numbers=tuple(map(_outflow, figures.numbers)))
+    figures = figures._replace(numbers=tuple(one._replace(unit=unit_of(one)) for one in figures.numbers))
+    numbers = {(line.said, line.year): number for line, number in zip(figures.lines, figures.numbers, strict=True)}
+    how = shown_as(asked)
+    spanned = any(line.year for line in figures.lines)  # the title names the periods then
+    label = "" if spanned else next((one.period.label for one in figures.numbers if one.period.label), "")
+    task = Task(figures.reading.title, figures.reading.expression, 1, label, figures.reading.shown)
+    first = iter([sure])
+    draft = work_out(
+        how._replace(tasks=(task,)),
+        Lines((), lambda _: ()),
+        documents=tuple(dict.fromkeys(one.name for one in figures.numbers)),
+        describe=lambda said, when: (numbers.get((said, when.year)) or numbers[said, None], next(first, 1.0)),
+    )
+    if draft.abstained:
+        return None
+    result, *doubts = draft.text.split("\n")
+    if figures.reading.shown == "times":
+        result = f"{result}{TIMES[how.language]}"
+    elif _is_difference(figures.reading.expression) and result.endswith("%"):
+        result = f"{result[:-1]}{POINTS[how.language]}"
+    return draft._replace(text="\n".join((result, *doubts)))
+
+
+def _outflow(number: Number) -> Number:
+    """What was paid, as a part of something: "(746)" of a statement of cash flows is 746."""
+    if number.statement != "cash_flow" or number.value >= 0:
+        return number
+    return number._replace(value=abs(number.value), shown=number.shown.strip("()-− $€£¥₩"))
