@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 
 configure_steps()
 
