@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.evaluated import Run
 from storage.sample_pages import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable

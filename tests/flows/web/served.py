@@ -21,8 +21,8 @@ from pydantic import SecretStr
 from flows.running.answer_models import open_assistant
 from flows.service.index_server import create_app
 from flows.service.indexing import Indexing
+from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection
-from flows.service.serving_work import LiveIndex
 from storage.index import CatalogueEntry, Index, open_index, publish
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
