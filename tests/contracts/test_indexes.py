@@ -118,7 +118,7 @@ def generations_in(place: Path) -> int:
     if engine is None:
         return len(list(place.glob("generations/0*")))
     if isinstance(engine, PostgresEngine):
-        with engine.cursor() as cursor:
+        with engine.tables.cursor() as cursor:
             return len(cursor.execute("SELECT FROM generations").fetchall())
     return engine._opened()["generations"].count_rows()
 
