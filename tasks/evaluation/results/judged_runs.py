@@ -189,14 +189,14 @@ def _alpaca_summary(samples: Sequence[Sample]) -> Summary:
     scores = [one.score for one in samples if one.score is not None]
     wins, losses = sum(score > TIE for score in scores), sum(score < TIE for score in scores)
     ties = len(scores) - wins - losses
-    metrics: dict[str, JsonValue] = {"n_wins": wins, "n_wins_base": losses, "n_draws": ties}
-    metrics["discrete_win_rate"] = 100 * (wins + TIE * ties) / len(scores) if scores else None
+    discrete = 100 * (wins + TIE * ties) / len(scores) if scores else None
+    metrics: dict[str, JsonValue] = found.metrics | {"discrete_win_rate": discrete}
     controlled = tally(samples).values.get(LENGTH_CONTROLLED, {})
     if sum(map(len, controlled.values())) < len(scores) or not scores:
         note = f"{LENGTH_CONTROLLED} is not there: the file holds no `glm_preference`, and it is not worked out here"
-        return Summary(found.metrics | metrics, found.estimates, found.counts, (*found.notes, note))
+        return Summary(metrics, found.estimates, found.counts, (*found.notes, note))
     rate = scaled(estimate(LENGTH_CONTROLLED, controlled), 100)
-    return Summary(found.metrics | metrics | {LENGTH_CONTROLLED: rate.value}, (*found.estimates, rate), found.counts)
+    return Summary(metrics | {LENGTH_CONTROLLED: rate.value}, (*found.estimates, rate), found.counts)
 
 
 def _single_summary(samples: Sequence[Sample]) -> Summary:
