@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -130,13 +130,13 @@ def evaluate(
                 route=chosen.route,
                 rerank=rerank,
             )
-            ranked = rank_questions(counted(asked, "search"), places, name_of=gold.name_of)
+            ranked = rank_questions(progress.counted("search", asked), places, name_of=gold.name_of)
         checks: tuple[AnswerCheck, ...] = ()
         if checked:
             how = {"llm": llm, "reranker": rerank, "answers.strategy": chosen.strategy}
             how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
             with assistant_over(index, how, patient=True) as assistant, progress_bars(as_json):
-                checks = check_answers(counted(asked, "answer"), assistant, name_of=gold.name_of)
+                checks = check_answers(progress.counted("answer", asked), assistant, name_of=gold.name_of)
         measured = figures.measure(asked, ranked, checks if checked else None, by=labels)
         measurement = figures.Measurement(measured, ranked, checks)
         if calibrate:
@@ -165,14 +165,6 @@ def _away(checks: Sequence[AnswerCheck]) -> list[str]:
     """A note if a model was unavailable: some answers then quote sentences of the documents."""
     away = sum(check.model_away for check in checks)
     return [f"the model was away for {away} of {len(checks)} questions; those answers are extracted"] if away else []
-
-
-def counted(items: Sequence[Item], stage: str) -> Generator[Item]:
-    """The items; each moves the progress bar of `stage` once it is done."""
-    progress.expect(stage, len(items))
-    for item in items:
-        yield item
-        progress.advance(stage)
 
 
 def keep(evaluated: Sequence[Evaluated]) -> list[str]:

@@ -102,7 +102,24 @@ class AlpacaEval(BaseBenchmark):
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """alpaca_eval's figures, save those that need log-probabilities or the length regression."""
-        return win_rate_summary(self.metric, samples)
+        lengths = list[float]()
+        found = tally(_watch(samples, lengths))
+        rates = tuple(
+            scaled(one, 100) for one in estimates(self.metric, found.scores, groups=found.groups, headline=True)
+        )
+        scores = [score for repeats in found.scores.values() for score in repeats]
+        metrics: dict[str, JsonValue] = {
+            "win_rate": rates[0].value if rates else None,
+            "standard_error": rates[0].std_err if rates else None,
+            "n_wins": scores.count(1.0),
+            "n_wins_base": scores.count(0.0),
+            "n_draws": scores.count(0.5),
+            "n_total": len(scores),
+            "avg_length": fmean(lengths) if lengths else None,
+        }
+        if found.counts.unscored:
+            metrics["num_unscored"] = found.counts.unscored
+        return Summary(metrics, rates, found.counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         yield from super().check(items, tools)
@@ -156,26 +173,6 @@ def _sample(judged: Judged[str], judge: Judge) -> Sample:
         values={"length": float(len(answer))},
         missing=not answer,
     )
-
-
-def win_rate_summary(metric: str, samples: Iterable[Sample]) -> Summary:
-    """Figures of scores between 0, lost, and 1, won."""
-    lengths = list[float]()
-    found = tally(_watch(samples, lengths))
-    rates = tuple(scaled(one, 100) for one in estimates(metric, found.scores, groups=found.groups, headline=True))
-    scores = [score for repeats in found.scores.values() for score in repeats]
-    metrics: dict[str, JsonValue] = {
-        "win_rate": rates[0].value if rates else None,
-        "standard_error": rates[0].std_err if rates else None,
-        "n_wins": sum(score > 0.5 for score in scores),
-        "n_wins_base": sum(score < 0.5 for score in scores),
-        "n_draws": scores.count(0.5),
-        "n_total": len(scores),
-        "avg_length": fmean(lengths) if lengths else None,
-    }
-    if found.counts.unscored:
-        metrics["num_unscored"] = found.counts.unscored
-    return Summary(metrics, rates, found.counts)
 
 
 def _watch(samples: Iterable[Sample], lengths: list[float]) -> Iterator[Sample]:

@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.evaluation.benchmarks import fields
-from tasks.evaluation.benchmarks.alpacaeval import INSTRUCTIONS, win_rate_summary
+from tasks.evaluation.benchmarks.alpacaeval import INSTRUCTIONS
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools, needed_judge, no_judge
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Family, Item, Response, Sample, Sampling
@@ -21,6 +22,8 @@ from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading import judge_grading as judging
 from tasks.grading.judge_grading import Judged
 from tasks.grading.length_control import Compared, Gamed, length_controlled
+from tasks.grading.sample_statistics import tally
+from tasks.measure.estimates import estimates, scaled
 
 PROMPT = DataFile(
     file="alpaca_eval_clf.txt",
@@ -78,11 +81,26 @@ class AlpacaEvalWeighted(BaseBenchmark):
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """alpaca_eval's figures; with one answer an item and df_gamed.csv the length-controlled one, too."""
-        kept = list(samples)
-        summary = win_rate_summary(self.metric, kept)
-        if (controlled := _length_controlled(kept)) is None:
-            return summary
-        return summary._replace(metrics=summary.metrics | {LENGTH_CONTROLLED: 100 * controlled})
+        kept = list[Sample]()
+        found = tally(_watch(samples, kept))
+        rates = tuple(
+            scaled(one, 100) for one in estimates(self.metric, found.scores, groups=found.groups, headline=True)
+        )
+        scores = [one.score for one in kept if one.score is not None]
+        metrics: dict[str, JsonValue] = {
+            "win_rate": rates[0].value if rates else None,
+            "standard_error": rates[0].std_err if rates else None,
+            "n_wins": sum(score > 0.5 for score in scores),
+            "n_wins_base": sum(score < 0.5 for score in scores),
+            "n_draws": scores.count(0.5),
+            "n_total": len(scores),
+            "avg_length": fmean(one.values["length"] for one in kept) if kept else None,
+        }
+        if found.counts.unscored:
+            metrics["num_unscored"] = found.counts.unscored
+        if (controlled := _length_controlled(kept)) is not None:
+            metrics[LENGTH_CONTROLLED] = 100 * controlled
+        return Summary(metrics, rates, found.counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         yield from super().check(items, tools)
@@ -174,6 +192,12 @@ def _sample(judged: Judged[float], judge: Judge) -> Sample:
     return judging.sample_of(
         judged, judge=judge, score=score, reason=reason, values=values, detail=known, missing=not answer
     )
+
+
+def _watch(samples: Iterable[Sample], kept: list[Sample]) -> Iterator[Sample]:
+    for sample in samples:
+        kept.append(sample)
+        yield sample
 
 
 def _length_controlled(samples: Sequence[Sample]) -> float | None:

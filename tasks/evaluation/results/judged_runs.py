@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from storage.files import sha256_of
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable, ResultsUnusable
 from tasks.evaluation.evaluation_records import (
@@ -33,7 +34,6 @@ from tasks.evaluation.results.published_judgments import (
     rating,
 )
 from tasks.evaluation.running.benchmark_data import Row, read_rows
-from tasks.evaluation.running.replaying import digest_of
 from tasks.grading.grading_records import Summary
 from tasks.grading.sample_statistics import tally
 from tasks.measure.estimates import Share, estimate, scaled, weighted_estimate
@@ -93,7 +93,7 @@ def judged_runs(path: Path) -> list[JudgedRun]:
 
 def _runs(judgments: Sequence[Judgment], layout: Layout, path: Path) -> Iterator[JudgedRun]:
     """Runs are compared where judge, opponents and items are the same."""
-    digest = digest_of(path)
+    digest = sha256_of(path)
     by_run: defaultdict[tuple[str, str, str], list[Judgment]] = defaultdict(list)
     among = sorted({one.model for one in judgments}) if layout.pooled else []
     for one in judgments:
@@ -189,14 +189,14 @@ def _alpaca_summary(samples: Sequence[Sample]) -> Summary:
     scores = [one.score for one in samples if one.score is not None]
     wins, losses = sum(score > TIE for score in scores), sum(score < TIE for score in scores)
     ties = len(scores) - wins - losses
-    discrete = 100 * (wins + TIE * ties) / len(scores) if scores else None
-    metrics: dict[str, JsonValue] = found.metrics | {"discrete_win_rate": discrete}
+    metrics: dict[str, JsonValue] = {"n_wins": wins, "n_wins_base": losses, "n_draws": ties}
+    metrics["discrete_win_rate"] = 100 * (wins + TIE * ties) / len(scores) if scores else None
     controlled = tally(samples).values.get(LENGTH_CONTROLLED, {})
     if sum(map(len, controlled.values())) < len(scores) or not scores:
         note = f"{LENGTH_CONTROLLED} is not there: the file holds no `glm_preference`, and it is not worked out here"
-        return Summary(metrics, found.estimates, found.counts, (*found.notes, note))
+        return Summary(found.metrics | metrics, found.estimates, found.counts, (*found.notes, note))
     rate = scaled(estimate(LENGTH_CONTROLLED, controlled), 100)
-    return Summary(metrics | {LENGTH_CONTROLLED: rate.value}, (*found.estimates, rate), found.counts)
+    return Summary(found.metrics | metrics | {LENGTH_CONTROLLED: rate.value}, (*found.estimates, rate), found.counts)
 
 
 def _single_summary(samples: Sequence[Sample]) -> Summary:
