@@ -21,6 +21,7 @@ from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.slides.pptx_reader import open_pptx, pptx_images
 from tests.documents.ole_writer import ole_file
+from tests.documents.zips import zipped
 
 TITLE_AND_CONTENT, TITLE_ONLY, BLANK = 1, 5, 6
 RED = io.BytesIO()
@@ -53,9 +54,7 @@ def changed(path: Path, part: str, edit: Callable[[str], str]) -> None:
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     parts[part] = edit(parts.get(part, b"").decode()).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
+    path.write_bytes(zipped(parts))
 
 
 def plan(slide: Any) -> None:

@@ -17,6 +17,7 @@ from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.sheets import xlsx_reader
 from tasks.documents.sheets.xlsx_reader import open_xlsx
+from tests.documents.zips import zipped
 
 Write = Callable[[Any, Any], None]
 
@@ -52,9 +53,7 @@ def changed(path: Path, part: str, change: Callable[[str], str]) -> Path:
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     parts[part] = change(parts.get(part, b"").decode()).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
+    path.write_bytes(zipped(parts))
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from models.causal_lm import CausalLM
 from models.openai import OpenAIChat
 from models.openai_responses import OpenAIResponses
 from storage.index import CatalogueEntry, Fact, Index, open_index, publish
-from storage.responses import StoredResponse
 from tasks.calls import CallSettings, Limits
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event
@@ -24,6 +23,7 @@ from tasks.rag.answering.wiring import WITHOUT_MODEL, Model, Wiring, WiringName
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.numbers.document_numbers import document_numbers
+from tests.kept_responses import Kept
 from tests.models.server import (
     Reply,
     Server,
@@ -64,19 +64,6 @@ class Letters:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         rows = np.array([[text.lower().count(chr(97 + at)) + 0.01 for at in range(32)] for text in texts], np.float32)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-class Kept:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.responses: dict[str, StoredResponse] = {}
-
-    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        return {key: self.responses[key] for key in keys if key in self.responses}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.responses |= rows
 
 
 @pytest.fixture(scope="module")
