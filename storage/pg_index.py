@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from storage.generations import Generation, Manifest, Pointer, name_of
+from storage.manifest import Generation, Manifest, Pointer, name_of
 from storage.pg_search import PostgresGeneration
 from storage.pg_tables import PostgresTables
 from storage.records import Ref

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.generations import Manifest, Pointer
+from storage.centres import Centres
+from storage.manifest import Manifest, Pointer
 from storage.pg_copying import numbers_of
 from storage.pg_tables import PostgresTables
 from storage.records import Ref
 from storage.remote_index import Owners, firsts_of, near_centres, ranges_of
 from storage.remote_words import Fetched, FetchedWords
 from storage.storage_errors import DamagedIndex
-from storage.vectors import NOTHING, Centres, Nearest, require_dimension
+from storage.vectors import NOTHING, Nearest, require_dimension
 
 MORE = 32
 """Candidates besides the `k` that are wanted: they are found with the query in half precision, and ordered without."""

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage import files
-from storage.generations import FILES, Catalogue, Dense, FolderIndex, Manifest, Pointer, Words, name_of
+from storage.catalogue import Catalogue
+from storage.centres import Centres
+from storage.folder_index import FolderIndex
+from storage.index_protocol import Dense, Words
+from storage.manifest import FILES, Manifest, Pointer, name_of
 from storage.records import Ref
 from storage.storage_errors import DamagedIndex
-from storage.vectors import Centres
 
 BLOCK = 32
 """Chunks that are fetched at once: hits lie beside each other, and a chunk has about two KB."""

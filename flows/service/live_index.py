@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
-from storage.generations import Index
 from storage.index import pointer_of
+from storage.index_protocol import Index
 from storage.storage_errors import StorageError
 from tasks.rag.answering.assistant import Asks
 

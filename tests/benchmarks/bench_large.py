@@ -30,10 +30,14 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.index import CatalogueEntry, open_folder, publish_segments
+from storage.catalogue import CatalogueEntry
+from storage.centres import PER_CENTRE, Centres, lists_for, train_centres
+from storage.index import open_folder
+from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import DocumentContent, Packed, Segment, pack_segment, split
-from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, lists_for, open_faiss, train_centres
+from storage.untyped_faiss import open_faiss
+from storage.vectors import EXACT_UP_TO
 from tasks.language.tokens import tokenize
 from tests.benchmarks.bench_retrieval import chunk_of, pdf_sentences, recombined, zipfian_sentences
 

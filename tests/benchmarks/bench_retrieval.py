@@ -27,11 +27,14 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.index import CatalogueEntry, open_folder, publish
+from storage.catalogue import CatalogueEntry
+from storage.centres import train_centres
+from storage.index import open_folder
 from storage.lexical import Lexical, Whole, count_postings
-from storage.vectors import EXACT_UP_TO, Vectors, pack_vectors, train_centres
+from storage.vectors import EXACT_UP_TO, Vectors, pack_vectors
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
+from tests.storage.publishing import publish
 
 QUESTIONS, CHUNK_CHARS, DIMENSION, COMPARED = 200, 800, 384, 3_000
 OPENING = """

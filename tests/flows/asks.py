@@ -12,12 +12,15 @@ import numpy as np
 
 from models.embedders import family
 from models.protocols import Embedder
-from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_protocol import Index
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Retrieved, Turn
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.retrieval.search import Hit, search
+from tests.storage.publishing import publish
 
 TEXTS = {
     "harbor.pdf": "The bid price of the harbor is 35,750,000 won. It is paid once.",

@@ -16,11 +16,12 @@ import typer
 from typer.main import get_command
 
 from flows.cli import app
-from storage.index import CatalogueEntry, publish
+from storage.catalogue import CatalogueEntry
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.indexing.index_report import StatusFile
 from tests.command import run_apart, run_here
+from tests.storage.publishing import publish
 
 HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy")
 

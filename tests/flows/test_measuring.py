@@ -12,11 +12,12 @@ import pytest
 
 from flows.running.settings import settings
 from storage import connections
+from storage.catalogue import CatalogueEntry
 from storage.evaluations import Evaluations
-from storage.index import CatalogueEntry, publish
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tests.command import Done, run_apart, run_here
+from tests.storage.publishing import publish
 
 TEXTS = ("The bid price is 35,750,000 won.", "Delivery takes twelve months.", "The warranty lasts three years.")
 PRICE = {"id": "price", "question": "What is the bid price?", "document": "a.pdf", "pages": [1], "answer": "3,575만 원"}

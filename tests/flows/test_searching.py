@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, publish
+from storage.catalogue import CatalogueEntry
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tests.command import run_here
+from tests.storage.publishing import publish
 
 NAMES = ["가람시_관제시스템 구축.pdf", "나래시_관제시스템 구축.pdf", "다솜시_관제시스템 구축.pdf"]
 QUESTION = "나래시 관제시스템 구축의 사업 예산은?"

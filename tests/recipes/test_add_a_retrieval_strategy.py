@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, publish
+from storage.catalogue import CatalogueEntry
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tests.command import run_apart
 from tests.recipes.packages import Package
+from tests.storage.publishing import publish
 
 RECIPE = Path(__file__).parent / "add_a_retrieval_strategy.md"
 TEXTS = (

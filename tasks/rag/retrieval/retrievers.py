@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from models.embedders import embed_questions, family, reads, spans_languages
 from models.protocols import Embedder
-from storage.generations import Words
-from storage.index import Index
+from storage.index_protocol import Index, Words
 from storage.lexical import Best, best_rows
 from storage.vectors import Nearest
 from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize

@@ -23,7 +23,9 @@ from flows.service.index_server import create_app
 from flows.service.indexing import Indexing
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection
-from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_protocol import Index
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
 from tasks.language.tokens import BIGRAM
@@ -32,6 +34,7 @@ from tasks.rag.answers import Answered, Citation, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.resources import artifacts
 from tests.flows.asks import digest
+from tests.storage.publishing import publish
 
 AUTH = "an-auth-string-of-the-tests"
 PATIENCE_S = 20.0

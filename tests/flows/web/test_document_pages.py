@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, publish
+from storage.catalogue import CatalogueEntry
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tests.flows.asks import digest
 from tests.flows.web.served import Site, site
+from tests.storage.publishing import publish
 
 SCRIPT = "<script>alert(1)</script>"
 ROWS = 150

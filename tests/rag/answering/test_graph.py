@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from models.causal_lm import CausalLM
 from models.openai import OpenAIChat
 from models.openai_responses import OpenAIResponses
-from storage.index import CatalogueEntry, Fact, Index, open_index, publish
+from storage.catalogue import CatalogueEntry, Fact
+from storage.index import open_index
+from storage.index_protocol import Index
 from tasks.calls import CallSettings, Limits
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event
@@ -38,6 +40,7 @@ from tests.models.server import (
 )
 from tests.models.tiny import make_tiny_model
 from tests.rag.numbers.test_cell_facts import page
+from tests.storage.publishing import publish
 
 HARBOUR, LIBRARY, NOTES = "a" * 64, "b" * 64, "c" * 64
 NAMES = {HARBOUR: "Harbour Ferries RFP.pdf", LIBRARY: "새봄도서관 시스템 구축.pdf", NOTES: "notes.txt"}

@@ -10,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from models.protocols import Embedder
-from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_protocol import Index
 from storage.storage_errors import WrongEmbedder
 from tasks.language.tokens import BIGRAM, WrongTokenizer
 from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode
@@ -18,6 +20,7 @@ from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.rag_errors import NoLexicalIndex
 from tasks.rag.retrieval.search import retrieve, search
 from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
+from tests.storage.publishing import publish
 
 TEXTS = [
     ("a", "The bid price is 35,750,000 won"),

@@ -1,0 +1,102 @@
+"""An index made of chunks here and now, as tests and benchmarks need one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from storage.catalogue import CatalogueEntry
+from storage.manifest import Generation
+from storage.publishing import publish_segments
+from storage.records import Ref
+from storage.segments import DocumentContent, Segment, pack_segment, split
+
+
+class StoredChunk(Protocol):
+    """What the index asks of a chunk; it is kept as one line of JSON."""
+
+    @property
+    def document(self) -> str: ...
+    def model_dump_json(self) -> str: ...
+
+
+def publish(
+    out: Path,
+    *,
+    chunks: Iterable[StoredChunk],
+    vectors: NDArray[np.float16],
+    tokens: Iterable[Sequence[str]] | None,
+    catalogue: Sequence[CatalogueEntry],
+    embedder: str,
+    tokenizer: str | None,
+    settings: dict[str, JsonValue],
+    numbers: Iterable[bytes] = (),
+) -> Generation:
+    """Make the segments of an index here, and publish them.
+
+    chunks, vectors, tokens: row by row the same; `tokens` and `tokenizer` are None for an index without BM25.
+    numbers: rows of storage.numbers, as JSON lines, of one document each.
+    Raises as `publish_segments`.
+    """
+    made: dict[Ref, bytes] = {}
+    segments: list[Segment] = []
+    for part in split(_by_document(catalogue, chunks, vectors, tokens, numbers)):
+        packed = pack_segment(part)
+        segments.append(packed.segment)
+        made |= packed.files
+    with TemporaryDirectory() as folder:
+
+        def written(ref: Ref) -> Path:
+            (path := Path(folder) / ref.digest).write_bytes(made[ref])
+            return path
+
+        return publish_segments(
+            out,
+            segments=segments,
+            path_of=written,
+            catalogue=catalogue,
+            embedder=embedder,
+            tokenizer=tokenizer,
+            settings=settings,
+        )
+
+
+def _by_document(
+    catalogue: Sequence[CatalogueEntry],
+    chunks: Iterable[StoredChunk],
+    vectors: NDArray[np.float16],
+    tokens: Iterable[Sequence[str]] | None,
+    numbers: Iterable[bytes],
+) -> list[tuple[str, int, DocumentContent]]:
+    """The rows of each document, in the order of the catalogue."""
+    rows: dict[str, list[int]] = {entry.document: [] for entry in catalogue}
+    lines: list[bytes] = []
+    for chunk in chunks:
+        rows[chunk.document].append(len(lines))
+        lines.append(chunk.model_dump_json().encode())
+    words = None if tokens is None else list(tokens)
+    told: dict[str, list[bytes]] = {}
+    for of_document in filter(None, numbers):
+        told.setdefault(json.loads(of_document.split(b"\n", 1)[0])["document"], []).append(of_document)
+    return [
+        (
+            document,
+            len(own),
+            DocumentContent(
+                document,
+                [lines[row] for row in own],
+                vectors[own],
+                None if words is None else [words[row] for row in own],
+                b"".join(told.get(document, ())),
+            ),
+        )
+        for document, own in rows.items()
+        if own or document in told
+    ]
