@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -25,8 +25,6 @@ from tasks.rag.indexing.publishing import Catalogued, Published
 from tasks.rag.indexing.scan import ScanResult
 from tasks.resources import artifacts, embedding_cache, resources, responses, results
 from tasks.step import CHANGED, Incomplete, StepKey, paying_run, step
-
-Item = TypeVar("Item")
 
 
 @step(version=1, reads_world=True)
