@@ -27,7 +27,7 @@ from storage.evaluated import (
     with_figures,
 )
 from storage.evaluation_writing import ROWS_PER_STATEMENT, write, write_run
-from storage.responses import escape, unescape
+from storage.responses import escape, unescape, unescaped
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
@@ -192,7 +192,7 @@ class Evaluations:
         the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
         """
         return [
-            StoredScore.model_validate(_plain(row)) for row in self._database.rows(_scores(models, tasks, all_runs))
+            StoredScore.model_validate(unescaped(row)) for row in self._database.rows(_scores(models, tasks, all_runs))
         ]
 
     def evaluated_before(
@@ -248,8 +248,8 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
     rows = connection.execute(query).mappings().all()
     measured = [row["model"] for row in rows if row["model"] is not None]
     named = connection.execute(select(models).where(models.c.id.in_(measured))).mappings()
-    known = {row["id"]: Model.model_validate(_plain(row, without=("id", "created_at"))) for row in named}
-    return [Run.model_validate(_plain(row) | {"model": known.get(row["model"])}) for row in rows]
+    known = {row["id"]: Model.model_validate(unescaped(row, "id", "created_at")) for row in named}
+    return [Run.model_validate(unescaped(row) | {"model": known.get(row["model"])}) for row in rows]
 
 
 def _read(connection: Connection, runs: Sequence[str]) -> Iterator[tuple[int, Evaluated]]:
@@ -261,8 +261,8 @@ def _read(connection: Connection, runs: Sequence[str]) -> Iterator[tuple[int, Ev
     data = _by_key(connection, datasets.c.id, {key.dataset for key in keys})
     chosen = _by_key(connection, eval_settings.c.digest, {key.settings for key in keys})
     for key in keys:
-        results = [Result.model_validate(_plain(row, without=KEY_COLUMNS)) for row in figures.get(key, ())]
-        told = [Task.model_validate(_plain(row, without=("run", "dataset", "settings"))) for row in tasks.get(key, ())]
+        results = [Result.model_validate(unescaped(row, *KEY_COLUMNS)) for row in figures.get(key, ())]
+        told = [Task.model_validate(unescaped(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
         yield (
             key.dataset,
             Evaluated(
@@ -295,7 +295,7 @@ def _by_task(connection: Connection, table: Table, runs: Sequence[str]) -> dict[
 def _by_key(connection: Connection, column: sa.Column[Any], wanted: Collection[Any]) -> dict[Any, dict[str, Any]]:
     """Rows of the table of a column, by its value, without it."""
     query = select(column.table).where(column.in_(wanted))
-    return {row[column.name]: _plain(row, without=(column.name,)) for row in connection.execute(query).mappings()}
+    return {row[column.name]: unescaped(row, column.name) for row in connection.execute(query).mappings()}
 
 
 def _samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = samples.c) -> Select[Any]:
@@ -305,7 +305,7 @@ def _samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = sample
 
 
 def _sample(row: RowMapping) -> Sample:
-    return Sample.model_validate(_plain(row, without=KEY_COLUMNS))
+    return Sample.model_validate(unescaped(row, *KEY_COLUMNS))
 
 
 def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:
@@ -351,7 +351,3 @@ def _figures_of(wanted: sa.Subquery) -> Select[Any]:
         .where(figures.headline, figures.part == "")
         .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, eval_runs.c.started_at)
     )
-
-
-def _plain(row: RowMapping, *, without: Sequence[str] = ()) -> dict[str, Any]:
-    return {name: unescape(value) for name, value in row.items() if name not in without}
