@@ -20,7 +20,7 @@ from storage import files
 from storage.storage_errors import IndexUnusable, NotAnIndex
 
 if TYPE_CHECKING:
-    from storage.index_protocol import Index
+    from storage.index_generation import Index
     from storage.manifest import Generation, Manifest, Pointer
 
 ENGINE_FILE = "engine.json"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from storage.catalogue import CatalogueEntry
-from storage.folder_index import FolderIndex
+from storage.index_generation import Index
 from storage.lexical import Lexical, Term, Whole, hash_of
 from storage.storage_errors import DamagedIndex, NotAnIndex
 from storage.untyped_faiss import open_faiss
@@ -30,7 +30,7 @@ def is_former(folder: Path) -> bool:
     return (folder / "catalogue.json").exists()
 
 
-class FormerIndex(FolderIndex):
+class FormerIndex(Index):
     """A generation of one file of each kind, open."""
 
     @cached_property

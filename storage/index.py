@@ -14,9 +14,8 @@ from pathlib import Path
 
 from storage import files
 from storage.engines import address_of, engine_of
-from storage.folder_index import FolderIndex
 from storage.former import FormerIndex, is_former
-from storage.index_protocol import Index
+from storage.index_generation import Index
 from storage.manifest import Pointer, read_pointer
 from storage.storage_errors import DamagedIndex, NotAnIndex
 
@@ -48,10 +47,10 @@ def open_index(path: Path, *, embedder: str | None = None) -> Index:
     return opened
 
 
-def open_folder(path: Path) -> FolderIndex:
+def open_folder(path: Path) -> Index:
     """The current generation of a folder, pinned.
 
-    Cheap: sizes are compared, files are mapped when they are used; `FolderIndex.verify` reads them all.
+    Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
     Raises NotAnIndex, DamagedIndex, StoreUnreachable.
     """
     with files.reachable(path):
@@ -112,6 +111,6 @@ def is_current(out: Path, digest: str) -> bool:
         return False
 
 
-def open_generation(folder: Path, digest: str) -> FolderIndex:
+def open_generation(folder: Path, digest: str) -> Index:
     """One generation, open and pinned, of this or of the former format. Raises DamagedIndex."""
-    return (FormerIndex if is_former(folder) else FolderIndex)(folder, digest)
+    return (FormerIndex if is_former(folder) else Index)(folder, digest)

@@ -19,9 +19,9 @@ from pydantic import JsonValue
 from storage import files
 from storage.catalogue import CatalogueEntry
 from storage.engines import engine_of
-from storage.folder_index import FolderIndex
 from storage.generation_files import Contents
 from storage.index import OURS, claim, open_generation
+from storage.index_generation import Index
 from storage.manifest import Generation, Manifest, Pointer, read_pointer
 from storage.records import Ref
 from storage.segments import Segment
@@ -55,7 +55,7 @@ def publish_segments(
         digest = contents.seal(_filled(contents, *made))
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
             fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
-        with FolderIndex(folder, digest) as written:
+        with Index(folder, digest) as written:
             written.verify(contents.fresh)
         return _switch(out, folder, digest)
 

@@ -33,7 +33,7 @@ from tasks.rag.retrieval.weights import DEFAULTS
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
-    from storage.index_protocol import Index
+    from storage.index_generation import Index
     from tasks.rag.measuring.ranking_metrics import Mean, Place, Question
     from tasks.rag.measuring.sweep import Chunking, Compared, Point, Row, Swept
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Protocol
 
 from storage.index import pointer_of
-from storage.index_protocol import Index
+from storage.index_generation import Index
 from storage.storage_errors import StorageError
 from tasks.rag.answering.assistant import Asks
 

@@ -14,7 +14,7 @@ from models.embedders import family
 from models.protocols import Embedder
 from storage.catalogue import CatalogueEntry
 from storage.index import open_index
-from storage.index_protocol import Index
+from storage.index_generation import Index
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Retrieved, Turn

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from models.protocols import Embedder, Reranker
 from storage.index import open_index
-from storage.index_protocol import Index
+from storage.index_generation import Index
 from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
 from tasks.rag.answering.promise import threshold

@@ -47,7 +47,7 @@ from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
 
 if TYPE_CHECKING:
     from models.protocols import Embedder, Reranker
-    from storage.index_protocol import Index
+    from storage.index_generation import Index
     from tasks.rag.planning.routing import Router
 
 

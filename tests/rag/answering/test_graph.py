@@ -17,7 +17,7 @@ from models.openai import OpenAIChat
 from models.openai_responses import OpenAIResponses
 from storage.catalogue import CatalogueEntry, Fact
 from storage.index import open_index
-from storage.index_protocol import Index
+from storage.index_generation import Index
 from tasks.calls import CallSettings, Limits
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event

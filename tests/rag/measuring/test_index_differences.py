@@ -10,7 +10,7 @@ import pytest
 
 from storage.catalogue import CatalogueEntry
 from storage.index import open_index
-from storage.index_protocol import Index
+from storage.index_generation import Index
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.measuring.index_differences import asked, difference
 from tasks.rag.measuring.ranking_metrics import Place, Question

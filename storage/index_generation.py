@@ -18,21 +18,25 @@ from numpy.typing import NDArray
 from storage.arrays import map_arrays
 from storage.catalogue import Catalogue, CatalogueEntry, texts_of
 from storage.centres import Centres
-from storage.index_protocol import Index
 from storage.lexical import Lexical, Whole, postings_of
 from storage.manifest import FILES, FileDigest, Manifest, name_of
+from storage.row_searches import Dense, Words
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
 from storage.vectors import Vectors
 
 
-class FolderIndex(Index):
-    """One generation of an index folder, open."""
+class Index:
+    """One generation of an index, open. Rows are positions of chunks, those of a document together.
+
+    What is kept otherwise, in an engine or in the former format, is a subclass.
+    """
 
     def __init__(self, folder: Path, digest: str) -> None:
         """Open and pin `folder`; `digest` is its manifest's. Raises DamagedIndex."""
         self._folder = folder
         self.generation = folder.name
         self.digest = digest
+        """SHA-256 of the manifest, hex: equal content has equal digests."""
         self._unpin = weakref.finalize(self, os.close, _pin(folder))
         data = _read(folder / "manifest.json")
         if hashlib.sha256(data).hexdigest() != digest:
@@ -68,7 +72,7 @@ class FolderIndex(Index):
         return self._catalogue
 
     @cached_property
-    def vectors(self) -> Vectors:
+    def vectors(self) -> Dense:
         """Dense search."""
         with self._damage_named(FILES):
             return Vectors(
@@ -83,7 +87,7 @@ class FolderIndex(Index):
         return None if self.manifest.centres is None else self._folder / name_of(self.manifest.centres)
 
     @cached_property
-    def lexical(self) -> Lexical | None:
+    def lexical(self) -> Words | None:
         """BM25 search; None if the index was made without."""
         if self.manifest.tokenizer is None:
             return None
