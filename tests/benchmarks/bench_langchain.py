@@ -108,7 +108,6 @@ def make_index(out: Path, texts: list[str], rows: NDArray[np.float32]) -> list[l
         catalogue=[CatalogueEntry(document=digest, name=name) for digest, name in names.items()],
         embedder=Given.id,
         tokenizer="bigram",
-        settings={},
     )
     return words
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from storage.catalogue import CatalogueEntry
-from tasks.language.tokens import BIGRAM
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
 from tests.command import run_here
 from tests.storage.publishing import publish
 
@@ -28,14 +26,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish(
         out,
         chunks=chunks,
-        vectors=np.eye(3, 4, dtype=np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[
             CatalogueEntry(document=name * 64, name=file, metadata={"issuer": file[:3], "project_name": file[4:-4]})
             for name, file in zip("abc", NAMES, strict=True)
         ],
         embedder="minilm@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
     return out

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,34 +17,33 @@ from storage.manifest import Generation
 from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import DocumentContent, Segment, pack_segment, split
-
-
-class StoredChunk(Protocol):
-    """What the index asks of a chunk; it is kept as one line of JSON."""
-
-    @property
-    def document(self) -> str: ...
-    def model_dump_json(self) -> str: ...
+from tasks.language.tokens import BIGRAM
+from tasks.rag.indexing.chunks import tokenize_chunks
 
 
 def publish(
     out: Path,
     *,
-    chunks: Iterable[StoredChunk],
-    vectors: NDArray[np.float16],
-    tokens: Iterable[Sequence[str]] | None,
+    chunks: Iterable[Any],
     catalogue: Sequence[CatalogueEntry],
-    embedder: str,
-    tokenizer: str | None,
-    settings: dict[str, JsonValue],
+    vectors: NDArray[np.float16] | None = None,
+    tokens: Sequence[Sequence[str]] | None = None,
+    embedder: str = "nobody@1",
+    tokenizer: str | None = BIGRAM,
+    settings: dict[str, JsonValue] | None = None,
     numbers: Iterable[bytes] = (),
 ) -> Generation:
     """Make the segments of an index here, and publish them.
 
-    chunks, vectors, tokens: row by row the same; `tokens` and `tokenizer` are None for an index without BM25.
+    vectors: of the chunks; unset: unlike each other. tokens: unset, those of the tokenizer; no tokenizer: without BM25.
     numbers: rows of storage.numbers, as JSON lines, of one document each.
     Raises as `publish_segments`.
     """
+    chunks = list(chunks)
+    if vectors is None:
+        vectors = np.eye(len(chunks), max(len(chunks), 8), dtype=np.float16)
+    if tokens is None and tokenizer is not None:
+        tokens = tokenize_chunks(chunks, tokenizer=tokenizer)
     made: dict[Ref, bytes] = {}
     segments: list[Segment] = []
     for part in split(_by_document(catalogue, chunks, vectors, tokens, numbers)):
@@ -64,15 +63,15 @@ def publish(
             catalogue=catalogue,
             embedder=embedder,
             tokenizer=tokenizer,
-            settings=settings,
+            settings=settings or {},
         )
 
 
 def _by_document(
     catalogue: Sequence[CatalogueEntry],
-    chunks: Iterable[StoredChunk],
+    chunks: Iterable[Any],
     vectors: NDArray[np.float16],
-    tokens: Iterable[Sequence[str]] | None,
+    tokens: Sequence[Sequence[str]] | None,
     numbers: Iterable[bytes],
 ) -> list[tuple[str, int, DocumentContent]]:
     """The rows of each document, in the order of the catalogue."""
@@ -81,7 +80,6 @@ def _by_document(
     for chunk in chunks:
         rows[chunk.document].append(len(lines))
         lines.append(chunk.model_dump_json().encode())
-    words = None if tokens is None else list(tokens)
     told: dict[str, list[bytes]] = {}
     for of_document in filter(None, numbers):
         told.setdefault(json.loads(of_document.split(b"\n", 1)[0])["document"], []).append(of_document)
@@ -93,7 +91,7 @@ def _by_document(
                 document,
                 [lines[row] for row in own],
                 vectors[own],
-                None if words is None else [words[row] for row in own],
+                None if tokens is None else [tokens[row] for row in own],
                 b"".join(told.get(document, ())),
             ),
         )

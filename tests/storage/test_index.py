@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from storage import segments
 from storage.catalogue import CatalogueEntry
 from storage.index import claim, is_current, open_folder, open_index
+from storage.lexical import Lexical
 from storage.manifest import Generation
 from storage.publishing import publish_segments
 from storage.records import Ref
@@ -154,8 +155,8 @@ def test_segments_are_a_matter_of_storage(tmp_path: Path, monkeypatch: pytest.Mo
     with open_folder(tmp_path / "one") as one, open_folder(tmp_path / "cut") as cut:
         assert one.document_of_row.tolist() == cut.document_of_row.tolist()
         assert [one.chunk(row) for row in range(len(one))] == [cut.chunk(row) for row in range(len(cut))]
-        assert one.lexical
-        assert cut.lexical
+        assert isinstance(one.lexical, Lexical)
+        assert isinstance(cut.lexical, Lexical)
         assert one.lexical.scores(["part", "1"]).tolist() == cut.lexical.scores(["part", "1"]).tolist()
 
 

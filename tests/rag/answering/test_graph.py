@@ -19,11 +19,10 @@ from storage.catalogue import CatalogueEntry, Fact
 from storage.index import open_index
 from storage.index_generation import Index
 from tasks.calls import CallSettings, Limits
-from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Model, Wiring, WiringName
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.document_numbers import document_numbers
 from tests.kept_responses import Kept
 from tests.models.server import (
@@ -85,14 +84,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         out,
         chunks=chunks,
         vectors=Letters().embed([chunk.text for chunk in chunks]).astype(np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[
             CatalogueEntry(document=digest, name=name, facts=tuple(_facts(amounts.get(digest))))
             for digest, name in NAMES.items()
         ],
         embedder=Letters.id,
-        tokenizer=BIGRAM,
-        settings={},
         numbers=numbers,
     )
     with open_index(out) as opened:
@@ -458,11 +454,8 @@ def test_an_empty_index_does_not_tell(tmp_path: Path) -> None:
         tmp_path / "empty",
         chunks=[],
         vectors=np.empty((0, 32), np.float16),
-        tokens=[],
         catalogue=[],
         embedder=Letters.id,
-        tokenizer=BIGRAM,
-        settings={},
     )
     with open_index(tmp_path / "empty") as empty:
         answered = assistant(empty).ask("Is anything here?")

@@ -20,6 +20,7 @@ from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import Segment
 from storage.storage_errors import MissingArtifact
+from storage.vectors import Vectors
 from tasks.rag.corpus import Chunked, Embedded, Searchable
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.segmenting import find_centres, make_segment, shard_segments
@@ -107,6 +108,7 @@ def test_centres_of_an_index_serve_its_next_generation(
         centres=made,
     )
     with open_folder(index) as opened:
+        assert isinstance(opened.vectors, Vectors)
         assert opened.vectors.lists
         opened.verify()
     more = [*documents, embedded(60, artifacts)]

@@ -46,7 +46,6 @@ def published(out: Path, *documents: tuple[str, str, list[str]], numbers: int = 
         ],
         embedder="none@1",
         tokenizer=None,
-        settings={},
         numbers=[NUMBER % (b"a" * 64)] * numbers,
     )
     return open_index(out)

@@ -60,7 +60,6 @@ def published(out: Path, *, tokenizer: str | None = BIGRAM, embedder: str = Word
         catalogue=[CatalogueEntry(document=name * 64, name=f"{name}.pdf") for name in "ab"],
         embedder=embedder,
         tokenizer=tokenizer,
-        settings={},
     )
     return open_index(out)
 
@@ -365,11 +364,8 @@ def test_words_that_named_the_document_do_not_choose_the_chunk(tmp_path: Path) -
         tmp_path,
         chunks=chunks,
         vectors=WordEmbedder().embed(texts).astype(np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document=name, name=f"{name[0]}.pdf") for name in (A, B)],
         embedder="minilm@1",
-        tokenizer=BIGRAM,
-        settings={},
     )
     named = NameMatch(field="name", value="harbor", said="harbor", confidence=1.0)
     filters = Filters(mode="only", documents=(A,), matches=(named,), groups=((A,),))
