@@ -22,6 +22,7 @@ from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import EvaluationRun
 from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
+from storage.files import sha256_of
 from storage.storage_errors import StorageError
 from tasks.demonstrating.steps import seen_by, show_examples
 from tasks.evaluation import steps
@@ -31,7 +32,7 @@ from tasks.evaluation.results.run_report import headline_of
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.planning import PlannedTask, TaskChoice
-from tasks.evaluation.running.replaying import digest_of, recorded_of
+from tasks.evaluation.running.replaying import recorded_of
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.resources import budget
 from tasks.step import as_is, called, gather, placed
@@ -109,7 +110,7 @@ def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun,
     """The answers to a task; waits for them, since one model fills the device."""
     if config.model.backend == "replay":
         recorded = recorded_of(config.model, task.task)
-        return called(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=digest_of(recorded))
+        return called(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=sha256_of(recorded))
     parts, step = config.data_parallel, placed(steps.generate, in_process=config.model.in_process)
     chosen: dict[str, Any] = {"model": config.model, "revision": revision, "spending": config.spending}
     answering = [

@@ -32,10 +32,10 @@ from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
 from flows.running.shown import alert, as_part, few, flow_version, watched
+from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import release_models
-from tasks.evaluation.running.replaying import digest_of
 from tasks.keys import content_key
 from tasks.nightly import steps
 from tasks.nightly.night_measuring import Program
@@ -74,7 +74,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     if not file.is_file():
         raise SuiteUnusable(f"there is no file {file}; name the YAML file of a suite, by its whole path")
     started = steps.begin_night()
-    suite = steps.open_suite(file, digest=digest_of(file), known=known_flags())
+    suite = steps.open_suite(file, digest=sha256_of(file), known=known_flags())
     planned = plan_of(suite)  # before anything begins: a mistake in the file is one of the night
 
     parts, told = Parts(night=_run_id()), False
@@ -142,7 +142,7 @@ def _judge(asked: SuiteJudge, judge: ModelSpec, parts: Parts, *, started: dateti
     def check() -> ModelRun:
         future = steps.check_judge.submit(
             asked.labels,
-            digest=digest_of(asked.labels),
+            digest=sha256_of(asked.labels),
             judge=judge,
             run=content_key("judge of a night", 1, {"night": parts.night})[:32],
             started=started,

@@ -20,7 +20,8 @@ from storage import files
 from storage.storage_errors import IndexUnusable, NotAnIndex
 
 if TYPE_CHECKING:
-    from storage.generations import Generation, Index, Manifest, Pointer
+    from storage.index_generation import Index
+    from storage.manifest import Generation, Manifest, Pointer
 
 ENGINE_FILE = "engine.json"
 ENGINES = {

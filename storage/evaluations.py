@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, func, select, tuple_
-from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.evaluated import (
@@ -28,14 +25,12 @@ from storage.evaluated import (
     StoredScore,
     Task,
     with_figures,
-    without_figures,
 )
-from storage.records import Record
-from storage.responses import escape, unescape
+from storage.evaluation_writing import ROWS_PER_STATEMENT, write, write_run
+from storage.responses import escape, unescape, unescaped
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
-ROWS_PER_STATEMENT = 500  # most samples in memory at once
 SHORTEST_PREFIX = 6
 NAMED = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
@@ -75,11 +70,11 @@ class Evaluations:
 
         A row of the same run, task, data set and metric or item is replaced; an equal one counts as unchanged.
         """
-        return self._database.run(lambda connection: sum([_write(connection, one) for one in evaluated]))
+        return self._database.run(lambda connection: sum([write(connection, one) for one in evaluated]))
 
     def write_run(self, run: Run) -> int:
         """Keep what is said of the run itself, as when it ends."""
-        return self._database.run(lambda connection: _write_run(connection, run))
+        return self._database.run(lambda connection: write_run(connection, run))
 
     def runs(self, *, kind: str | None = None, model: str | None = None, limit: int = 50) -> list[Run]:
         """The latest runs, the last one first."""
@@ -197,7 +192,7 @@ class Evaluations:
         the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
         """
         return [
-            StoredScore.model_validate(_plain(row)) for row in self._database.rows(_scores(models, tasks, all_runs))
+            StoredScore.model_validate(unescaped(row)) for row in self._database.rows(_scores(models, tasks, all_runs))
         ]
 
     def evaluated_before(
@@ -253,8 +248,8 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
     rows = connection.execute(query).mappings().all()
     measured = [row["model"] for row in rows if row["model"] is not None]
     named = connection.execute(select(models).where(models.c.id.in_(measured))).mappings()
-    known = {row["id"]: Model.model_validate(_plain(row, without=("id", "created_at"))) for row in named}
-    return [Run.model_validate(_plain(row) | {"model": known.get(row["model"])}) for row in rows]
+    known = {row["id"]: Model.model_validate(unescaped(row, "id", "created_at")) for row in named}
+    return [Run.model_validate(unescaped(row) | {"model": known.get(row["model"])}) for row in rows]
 
 
 def _read(connection: Connection, runs: Sequence[str]) -> Iterator[tuple[int, Evaluated]]:
@@ -266,8 +261,8 @@ def _read(connection: Connection, runs: Sequence[str]) -> Iterator[tuple[int, Ev
     data = _by_key(connection, datasets.c.id, {key.dataset for key in keys})
     chosen = _by_key(connection, eval_settings.c.digest, {key.settings for key in keys})
     for key in keys:
-        results = [Result.model_validate(_plain(row, without=KEY_COLUMNS)) for row in figures.get(key, ())]
-        told = [Task.model_validate(_plain(row, without=("run", "dataset", "settings"))) for row in tasks.get(key, ())]
+        results = [Result.model_validate(unescaped(row, *KEY_COLUMNS)) for row in figures.get(key, ())]
+        told = [Task.model_validate(unescaped(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
         yield (
             key.dataset,
             Evaluated(
@@ -300,7 +295,7 @@ def _by_task(connection: Connection, table: Table, runs: Sequence[str]) -> dict[
 def _by_key(connection: Connection, column: sa.Column[Any], wanted: Collection[Any]) -> dict[Any, dict[str, Any]]:
     """Rows of the table of a column, by its value, without it."""
     query = select(column.table).where(column.in_(wanted))
-    return {row[column.name]: _plain(row, without=(column.name,)) for row in connection.execute(query).mappings()}
+    return {row[column.name]: unescaped(row, column.name) for row in connection.execute(query).mappings()}
 
 
 def _samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = samples.c) -> Select[Any]:
@@ -310,7 +305,7 @@ def _samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = sample
 
 
 def _sample(row: RowMapping) -> Sample:
-    return Sample.model_validate(_plain(row, without=KEY_COLUMNS))
+    return Sample.model_validate(unescaped(row, *KEY_COLUMNS))
 
 
 def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:
@@ -356,72 +351,3 @@ def _figures_of(wanted: sa.Subquery) -> Select[Any]:
         .where(figures.headline, figures.part == "")
         .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, eval_runs.c.started_at)
     )
-
-
-def _plain(row: RowMapping, *, without: Sequence[str] = ()) -> dict[str, Any]:
-    return {name: unescape(value) for name, value in row.items() if name not in without}
-
-
-def _write(connection: Connection, one: Evaluated) -> int:
-    settings = {"digest": one.settings.digest, **one.settings.model_dump()}
-    changed = _upsert(connection, eval_settings, [settings], key=("digest",))
-    changed += _write_run(connection, one.run)
-    dataset, new = _identified(connection, datasets, one.dataset.model_dump(), key=("name", "checksum"))
-    changed += new
-    name = one.task.task if one.task else ""
-    of_task = {"run": one.run.id, "task": name, "dataset": dataset}
-    if one.task:
-        row = of_task | {"settings": one.settings.digest} | _row(one.task)
-        row["metrics"] = without_figures(one.task.metrics, one.results)
-        changed += _upsert(connection, eval_tasks, [row], key=("run", "task"))
-    results = (of_task | {"settings": one.settings.digest} | result.model_dump() for result in one.results)
-    changed += _upsert(connection, eval_results, results, key=("run", "task", "dataset", "metric", "part"))
-    made = chain(one.samples, one.more_samples() if one.more_samples else ())
-    items = (of_task | _row(sample) for sample in made)
-    return changed + _upsert(connection, samples, items, key=("run", "task", "dataset", "item", "repeat"))
-
-
-def _write_run(connection: Connection, run: Run) -> int:
-    model, changed = None, 0
-    if run.model:
-        key = ("name", "revision", "backend")
-        model, changed = _identified(connection, models, _row(run.model), key=key)
-    row = _row(run) | {"model": model}
-    return changed + _upsert(connection, eval_runs, [row], key=("id",))
-
-
-def _row(value: Record) -> dict[str, Any]:
-    """Its fields as columns take them; not as JSON, where pydantic gives up lone surrogates."""
-    return {name: list(field) if isinstance(field, tuple) else field for name, field in value.model_dump().items()}
-
-
-def _identified(connection: Connection, table: Table, row: dict[str, Any], *, key: Sequence[str]) -> tuple[int, int]:
-    """The number of the row under its natural key, and how many rows changed for it."""
-    changed = _upsert(connection, table, [row], key=key)
-    same = (table.c[name] == escape(row[name]) for name in key)
-    return connection.execute(select(table.c.id).where(*same)).scalar_one(), changed
-
-
-def _upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], *, key: Sequence[str]) -> int:
-    """Insert `rows`; where one of the same `key` is there, it takes the other values. Gives how many rows changed.
-
-    A value that is not known (None) leaves a known one of a model as it was: others may have said more of it.
-    """
-    changed, remaining = 0, iter(rows)
-    while group := [escape(dict(row)) for row in islice(remaining, ROWS_PER_STATEMENT)]:
-        distinct = {tuple(row[name] for name in key): row for row in group}  # the last of equal ones stays
-        statement = insert(table).from_select(list(group[0]), _rows_of(table, list(group[0])))
-        new = {name: statement.excluded[name] for name in group[0] if name not in key}
-        if table is models:
-            new = {name: func.coalesce(value, table.c[name]) for name, value in new.items()}
-        differs = tuple_(*(table.c[name] for name in new)).is_distinct_from(tuple_(*new.values()))
-        statement = statement.on_conflict_do_update(index_elements=list(key), set_=new, where=differs)
-        told = {"rows": json.dumps([*distinct.values()], default=str)}
-        changed += connection.execute(statement.execution_options(preserve_rowcount=True), told).rowcount
-    return changed
-
-
-def _rows_of(table: Table, names: Sequence[str]) -> Select[Any]:
-    """One parameter for any number of rows: a third of the time that one for each value takes."""
-    rows = sa.text(f"json_populate_recordset(cast(null as {table.name}), cast(:rows as json))")
-    return select(*map(sa.literal_column, names)).select_from(rows)

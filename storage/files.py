@@ -36,6 +36,12 @@ def write(path: Path, data: bytes, *, durable: bool = True) -> None:
         settle(temporary, path, durable=durable)
 
 
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
     """A file to fill, which takes the place of `path` when the block ends well and vanishes when it does not."""

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from storage.generations import CatalogueEntry, FolderIndex
+from storage.catalogue import CatalogueEntry
+from storage.index_generation import Index
 from storage.lexical import Lexical, Term, Whole, hash_of
 from storage.storage_errors import DamagedIndex, NotAnIndex
-from storage.vectors import Nearest, Vectors, open_faiss
+from storage.untyped_faiss import open_faiss
+from storage.vectors import Nearest, Vectors
 
 _entries = TypeAdapter(tuple[CatalogueEntry, ...])
 
@@ -28,7 +30,7 @@ def is_former(folder: Path) -> bool:
     return (folder / "catalogue.json").exists()
 
 
-class FormerIndex(FolderIndex):
+class FormerIndex(Index):
     """A generation of one file of each kind, open."""
 
     @cached_property

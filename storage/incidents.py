@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.records import FiniteRecord
-from storage.responses import escape, unescape
+from storage.responses import escape, unescaped
 from storage.tables import night_incidents, night_pins
 
 SHORT_ID = 8
@@ -121,7 +121,7 @@ class Incidents:
     def pins(self, suite: str) -> tuple[Pin, ...]:
         """The pinned figures of a suite file."""
         query = select(night_pins).where(night_pins.c.suite == escape(suite)).order_by(*night_pins.primary_key)
-        return tuple(Pin.model_validate(_plain(dict(row), "suite")) for row in self._database.rows(query))
+        return tuple(Pin.model_validate(unescaped(row, "suite")) for row in self._database.rows(query))
 
     def pin(self, suite: str, pins: Sequence[Pin]) -> None:
         """Replace the pinned figures of a suite file; none: every figure is compared with the last good one."""
@@ -150,14 +150,10 @@ def _row(one: Incident) -> dict[str, Any]:
 
 
 def _incident(row: dict[str, Any]) -> Incident:
-    return Incident.model_validate(_plain(row, "opened_run", "opened_at"))
+    return Incident.model_validate(unescaped(row, "opened_run", "opened_at"))
 
 
 def _pin(connection: Connection, suite: str, pins: Sequence[Pin]) -> None:
     connection.execute(delete(night_pins).where(night_pins.c.suite == escape(suite)))
     if pins:
         connection.execute(insert(night_pins), [escape({"suite": suite} | one.model_dump()) for one in pins])
-
-
-def _plain(row: dict[str, Any], *without: str) -> dict[str, Any]:
-    return {name: unescape(value) for name, value in row.items() if name not in without}

@@ -24,7 +24,7 @@ import lancedb
 from pydantic import ValidationError
 
 from storage import lance_tables
-from storage.generations import Generation, Manifest, Pointer, name_of
+from storage.manifest import Generation, Manifest, Pointer, name_of
 from storage.records import Ref
 from storage.remote_index import EngineIndex, blobs_of, segments_of
 from storage.storage_errors import DamagedIndex, EngineAway, NotAnIndex

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage import lance_tables
-from storage.generations import Manifest, Pointer
+from storage.centres import Centres
+from storage.manifest import Manifest, Pointer
 from storage.records import Ref
 from storage.remote_index import Owners, firsts_of, near_centres, ranges_of
 from storage.remote_words import Fetched, FetchedWords
 from storage.storage_errors import DamagedIndex
-from storage.vectors import NOTHING, Centres, Nearest, require_dimension
+from storage.vectors import NOTHING, Nearest, require_dimension
 
 RANGES = 200
 """Ranges of rows that one search is asked for: a filter is a text that is parsed."""

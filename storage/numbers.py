@@ -111,14 +111,6 @@ def select_numbers(
         return _fetched(connection.execute(query + page, values))
 
 
-def count_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unpack[Filters]) -> int:
-    """How many numbers `select_numbers` gives."""
-    with _connected() as connection:
-        query, values = _query(connection, paths, names, "1", filters)
-        [row] = connection.execute(f"SELECT count(*) FROM ({query})", values).fetchall()
-        return int(row[0])
-
-
 def copy_numbers(
     paths: Sequence[Path],
     names: Mapping[str, str],

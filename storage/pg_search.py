@@ -6,21 +6,20 @@ A filter is a flag per row here, and an int4multirange for each segment there. B
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.generations import Manifest, Pointer
+from storage.centres import Centres
+from storage.manifest import Manifest, Pointer
 from storage.pg_copying import numbers_of
+from storage.pg_tables import PostgresTables
 from storage.records import Ref
 from storage.remote_index import Owners, firsts_of, near_centres, ranges_of
 from storage.remote_words import Fetched, FetchedWords
 from storage.storage_errors import DamagedIndex
-from storage.vectors import NOTHING, Centres, Nearest, require_dimension
-
-if TYPE_CHECKING:
-    from storage.pg_index import PostgresEngine
+from storage.vectors import NOTHING, Nearest, require_dimension
 
 MORE = 32
 """Candidates besides the `k` that are wanted: they are found with the query in half precision, and ordered without."""
@@ -49,6 +48,7 @@ POSTINGS = """
 SELECT term, segment, held, rows, frequencies, lengths
 FROM postings WHERE term = ANY(%s::bigint[]) AND segment = ANY(%s::bigint[])
 """
+OWNERS = "SELECT segment, documents, rows FROM segments WHERE segment = ANY(%s)"
 CHUNKS = "SELECT chunk FROM chunks WHERE segment = %s AND row >= %s AND row < %s ORDER BY row"
 
 
@@ -57,7 +57,7 @@ class PostgresGeneration:
 
     def __init__(
         self,
-        engine: PostgresEngine,
+        tables: PostgresTables,
         pointer: Pointer,
         manifest: Manifest,
         *,
@@ -65,14 +65,14 @@ class PostgresGeneration:
         close: Callable[[], None],
     ) -> None:
         """segments: their numbers by digest. close: lets go of the pin."""
-        self._engine = engine
+        self._tables = tables
         self.pointer, self.manifest, self.close = pointer, manifest, close
         self._texts = [segments[part.text.digest] for part in manifest.parts]
         self._vectors = [segments[part.vectors.digest] for part in manifest.parts]
 
     def dense(self, centres: Centres | None) -> PostgresVectors:
         """Dense search."""
-        return PostgresVectors(self._engine, self.manifest, self._vectors, centres)
+        return PostgresVectors(self._tables, self.manifest, self._vectors, centres)
 
     def words(self) -> FetchedWords:
         """BM25 search."""
@@ -80,7 +80,7 @@ class PostgresGeneration:
 
     def _postings(self, terms: Sequence[int], parts: Sequence[int]) -> list[Fetched]:
         segments = {self._texts[part]: part for part in parts}
-        with self._engine.cursor() as cursor:
+        with self._tables.cursor() as cursor:
             found = cursor.execute(POSTINGS, [terms, list(segments)]).fetchall()
         return [
             Fetched(term, segments[segment], *(numbers_of(sent, held) for sent in lists))
@@ -89,11 +89,14 @@ class PostgresGeneration:
 
     def owners(self) -> list[Owners]:
         """The documents of the rows of each segment."""
-        return self._engine.owners(self._texts)
+        with self._tables.cursor() as cursor:
+            found = cursor.execute(OWNERS, [self._texts])
+            of = {segment: Owners(documents, rows) for segment, documents, rows in found}
+        return [of[segment] for segment in self._texts]
 
     def chunks(self, part: int, first: int, end: int) -> list[bytes]:
         """Chunks of a segment, by their rows there. Raises DamagedIndex."""
-        with self._engine.cursor() as cursor:
+        with self._tables.cursor() as cursor:
             found = [chunk for (chunk,) in cursor.execute(CHUNKS, [self._texts[part], first, end])]
         if len(found) != end - first:
             raise DamagedIndex(f"generation {self.pointer.generation} is no longer there; open the index again")
@@ -101,7 +104,7 @@ class PostgresGeneration:
 
     def blob(self, ref: Ref) -> bytes | None:
         """A file that is read whole."""
-        with self._engine.cursor() as cursor:
+        with self._tables.cursor() as cursor:
             found = cursor.execute("SELECT data FROM blobs WHERE digest = %s", [ref.digest]).fetchone()
         return None if found is None else found[0]
 
@@ -109,8 +112,8 @@ class PostgresGeneration:
 class _Searched:
     """The segments of a generation, for queries over rows."""
 
-    def __init__(self, engine: PostgresEngine, manifest: Manifest, segments: Sequence[int]) -> None:
-        self._engine, self._segments = engine, segments
+    def __init__(self, tables: PostgresTables, manifest: Manifest, segments: Sequence[int]) -> None:
+        self._tables, self._segments = tables, segments
         self._firsts, self.size = firsts_of(manifest), manifest.chunks
 
     def _within(self, allowed: NDArray[np.bool_] | None) -> tuple[dict[str, Any], NDArray[np.int64]]:
@@ -123,7 +126,7 @@ class _Searched:
 
     def _asked(self, query: str, values: dict[str, Any], firsts: NDArray[np.int64]) -> tuple[list[int], list[float]]:
         """Rows and scores, best first."""
-        with self._engine.cursor() as cursor:
+        with self._tables.cursor() as cursor:
             found = cursor.execute(query.encode(), values).fetchall()
         return [int(firsts[at - 1]) + row for at, row, _ in found], [score for _, _, score in found]
 
@@ -132,9 +135,9 @@ class PostgresVectors(_Searched):
     """Dense search by pgvector, exact; in the lists of the nearest centres where the index has centres."""
 
     def __init__(
-        self, engine: PostgresEngine, manifest: Manifest, segments: Sequence[int], centres: Centres | None
+        self, tables: PostgresTables, manifest: Manifest, segments: Sequence[int], centres: Centres | None
     ) -> None:
-        super().__init__(engine, manifest, segments)
+        super().__init__(tables, manifest, segments)
         self.dimension = manifest.dimension
         self._centres = centres if centres is not None and len(centres.vectors) else None
 
@@ -161,7 +164,7 @@ class PostgresVectors(_Searched):
             return np.empty((0, self.dimension), np.float32)
         parts = self._firsts.searchsorted(rows, "right") - 1
         own = (rows - self._firsts[parts]).tolist()
-        with self._engine.cursor() as cursor:
+        with self._tables.cursor() as cursor:
             found = cursor.execute(RECONSTRUCTED, [[self._segments[at] for at in parts.tolist()], own]).fetchall()
         sent = b"".join(data[4:] for (data,) in found)  # each begins with its dimension
         return np.frombuffer(sent, ">f2").astype(np.float32).reshape(len(rows), self.dimension)

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage import files
-from storage.generations import FILES, Catalogue, Dense, FolderIndex, Manifest, Pointer, Words, name_of
+from storage.catalogue import Catalogue
+from storage.centres import Centres
+from storage.index_generation import Index
+from storage.manifest import FILES, Manifest, Pointer, name_of
 from storage.records import Ref
+from storage.row_searches import Dense, Words
 from storage.storage_errors import DamagedIndex
-from storage.vectors import Centres
 
 BLOCK = 32
 """Chunks that are fetched at once: hits lie beside each other, and a chunk has about two KB."""
@@ -62,7 +65,7 @@ class Kept(Protocol):
         ...
 
 
-class EngineIndex(FolderIndex):
+class EngineIndex(Index):
     """One generation that an engine keeps, open."""
 
     def __init__(self, kept: Kept, folder: Path, address: str) -> None:
@@ -77,12 +80,12 @@ class EngineIndex(FolderIndex):
         self._kept.close()
 
     @cached_property
-    def vectors(self) -> Dense:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def vectors(self) -> Dense:
         """Dense search."""
         return self._kept.dense(None if self.centres_file is None else Centres.open(self.centres_file))
 
     @cached_property
-    def lexical(self) -> Words | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def lexical(self) -> Words | None:
         """BM25 search; None if the index was made without."""
         return None if self.manifest.tokenizer is None else self._kept.words()
 

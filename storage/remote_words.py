@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.generations import Manifest
 from storage.lexical import EPSILON, K1, B, Best, Posting, best_rows, hash_of
+from storage.manifest import Manifest
 from storage.remote_index import firsts_of
 
 

@@ -123,6 +123,11 @@ def unescape(value: Any) -> Any:
     return _replaced(value, lambda text: ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
 
 
+def unescaped(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
+    """The columns of a row that `escape` was given, but those of these names."""
+    return {name: unescape(value) for name, value in row.items() if name not in without}
+
+
 def _replaced(value: Any, replace: Callable[[str], str]) -> Any:
     """`value` with `replace` applied to each text in it, names of fields included."""
     match value:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, RowMapping, Select, func, insert, select, upd
 
 from storage.connections import Reconnecting
 from storage.records import Record
-from storage.responses import escape, unescape
+from storage.responses import escape, unescaped
 from storage.storage_errors import UnknownSession
 from storage.tables import chat_sessions, chat_turns
 
@@ -73,7 +73,7 @@ class Sessions:
         """The turns of a session, in order; none where there is no such session."""
         columns = [chat_turns.c[name] for name in KeptTurn.model_fields]
         query = select(*columns).where(chat_turns.c.session_id == session_id).order_by(chat_turns.c.n)
-        return tuple(KeptTurn.model_validate(_plain(row)) for row in self._database.rows(query))
+        return tuple(KeptTurn.model_validate(unescaped(row)) for row in self._database.rows(query))
 
     def latest(self, index: str) -> Session | None:
         """The session on this index that was talked in last; None where there is none with a question."""
@@ -121,8 +121,4 @@ def _asked() -> Select[Any]:
 
 
 def _session(row: RowMapping) -> Session:
-    return Session.model_validate(_plain(row))
-
-
-def _plain(row: RowMapping) -> dict[str, Any]:
-    return {name: unescape(value) for name, value in row.items()}
+    return Session.model_validate(unescaped(row))

@@ -5,10 +5,12 @@ Steps report after each item that is kept, so this is also where they end once t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from threading import Event
+from typing import TypeVar
 
+Item = TypeVar("Item")
 Listener = Callable[[str, int, int], None]
 """(stage, newly done, newly expected)"""
 
@@ -55,6 +57,14 @@ def advance(stage: str, count: int = 1) -> None:
     for listener in list(_listeners):
         listener(stage, count, 0)
     _refuse_when_stopping()
+
+
+def counted(stage: str, items: Sequence[Item]) -> Generator[Item]:
+    """The items, one after the other; each is reported as done before the next one is taken. Raises Stopped."""
+    expect(stage, len(items))
+    for item in items:
+        yield item
+        advance(stage)
 
 
 def _refuse_when_stopping() -> None:

@@ -5,7 +5,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import PIL.Image
@@ -16,7 +16,6 @@ from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, R
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import Rule, ScriptedChat
-from storage.responses import StoredResponse
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.call_breaker import Breaker
 from tasks.calls import (
@@ -28,20 +27,8 @@ from tasks.calls import (
     canonical,
     response_key,
 )
+from tests.kept_responses import Kept
 from tests.models.server import MODEL, Reply, half_a_stream, serving
-
-
-class Kept:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.responses: dict[str, StoredResponse] = {}
-
-    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        return {key: self.responses[key] for key in keys if key in self.responses}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.responses |= rows
 
 
 class Clock:

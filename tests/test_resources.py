@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.settings import Settings, configure_steps
+from flows.running.configuring import configure_steps
+from flows.running.settings import Settings
 from models.model_errors import TransientModelError
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE, spelled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,30 +72,17 @@ def gc(
     as_json: Json = False,
 ) -> None:
     """Remove old runs, results that no run has used since, and artifacts that nothing refers to; shrink databases."""
-
     from flows.service.old_runs import clear_history, prefect_files
-    from storage import cleanup
-    from storage.embeddings import EmbeddingCache
     from storage.sqlite_space import give_space_back
     from tasks.resources import lineage, responses
 
     now, home = datetime.now(UTC), settings().home
-    store = _store(home)
     orphans, history = (
         timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
     )
     with plain_errors(failed=(StorageError,)):
         cleared = clear_history(home, ended_before=now - history, dry_run=dry_run, shared=shared_runs)
-        done = cleanup.collect(
-            store,
-            Results.beside(store, home),
-            older_than=orphans,
-            unused_for=history,
-            now=now,
-            dry_run=dry_run,
-            needed=cleared.needed,
-            embeddings=EmbeddingCache.below(home),
-        )
+        done = _collected(home, orphans=orphans, history=history, now=now, dry_run=dry_run, needed=cleared.needed)
         calls = 0
         if calls_older_than is not None:
             calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
@@ -111,6 +98,25 @@ def gc(
             typer.secho(f"note: {each.server}: {each.trouble}", fg="yellow", err=True)
     if cleared.histories and cleared.needed is None:
         raise typer.Exit(DONE_WITH_FAILURES)
+
+
+def _collected(
+    home: Path, *, orphans: timedelta, history: timedelta, now: datetime, dry_run: bool, needed: Container[str] | None
+) -> Cleanup:
+    from storage import cleanup
+    from storage.embeddings import EmbeddingCache
+
+    store = _store(home)
+    return cleanup.collect(
+        store,
+        Results.beside(store, home),
+        older_than=orphans,
+        unused_for=history,
+        now=now,
+        dry_run=dry_run,
+        needed=needed,
+        embeddings=EmbeddingCache.below(home),
+    )
 
 
 def doctor(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
@@ -31,10 +31,9 @@ from tasks.rag.answers import MAX_WRONG, Calibration
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
     from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures
-    from tasks.rag.measuring.measured_figures import Measured
-    from tasks.rag.measuring.ranking_metrics import Mean
+    from tasks.rag.measuring.measured_figures import Gold, Measured
+    from tasks.rag.measuring.ranking_metrics import Mean, Question
 
-Item = TypeVar("Item")
 QuestionsFile = Annotated[
     Path,
     typer.Argument(
@@ -104,10 +103,9 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure how often a search finds the page that answers, and how good the answers are, with 95 % intervals."""
-    from models.registry import spelled
     from storage.index import open_index
     from tasks.rag.measuring import measured_figures as figures
-    from tasks.rag.measuring.answer_checks import calibration_of, check_answers
+    from tasks.rag.measuring.answer_checks import calibration_of
     from tasks.rag.measuring.ranking_metrics import rank_questions, read_questions
 
     require_file(questions, "a JSONL file of questions")
@@ -115,12 +113,7 @@ def evaluate(
     with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
         asked = figures.choose(read_questions(questions), chosen.split)
         labels = figures.labels_of(asked, by)
-        has_gold = any(one.answer or not one.answerable for one in asked)
-        checked = calibrate is not None or (has_gold if chosen.answers is None else chosen.answers)
-        rerank, llm = chosen.rerank or settings().reranker, spelled(chosen.llm or settings().llm)
-        # as it will run, not as it was typed: this is what the database keeps
-        chosen = chosen.model_copy(update={"rerank": rerank, "llm": llm, "answers": checked})
-        chosen = chosen.model_copy(update={"max_wrong": 1.0}) if calibrate else chosen
+        chosen = _as_it_runs(chosen, asked, calibrates=calibrate is not None)
         gold = figures.gold_in(opened, asked)
         with progress_bars(as_json):
             places = figures.places_in(
@@ -128,16 +121,11 @@ def evaluate(
                 strategy=chosen.strategy or STRATEGY,
                 bm25_weight=chosen.bm25_weight,
                 route=chosen.route,
-                rerank=rerank,
+                rerank=chosen.rerank,
             )
-            ranked = rank_questions(counted(asked, "search"), places, name_of=gold.name_of)
-        checks: tuple[AnswerCheck, ...] = ()
-        if checked:
-            how = {"llm": llm, "reranker": rerank, "answers.strategy": chosen.strategy}
-            how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
-            with assistant_over(index, how, patient=True) as assistant, progress_bars(as_json):
-                checks = check_answers(counted(asked, "answer"), assistant, name_of=gold.name_of)
-        measured = figures.measure(asked, ranked, checks if checked else None, by=labels)
+            ranked = rank_questions(progress.counted("search", asked), places, name_of=gold.name_of)
+        checks = _checked(index, asked, chosen, gold, quiet=as_json) if chosen.answers else ()
+        measured = figures.measure(asked, ranked, checks if chosen.answers else None, by=labels)
         measurement = figures.Measurement(measured, ranked, checks)
         if calibrate:
             write(calibrate, f"{calibration_of(checks).model_dump_json(indent=1)}\n".encode())
@@ -158,21 +146,39 @@ def evaluate(
     notes = [*gold.notes, *_away(checks), *unkept]
     run = rows.run.id if store and not unkept else None
     told = measured.model_dump(mode="json") | {"run": run, "notes": notes}
-    emit(told, as_json, lambda: _show(measured, notes, promised=None if llm != "none" else chosen.max_wrong))
+    emit(told, as_json, lambda: _show(measured, notes, promised=None if chosen.llm != "none" else chosen.max_wrong))
+
+
+def _as_it_runs(chosen: MeasureConfig, asked: Sequence[Question], *, calibrates: bool) -> MeasureConfig:
+    """The options as they will act, not as they were typed: the database keeps these."""
+    from models.registry import spelled
+
+    has_gold = any(one.answer or not one.answerable for one in asked)
+    settled = {
+        "rerank": chosen.rerank or settings().reranker,
+        "llm": spelled(chosen.llm or settings().llm),
+        "answers": calibrates or (has_gold if chosen.answers is None else chosen.answers),
+        "max_wrong": 1.0 if calibrates else chosen.max_wrong,
+    }
+    return chosen.model_copy(update=settled)
+
+
+def _checked(
+    index: Path, asked: Sequence[Question], chosen: MeasureConfig, gold: Gold, *, quiet: bool
+) -> tuple[AnswerCheck, ...]:
+    """What each question is answered."""
+    from tasks.rag.measuring.answer_checks import check_answers
+
+    how = {"llm": chosen.llm, "reranker": chosen.rerank, "answers.strategy": chosen.strategy}
+    how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
+    with assistant_over(index, how, patient=True) as assistant, progress_bars(quiet):
+        return check_answers(progress.counted("answer", asked), assistant, name_of=gold.name_of)
 
 
 def _away(checks: Sequence[AnswerCheck]) -> list[str]:
     """A note if a model was unavailable: some answers then quote sentences of the documents."""
     away = sum(check.model_away for check in checks)
     return [f"the model was away for {away} of {len(checks)} questions; those answers are extracted"] if away else []
-
-
-def counted(items: Sequence[Item], stage: str) -> Generator[Item]:
-    """The items; each moves the progress bar of `stage` once it is done."""
-    progress.expect(stage, len(items))
-    for item in items:
-        yield item
-        progress.advance(stage)
 
 
 def keep(evaluated: Sequence[Evaluated]) -> list[str]:

@@ -24,7 +24,7 @@ from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.rag import STRATEGY
 
 if TYPE_CHECKING:
-    from storage.index import Index
+    from storage.index_generation import Index
     from tasks.documents.blocks import Document
     from tasks.rag.answers import Filters
     from tasks.rag.indexing.index_report import DocumentStatus, IndexStatus

@@ -22,6 +22,7 @@ from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from flows.running.reruns import Rerun
+    from flows.service.asked_service import Wanted
     from flows.service.deploying import Deployed
     from flows.service.place import Place
     from flows.service.service_start import Up
@@ -58,15 +59,9 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
-    from flows.service.api import Refused, ServiceError
+    from flows.service.api import Refused
     from flows.service.asked_service import Wanted, address_in, pools_in
     from flows.service.served_collections import absolute, folders_of, require_indexes
-    from flows.service.service_start import end
-    from flows.service.service_start import up as started
-
-    def say(text: str) -> None:
-        if not as_json:
-            typer.secho(harmless(text), dim=True, err=True)
 
     with plain_errors(Refused):
         host, port = address_in(listen, port)
@@ -82,17 +77,30 @@ def up(
             workers_only=workers_only,
             collections=collections,
         )
+    done = _started(wanted, quiet=as_json)
+    emit(done, as_json, lambda: _show_up(done))
+    if done.failed:
+        raise typer.Exit(DONE_WITH_FAILURES)
+
+
+def _started(wanted: Wanted, *, quiet: bool) -> Up:
+    """The service, up; a signal stops what had started."""
+    from flows.service.api import Refused, ServiceError
+    from flows.service.service_start import end, up
+
+    def say(text: str) -> None:
+        if not quiet:
+            typer.secho(harmless(text), dim=True, err=True)
+
     place = _place()
     with _ended_by_signals() as came, plain_errors(Refused, failed=(ServiceError, StorageError, FileNotFoundError)):
-        done = started(place, wanted, os.environ.copy(), say=say)
+        done = up(place, wanted, os.environ.copy(), say=say)
         if came and done.state != "unchanged":
             with place.alone():
                 end(place)
         if came:
             raise _Terminated
-    emit(done, as_json, lambda: _show_up(done))
-    if done.failed:
-        raise typer.Exit(DONE_WITH_FAILURES)
+    return done
 
 
 class _Terminated(SystemExit):

@@ -19,7 +19,7 @@ from rich.table import Table
 from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.engine import progress_bars
 from flows.cli.index_command import run_build
-from flows.cli.measure_command import QuestionsFile, StoreOption, console, counted, keep, rounded
+from flows.cli.measure_command import QuestionsFile, StoreOption, console, keep, rounded
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sentences
 from flows.cli.shared_options import Strategy, require_file
 from flows.running.environment import git_commit, program_version
@@ -27,12 +27,13 @@ from flows.running.settings import settings
 from models.model_errors import ModelError
 from storage.files import make_folder, write
 from storage.storage_errors import StorageError
+from tasks import progress
 from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS, STRATEGY
 from tasks.rag.retrieval.weights import DEFAULTS
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluated
-    from storage.index import Index
+    from storage.index_generation import Index
     from tasks.rag.measuring.ranking_metrics import Mean, Place, Question
     from tasks.rag.measuring.sweep import Chunking, Compared, Point, Row, Swept
 
@@ -214,7 +215,8 @@ def _sweep(common: Sweep, point: Point, opened: Index, *, key: str) -> Swept:
         times.append(1000 * (time.perf_counter() - before))
         return found
 
-    ranked = rank_questions(counted(common.asked, point.name), places, name_of=gold_in(opened, common.asked).name_of)
+    gold = gold_in(opened, common.asked)
+    ranked = rank_questions(progress.counted(point.name, common.asked), places, name_of=gold.name_of)
     return Swept(
         key=key,
         point=point,

@@ -75,7 +75,7 @@ def plan_of(suite: Suite) -> Planned:
 @cache
 def known_flags() -> dict[str, Any]:
     """The options of `trivet eval run` by name, with their defaults."""
-    from flows.cli.evaluation.run_command import OPTIONS
+    from flows.cli.evaluation.run_options import OPTIONS
 
     return OPTIONS.named(OPTIONS.defaults())
 

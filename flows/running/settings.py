@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.running.environment import home_folder, program
-from flows.running.environment import prepare_environment as prepare_environment
-
-if TYPE_CHECKING:
-    from tasks.resources import Resources, Sent
+from flows.running.environment import home_folder
 
 
 class Settings(BaseSettings):
@@ -87,39 +82,3 @@ class Settings(BaseSettings):
 def settings() -> Settings:
     """The settings of this process."""
     return Settings().model_copy(update={"home": home_folder()})
-
-
-def _send(sent: Sent, deployment: str) -> Any:
-    from flows.running.dispatch import send  # which imports prefect
-
-    return send(sent, deployment)
-
-
-def step_resources() -> Resources:
-    """Where the steps of this process keep things, and what they reach."""
-    from tasks.resources import Resources
-
-    read = settings()
-    return Resources(
-        home=read.home,
-        store=read.store or str(read.home / "store"),
-        database_url=read.database_address,
-        gpu_deployment=read.gpu_deployment,
-        send=_send,
-        parse_log=read.parse_log,
-        vlm_base_url=read.vlm_base_url,
-        llm_base_url=read.llm_base_url,
-        llm_timeout_s=read.llm_timeout_s,
-        openai_base_url=read.openai_base_url,
-        api_key=read.openai_api_key,
-        program=program,
-        secret=os.environ.get,
-    )
-
-
-def configure_steps() -> None:
-    """Configure the steps again, after the settings have changed."""
-    from tasks.resources import configure
-
-    prepare_environment()
-    configure(step_resources())

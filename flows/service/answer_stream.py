@@ -13,7 +13,8 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from flows.service.serving_work import Begun, Item, LiveIndex, Question, Refusal, Work
+from flows.service.live_index import LiveIndex
+from flows.service.serving_work import Begun, Item, Question, Refusal, Work
 from storage.sessions import Sessions
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered

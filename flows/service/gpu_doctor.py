@@ -149,7 +149,7 @@ def try_faiss() -> list[Check]:
     """Which build of FAISS there is, and how many GPUs it sees."""
     import faiss
 
-    from storage.vectors import gpus
+    from storage.centres import gpus
 
     built = "GPU" in faiss.get_compile_options()
     detail = f"{faiss.__version__}, {f'built for GPUs, sees {gpus()}' if built else 'built without GPUs'}"
@@ -245,7 +245,8 @@ def build(vectors: NDArray[np.float16], *, gpu: bool) -> Built:
     """Time the making of lists, and ask them. Raises RuntimeError where FAISS sees no GPU that it is to use."""
     import numpy as np
 
-    from storage.vectors import Centres, Vectors, lists_for, pack_vectors, train_lists
+    from storage.centres import Centres, lists_for, train_lists
+    from storage.vectors import Vectors, pack_vectors
 
     lists = lists_for(len(vectors))
     started = time.perf_counter()

@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -61,6 +61,26 @@ def create_app(
     of_role: the auth string of a role, which signs in to the pages.
     """
     asking, collections = Asking(sessions, stopping, Places(at_once, waiting)), Collections(served)
+    # the pages of its documentation would load scripts from elsewhere
+    app = FastAPI(title="Trivet", lifespan=_lifespan(collections), docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.beside = nullcontext  # what else runs as long as the server does
+    app.add_exception_handler(StarletteHTTPException, _plain_error)
+    app.add_exception_handler(Busy, _busy)
+    for kind in (StorageError, UnknownCollection, ApiFailed, Exception):
+        app.add_exception_handler(kind, _told)
+    authorized = [Depends(_authorization(auth))]
+    _add_routes(app, asking, collections, authorized)
+    if home is not None:
+        from flows.service.web.signing_in import Keys
+        from flows.service.web.workplace import add_pages
+
+        keys = Keys(auth, of_role=of_role)
+        add_pages(app, asking, collections, keys=keys, home=home, authorized=authorized)
+    return app
+
+
+def _lifespan(collections: Collections) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """What runs beside the server, and the end of its collections."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -71,17 +91,10 @@ def create_app(
                 await run_in_threadpool(one.indexing.close)
             one.live.close()
 
-    # the pages of its documentation would load scripts from elsewhere
-    app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.beside = nullcontext  # what else runs as long as the server does
-    app.add_exception_handler(StarletteHTTPException, _plain_error)
-    app.add_exception_handler(StorageError, _told)
-    app.add_exception_handler(UnknownCollection, _told)
-    app.add_exception_handler(ApiFailed, _told)
-    app.add_exception_handler(Busy, _busy)
-    app.add_exception_handler(Exception, _told)
-    authorized = [Depends(_authorization(auth))]
+    return lifespan
 
+
+def _add_routes(app: FastAPI, asking: Asking, collections: Collections, authorized: Sequence[Any]) -> None:
     @app.get("/health")
     def health() -> JSONResponse:
         """Whether every index can be used."""
@@ -108,14 +121,6 @@ def create_app(
         question = _parsed(await body_of(request))
         live = collections.named(question.collection).live
         return await respond(await asking.items(request, question, live), stream=question.stream)
-
-    if home is not None:
-        from flows.service.web.signing_in import Keys
-        from flows.service.web.workplace import add_pages
-
-        keys = Keys(auth, of_role=of_role)
-        add_pages(app, asking, collections, keys=keys, home=home, authorized=authorized)
-    return app
 
 
 def _authorization(auth: SecretStr) -> Any:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import Field
 
 from flows.running.command_server import ServerDidNotStart, prefect_api, wait_until_healthy
-from flows.running.environment import AUTHORITY, trust
-from flows.running.settings import prepare_environment
+from flows.running.environment import AUTHORITY, prepare_environment, trust
 from flows.running.shared_api import ANSWER_S, database_name
 from flows.service.api import address_of, auth_of
 from storage.records import Record

@@ -46,7 +46,7 @@ def open_collection(
     """
     from flows.running.answer_models import open_assistant
     from flows.service.indexing import Indexing
-    from flows.service.serving_work import LiveIndex
+    from flows.service.live_index import LiveIndex
     from storage.files import make_folder
     from storage.index import refuse_foreign
 
@@ -67,7 +67,7 @@ def open_collection(
 
 def no_collection(home: Path) -> Collection:
     """In place of one, where none is served."""
-    from flows.service.serving_work import LiveIndex
+    from flows.service.live_index import LiveIndex
 
     def refuse() -> NoReturn:
         raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")

@@ -10,8 +10,8 @@ import socket
 import sys
 import time
 
-from flows.running.environment import AUTHORITY
-from flows.running.settings import prepare_environment, settings
+from flows.running.environment import AUTHORITY, prepare_environment
+from flows.running.settings import settings
 from flows.service.api import Api, Refused
 from flows.service.asked_service import remembered
 from flows.service.page_server import DEFAULT_PORT, PemFiles, listen, no_collection, open_collection, run

@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
-from flows.running.settings import prepare_environment, settings
+from flows.running.environment import prepare_environment
+from flows.running.settings import settings
 from flows.service.api import Refused
 from flows.service.place import Place
 from flows.service.server_database import VARIABLES

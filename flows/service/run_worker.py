@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 
-from flows.running.settings import prepare_environment, settings
+from flows.running.environment import prepare_environment
+from flows.running.settings import settings
 from flows.service import processes
 from flows.service.api import Api, ApiAway, ApiFailed, Refused, abandoned, hand_back
 from flows.service.healing import heal_on

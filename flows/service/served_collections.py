@@ -13,7 +13,7 @@ from storage.records import Record
 
 if TYPE_CHECKING:
     from flows.service.indexing import Indexing
-    from flows.service.serving_work import LiveIndex
+    from flows.service.live_index import LiveIndex
 
 NAMED = re.compile(r"([^/\\=]+)=(.+)")
 

@@ -20,8 +20,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from flows.running.environment import AUTHORITY
-from flows.running.settings import prepare_environment
+from flows.running.environment import AUTHORITY, prepare_environment
 from flows.running.shared_api import end_shared_api
 from flows.service import processes, supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back

@@ -185,14 +185,14 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
 def parse_xml(data: bytes, *, name: str) -> ET.Element:
     """The tree of an XML part. Raises RefusedDocument if it has a DOCTYPE, CorruptDocument if it is not well-formed."""
     try:
-        return ET.fromstring(data, parser=ET.XMLParser(target=_WithoutDoctype()))
+        return ET.fromstring(data, parser=ET.XMLParser(target=WithoutDoctype()))
     except (ET.ParseError, ValueError, LookupError) as error:
         raise CorruptDocument(
             f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
         ) from error
 
 
-class _WithoutDoctype(ET.TreeBuilder):
+class WithoutDoctype(ET.TreeBuilder):
     """Refuses a DOCTYPE, and so every entity: office formats declare none, entity bombs need one."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:

@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
-from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
+from xml.etree.ElementTree import ParseError, XMLParser
 
-from tasks.documents.archives import OLE_MAGIC, Package, printable
-from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.archives import OLE_MAGIC, Package, WithoutDoctype
+from tasks.documents.document_errors import CorruptDocument, NeedsPassword, UnsupportedDocument
 from tasks.documents.document_readers import storable
 
 _CORE_NAMES = {
@@ -74,12 +74,8 @@ def local(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-class Handler(TreeBuilder):
-    """Receives the elements of a part as they come; a document type, and so every entity, is refused."""
-
-    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        declared = printable(pubid or system or name)
-        raise RefusedDocument(f"The XML declares a document type (`{declared}`), as entity attacks do; it is not read.")
+class Handler(WithoutDoctype):
+    """Receives the elements of a part as they come."""
 
 
 def stream(pieces: Iterable[bytes], handler: Handler, *, name: str, done: Callable[[], bool] = lambda: False) -> None:

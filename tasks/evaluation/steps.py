@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from storage.files import alone
+from storage.files import alone, sha256_of
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
@@ -20,7 +20,6 @@ from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, questions_of, read_items
-from tasks.evaluation.running.replaying import digest_of
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.keys import slug
 from tasks.resources import artifacts, budget, evaluations, resources
@@ -191,7 +190,7 @@ class Written(Record):
 def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
     del inputs
     path = Path(result.path)
-    return path.is_file() and digest_of(path) == result.digest
+    return path.is_file() and sha256_of(path) == result.digest
 
 
 @step(version=1, verify=_is_written, undone=CHANGED)
@@ -200,7 +199,7 @@ def write_json(report: EvalReport, *, output_path: Path) -> Written:
     from tasks.evaluation.results.result_rows import write_files
 
     path = write_files(report, artifacts(), output_path=output_path)
-    return Written(path=str(path), digest=digest_of(path))
+    return Written(path=str(path), digest=sha256_of(path))
 
 
 @step(version=1, reads_world=True)

@@ -117,7 +117,7 @@ def find_choice(text: str, asked: Asked) -> Choice | None:
 
 
 def _boxed(text: str, asked: Asked) -> str | None:
-    from tasks.grading.math.math_extraction import last_boxed
+    from tasks.grading.math.boxes import last_boxed
 
     box = last_boxed(text)
     return _all_that_is_said(box, asked) if box is not None and len(box) <= LONGEST_BOX else None

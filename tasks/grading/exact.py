@@ -51,13 +51,8 @@ def read(response: str, rule: Rule) -> Readings:
     return rule.read(text, strict, strict or _last_line(text))
 
 
-def find_answer(response: str) -> str | None:
-    """The flexible reading: the last box, else what is announced last, else the last line; None without an answer."""
-    return read(response, FLEXIBLE).flexible
-
-
 def _announced(text: str) -> str | None:
-    from tasks.grading.math.math_extraction import last_boxed
+    from tasks.grading.math.boxes import last_boxed
 
     if box := last_boxed(text):
         return box[:LONGEST_LINE].strip()

@@ -6,8 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from storage.files import sha256_of
 from storage.records import Record, Ref
-from tasks.lever.data.json_files import sha256_of
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools
 from tasks.lever.opened_worlds import RECORDED, World

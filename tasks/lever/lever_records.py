@@ -12,7 +12,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from storage.records import FiniteRecord, Record, Ref
 from tasks.lever.lever_errors import FileUnusable
 
-Split = Literal["train", "validation", "test"]
 Sampler = Literal["RetrievalSampler", "RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
 Modality = Literal["joint", "images", "texts"]
 """Embeddings by which candidates are near: of image and question together, of the image, of the question."""

@@ -1,8 +1,8 @@
 """One style for every report: pages, the axes of their charts, and text that markdown shows as it is.
 
 A page is one self-contained HTML file, light and dark, for a screen of any width. A template extends `base.html` and
-may import the macros of `plots.html`. Every value is escaped, and the content security policy of a page allows only
-the style and the script whose digests it names.
+may import the macros of `plots.html` and `tables.html`. Every value is escaped, and the content security policy of a
+page allows only the style and the script whose digests it names.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from storage.evaluated import Sample as Row
 from storage.evaluations import Evaluations
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Estimate, Sample
+from tasks.evaluation.results.foreign_results import dict_or_empty
 from tasks.evaluation.results.result_rows import sample_from_row
-from tasks.evaluation.results.results_file import dict_or_empty
 from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
 from tasks.measure.paired_tests import SIGNIFICANT, newcombe
 from tasks.nightly.night_records import Change, Measure, Verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +58,7 @@ def measure_index(
         places = places_in(
             opened, strategy=asked.strategy, bm25_weight=asked.bm25_weight, route=asked.route, rerank=asked.rerank
         )
-        ranked = rank_questions(_counted(questions, "search"), places, name_of=gold.name_of)
+        ranked = rank_questions(progress.counted("search", questions), places, name_of=gold.name_of)
         checks = _check(index, questions, asked, models, gold) if asked.answers else None
         measured = measure(questions, ranked, checks, by=labels_of(questions, None))
         rows = record(
@@ -79,12 +79,4 @@ def _check(
 ) -> tuple[AnswerCheck, ...]:
     settings = AnswerSettings(strategy=asked.strategy)
     with open_assistant(index, models=models, patient=True, reranker=asked.rerank, answers=settings) as assistant:
-        return check_answers(_counted(questions, "answer"), assistant, name_of=gold.name_of)
-
-
-def _counted(questions: Sequence[Question], stage: str) -> Iterator[Question]:
-    """The questions; reports progress after each."""
-    progress.expect(stage, len(questions))
-    for question in questions:
-        yield question
-        progress.advance(stage)
+        return check_answers(progress.counted("answer", questions), assistant, name_of=gold.name_of)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from storage import files
-from storage.files import alone
+from storage.files import alone, sha256_of
 from storage.records import Record, Ref
 from storage.storage_errors import StorageError
 from tasks.calls import wait_for_twin
 from tasks.evaluation.results.result_rows import keep_with
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.replaying import digest_of
 from tasks.keys import slug
 from tasks.nightly import night_collecting, night_measuring
 from tasks.nightly.night_measuring import Program
@@ -130,7 +129,7 @@ class Written(Record):
 
 def _are_written(result: Written, inputs: dict[str, Any]) -> bool:
     del inputs
-    return all(Path(path).is_file() and digest_of(Path(path)) == digest for path, digest in result.files.items())
+    return all(Path(path).is_file() and sha256_of(Path(path)) == digest for path, digest in result.files.items())
 
 
 @step(version=1, verify=_are_written)

@@ -141,7 +141,7 @@ def write_answers(kept: Sequence[Kept], artifacts: Artifacts, *, out: Path) -> B
 def is_written(report: BatchReport) -> bool:
     """Whether the file of answers is still the one that was written."""
     out = Path(report.out)
-    return out.is_file() and hashlib.sha256(out.read_bytes()).hexdigest() == report.digest
+    return out.is_file() and files.sha256_of(out) == report.digest
 
 
 def _answer(asked: Asked, assistant: Assistant, artifacts: Artifacts, *, key: str) -> Kept:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from storage.index import CatalogueEntry, Fact
+from storage.catalogue import CatalogueEntry, Fact
 from storage.records import Record, Ref
 from storage.segments import Segment
 from tasks.documents.blocks import PageSource

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -26,8 +26,6 @@ from tasks.rag.indexing.scan import ScanResult
 from tasks.resources import artifacts, embedding_cache, resources, responses, results
 from tasks.step import CHANGED, Incomplete, StepKey, paying_run, step
 
-Item = TypeVar("Item")
-
 
 @step(version=1, reads_world=True)
 def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) -> ScanResult:
@@ -35,14 +33,6 @@ def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) ->
     from tasks.rag.indexing.scan import scan_folder
 
     return scan_folder(folder, artifacts=artifacts(), include=include, exclude=exclude)
-
-
-def _counted(stage: str, items: Sequence[Item]) -> Iterator[Item]:
-    """The items, one after the other; each is reported as done before the next one is taken."""
-    progress.expect(stage, len(items))
-    for item in items:
-        yield item
-        progress.advance(stage)
 
 
 def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
@@ -62,7 +52,7 @@ def parse(
     log = resources().parse_log
     parsed = tuple(
         parse_source(source, artifacts(), options=options, limits=limits, password=password, log=log)
-        for source in _counted("parse", sources)
+        for source in progress.counted("parse", sources)
     )
     unfinished = {item.source.digest[:12]: why for item in parsed if (why := item.may_pass)}
     if unfinished:
@@ -97,7 +87,7 @@ def find_figures(
     password = resources().secret(password_env) if password_env else None
     return tuple(
         figures_of(item, artifacts(), settings=settings, limits=limits, password=password)
-        for item in _counted("extract_figures", parsed)
+        for item in progress.counted("extract_figures", parsed)
     )
 
 
@@ -153,7 +143,7 @@ def chunk(
     readable = [item for item in pictured if item.parsed.document]
     return tuple(
         cut(item, artifacts(), chunk_chars=chunk_chars, overlap_chars=overlap_chars, tokenizer=tokenizer)
-        for item in _counted("chunk", readable)
+        for item in progress.counted("chunk", readable)
     )
 
 

@@ -27,7 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.protocols import Embedder
-from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_generation import Index
 from tasks.language.tokens import tokenize
 from tasks.rag.answering.assistant import Assistant
 from tasks.rag.indexing.chunks import tokenize_chunks
@@ -35,6 +37,7 @@ from tasks.rag.planning.plan import make_plan
 from tasks.rag.planning.routing import Router
 from tasks.rag.retrieval.search import retrieve
 from tests.benchmarks.bench_retrieval import chunk_of, hard_vectors, pdf_sentences, recombined, zipfian_sentences
+from tests.storage.publishing import publish
 
 PEER = Path(__file__).parent / "peers" / "langchain_retrieve.py"
 QUESTIONS, WARM_UP = 60, 5
@@ -105,7 +108,6 @@ def make_index(out: Path, texts: list[str], rows: NDArray[np.float32]) -> list[l
         catalogue=[CatalogueEntry(document=digest, name=name) for digest, name in names.items()],
         embedder=Given.id,
         tokenizer="bigram",
-        settings={},
     )
     return words
 

@@ -30,10 +30,15 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.index import CatalogueEntry, open_folder, publish_segments
+from storage.catalogue import CatalogueEntry
+from storage.centres import PER_CENTRE, Centres, lists_for, train_centres
+from storage.index import open_folder
+from storage.lexical import Lexical
+from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import DocumentContent, Packed, Segment, pack_segment, split
-from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, lists_for, open_faiss, train_centres
+from storage.untyped_faiss import open_faiss
+from storage.vectors import EXACT_UP_TO, Vectors
 from tasks.language.tokens import tokenize
 from tests.benchmarks.bench_retrieval import chunk_of, pdf_sentences, recombined, zipfian_sentences
 
@@ -216,7 +221,8 @@ def ask(corpus: Corpus, folder: Path, chunks: int, peers: Path | None) -> dict[s
         _ = index.vectors, index.lexical, index.chunk(len(index) - 1)
         figures: dict[str, Any] = {"open, CPU s": round(time.process_time() - started, 3)}
         lexical, vectors = index.lexical, index.vectors
-        assert lexical is not None
+        assert isinstance(lexical, Lexical)
+        assert isinstance(vectors, Vectors)
         figures |= _times("bm25", lambda words: lexical.search(words, 10), questions)
         queries = topical(range(QUESTIONS), seed=f"{5:064x}")
         figures |= _times("dense", lambda query: vectors.search(query, 10), list(queries))

@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from storage.arrays import map_arrays
-from storage.generations import Catalogue
-from storage.index import CatalogueEntry, pack_catalogue
+from storage.catalogue import Catalogue, CatalogueEntry, pack_catalogue
 from tasks.rag.planning.routing import Router
 
 PART, QUESTIONS = 600, 300

@@ -27,11 +27,15 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.index import CatalogueEntry, open_folder, publish
+from storage.catalogue import CatalogueEntry
+from storage.centres import train_centres
+from storage.index import open_folder
 from storage.lexical import Lexical, Whole, count_postings
-from storage.vectors import EXACT_UP_TO, Vectors, pack_vectors, train_centres
+from storage.row_searches import Dense
+from storage.vectors import EXACT_UP_TO, Vectors, pack_vectors
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
+from tests.storage.publishing import publish
 
 QUESTIONS, CHUNK_CHARS, DIMENSION, COMPARED = 200, 800, 384, 3_000
 OPENING = """
@@ -85,7 +89,6 @@ def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: li
         catalogue=[CatalogueEntry(document=name, name=f"{name[-8:]}.pdf") for name in dict.fromkeys(documents)],
         embedder="bench",
         tokenizer="bigram",
-        settings={},
     )
     figures: dict[str, Any] = {"publish, CPU s": round(time.process_time() - started, 1)}
     opened, imported = map(float, subprocess.check_output([sys.executable, "-c", OPENING, str(out)]).split())
@@ -97,7 +100,7 @@ def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: li
     return figures | of_rank_bm25(tokens[:COMPARED], questions)
 
 
-def of_dense(name: str, index: Vectors, rows: NDArray[np.float32], queries: NDArray[np.float32]) -> dict[str, Any]:
+def of_dense(name: str, index: Dense, rows: NDArray[np.float32], queries: NDArray[np.float32]) -> dict[str, Any]:
     """Time and recall of the ten nearest to the single-precision truth."""
     found = [set(index.search(query, 10).rows) for query in queries]
     truth = np.argpartition(-(queries @ rows.T), 10, axis=1)[:, :10]

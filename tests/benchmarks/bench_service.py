@@ -191,7 +191,7 @@ def begun(running: Running, kind: str, **more: str) -> subprocess.Popen[str]:
 
 def time_steps(kind: str) -> dict[str, float]:
     """In this process: a flow without steps, and one with many; its own CPU seconds. kind: `ours`, `plain`."""
-    from flows.running.settings import configure_steps
+    from flows.running.configuring import configure_steps
 
     configure_steps()
     from prefect import flow, task
@@ -241,18 +241,15 @@ def crowd(running: Running) -> dict[str, float]:
 @contextmanager
 def run_page(running: Running) -> Generator[Page]:
     """A page of a browser, behind the login."""
-    from playwright.sync_api import sync_playwright
-
-    from tests.e2e.conftest import CHROMIUM, DRAWS, NOWHERE_ELSE
+    from tests.e2e.conftest import DRAWS
     from tests.e2e.pages import RunPage
+    from tests.flows.web.browsing import chromium
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", DRAWS, NOWHERE_ELSE])
+    with chromium(DRAWS) as browser:
         auth = auth_of(running.place.home) or ""
         shown = RunPage(browser.new_context(), "v1", address=ui_of(running), auth=auth, shots=running.place.home)
         shown.log_in()
         yield shown.page
-        browser.close()
 
 
 def ui_of(running: Running) -> str:

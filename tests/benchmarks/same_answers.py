@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flows.running.answer_models import open_assistant
+from flows.running.configuring import configure_steps
 from flows.running.index_places import index_place
-from flows.running.settings import configure_steps
 
 QUESTIONS = (
     "가람시 지능형 교통신호 통합관제시스템 구축 최초 공고의 사업 예산은 얼마인가?",

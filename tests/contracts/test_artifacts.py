@@ -15,6 +15,7 @@ from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 from storage.stores import Remote
+from tests.storage.buckets import bucket_of, s3
 
 KEY = hashlib.sha256(b"inputs").hexdigest()
 
@@ -52,30 +53,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def s3_server() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3() as address:
+        yield address
 
 
 @pytest.fixture
 def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    import s3fs
-
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_server,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    bucket = f"trivet-{uuid.uuid4().hex}"
-    s3fs.S3FileSystem(use_listings_cache=False).mkdir(bucket)
-    return f"s3://{bucket}/store"
+    made = bucket_of(s3_server)
+    for variable, value in made.environment.items():
+        monkeypatch.setenv(variable, value)
+    return made.url
 
 
 def name(ref: Ref) -> str:

@@ -17,16 +17,19 @@ from pydantic import BaseModel
 from rank_bm25 import BM25Okapi
 
 from storage import segments
+from storage.catalogue import CatalogueEntry
+from storage.centres import Centres
 from storage.embedded import Cluster
 from storage.engines import engine_of, place_of, read_address
-from storage.index import CatalogueEntry, claim, is_current, open_index, pointer_of, publish, publish_segments
+from storage.index import claim, is_current, open_index, pointer_of
 from storage.numbers import query_numbers
 from storage.pg_index import PostgresEngine
+from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import DocumentContent, pack_segment
 from storage.storage_errors import EngineAway, IndexUnusable, NotAnIndex
-from storage.vectors import Centres
 from tests.conftest import HOME
+from tests.storage.publishing import publish
 
 WORDS = ["profit", "loss", "revenue", "tender", "budget", "예산", "공고", "사업", "deadline", "points", "ledger"]
 DOCUMENTS, CHUNKS, WIDE = 24, 5, 32
@@ -84,7 +87,7 @@ def lancedb_place(home: Path) -> Path:
 
 PLACES: dict[str, Callable[[Path], Path]] = {"folder": folder, "postgres": postgres, "lancedb": lancedb_place}
 LAST_STEP = {
-    "folder": "storage.index._switch",
+    "folder": "storage.publishing._switch",
     "postgres": "storage.pg_index.PostgresEngine._sweep",
     "lancedb": "storage.lance_tables.add",
 }
@@ -118,7 +121,7 @@ def generations_in(place: Path) -> int:
     if engine is None:
         return len(list(place.glob("generations/0*")))
     if isinstance(engine, PostgresEngine):
-        with engine.cursor() as cursor:
+        with engine.tables.cursor() as cursor:
             return len(cursor.execute("SELECT FROM generations").fetchall())
     return engine._opened()["generations"].count_rows()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.command_server import prefect_api, wait_until_healthy
-from flows.running.settings import prepare_environment
+from flows.running.environment import prepare_environment
 
 os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"  # the API is gone before Prefect's last flush
 prepare_environment()

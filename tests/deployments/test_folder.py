@@ -16,7 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from flows.running.settings import prepare_environment
+from flows.running.environment import prepare_environment
 
 prepare_environment()
 

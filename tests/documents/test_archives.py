@@ -12,14 +12,7 @@ import pytest
 
 from tasks.documents.archives import Package, ZipCaps, member_name, open_zip, parse_xml, read_member, refusal
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument
-
-
-def _zip(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return buffer.getvalue()
+from tests.documents.zips import zipped
 
 
 def _written(folder: Path, data: bytes) -> Path:
@@ -31,7 +24,7 @@ def _written(folder: Path, data: bytes) -> Path:
 @pytest.mark.parametrize("name", ["../up.xml", "a/../../up.xml", "/etc/passwd", "C:/up.xml", "..\\up.xml"])
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(RefusedDocument, match="leads out"):
-        Package(_written(tmp_path, _zip({name: b"x"})))
+        Package(_written(tmp_path, zipped({name: b"x"})))
 
 
 def test_a_link_is_refused() -> None:
@@ -43,16 +36,16 @@ def test_a_link_is_refused() -> None:
 
 def test_more_members_than_the_cap_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedDocument, match="3 members"):
-        Package(_written(tmp_path, _zip({f"{n}.xml": b"" for n in range(3)})), caps=ZipCaps(members=2))
+        Package(_written(tmp_path, zipped({f"{n}.xml": b"" for n in range(3)})), caps=ZipCaps(members=2))
 
 
 def test_sixty_megabytes_of_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedDocument, match="deflate bomb"):
-        Package(_written(tmp_path, _zip({"bomb.xml": bytes(60_000_000)})))
+        Package(_written(tmp_path, zipped({"bomb.xml": bytes(60_000_000)})))
 
 
 def test_a_member_that_lies_about_its_size_gives_no_more_than_it_declares() -> None:
-    data = bytearray(_zip({"a": bytes(5_000_000)}))
+    data = bytearray(zipped({"a": bytes(5_000_000)}))
     declared = struct.pack("<L", 10)
     local, central = data.index(b"PK\3\4"), data.index(b"PK\1\2")
     data[local + 22 : local + 26] = declared
@@ -63,7 +56,7 @@ def test_a_member_that_lies_about_its_size_gives_no_more_than_it_declares() -> N
 
 
 def test_an_encrypted_member_wants_a_password() -> None:
-    data = bytearray(_zip({"a": b"secret"}))
+    data = bytearray(zipped({"a": b"secret"}))
     data[data.index(b"PK\1\2") + 8] |= 1
 
     with open_zip(io.BytesIO(bytes(data)), caps=ZipCaps()) as archive, pytest.raises(NeedsPassword):
@@ -71,7 +64,7 @@ def test_an_encrypted_member_wants_a_password() -> None:
 
 
 def test_a_flipped_bit_is_corrupt() -> None:
-    data = bytearray(_zip({"a": b"some text that is long enough to be packed"}))
+    data = bytearray(zipped({"a": b"some text that is long enough to be packed"}))
     data[40] ^= 0xFF
 
     with open_zip(io.BytesIO(bytes(data)), caps=ZipCaps()) as archive, pytest.raises(CorruptDocument):
@@ -87,7 +80,7 @@ def test_korean_names_without_the_utf8_flag_are_read(encoding: str) -> None:
 
 
 def test_an_xml_part_above_the_cap_is_refused(tmp_path: Path) -> None:
-    package = Package(_written(tmp_path, _zip({"a.xml": b"<a>" + b"x" * 100 + b"</a>"})), caps=ZipCaps(xml_bytes=50))
+    package = Package(_written(tmp_path, zipped({"a.xml": b"<a>" + b"x" * 100 + b"</a>"})), caps=ZipCaps(xml_bytes=50))
 
     with package, pytest.raises(RefusedDocument, match="split the document"):
         package.xml_source("a.xml")

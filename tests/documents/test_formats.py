@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, UnsupportedDocument
 from tasks.documents.formats import sniff
+from tests.documents.zips import zipped
 
 
 def _zip(*names: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name in names:
-            archive.writestr(name, b"x")
-    return buffer.getvalue()
+    return zipped(dict.fromkeys(names, b"x"))
 
 
 def _file(folder: Path, name: str, data: bytes) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from tasks.documents.blocks import Block, Cell, PageStatus
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.hwp.hwpx_reader import open_hwpx
+from tests.documents.zips import zipped
 
 HP = 'xmlns:hp="http://www.hancom.co.kr/hwpml/2011/paragraph" xmlns:hs="http://www.hancom.co.kr/hwpml/2011/section"'
 HPF = """<opf:package xmlns:opf="http://www.idpf.org/2007/opf/"><opf:metadata><opf:title>제목</opf:title>
@@ -41,9 +41,7 @@ def tc(text: str, row: int, col: int, rows: int = 1, cols: int = 1, *, header: i
 
 def package(folder: Path, members: dict[str, str | bytes]) -> Path:
     path = folder / "sample.hwpx"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
+    path.write_bytes(zipped(members))
     return path
 
 

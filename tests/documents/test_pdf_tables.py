@@ -102,38 +102,35 @@ def test_merged_cells_carry_their_spans(tmp_path: Path) -> None:
     }
 
 
-def test_every_other_row_shaded_is_one_table(tmp_path: Path) -> None:
-    page = new_page()
-    rows = [(f"Item {n}", f"{n},100", f"{n},200") for n in range(1, 8)]
+def striped(page: Any, count: int, *, top: float) -> list[str]:
+    """The lines of a table of which every other row is shaded, drawn from `top` down."""
+    rows = [(f"Item {n}", f"{n},100", f"{n},200") for n in range(1, count + 1)]
     for n, texts in enumerate(rows):
-        y = 120 + 14 * n
+        y = top + 14 * n
         if n % 2 == 0:
             for x0, x1 in ((72, 250), (250, 340), (340, 430)):
                 page.draw_rect((x0, y, x1, y + 14), color=None, fill=(0.8, 0.9, 1))
         for text, x in zip(texts, (76, 260, 350), strict=True):
             put(page, text, x, y + 10.5)
     for text, x in (("2023", 265), ("2022", 355)):
-        put(page, text, x, 116)
+        put(page, text, x, top - 4)
+    return [" | 2023 | 2022", *(" | ".join(row) for row in rows)]
+
+
+def test_every_other_row_shaded_is_one_table(tmp_path: Path) -> None:
+    page = new_page()
+    lines = striped(page, 7, top=120)
     (table,) = tables(blocks_of(page, tmp_path))
-    assert table.text.splitlines() == [" | 2023 | 2022", *(" | ".join(row) for row in rows)]
+    assert table.text.splitlines() == lines
 
 
 def test_the_last_row_without_shade_and_no_title_belong_to_a_striped_table(tmp_path: Path) -> None:
     page = new_page()
-    rows = [(f"Item {n}", f"{n},100", f"{n},200") for n in range(1, 9)]
-    for n, texts in enumerate(rows):
-        y = 160 + 14 * n
-        if n % 2 == 0:
-            for x0, x1 in ((72, 250), (250, 340), (340, 430)):
-                page.draw_rect((x0, y, x1, y + 14), color=None, fill=(0.8, 0.9, 1))
-        for text, x in zip(texts, (76, 260, 350), strict=True):
-            put(page, text, x, y + 10.5)
-    for text, x in (("2023", 265), ("2022", 355)):
-        put(page, text, x, 156)
+    lines = striped(page, 8, top=160)
     title = "Store update"
     put(page, title, (72 + 430 - pymupdf.get_text_length(title, fontname="korea", fontsize=10)) / 2, 142)
     (table,) = tables(blocks_of(page, tmp_path))
-    assert table.text.splitlines() == [" | 2023 | 2022", *(" | ".join(row) for row in rows)]
+    assert table.text.splitlines() == lines
 
 
 def test_aligned_amounts_are_a_table_without_lines(tmp_path: Path) -> None:

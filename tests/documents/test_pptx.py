@@ -21,6 +21,7 @@ from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.slides.pptx_reader import open_pptx, pptx_images
 from tests.documents.ole_writer import ole_file
+from tests.documents.zips import changed
 
 TITLE_AND_CONTENT, TITLE_ONLY, BLANK = 1, 5, 6
 RED = io.BytesIO()
@@ -46,16 +47,6 @@ def pages(path: Path) -> list[Page]:
 
 def told(page: Page) -> list[tuple[str, str]]:
     return [(block.kind, block.text) for block in page.blocks]
-
-
-def changed(path: Path, part: str, edit: Callable[[str], str]) -> None:
-    """Write a part of the package anew."""
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    parts[part] = edit(parts.get(part, b"").decode()).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
 
 
 def plan(slide: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -17,6 +16,7 @@ from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.sheets import xlsx_reader
 from tasks.documents.sheets.xlsx_reader import open_xlsx
+from tests.documents.zips import changed
 
 Write = Callable[[Any, Any], None]
 
@@ -45,17 +45,6 @@ def rows(*lines: tuple[Any, ...], at: str = "A") -> Write:
             sheet.write_row(f"{at}{number}", line)
 
     return write
-
-
-def changed(path: Path, part: str, change: Callable[[str], str]) -> Path:
-    """The same package with one part changed."""
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    parts[part] = change(parts.get(part, b"").decode()).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    return path
 
 
 BUDGET = (("부서", 2023, 2024), ("총무과", 1200, 1350), ("기획과", 868, 450))

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.e2e.faults import Fault, set_up
 from tests.e2e.running import ROOT, House
+from tests.flows.web.browsing import chromium
 from tests.models.server import Server, serving
 from tests.storage.conftest import open_home
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRAWS = "--enable-unsafe-swiftshader"
 """The timeline of a run, without a device."""
-NOWHERE_ELSE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
-"""What the pages would load from other machines is not loaded."""
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +56,5 @@ def house(endpoint: Server) -> Iterator[House]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium: no browser is downloaded."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", DRAWS, NOWHERE_ELSE])
-        yield browser
-        browser.close()
+    with chromium(DRAWS) as opened:
+        yield opened

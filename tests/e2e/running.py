@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from tests.command import TRIVET
+from tests.service.serviced import free_port
 
 ROOT = Path(__file__).parents[2]
 COUNTING = Path(__file__).parent / "counting"
@@ -54,7 +54,7 @@ class House:
 
     def up(self) -> None:
         """Raises AssertionError with what the command said."""
-        told = json.loads(self.command("up", "--json", "--port", str(_free_port())))
+        told = json.loads(self.command("up", "--json", "--port", str(free_port())))
         self.ui = told["ui_url"].rstrip("/")
         self.auth = (self.home / "service" / "auth").read_text().strip()
         user, _, password = self.auth.partition(":")
@@ -103,9 +103,3 @@ class House:
     def _ask(self, method: str, path: str, **body: Any) -> Any:
         assert self._api, "the service is not up"
         return self._api.request(method, path, json=body or None).raise_for_status().json()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flows.running.command_server import prefect_api, wait_until_healthy
-from flows.running.settings import prepare_environment, settings
+from flows.running.environment import prepare_environment
+from flows.running.settings import settings
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

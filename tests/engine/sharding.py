@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 
 configure_steps()
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flows.running.settings import configure_steps, settings
+from flows.running.configuring import configure_steps
+from flows.running.settings import settings
 from tests.command import TRIVET, Done, run_here
 from tests.models.server import Reply, Server, hangs, serving, system_of
 

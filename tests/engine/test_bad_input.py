@@ -21,6 +21,7 @@ import pytest
 from storage.index import open_index
 from tasks.rag.indexing.index_report import read_status
 from tests.command import TRIVET, Done, run_apart, run_here
+from tests.documents.zips import zipped
 
 pytestmark = pytest.mark.engine
 
@@ -50,14 +51,6 @@ def with_member(docx: Path, name: str, data: bytes) -> bytes:
             if info.filename != name:
                 after.writestr(info, before.read(info))
         after.writestr(name, data)
-    return out.getvalue()
-
-
-def zipped(**members: bytes) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name.replace("__", "/"), data)
     return out.getvalue()
 
 
@@ -98,8 +91,8 @@ def hostile(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "empty picture.docx": with_member(pictured, picture_of(pictured), b""),
         "nul.txt": b"The rhenium tender\x00 costs \x00 7 won.",
         "surrogates.txt": b"The osmium tender " + b"\xed\xa0\x80\xed\xb0\x80 costs 8 won.",
-        "slip.zip": zipped(**{"..__..__slipped.txt": b"slipped", "inside.txt": b"The iridium tender is inside."}),
-        "bomb.zip": zipped(**{"bomb.txt": bytes(DEFLATE_BOMB_BYTES)}),
+        "slip.zip": zipped({"../../slipped.txt": b"slipped", "inside.txt": b"The iridium tender is inside."}),
+        "bomb.zip": zipped({"bomb.txt": bytes(DEFLATE_BOMB_BYTES)}),
         unicodedata.normalize("NFD", "한글 이름.txt"): "니오븀 공고".encode(),
     }
     for name, data in files.items():

@@ -15,7 +15,6 @@ from tests.models.server import Reply, Server, error_reply, prompt_of, serving
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 COUNT = 20
 
 

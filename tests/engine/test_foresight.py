@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from flows.running.settings import configure_steps, settings
+from flows.running.configuring import configure_steps
+from flows.running.settings import settings
 from tasks import step as running
 from tasks.evaluation import steps as evaluation
 from tasks.lever import steps as lever

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from flows.rag import IndexConfig, build_index
+from flows.running.configuring import configure_steps
 from flows.running.index_places import index_place
-from flows.running.settings import configure_steps, settings
+from flows.running.settings import settings
 from storage.embedded import Cluster
 from storage.files import write
 from storage.index import open_index

@@ -14,6 +14,7 @@ import pytest
 
 from tests.command import Done, run_here
 from tests.drills.levering import SMALL, count_questions
+from tests.engine.test_why import walk
 from tests.flows.asks import publish_texts
 from tests.flows.web.served import site
 
@@ -74,11 +75,6 @@ def test_a_run_tells_the_accuracy_of_every_selector(world: World) -> None:
 
 
 def test_each_hop_from_a_figure_to_the_judge_is_told(world: World) -> None:
-    def walk(told: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield told
-        for source in told["sources"]:
-            yield from walk(source)
-
     [tree] = run_here("why", world.first.json["run"], "--json").json["origins"]
     assert tree["step"]["step"] == "tasks.lever.steps.write_database"
     [evaluated] = [one for one in tree["sources"] if one["what"] == "evaluated"]

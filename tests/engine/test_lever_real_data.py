@@ -94,7 +94,7 @@ def whole(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def endpoint() -> Iterator[Server]:
     """A model that answers by the length of what it is asked."""
-    from flows.running.settings import configure_steps
+    from flows.running.configuring import configure_steps
     from tasks.resources import configure, resources
 
     configure_steps()

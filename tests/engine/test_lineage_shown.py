@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 
 configure_steps()
 

@@ -19,7 +19,6 @@ from tests.models.server import MODEL, serving
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 OTHER = "gpt-4o-mini"
-SHOWN = ("red", "green", "blue", "red")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from flows.running.settings import prepare_environment
+from flows.running.environment import prepare_environment
 from tests.command import Done, run_here
 from tests.drills.evaluating import adder, asked, write_sums
 from tests.models.server import Reply, Server, prompt_of, serving

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from flows.running.settings import configure_steps, settings
+from flows.running.configuring import configure_steps
+from flows.running.settings import settings
 from tests.command import run_apart
 
 configure_steps()

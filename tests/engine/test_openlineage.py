@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from flows.running.settings import configure_steps, settings
+from flows.running.configuring import configure_steps
+from flows.running.settings import settings
 
 configure_steps()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 
 configure_steps()
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 
 configure_steps()
 
@@ -28,7 +28,7 @@ from tasks.resources import artifacts, configure, evaluations, resources  # noqa
 from tasks.step import step  # noqa: E402
 from tests.engine.deployed import Ran  # noqa: E402
 from tests.flows.asks import publish_texts  # noqa: E402
-from tests.flows.web.browsing import CHROMIUM, NOWHERE_ELSE, axe, signed_in  # noqa: E402
+from tests.flows.web.browsing import axe, chromium, signed_in  # noqa: E402
 from tests.flows.web.served import PATIENCE_S, Site, sign_in, site  # noqa: E402
 from tests.models.server import serving  # noqa: E402
 
@@ -137,24 +137,19 @@ def test_a_run_that_is_under_way_is_seen_to_end_and_programs_read_it(
 
 @pytest.mark.browser
 def test_retry_is_clicked_on_a_page_in_which_axe_finds_nothing(client: SyncPrefectClient, served: Site) -> None:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
-
     @flow(name="clicked")
     def clicked() -> None:
         raise RuntimeError("no light")
 
     ran = Ran(client, clicked)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", NOWHERE_ELSE])
-        page = signed_in(chromium.new_context(locale="en-US", bypass_csp=True), served)
+    with chromium() as browser:
+        page = signed_in(browser.new_context(locale="en-US", bypass_csp=True), served)
         page.goto(f"{served.url}/ui/flows")
         found = axe(page)
         page.get_by_role("button", name=f"Retry {ran.run.name}").click()
         expect(page.get_by_role("heading", name=ran.run.name)).to_be_visible()
         expect(page.get_by_text("AwaitingRetry")).to_be_visible()
         found += axe(page)
-        chromium.close()
     assert (found, ran.run.state_name) == ([], "AwaitingRetry")
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from flows.running.settings import configure_steps, settings
+from flows.running.configuring import configure_steps
+from flows.running.settings import settings
 from flows.running.task_runners import ClusterUnusable, task_runner
 from storage.index import open_index
 from tests.command import run_apart

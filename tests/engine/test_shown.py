@@ -16,7 +16,7 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 
 configure_steps()
 

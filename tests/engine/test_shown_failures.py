@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 
 configure_steps()
 

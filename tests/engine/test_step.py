@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 from storage.records import Record, Ref
 
 configure_steps()

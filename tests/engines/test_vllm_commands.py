@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.settings import configure_steps
+from flows.running.configuring import configure_steps
 from tests.command import run_apart
 from tests.engine.local_models import (
     LITTLE,

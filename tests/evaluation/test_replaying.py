@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from storage.artifacts import Artifacts
+from storage.files import sha256_of
 from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OptionUnusable
 from tasks.evaluation.evaluation_records import Response, Usage
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.replaying import digest_of, recorded_of, repeats_in, replay
+from tasks.evaluation.running.replaying import recorded_of, repeats_in, replay
 from tests.evaluation.sums import plan_of, write_benchmark
 
 
@@ -79,4 +80,4 @@ def test_replay_without_a_path_says_how_to_give_one() -> None:
 def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl.gz"
     path.write_bytes(gzip.compress(b"x"))
-    assert digest_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert sha256_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()

@@ -12,12 +12,14 @@ import numpy as np
 
 from models.embedders import family
 from models.protocols import Embedder
-from storage.index import CatalogueEntry, Index, open_index, publish
-from tasks.language.tokens import BIGRAM
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_generation import Index
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Retrieved, Turn
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit, search
+from tests.storage.publishing import publish
 
 TEXTS = {
     "harbor.pdf": "The bid price of the harbor is 35,750,000 won. It is paid once.",
@@ -37,10 +39,8 @@ def publish_texts(out: Path, texts: dict[str, str] = TEXTS, *, embedder: Embedde
         out,
         chunks=chunks,
         vectors=vectors.astype(np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document=digest(name), name=name, chunks=1) for name in texts],
         embedder=family(embedder.id) if embedder else "nobody@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
     return out

@@ -16,11 +16,11 @@ import typer
 from typer.main import get_command
 
 from flows.cli import app
-from storage.index import CatalogueEntry, publish
-from tasks.language.tokens import BIGRAM
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from storage.catalogue import CatalogueEntry
+from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import StatusFile
 from tests.command import run_apart, run_here
+from tests.storage.publishing import publish
 
 HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy")
 
@@ -50,11 +50,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish(
         out,
         chunks=chunks,
-        vectors=np.eye(2, 4, dtype=np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document="a" * 64, name="a.pdf", aliases=("copy.pdf",))],
-        embedder="nobody@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
     StatusFile(out, generation=None, run=None, parameters={}).update(state="completed")
@@ -324,11 +320,7 @@ def filings(folder: Path) -> Path:
         folder,
         chunks=[],
         vectors=np.empty((0, 4), np.float16),
-        tokens=[],
         catalogue=[CatalogueEntry(document=name, name=name) for name in stated],
-        embedder="nobody@1",
-        tokenizer=BIGRAM,
-        settings={},
         numbers=[json.dumps(one).encode() + b"\n" for one in numbers],
     )
     return folder

@@ -13,6 +13,7 @@ import typer
 from flows.cli.commands import command
 from flows.cli.evaluation import run_command
 from flows.cli.evaluation.eval_config import config_of, judge_of, ks_of, seeds_of, tasks_of
+from flows.cli.evaluation.run_options import OPTIONS
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
@@ -35,9 +36,9 @@ def _no_key_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def parsed(line: str) -> tuple[dict[str, Any], Path | None]:
     """The flags of a command line, as `trivet eval run` reads them, and the YAML file."""
     app = typer.Typer()
-    command(app, "run", run_command.OPTIONS, cls=run_command.RunCommand)(run_command.run)
+    command(app, "run", OPTIONS, cls=run_command.RunCommand)(run_command.run)
     flags = typer.main.get_command(app).make_context("run", shlex.split(line)).params
-    names = run_command.OPTIONS.named(run_command.OPTIONS.defaults())
+    names = OPTIONS.named(OPTIONS.defaults())
     return {name: flags[name] for name in names}, flags["config"]
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.configuring import configure_steps
 from flows.running.foresight.foreseeing import WORLD, Foresight, PlannedStep, Unknown, known
-from flows.running.settings import configure_steps, settings
+from flows.running.settings import settings
 from storage.lineage import EVERY, Edge, StepRun
 from storage.records import Record, Ref
 from tasks.resources import artifacts, lineage, results

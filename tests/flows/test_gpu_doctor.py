@@ -19,7 +19,7 @@ from flows.cli import house_commands
 from flows.service import gpu_doctor
 from flows.service.doctor import Check
 from flows.service.gpu_doctor import examine_gpu, make_model, try_generation, try_index
-from storage import vectors
+from storage import centres
 
 NAMES = ["driver", "torch", "memory", "engine", "faiss", "generation", "index build"]
 
@@ -40,8 +40,8 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def a_cpu_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """FAISS believes in a GPU, whose part an index on the CPU plays; and few vectors."""
-    monkeypatch.setattr(vectors, "gpus", lambda: 1)
-    monkeypatch.setattr(vectors, "_flat_on_gpu", faiss.IndexFlatIP)
+    monkeypatch.setattr(centres, "gpus", lambda: 1)
+    monkeypatch.setattr(centres, "_flat_on_gpu", faiss.IndexFlatIP)
     monkeypatch.setattr(gpu_doctor, "INDEX_ROWS", 7_000)
 
 
@@ -135,20 +135,20 @@ def test_lists_that_find_the_same_are_well() -> None:
 
 @pytest.mark.usefixtures("a_cpu_for_a_gpu")
 def test_lists_that_find_less_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = vectors.train_lists
+    train = centres.train_lists
 
     def trained_badly(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArray[np.float32]:
         centres = train(sample, lists, gpu=gpu)
         return np.random.default_rng(0).permuted(centres, axis=1) if gpu else centres
 
-    monkeypatch.setattr(vectors, "train_lists", trained_badly)
+    monkeypatch.setattr(centres, "train_lists", trained_badly)
     [check] = try_index()
     assert (check.status, check.remedy) == ("missing", "CUDA_VISIBLE_DEVICES='' builds indexes on the CPU")
 
 
 @pytest.mark.gpu
 def test_a_gpu_worker_has_all_that_it_needs() -> None:
-    if not vectors.gpus():
+    if not centres.gpus():
         pytest.skip("FAISS sees no GPU here")
     done = doctor("--gpu", "--json")
     assert (done.exit_code, {one["name"] for one in json.loads(done.stdout)["checks"]}) == (0, set(NAMES))

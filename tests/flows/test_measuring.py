@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from flows.running.settings import settings
 from storage import connections
+from storage.catalogue import CatalogueEntry
 from storage.evaluations import Evaluations
-from storage.index import CatalogueEntry, publish
-from tasks.language.tokens import BIGRAM
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
 from tests.command import Done, run_apart, run_here
+from tests.storage.publishing import publish
 
 TEXTS = ("The bid price is 35,750,000 won.", "Delivery takes twelve months.", "The warranty lasts three years.")
 PRICE = {"id": "price", "question": "What is the bid price?", "document": "a.pdf", "pages": [1], "answer": "3,575만 원"}
@@ -36,11 +35,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish(
         out,
         chunks=chunks,
-        vectors=np.eye(3, 4, dtype=np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document="a" * 64, name="a.pdf", aliases=("copy.pdf",))],
-        embedder="nobody@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
     return out

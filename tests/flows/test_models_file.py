@@ -14,9 +14,9 @@ import pytest
 from flows.cli.evaluation.eval_config import config_of
 from flows.rag import IndexConfig
 from flows.running.answer_models import models_of
+from flows.running.configuring import configure_steps
 from flows.running.lever_config import LeverConfig
 from flows.running.nightly_plan import known_flags
-from flows.running.settings import configure_steps
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE
 from tasks import resources

@@ -16,7 +16,7 @@ from typer.main import get_command
 from flows.cli import app
 from flows.cli.evaluation.eval_config import config_of
 from flows.cli.evaluation.other_harnesses import arguments
-from flows.cli.evaluation.run_command import OPTIONS
+from flows.cli.evaluation.run_options import OPTIONS
 from flows.running.evaluation_config import EvaluateConfig
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.planning import RunSettings, first_of

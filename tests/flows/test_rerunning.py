@@ -13,7 +13,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from flows.running.command_server import prefect_api, wait_until_healthy
-from flows.running.settings import configure_steps, settings
+from flows.running.configuring import configure_steps
+from flows.running.settings import settings
 from tests.command import run_apart, run_here
 
 configure_steps()

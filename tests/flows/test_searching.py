@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, publish
-from tasks.language.tokens import BIGRAM
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from storage.catalogue import CatalogueEntry
+from tasks.rag.indexing.chunks import Chunk
 from tests.command import run_here
+from tests.storage.publishing import publish
 
 NAMES = ["가람시_관제시스템 구축.pdf", "나래시_관제시스템 구축.pdf", "다솜시_관제시스템 구축.pdf"]
 QUESTION = "나래시 관제시스템 구축의 사업 예산은?"
@@ -27,14 +26,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish(
         out,
         chunks=chunks,
-        vectors=np.eye(3, 4, dtype=np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[
             CatalogueEntry(document=name * 64, name=file, metadata={"issuer": file[:3], "project_name": file[4:-4]})
             for name, file in zip("abc", NAMES, strict=True)
         ],
         embedder="minilm@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
     return out

@@ -13,7 +13,7 @@ import pytest
 
 from flows.running import command_server
 from flows.running.command_server import ServerDidNotStart, wait_until_healthy
-from flows.running.settings import prepare_environment
+from flows.running.environment import prepare_environment
 from flows.service.api import SERVICE_FILE, NotConnected, connect
 from tests.command import run_apart
 

@@ -23,7 +23,8 @@ USING = """
 import os, sys
 from pathlib import Path
 from flows.running.command_server import prefect_api, wait_until_healthy
-from flows.running.settings import prepare_environment, settings
+from flows.running.environment import prepare_environment
+from flows.running.settings import settings
 prepare_environment()
 with prefect_api(settings().home):
     wait_until_healthy(settings().home)

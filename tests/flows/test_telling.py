@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 from websockets.typing import Subprotocol
+
+from tests.service.serviced import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -81,9 +82,7 @@ def listening(port: int, heard: list[str], came: threading.Semaphore) -> Generat
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_port()
 
 
 def test_a_process_whose_server_is_gone_ends_however_much_it_has_to_tell(port: int) -> None:

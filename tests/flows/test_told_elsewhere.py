@@ -20,7 +20,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Completed, Failed
 
 from flows.running import told_elsewhere
-from flows.running.settings import configure_steps, settings
+from flows.running.configuring import configure_steps
+from flows.running.settings import settings
 from flows.running.told_elsewhere import told
 from storage.lineages import FILE, Lineage
 from tasks.resources import resources

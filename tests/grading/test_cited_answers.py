@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.grading.cited_answers import abstains, has_numbers, has_words, same_evidence
+from tests.grading.marked_texts import ANSWERS
 
 
 @pytest.mark.parametrize(
@@ -103,22 +104,6 @@ def test_an_answer_without_blocks_abstains_if_it_only_says_that_nothing_tells(te
 )
 def test_a_rewrite_keeps_every_number_with_its_marks(draft: str, rewritten: str, same: bool) -> None:
     assert same_evidence(draft, rewritten) is same
-
-
-PIECES = [
-    "예산은 35,750,000원이다",
-    "Net sales rose 8.5%",
-    " [1]",
-    "[2, 3]",
-    "【3】",
-    "[7]",
-    "[1-99]",
-    ". ",
-    "\n",
-    "900",
-    "[",
-]
-ANSWERS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
 @given(ANSWERS)

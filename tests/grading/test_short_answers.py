@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response
-from tasks.grading.exact import find_answer, grade_exact, same_words
+from tasks.grading.exact import grade_exact, read, same_words
+from tasks.grading.reading import FLEXIBLE
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ from tasks.grading.exact import find_answer, grade_exact, same_words
     ],
 )
 def test_the_answer_is_the_box_the_announced_or_the_last_line(response: str, answer: str | None) -> None:
-    assert find_answer(response) == answer
+    assert read(response, FLEXIBLE).flexible == answer
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,12 @@ from tasks.lever.lever_options import GrpoSettings
 
 WIDTH, CANDIDATES, SHOTS = 8, 6, 2
 CONFIG = PointerConfig(embedding_dim=WIDTH, hidden=16, layers=1, dropout=0.0, attention_dropout=0.0)
+DROPPING = PointerConfig(embedding_dim=WIDTH, hidden=16, layers=1, dropout=0.5, attention_dropout=0.1)
 GRPO = GrpoSettings(offline_epochs=2, rounds=2, draws=4, batch_size=8, lr=1e-2)
+
+
+class Interrupted(Exception):
+    """What a test ends a training with."""
 
 
 def small_start(seed: int = 0, config: PointerConfig = CONFIG, dtype: torch.dtype = torch.float64) -> PointerSelector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.pointer import PointerConfig, PointerSelector
+from models.pointer import PointerSelector
 from tasks.lever.learning.losses import ess
 from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import Trained, TrainingRun
@@ -20,10 +20,12 @@ from tasks.lever.learning.trainings import learn_grpo, learn_rce, learn_sft
 from tasks.lever.lever_options import GrpoSettings, RceSettings, SftSettings
 from tests.lever.small_trainings import (
     CONFIG,
+    DROPPING,
     GRPO,
     SHOTS,
     FeatureJudge,
     GreedyReward,
+    Interrupted,
     same,
     small_groups,
     small_grpo,
@@ -31,21 +33,9 @@ from tests.lever.small_trainings import (
     small_start,
 )
 
-DROPPING = PointerConfig(embedding_dim=8, hidden=16, layers=1, dropout=0.5, attention_dropout=0.1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 OFFLINE = GRPO.model_copy(update={"offline_only": True})
 ONLINE = GRPO.model_copy(update={"offline_epochs": 0})
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-class Interrupted(Exception):
-    """What a test ends a training with."""
 
 
 def _likelihood(selector: PointerSelector, groups: Groups, number: int) -> float:

@@ -11,29 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.pointer import PointerConfig, PointerSelector
+from models.pointer import PointerSelector
 from tasks.lever.learning.losses import sft_loss
 from tasks.lever.learning.training_loop import Learnt, Loop, Objective, Plan, Trained, TrainingRun
 from tasks.lever.lever_errors import TrainingDiverged
 from tasks.lever.lever_options import Optimization
-from tests.lever.small_trainings import GreedyReward, same, small_groups, small_start
+from tests.lever.small_trainings import DROPPING, GreedyReward, Interrupted, same, small_groups, small_start
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 GROUPS = small_groups()
-DROPPING = PointerConfig(embedding_dim=8, hidden=16, layers=1, dropout=0.5, attention_dropout=0.1)
 PLAN = Plan(queries=20, batch_size=7, turns=(1, 2))
 UPDATES = 9
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-class Interrupted(Exception):
-    """What a test ends a training with."""
 
 
 def _imitate(selector: PointerSelector, rows: Tensor) -> Learnt:

@@ -14,7 +14,7 @@ from models.causal_lm import CausalLM
 from models.chats import open_chat
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Message, Text
-from tests.models.tiny import make_tiny_model
+from tests.models.tiny import make_tiny_model, memory_for_three
 
 PROMPTS = [f"Count to {number} " + "and on " * (number % 5) for number in range(11)]
 
@@ -224,18 +224,9 @@ def test_a_template_that_refuses_all_refuses_the_request(tmp_path: Path):
 @pytest.fixture
 def crowded(folder: Path) -> Iterator[tuple[CausalLM, list[int]]]:
     """A model whose memory ends beyond three rows, and the sizes of the batches that it was given."""
-    model, rows = CausalLM(str(folder), batch_size="auto"), []
-
-    def remember(module: Any, args: Any, kwargs: Any) -> None:
-        count = kwargs["input_ids"].shape[0]
-        if not rows or rows[-1] != count:
-            rows.append(count)
-        if count > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    hook = model._load().model.register_forward_pre_hook(remember, with_kwargs=True)
-    yield model, rows
-    hook.remove()
+    model = CausalLM(str(folder), batch_size="auto")
+    with memory_for_three(model._load().model) as rows:
+        yield model, rows
 
 
 def test_an_automatic_batch_is_halved_until_it_fits(crowded: tuple[CausalLM, list[int]], model: CausalLM):

@@ -17,7 +17,7 @@ from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, R
 from models.prompt_pictures import open_picture, pictures_of
 from models.protocols import BatchChat, ChatRequest, ChatResponse, Image, Message, Text
 from models.vision_language import HFVision
-from tests.models.tiny import make_tiny_model
+from tests.models.tiny import make_tiny_model, memory_for_three
 from tests.models.tiny_vision import (
     LLAVA_IMAGE,
     QWEN_IMAGE,
@@ -297,18 +297,9 @@ def test_an_answer_under_way_is_heard(qwen: HFVision):
 @pytest.fixture
 def crowded(folders: dict[str, Path], kind: str) -> Iterator[tuple[HFVision, list[int]]]:
     """A model whose memory ends beyond three rows, and the sizes of the batches that it was given."""
-    model, rows = HFVision(str(folders[kind]), device="cpu"), []
-
-    def remember(module: Any, args: Any, kwargs: Any) -> None:
-        count = kwargs["input_ids"].shape[0]
-        if not rows or rows[-1] != count:
-            rows.append(count)
-        if count > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    hook = model._load().model.register_forward_pre_hook(remember, with_kwargs=True)
-    yield model, rows
-    hook.remove()
+    model = HFVision(str(folders[kind]), device="cpu")
+    with memory_for_three(model._load().model) as rows:
+        yield model, rows
 
 
 def test_an_automatic_batch_is_halved_until_it_fits(crowded: tuple[HFVision, list[int]], model: HFVision):

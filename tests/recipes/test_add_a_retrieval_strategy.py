@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, publish
-from tasks.language.tokens import BIGRAM
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from storage.catalogue import CatalogueEntry
+from tasks.rag.indexing.chunks import Chunk
 from tests.command import run_apart
 from tests.recipes.packages import Package
+from tests.storage.publishing import publish
 
 RECIPE = Path(__file__).parent / "add_a_retrieval_strategy.md"
 TEXTS = (
@@ -39,11 +38,7 @@ def index(tmp_path: Path) -> Path:
     publish(
         tmp_path / "index",
         chunks=chunks,
-        vectors=np.eye(len(chunks), 8).astype(np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document=digest, name=name, chunks=1) for name, digest in digests.items()],
-        embedder="nobody@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
     return tmp_path / "index"

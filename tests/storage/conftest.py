@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from storage import connections
 from storage.embedded import Cluster
 
 MEMORY = Path("/dev/shm")
@@ -41,3 +42,11 @@ def running() -> Iterator[Path]:
     with open_home() as folder:
         Cluster(folder).start()
         yield folder
+
+
+@pytest.fixture(scope="module")
+def url(running: Path) -> Iterator[str]:
+    """The address of that server."""
+    address = Cluster(running).start()
+    yield address
+    connections.engine(address).dispose()

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
 from storage import connections
-from storage.embedded import Cluster
 from storage.storage_errors import DatabaseUnavailable
 from storage.tables import metadata
-
-
-@pytest.fixture
-def url(running: Path) -> Iterator[str]:
-    address = Cluster(running).start()
-    yield address
-    connections.engine(address).dispose()
 
 
 @pytest.mark.postgres

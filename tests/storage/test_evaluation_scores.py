@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import text
 
 from storage import connections
-from storage.embedded import Cluster
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Evaluations, Graded, Model, Result, Run, Sample, Task
 from storage.storage_errors import DatabaseUnavailable, UnknownRun
 
@@ -91,13 +90,6 @@ SAMPLES = (
     ),
     Sample(item="2", detail={}, status="unscored", reason="the judge was away"),
 )
-
-
-@pytest.fixture(scope="module")
-def url(running: Path) -> Iterator[str]:
-    address = Cluster(running).start()
-    yield address
-    connections.engine(address).dispose()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,15 @@ import pytest
 from pydantic import BaseModel
 
 from storage import segments
-from storage.index import CatalogueEntry, Generation, claim, is_current, open_folder, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import claim, is_current, open_folder, open_index
+from storage.lexical import Lexical
+from storage.manifest import Generation
+from storage.publishing import publish_segments
+from storage.records import Ref
+from storage.segments import pack_segment
 from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
+from tests.storage.publishing import publish
 
 
 class Piece(BaseModel):
@@ -148,8 +155,8 @@ def test_segments_are_a_matter_of_storage(tmp_path: Path, monkeypatch: pytest.Mo
     with open_folder(tmp_path / "one") as one, open_folder(tmp_path / "cut") as cut:
         assert one.document_of_row.tolist() == cut.document_of_row.tolist()
         assert [one.chunk(row) for row in range(len(one))] == [cut.chunk(row) for row in range(len(cut))]
-        assert one.lexical
-        assert cut.lexical
+        assert isinstance(one.lexical, Lexical)
+        assert isinstance(cut.lexical, Lexical)
         assert one.lexical.scores(["part", "1"]).tolist() == cut.lexical.scores(["part", "1"]).tolist()
 
 
@@ -289,23 +296,6 @@ def test_a_digest_is_current_until_another_is_published_or_the_folder_is_gone(tm
     assert not is_current(tmp_path / "absent", old.digest)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"tokens": [["one"]]}, "one token list per chunk"),
-        ({"vectors": np.eye(8, dtype=np.float16)}, "one vector"),
-        ({"catalogue": []}, "not catalogued"),
-        ({"tokenizer": None}, "tokenizer"),
-    ],
-)
-def test_rows_that_do_not_match_publish_nothing(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
-    old = put(tmp_path, OLD)
-    with pytest.raises(ValueError, match=message):
-        publish(tmp_path, **content(NEW, **wrong))
-    assert is_current(tmp_path, old.digest)
-    assert generations(tmp_path) == ["000001"]
-
-
 def publish_with_little_room(out: Path) -> None:
     """Ends with code 7 if that is refused as it should be."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # acts as a full disk
@@ -318,13 +308,21 @@ def publish_with_little_room(out: Path) -> None:
 def publish_until_killed(out: Path) -> None:
     """Says on stdout when it has begun to write, and never ends."""
 
-    def endless() -> Iterator[Piece]:
+    def written(_: Ref) -> Path:
         sys.stdout.write("writing\n")
         sys.stdout.flush()
         time.sleep(60)
-        yield Piece(document="", text="")
+        raise AssertionError
 
-    publish(out, **content(OLD, chunks=endless()))
+    publish_segments(
+        out,
+        segments=[pack_segment(()).segment],
+        path_of=written,
+        catalogue=(),
+        embedder="made@1",
+        tokenizer=None,
+        settings={},
+    )
 
 
 def publish_often(out: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,19 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from storage import connections
-from storage.embedded import Cluster
 from storage.lineage import EVERY, Edge, StepRun
 from storage.lineages import FILE, Lineage
 from storage.storage_errors import StoreUnreachable
 
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def url(running: Path) -> Iterator[str]:
-    address = Cluster(running).start()
-    yield address
-    connections.engine(address).dispose()
 
 
 @pytest.fixture(params=["file", "database"])

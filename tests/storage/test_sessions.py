@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,13 +16,6 @@ from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable, UnknownSession
-
-
-@pytest.fixture(scope="module")
-def url(running: Path) -> Iterator[str]:
-    address = Cluster(running).start()
-    yield address
-    connections.engine(address).dispose()
 
 
 @pytest.fixture

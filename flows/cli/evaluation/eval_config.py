@@ -15,7 +15,7 @@ from pydantic import SecretStr, ValidationError
 
 from flows.cli.commands import nested
 from flows.cli.evaluation import other_harnesses
-from flows.cli.evaluation.run_command import OPTIONS
+from flows.cli.evaluation.run_options import OPTIONS
 from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
 from flows.running.evaluation_config import EvaluateConfig

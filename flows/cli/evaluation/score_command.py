@@ -15,7 +15,7 @@ import typer
 
 from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.engine import expected_errors, interruptible
-from flows.cli.evaluation import other_harnesses, run_command
+from flows.cli.evaluation import other_harnesses, run_command, run_options
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import require_file
 from tasks.budget import Budget
@@ -23,11 +23,11 @@ from tasks.budget import Budget
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Item, Response
 
-FLAGS = run_command.OPTIONS.flags
+FLAGS = run_options.OPTIONS.flags
 KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
 MODEL = "Name of the model that answered, for the result."
 OPTIONS = Options(
-    run_command.OPTIONS.config,
+    run_options.OPTIONS.config,
     {
         **{path: FLAGS[path] for path in ("judge.name", "judge.args", "data_dir", "settings.unsafe_code")},
         "settings.limit": Flag(type=float, default=None, metavar="N|0.X", callback=other_harnesses.limit),

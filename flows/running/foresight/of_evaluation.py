@@ -7,12 +7,13 @@ from typing import Any
 
 from flows.running.evaluation_config import EvaluateConfig, planned_of
 from flows.running.foresight.foreseeing import Foresight, RunPlan, Unknown, known
+from storage.files import sha256_of
 from tasks.demonstrating.steps import seen_by, show_examples
 from tasks.evaluation import steps
 from tasks.evaluation.results.results_file import refuse_output
 from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import Plan, PlannedTask
-from tasks.evaluation.running.replaying import digest_of, recorded_of
+from tasks.evaluation.running.replaying import recorded_of
 from tasks.evaluation.running.task_choice import RunEstimate, estimate_run
 from tasks.origins.missing import Names
 from tasks.resources import artifacts, responses
@@ -67,7 +68,7 @@ def _names(planned: Plan, config: EvaluateConfig) -> dict[str, str]:
     names = {task.data.checksum: f"data of {task.task}" for task in planned.tasks}
     if config.model.backend == "replay":
         recorded = [recorded_of(config.model, task.task) for task in planned.tasks]
-        names |= {digest_of(path): path.name for path in recorded}
+        names |= {sha256_of(path): path.name for path in recorded}
     return names
 
 
@@ -85,7 +86,7 @@ def _generated(
     """The answers to a task, if they are kept. planned: as it was before examples were shown."""
     if config.model.backend == "replay":
         recorded = recorded_of(config.model, planned.task)
-        return ahead.foresee(steps.recall, task, recorded=recorded, digest=digest_of(recorded))
+        return ahead.foresee(steps.recall, task, recorded=recorded, digest=sha256_of(recorded))
     parts = config.data_parallel
     chosen: dict[str, Any] = {"model": config.model, "revision": revision, "spending": config.spending}
     answered = [

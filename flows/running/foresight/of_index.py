@@ -58,17 +58,11 @@ def plan_index(config: IndexConfig) -> IndexPlan:
     found = scan_folder(config.documents, artifacts=artifacts(), include=config.include, exclude=config.left_out)
     names = Names(now={file.content.digest: file.name for file in found.files}, before=_before(config))
     ahead = Foresight(names)
-    reading: dict[str, Any] = {"limits": config.limits, "password_env": config.password_env}
 
     ahead.foresee(steps.scan)
-    again = found.digests_of(config.again)
-    parsed: list[Any] = [
-        ahead.will_run(steps.parse, "asked to read again")
-        if any(source.digest in again for source in shard)
-        else ahead.foresee(steps.parse, shard, **config.how_to_read)
-        for shard in shard_sources(found.sources)
-    ]
+    parsed = _foresee_reading(config, ahead, found)
     _foresee_failures(config, ahead, found, parsed)
+    reading: dict[str, Any] = {"limits": config.limits, "password_env": config.password_env}
     pictured = ahead.foresee_each(steps.find_figures, parsed, settings=config.figures, **reading)
     distinct = ahead.foresee(steps.mark_duplicates, tuple(pictured), settings=config.figures)
     shards = distinct.shards if known(distinct) else _marked(config, pictured, distinct)
@@ -83,18 +77,9 @@ def plan_index(config: IndexConfig) -> IndexPlan:
     sizes: dict[str, Any] = {"chunk_chars": config.chunk_chars, "overlap_chars": config.overlap_chars}
     chunked = ahead.foresee_each(steps.chunk, described, **sizes, tokenizer=tokenizer)
     embedded = ahead.foresee_each(steps.embed, chunked, embedder=config.embedder, fingerprint=weights)
-    segments, centres = _foresee_segments(ahead, embedded)
-    corpus: Any = ahead.foresee(steps.catalogue)
-    if known(parsed, embedded, segments, centres):
-        made, _ = build_corpus(
-            found, flat(parsed), flat(embedded), segments=flat(segments), centres=centres, metadata=config.metadata
-        )
-        corpus = Ref.of("corpus", made.model_dump_json().encode())
-    else:
-        corpus = next(one for one in chain(embedded, parsed, segments, [centres]) if not known(one))
     ahead.foresee(
         steps.publish_index,
-        corpus,
+        _foresee_corpus(config, ahead, found, parsed, embedded),
         index=config.index,
         settings=config.shown(vlm, tokenizer=tokenizer, weights=weights, seen_by=seen_by),
     )
@@ -106,6 +91,31 @@ def plan_index(config: IndexConfig) -> IndexPlan:
             flat(distinct.shards), artifacts(), settings=config.figures, chat=chat, responses=responses()
         )
     return IndexPlan(**dict(ahead.plan), documents=_changes(found, names.before or {}), calls=calls)
+
+
+def _foresee_reading(config: IndexConfig, ahead: Foresight, found: ScanResult) -> list[Any]:
+    """What is read, shard by shard."""
+    again = found.digests_of(config.again)
+    return [
+        ahead.will_run(steps.parse, "asked to read again")
+        if any(source.digest in again for source in shard)
+        else ahead.foresee(steps.parse, shard, **config.how_to_read)
+        for shard in shard_sources(found.sources)
+    ]
+
+
+def _foresee_corpus(
+    config: IndexConfig, ahead: Foresight, found: ScanResult, parsed: list[Any], embedded: list[Any]
+) -> Any:
+    """What is published: the corpus, or what is unknown of it."""
+    segments, centres = _foresee_segments(ahead, embedded)
+    ahead.foresee(steps.catalogue)
+    if not known(parsed, embedded, segments, centres):
+        return next(one for one in chain(embedded, parsed, segments, [centres]) if not known(one))
+    made, _ = build_corpus(
+        found, flat(parsed), flat(embedded), segments=flat(segments), centres=centres, metadata=config.metadata
+    )
+    return Ref.of("corpus", made.model_dump_json().encode())
 
 
 def _foresee_segments(ahead: Foresight, embedded: list[Any]) -> tuple[list[Any], Any]:

@@ -48,7 +48,7 @@ def find_deployments_folder() -> Path:
 
 def deploy(folder: Path | None = None) -> Deployed:
     """Deploy `folder` to the server of PREFECT_API_URL, which is set before this. Raises NoFolder, FolderUnusable."""
-    from flows.running.settings import prepare_environment
+    from flows.running.environment import prepare_environment
 
     prepare_environment()
     from prefect.client.orchestration import get_client

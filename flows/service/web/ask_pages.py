@@ -20,7 +20,7 @@ from flows.service.web.conversation_files import Link, docx_of, pdf_of
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
 from flows.service.web.quoted_place import Line, boxes_of, lines_about, reading
 from flows.service.web.rendering import HEADERS
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.documents.blocks import BBox

@@ -16,8 +16,9 @@ from fastapi.responses import RedirectResponse, Response
 from flows.service.indexing import Indexing
 from flows.service.web import doors, uploads
 from flows.service.web.ask_pages import in_collection_of
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
-from storage.generations import CatalogueEntry, Index
+from flows.service.web.visits import ROOT, Page, Problem, Visit
+from storage.catalogue import CatalogueEntry
+from storage.index_generation import Index
 from storage.storage_errors import StorageError
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import DocumentStatus

@@ -16,8 +16,8 @@ from flows.service.web import doors
 from flows.service.web.ask_pages import download
 from flows.service.web.collection_pages import files_in, run_values, upload_told
 from flows.service.web.uploads import LIMITS, is_taken
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
-from storage.generations import CatalogueEntry
+from flows.service.web.visits import ROOT, Page, Problem, Visit
+from storage.catalogue import CatalogueEntry
 from storage.storage_errors import StorageError
 from tasks.documents.formats import suffixes
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flows.service import flow_runs
 from flows.service.flow_runs import FlowRun
-from flows.service.serving_work import LiveIndex
+from flows.service.live_index import LiveIndex
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError

@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.evaluated import Run
 from storage.sample_pages import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import TaskResult
 from tasks.evaluation.results.finding_runs import FoundRun, find_stored_run, look_up
-from tasks.evaluation.results.ranking import cell, drawn_of, models_of, rank, shown, ticks_of, when
+from tasks.evaluation.results.ranking import page_values, rank
 from tasks.evaluation.results.run_comparison import Comparison, compare_pairs, differences, regressed
 from tasks.evaluation.results.setting_words import flat
 from tasks.grading.reading import READINGS, readings_of
@@ -30,21 +30,8 @@ STEPS = 5
 def _leaderboard(visit: Visit) -> Response:
     from datetime import UTC, datetime
 
-    boards = rank(visit.workplace.evaluations().scores())
-    return visit.page(
-        "leaderboard_page.html",
-        boards=boards,
-        models=models_of(boards),
-        runs=len({row.score.run for board in boards for row in board.rows}),
-        cell=cell,
-        drawn_of=drawn_of,
-        ticks_of=ticks_of,
-        when=when,
-        shown=shown,
-        made_at=datetime.now(UTC),
-        source="",
-        run_link=f"{ROOT}/runs/",
-    )
+    values = page_values(rank(visit.workplace.evaluations().scores()), made_at=datetime.now(UTC))
+    return visit.page("leaderboard_page.html", **values, run_link=f"{ROOT}/runs/")
 
 
 def _runs(visit: Visit) -> Response:

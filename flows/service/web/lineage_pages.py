@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from flows.service.web.ask_pages import conversation_of
 from flows.service.web.rendering import HEADERS
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.lineage import Ran
 from storage.storage_errors import UnknownRun
 from tasks.origins.told import Told, made_by

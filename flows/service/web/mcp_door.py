@@ -16,8 +16,9 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from flows.service.answer_stream import Asking, Busy
+from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collections, UnknownCollection
-from flows.service.serving_work import LiveIndex, Question, Refusal
+from flows.service.serving_work import Question, Refusal
 from flows.service.web import doors
 from flows.service.web.answer_parts import place_of
 from flows.service.web.page_pictures import draw

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import RedirectResponse, Response
 
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.incidents import Incident
 from tasks.nightly import night_incidents, night_report
 from tasks.nightly.night_collecting import last_suite, nights_of, pins_of, trends_of

@@ -18,7 +18,7 @@ from flows.service import flow_runs
 from flows.service.api import ApiAway, ApiFailed
 from flows.service.flow_runs import FlowRun, Server
 from flows.service.web.lineage_pages import picture
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Page, Problem, Visit
 from models.model_errors import ModelError
 from storage.lineage import Ran
 from storage.storage_errors import DatabaseUnavailable, StorageError

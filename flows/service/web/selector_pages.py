@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from flows.service.web.line_plots import Plot, plot_of
 from flows.service.web.rendering import HEADERS
-from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.evaluated import Evaluated, Result, Run, Sample
 from storage.sample_pages import After, SampleKind
 from storage.storage_errors import StorageError

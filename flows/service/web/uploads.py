@@ -27,7 +27,7 @@ from fastapi.concurrency import run_in_threadpool
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from flows.service.web.workplace import Problem
+from flows.service.web.visits import Problem
 from tasks.documents.archives import ZipCaps, open_zip, printable, refusal
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.formats import suffixes

@@ -1,19 +1,13 @@
-"""The pages under /ui: who may see them, their forms, and the errors that they show.
-
-A page is a function from a `Visit` to a response. It is called in a thread, and only for a browser that has signed in;
-a form must carry the token of its page and come from this origin. What changes documents asks for an operator.
-"""
+"""Serves the pages under /ui: which browser may see one, its forms, and the errors that it shows."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from fastapi import FastAPI, HTTPException
 from fastapi.concurrency import run_in_threadpool
@@ -24,147 +18,44 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from flows.service.answer_stream import CLIENT_GONE, Asking, Busy
-from flows.service.indexing import Indexing
 from flows.service.request_body import body_of
-from flows.service.served_collections import Collection, Collections
-from flows.service.serving_work import LiveIndex, refusal
-from flows.service.web.rendering import Language, fill, html, language_of, spoken, static_file
-from flows.service.web.signing_in import COOKIE, LASTS_S, OPERATING, Keys
-from storage.evaluations import Evaluations
-from storage.storage_errors import StorageError, UnknownRun
+from flows.service.served_collections import Collections
+from flows.service.serving_work import refusal
+from flows.service.web import (
+    ask_pages,
+    collection_pages,
+    document_pages,
+    evaluation_pages,
+    json_door,
+    lineage_pages,
+    night_pages,
+    openai_door,
+    page_pictures,
+    run_pages,
+    selector_pages,
+    sign_in_pages,
+)
+from flows.service.web.rendering import language_of, static_file
+from flows.service.web.sign_in_pages import LANGUAGE_COOKIE
+from flows.service.web.signing_in import Keys
+from flows.service.web.visits import ROOT, Page, Problem, Visit, Workplace
+from storage.storage_errors import UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
 from tasks.resources import evaluations
 
 log = logging.getLogger(__name__)
 
-ROOT = "/ui"
-LANGUAGE_COOKIE = "trivet-language"
-YEAR_S = 365 * 24 * 3600
-Method = Literal["GET", "POST"]
-
-
-class Problem(Exception):
-    """A page cannot be shown, or a form not be taken; the sentence names the remedy."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Workplace:
-    """What the pages are about."""
-
-    asking: Asking
-    collections: Collections
-    keys: Keys
-    home: Path
-    """Folder of the labelled questions."""
-    evaluations: Callable[[], Evaluations]
-    described: Callable[[], dict[str, Any]]
-    """The OpenAPI description of the routes for programs."""
-
-
-class Visit(NamedTuple):
-    """One request of a page."""
-
-    workplace: Workplace
-    request: Request
-    language: Language
-    form: Mapping[str, str]
-    collection: Collection
-    """The one that is chosen, or the first."""
-
-    @property
-    def live(self) -> LiveIndex:
-        return self.collection.live
-
-    @property
-    def indexing(self) -> Indexing | None:
-        return self.collection.indexing
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        return self.request.query_params
-
-    @property
-    def path(self) -> Mapping[str, str]:
-        """Variable parts of the address."""
-        return self.request.path_params
-
-    @property
-    def is_part(self) -> bool:
-        """Whether htmx asks for a part of a page."""
-        return self.request.headers.get("HX-Request") == "true"
-
-    @property
-    def cookie(self) -> str:
-        return self.request.cookies.get(COOKIE, "")
-
-    @property
-    def may_act(self) -> bool:
-        """Whether who signed in may change something."""
-        return self.workplace.keys.role_of(self.cookie) in OPERATING
-
-    @property
-    def operates(self) -> bool:
-        """Whether this browser may change documents, and there is a folder to change."""
-        return self.indexing is not None and self.may_act
-
-    def to(self, path: str, **query: Any) -> str:
-        """The address of a page about the same collection."""
-        chosen = {"collection": self.collection.name} if self.workplace.collections.names else {}
-        asked = urlencode(query | chosen)
-        return f"{ROOT}{path}?{asked}" if asked else f"{ROOT}{path}"
-
-    def where(self, holds: Callable[[Collection], bool]) -> Visit:
-        """The same visit in the first collection of which this is so, the chosen one before others; else unchanged."""
-        for one in (self.collection, *self.workplace.collections):
-            with suppress(StorageError):
-                if holds(one):
-                    return self._replace(collection=one)
-        return self
-
-    def refuse_token(self, said: str) -> None:
-        """Raise Problem unless this is the token of the forms of this browser."""
-        if not self.workplace.keys.is_form_token(said, self.cookie):
-            raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
-
-    def say(self, words: str) -> str:
-        """Words of the pages in the language of the page."""
-        return spoken(words, self.language)
-
-    def fill(self, template: str, **values: Any) -> str:
-        """The HTML of a template, with what every template has."""
-        place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
-        here = f"{place}?{self.request.url.query}" if self.request.url.query else place
-        token = self.workplace.keys.form_token(self.cookie)
-        frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part, "operates": self.operates}
-        names = self.workplace.collections.names
-        frame |= {"may_act": self.may_act, "collections": names, "collection": self.collection.name, "stay": self.to}
-        return fill(template, self.language, frame | values)
-
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        return html(self.fill(template, **values), status)
-
-
-Handler = Callable[[Visit], Response | Awaitable[Response]]
-
-
-class Page(NamedTuple):
-    """A page, and who may see it."""
-
-    method: Method
-    path: str
-    handler: Handler
-    public: bool = False
-    """A browser that has not signed in may see it too."""
-    acts: bool = False
-    """Viewers may not send it."""
-    operator: bool = False
-    """Only those see it who may change documents."""
-    streamed: bool = False
-    """The handler reads the form itself, and checks its token."""
+ROOMS = (
+    sign_in_pages,
+    ask_pages,
+    evaluation_pages,
+    document_pages,
+    collection_pages,
+    run_pages,
+    lineage_pages,
+    night_pages,
+    selector_pages,
+)
 
 
 def add_pages(
@@ -174,24 +65,9 @@ def add_pages(
 
     authorized: dependencies of routes that ask for the auth string.
     """
-    from flows.service.web import (
-        ask_pages,
-        collection_pages,
-        document_pages,
-        evaluation_pages,
-        json_door,
-        lineage_pages,
-        night_pages,
-        openai_door,
-        page_pictures,
-        run_pages,
-        selector_pages,
-    )
-
     workplace = Workplace(asking, collections, keys, home, evaluations, app.openapi)
-    rooms = (ask_pages, evaluation_pages, document_pages, collection_pages, run_pages, lineage_pages, night_pages)
-    pages = (one for room in (*rooms, selector_pages) for one in room.PAGES)
-    routes = [page(workplace, one) for one in (*OWN, *pages, NOWHERE)]
+    pages = (one for room in ROOMS for one in room.PAGES)
+    routes = [page(workplace, one) for one in (*pages, DOCS, NOWHERE)]
     app.include_router(json_door.routes(collections, evaluations, home, authorized))
     app.include_router(openai_door.routes(asking, collections, workplace.keys))
 
@@ -230,11 +106,6 @@ def _add_mcp(app: FastAPI, workplace: Workplace) -> None:
     door = McpDoor(create_mcp(workplace.asking, workplace.collections, workplace.evaluations), workplace.keys)
     app.state.beside = door.manager.run
     app.router.routes.append(Route("/mcp", door))
-
-
-def _docs(visit: Visit) -> Response:
-    """The routes for programs, from the same description as /openapi.json."""
-    return visit.page("docs.html", described=visit.workplace.described())
 
 
 def page(workplace: Workplace, shown: Page) -> Route:
@@ -318,51 +189,14 @@ async def _form(visit: Visit) -> Mapping[str, str]:
     return form
 
 
-def _local(address: str) -> str:
-    """The address if it is a page of ours, else the first page."""
-    parts = urlsplit(address)
-    ours = address.startswith(f"{ROOT}/") and not parts.netloc and "\\" not in address and address.isprintable()
-    return address if ours else f"{ROOT}/"
-
-
-def _sign_in(visit: Visit) -> Response:
-    return visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False)
-
-
-def _signed_in(visit: Visit) -> Response:
-    to = _local(visit.form.get("to", ""))
-    role = visit.workplace.keys.role_with(visit.form.get("auth", "").strip())
-    if role is None:
-        return visit.page("sign_in.html", status=403, to=to, wrong=True)
-    response = RedirectResponse(to, 303)
-    cookie = visit.workplace.keys.cookie(role)
-    secure = visit.request.url.scheme == "https"
-    response.set_cookie(COOKIE, cookie, LASTS_S, path=ROOT, httponly=True, samesite="strict", secure=secure)
-    return response
-
-
-def _sign_out(_: Visit) -> Response:
-    response = RedirectResponse(f"{ROOT}/sign-in", 303)
-    response.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
-    return response
-
-
-def _language(visit: Visit) -> Response:
-    chosen = "ko" if visit.query.get("to") == "ko" else "en"
-    response = RedirectResponse(_local(visit.query.get("back", "")), 303)
-    response.set_cookie(LANGUAGE_COOKIE, chosen, YEAR_S, path=ROOT, httponly=True, samesite="strict")
-    return response
+def _docs(visit: Visit) -> Response:
+    """The routes for programs, from the same description as /openapi.json."""
+    return visit.page("docs.html", described=visit.workplace.described())
 
 
 def _nowhere(visit: Visit) -> Response:
     raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")
 
 
-OWN = (
-    Page("GET", "/sign-in", _sign_in, public=True),
-    Page("POST", "/sign-in", _signed_in, public=True),
-    Page("POST", "/sign-out", _sign_out),
-    Page("GET", "/language", _language, public=True),
-    Page("GET", "/docs", _docs),
-)
+DOCS = Page("GET", "/docs", _docs)
 NOWHERE = Page("GET", "/{rest:path}", _nowhere)

@@ -14,7 +14,7 @@ from tasks.documents.blocks import BBox, ImageCandidate
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import MOST_PIXELS, UNREADABLE, Undecodable, decode_image
-from tasks.documents.pdf.pdf_document import drawn_page
+from tasks.documents.pdf.pdf_document import drawn_pages
 from tasks.documents.pdf.pdf_reader import PdfReader
 from tasks.documents.pdf.pdf_scans import languages
 
@@ -61,9 +61,7 @@ def render_pages(
     """(1-based page, PNG) for each existing page of `boxes`. Raises DocumentError."""
     del password  # pictures have none
     document, _ = _as_pdf(path)
-    for number in sorted(boxes):
-        if 1 <= number <= document.page_count:
-            yield number, drawn_page(document[number - 1], boxes[number])
+    yield from drawn_pages(document, boxes)
 
 
 def _as_pdf(path: Path) -> tuple[pymupdf.Document, str]:

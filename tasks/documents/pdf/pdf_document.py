@@ -107,9 +107,14 @@ def render_pages(
 ) -> Iterator[tuple[int, bytes]]:
     """(1-based page, PNG) for each existing page of `boxes`, in points of the shown page. Raises DocumentError."""
     with open_document(path, password) as document:
-        for number in sorted(boxes):
-            if 1 <= number <= document.page_count:
-                yield number, drawn_page(document[number - 1], boxes[number])
+        yield from drawn_pages(document, boxes)
+
+
+def drawn_pages(document: pymupdf.Document, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:
+    """(1-based page, PNG) for each existing page of `boxes`."""
+    for number in sorted(boxes):
+        if 1 <= number <= document.page_count:
+            yield number, drawn_page(document[number - 1], boxes[number])
 
 
 def drawn_page(page: pymupdf.Page, boxes: Sequence[BBox]) -> bytes:

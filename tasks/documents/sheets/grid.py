@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
@@ -240,11 +240,6 @@ def _names_all(cells: Cells, area: Area) -> bool:
     first = cells.get(area.top, {})
     texts = [first[column].text for column in range(area.left, area.right + 1) if column in first]
     return len(set(texts)) == area.right - area.left + 1 and all(len(text) <= 40 for text in texts)
-
-
-def spans_of(names: Iterable[str]) -> list[Area]:
-    """Areas by their names."""
-    return [area for name in names if (area := area_named(name))]
 
 
 _NAME = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?")

@@ -362,7 +362,7 @@ def _gold(told: Gold | None, row: Row) -> JsonValue:
         return None
     value = _field(row, told.field)
     if told.boxed:
-        from tasks.grading.math.math_extraction import last_boxed
+        from tasks.grading.math.boxes import last_boxed
 
         return last_boxed(_words(value)) or row.unusable(f"{told.field}: there is no \\boxed{{…}} in it")
     if told.pattern:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, JsonValue
-from pydantic_core import to_json
+from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
 from storage.evaluated import Graded
-from storage.records import Record, Ref
+from storage.records import Record
 from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import EvalReport, Item, Response, Sample, TaskResult
+from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
+from tasks.evaluation.results.foreign_results import dict_or_empty
 from tasks.evaluation.results.inspect_logs import Told
+from tasks.evaluation.results.kept_texts import Asked, Texts
 from tasks.evaluation.results.result_rows import report_from_rows, sample_from_row
-from tasks.evaluation.results.results_file import dict_or_empty, lines_beside, read_results, samples_beside
+from tasks.evaluation.results.results_file import lines_beside, read_results, samples_beside
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 LOOKED_AT = 20
 """Number of latest runs of a model among which a finished one takes precedence over a running one."""
 Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class FoundRun:
@@ -134,54 +134,6 @@ def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
     except ValueError as error:
         raise ResultsUnusable(f"{error}; name a run of `trivet eval run`") from error
     return FoundRun(report, evaluations=evaluations)
-
-
-class Texts(NamedTuple):
-    """The item and the response of a sample; None where the run kept none."""
-
-    item: Item | None
-    response: Response | None
-
-
-class Asked:
-    """Items and responses of a task by sample; only offsets of lines are held."""
-
-    def __init__(self, result: TaskResult, artifacts: Artifacts, *, only: str | None = None) -> None:
-        """Raises MissingArtifact, DamagedArtifact.
-
-        only: an item; lines in which its name does not stand are not parsed, which takes most of the time.
-        """
-        self._artifacts = artifacts
-        self._named = to_json(only) if only is not None else b""
-        # without items it ran as a whole, and its responses are JSON of its own
-        items, responses = ([result.items], result.responses) if result.items else ([], ())
-        self._items = {item.id: place for item, place in self._lines(items, Item)}
-        answers = self._lines(responses, Response)
-        self._responses = {(answer.item, answer.repeat): place for answer, place in answers}
-
-    def __call__(self, sample: Sample) -> Texts:
-        item = self._items.get(sample.item)
-        response = self._responses.get((sample.item, sample.repeat))
-        return Texts(item and self._read(item, Item), response and self._read(response, Response))
-
-    def _lines(self, refs: Iterable[Ref], model: type[Model]) -> Iterable[tuple[Model, _Place]]:
-        for ref in refs:
-            offset = 0
-            with self._artifacts.path(ref).open("rb") as file:
-                for line in file:
-                    if self._named in line:
-                        yield model.model_validate_json(line), _Place(ref, offset)
-                    offset += len(line)
-
-    def _read(self, place: _Place, model: type[Model]) -> Model:
-        with self._artifacts.path(place.ref).open("rb") as file:
-            file.seek(place.offset)
-            return model.model_validate_json(file.readline())
-
-
-class _Place(NamedTuple):
-    ref: Ref
-    offset: int
 
 
 class Said(Record):

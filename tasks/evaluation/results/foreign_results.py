@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,6 @@ from tasks.evaluation.evaluation_records import (
     TaskResult,
 )
 from tasks.evaluation.masking import masked
-from tasks.evaluation.results.results_file import arguments, dict_or_empty
 
 HEADLINES = (
     *("accuracy_avg", "accuracy", "prompt_level_strict", "prompt_level_strict_acc", "Average"),
@@ -293,3 +293,14 @@ def _interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return estimate.metric
     return f"{estimate.metric} [95 % {estimate.low:.3g} to {estimate.high:.3g}]"
+
+
+def arguments(args: dict[str, JsonValue]) -> str:
+    """`--model_args` as they are typed."""
+    shown = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in args.items())
+    return ",".join(f"{name}={value}" for name, value in shown)
+
+
+def dict_or_empty(value: Any) -> dict[str, Any]:
+    """`value` of a JSON file if it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

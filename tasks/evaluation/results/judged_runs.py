@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from storage.files import sha256_of
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable, ResultsUnusable
 from tasks.evaluation.evaluation_records import (
@@ -33,7 +34,6 @@ from tasks.evaluation.results.published_judgments import (
     rating,
 )
 from tasks.evaluation.running.benchmark_data import Row, read_rows
-from tasks.evaluation.running.replaying import digest_of
 from tasks.grading.grading_records import Summary
 from tasks.grading.sample_statistics import tally
 from tasks.measure.estimates import Share, estimate, scaled, weighted_estimate
@@ -93,7 +93,7 @@ def judged_runs(path: Path) -> list[JudgedRun]:
 
 def _runs(judgments: Sequence[Judgment], layout: Layout, path: Path) -> Iterator[JudgedRun]:
     """Runs are compared where judge, opponents and items are the same."""
-    digest = digest_of(path)
+    digest = sha256_of(path)
     by_run: defaultdict[tuple[str, str, str], list[Judgment]] = defaultdict(list)
     among = sorted({one.model for one in judgments}) if layout.pooled else []
     for one in judgments:

@@ -293,20 +293,24 @@ def _markdown(board: Board) -> str:
 
 def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> str:
     """The leaderboard page. source: origin of the figures, shown in its header."""
-    return render(
-        PARTS / "leaderboard.html",
-        script=PARTS / "leaderboard.js",
-        boards=boards,
-        models=models_of(boards),
-        runs=len({row.score.run for board in boards for row in board.rows}),
-        cell=cell,
-        drawn_of=drawn_of,
-        ticks_of=ticks_of,
-        when=when,
-        shown=shown,
-        made_at=made_at,
-        source=source,
-    )
+    values = page_values(boards, made_at=made_at, source=source)
+    return render(PARTS / "leaderboard.html", script=PARTS / "leaderboard.js", **values)
+
+
+def page_values(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> dict[str, Any]:
+    """What the template of the leaderboard shows."""
+    return {
+        "boards": boards,
+        "models": models_of(boards),
+        "runs": len({row.score.run for board in boards for row in board.rows}),
+        "cell": cell,
+        "drawn_of": drawn_of,
+        "ticks_of": ticks_of,
+        "when": when,
+        "shown": shown,
+        "made_at": made_at,
+        "source": source,
+    }
 
 
 def ticks_of(board: Board) -> list[tuple[str, float]]:

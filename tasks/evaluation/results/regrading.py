@@ -11,7 +11,7 @@ from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
 from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
 from tasks.evaluation.evaluation_records import Item, Response, Sample, TaskResult
-from tasks.evaluation.results.finding_runs import Asked
+from tasks.evaluation.results.kept_texts import Asked
 from tasks.evaluation.running.planning import GRADER_VERSION, version_of
 from tasks.evaluation.running.task_choice import find
 from tasks.grading.math.math_grader import shared_grader

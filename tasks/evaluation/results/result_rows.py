@@ -19,6 +19,7 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult
 from tasks.evaluation.masking import masked
 from tasks.evaluation.record_lines import read_shards
+from tasks.evaluation.results.kept_texts import Asked
 from tasks.evaluation.results.results_file import read_results, samples_beside, write_results
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sampl
 
 def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
     """Write the results file and the samples beside it; returns its path. Raises StoreUnreachable."""
-    from tasks.evaluation.results.finding_runs import Asked
-
     return write_results(
         report,
         lambda result: read_shards(artifacts, result.samples, Sample),

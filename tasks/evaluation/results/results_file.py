@@ -8,17 +8,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
 
 from storage import files
 from tasks.evaluation.evaluation_errors import OptionUnusable, ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.masking import masked
-
-if TYPE_CHECKING:
-    from tasks.evaluation.results.finding_runs import Texts
+from tasks.evaluation.results.foreign_results import arguments, report_of
+from tasks.evaluation.results.kept_texts import Texts
 
 UNSAFE = re.compile(r"[^\w.+=@-]+")
 NAME_CHARS = 120
@@ -72,17 +71,6 @@ def content_of(report: EvalReport) -> dict[str, Any]:
     }
 
 
-def arguments(args: dict[str, JsonValue]) -> str:
-    """`--model_args` as they are typed."""
-    shown = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in args.items())
-    return ",".join(f"{name}={value}" for name, value in shown)
-
-
-def dict_or_empty(value: Any) -> dict[str, Any]:
-    """`value` of a JSON file if it is an object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def refuse_output(output_path: Path) -> None:
     """Raises OptionUnusable if results cannot be written there."""
     folder = output_path.parent if output_path.suffix == ".json" else output_path
@@ -107,8 +95,6 @@ def safe_name(name: str) -> str:
 
 def read_results(path: Path) -> EvalReport:
     """The report in a results file, ours or one of evalchemy or the lm-evaluation-harness. Raises ResultsUnusable."""
-    from tasks.evaluation.results.foreign_results import report_of
-
     data, text = _object(path)
     if OURS in data:
         try:

@@ -7,7 +7,6 @@ several languages that share an ID; other fields are ignored.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
@@ -57,12 +56,6 @@ def recorded_of(model: ModelSpec, task: str) -> Path:
     raise DataMissing(
         f"{path} has no recorded answers to {task}: expected {task}.jsonl there, with lines {{id, response}}"
     )
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Line(NamedTuple):

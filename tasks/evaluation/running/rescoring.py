@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.artifacts import Artifacts
+from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.evaluation_errors import OptionUnusable, PreflightFailed, ResultsUnusable, UnknownTask
@@ -27,7 +28,7 @@ from tasks.evaluation.running.planning import (
     plan_task,
     read_items,
 )
-from tasks.evaluation.running.replaying import digest_of, repeats_in, replay
+from tasks.evaluation.running.replaying import repeats_in, replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import find, judge_of
 from tasks.grading.reading import POLICIES, Policy
@@ -79,7 +80,7 @@ def score_file(
         raise PreflightFailed(f"{task} is a task of the harness, which scores only what it asks itself")
     if ks and benchmark.family != "code" and repeats_in(responses) == 1:
         raise OptionUnusable(f"--k is of several answers to an item, and {responses} has one to each; leave it")
-    digest = digest_of(responses)
+    digest = sha256_of(responses)
     model = ModelSpec(backend="replay", name=model_name, args={"path": str(responses)})
     planned = plan_task(
         benchmark,

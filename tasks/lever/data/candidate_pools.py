@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.artifacts import Artifacts
+from storage.untyped_faiss import open_faiss
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools
@@ -155,7 +156,7 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
     distinct, place = _distinct(candidates)
     order = np.argsort(place, kind="stable")
     starts = np.searchsorted(place[order], np.arange(len(distinct) + 1))
-    index: Any = _faiss().IndexFlatIP(candidates.shape[1])
+    index: Any = open_faiss().IndexFlatIP(candidates.shape[1])
     index.add(distinct)
     # float32 sums of d products are off by d roundings at most
     slip = candidates.shape[1] * 2.0**-23 * np.linalg.norm(distinct, axis=1).max()
@@ -177,13 +178,6 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
                     wider.append(number)
         remaining, wanted = np.array(wider, np.int64), 4 * wanted
     return found
-
-
-def _faiss() -> Any:
-    """FAISS, on first need; untyped, for its stubs do not know how it takes arrays."""
-    import faiss
-
-    return faiss
 
 
 def _in_turn(ranked: Iterable[Sequence[int]], near: int, drawn: Sequence[int]) -> list[int]:

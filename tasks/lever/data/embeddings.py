@@ -20,7 +20,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from storage import files
-from tasks.lever.data.json_files import first_twice, sha256_of
+from storage.files import sha256_of
+from tasks.lever.data.json_files import first_twice
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Modality
 

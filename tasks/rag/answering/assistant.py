@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from models.protocols import Embedder, Reranker
-from storage.index import Index, open_index
+from storage.index import open_index
+from storage.index_generation import Index
 from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
 from tasks.rag.answering.promise import threshold

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from models.embedders import reads
 from models.protocols import Embedder
-from storage.index import Index
+from storage.index_generation import Index
 from tasks.language.sentences import language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_questions import line_question, phrase_question, read_cell_question, read_extreme_question

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from storage.index import Index
+from storage.index_generation import Index
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.computation_reading import asks_to_work_out, defines, read_computation, shown_as

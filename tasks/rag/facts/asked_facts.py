@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from storage.index import CatalogueEntry, Fact
+from storage.catalogue import CatalogueEntry, Fact
 from tasks.rag.facts.fact_values import ANY_ID, FACTS, REQUIREMENT_ID, bare
 
 _SUBJECT = (

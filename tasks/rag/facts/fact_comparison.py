@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from storage.index import CatalogueEntry, Fact
+from storage.catalogue import CatalogueEntry, Fact
 from tasks.language.sentences import Language, language_of
 from tasks.rag.answers import Citation, Draft, RetrievalPlan
 from tasks.rag.facts.asked_facts import asked_criteria, asked_ids, asked_names, is_about

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from storage.index import Fact
+from storage.catalogue import Fact
 from tasks.documents.blocks import Cell, Document
 from tasks.language.numbers import Number, read_numbers
 from tasks.rag.facts.fact_values import (

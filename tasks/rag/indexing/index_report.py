@@ -17,9 +17,9 @@ from typing import Any, Literal
 import psutil
 from pydantic import Field, ValidationError
 
+from storage.catalogue import CatalogueEntry
 from storage.engines import index_name
 from storage.files import write
-from storage.index import CatalogueEntry
 from storage.records import Record, Ref
 from storage.storage_errors import NotAnIndex
 from tasks.progress import listening

@@ -13,8 +13,11 @@ from pydantic import JsonValue
 
 from models.embedders import family
 from storage.artifacts import Artifacts
+from storage.catalogue import CatalogueEntry
 from storage.files import write
-from storage.index import CatalogueEntry, Generation, claim, open_index, publish_segments
+from storage.index import claim, open_index
+from storage.manifest import Generation
+from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import Segment
 from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex

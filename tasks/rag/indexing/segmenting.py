@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage import vectors as dense
 from storage.artifacts import Artifacts
+from storage.centres import PER_CENTRE, Centres, lists_for, train_centres
 from storage.index import open_index
 from storage.records import Ref
 from storage.segments import DocumentContent, Segment, pack_segment, split
 from storage.storage_errors import DamagedIndex, NotAnIndex
-from storage.vectors import Centres
+from storage.vectors import EXACT_UP_TO
 from tasks.keys import content_key
 from tasks.rag.corpus import Embedded, Searchable
 
@@ -54,7 +54,7 @@ def make_segment(leaf: Leaf, artifacts: Artifacts, *, centres: Ref | None) -> Se
 
 def is_grouped(embedded: Sequence[Embedded]) -> bool:
     """Whether they are so many that a search should not scan all of their vectors."""
-    return sum(one.chunked.count for one in embedded) > dense.EXACT_UP_TO
+    return sum(one.chunked.count for one in embedded) > EXACT_UP_TO
 
 
 def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: Path) -> Ref:
@@ -70,8 +70,8 @@ def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: P
     key = content_key("centres", SEGMENT_VERSION, {"vectors": sorted(one.vectors.digest for one in embedded)})
     if kept := artifacts.recall(key):
         return kept
-    sample = _sample(embedded, artifacts, count=dense.PER_CENTRE * dense.lists_for(rows), rows=rows)
-    made = artifacts.put("centres", dense.train_centres(sample, rows).pack())
+    sample = _sample(embedded, artifacts, count=PER_CENTRE * lists_for(rows), rows=rows)
+    made = artifacts.put("centres", train_centres(sample, rows).pack())
     artifacts.remember(key, made)
     return made
 

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.index import Index
+from storage.index_generation import Index
 from storage.numbers import query_numbers
 from storage.records import Record
 from storage.storage_errors import NotAnIndex

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pydantic import Field, JsonValue
 
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Run, Sample
-from storage.index import Index
+from storage.index_generation import Index
 from tasks import resources
 from tasks.measure.estimates import Estimate
 from tasks.rag.answers import Filters

@@ -28,7 +28,6 @@ JOINS = re.compile(r"\b(?:and|or)\b|&|/", re.IGNORECASE)
 NUMBERED = re.compile(r"^\s*(?:[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+|[IVX]+|\d{1,2}|[가-하])\s?[.)]\s*")
 """The counter of a line in a Korean statement."""
 JOINED = re.compile(r"(?<=[a-z])[&/](?=[a-z])")
-TOKEN = re.compile(r"[a-z]+|[가-힣]+|\d+")
 HANGUL = re.compile("[가-힣]")
 FIELDS = {"names": list, "statement": str, "never": list, "formula": str, "outflow": bool, "unit": str, "source": str}
 """Of a concept in a file, with their types."""

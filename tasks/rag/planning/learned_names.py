@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from storage import files
 from storage.arrays import map_arrays, pack_arrays
-from storage.generations import Catalogue
-from storage.index import CatalogueEntry
+from storage.catalogue import Catalogue, CatalogueEntry
 from storage.lexical import hash_of
 from storage.storage_errors import StoreUnreachable
 from tasks.rag.planning.names import (

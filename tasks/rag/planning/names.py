@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from storage.index import CatalogueEntry
+from storage.catalogue import CatalogueEntry
 from tasks.rag.planning.qualifiers import (
     FORM_TOKEN,
     PERIOD_TOKEN,

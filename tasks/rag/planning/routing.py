@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from storage.generations import Catalogue
-from storage.index import CatalogueEntry, Index
+from storage.catalogue import Catalogue, CatalogueEntry
+from storage.index_generation import Index
 from storage.lexical import hash_of
 from tasks import resources
 from tasks.language.tokens import BIGRAM, tokenize

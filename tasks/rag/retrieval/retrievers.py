@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from models.embedders import embed_questions, family, reads, spans_languages
 from models.protocols import Embedder
-from storage.generations import Words
-from storage.index import Index
+from storage.index_generation import Index
 from storage.lexical import Best, best_rows
+from storage.row_searches import Words
 from storage.vectors import Nearest
 from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
 from tasks.rag.rag_errors import NoLexicalIndex

@@ -15,9 +15,7 @@ from tasks.evaluation.benchmarks.code.bigcodebench_libraries import FOREIGN, STA
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.grading.math.math_grader import MathGrader
-from tasks.sandbox import Sandbox
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tests.evaluation.code.answered import opened_tools
 
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 NAMED = {benchmark.name: benchmark for benchmark in BENCHMARKS}
@@ -35,12 +33,8 @@ def task_func(text, top=3):
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Tools]:
-    with MathGrader(workers=1) as math, Sandbox(workers=2) as sandbox:
-        try:
-            sandbox.engine  # noqa: B018 asks for it
-        except SandboxUnavailable as error:
-            pytest.skip(str(error))
-        yield Tools(math, sandbox=sandbox)
+    with opened_tools() as opened:
+        yield opened
 
 
 def items_of(name: str) -> dict[str, Item]:

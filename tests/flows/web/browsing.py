@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Page
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.flows.web.served import AUTH, Site
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NOWHERE_ELSE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+"""What the pages would load from other machines is not loaded."""
 AXE = Path(__file__).parents[2] / "samples" / "axe" / "axe.min.js"
+
+
+@contextmanager
+def chromium(*arguments: str) -> Generator[Browser]:
+    """Debian's Chromium: no browser is downloaded; skips where there is none."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", NOWHERE_ELSE, *arguments])
+        yield browser
+        browser.close()
 
 
 def signed_in(context: BrowserContext, served: Site) -> Page:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pymupdf
 import uvicorn
 from pydantic import SecretStr
@@ -21,17 +20,19 @@ from pydantic import SecretStr
 from flows.running.answer_models import open_assistant
 from flows.service.index_server import create_app
 from flows.service.indexing import Indexing
+from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection
-from flows.service.serving_work import LiveIndex
-from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_generation import Index
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
-from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import Asks, Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
 from tasks.resources import artifacts
 from tests.flows.asks import digest
+from tests.storage.publishing import publish
 
 AUTH = "an-auth-string-of-the-tests"
 PATIENCE_S = 20.0
@@ -170,11 +171,7 @@ def publish_pdf(folder: Path) -> Drawn:
     publish(
         folder / "index",
         chunks=[chunk],
-        vectors=np.eye(1, 8, dtype=np.float16),
-        tokens=tokenize_chunks([chunk], tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document=digest, name="ferry.pdf", chunks=1, pages=3, format="pdf")],
-        embedder="nobody@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
     )
     return Drawn(folder / "index", digest, (found.x0, found.y0, found.x1, found.y1))

@@ -15,8 +15,8 @@ import pytest
 
 from flows.service.api import Refused
 from flows.service.indexing import Indexing
+from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection, Folders, folders_of, require_indexes
-from flows.service.serving_work import LiveIndex
 from storage import connections
 from storage.embedded import Cluster
 from storage.index import open_index

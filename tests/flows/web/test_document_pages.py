@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, publish
-from tasks.language.tokens import BIGRAM
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from storage.catalogue import CatalogueEntry
+from tasks.rag.indexing.chunks import Chunk
 from tests.flows.asks import digest
 from tests.flows.web.served import Site, site
+from tests.storage.publishing import publish
 
 SCRIPT = "<script>alert(1)</script>"
 ROWS = 150
@@ -50,11 +49,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     publish(
         folder / "index",
         chunks=[chunk],
-        vectors=np.eye(1, 8, dtype=np.float16),
-        tokens=tokenize_chunks([chunk], tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document=digest("a.pdf"), name="a.pdf", chunks=1, pages=3, format="pdf"), bad],
-        embedder="nobody@1",
-        tokenizer=BIGRAM,
         settings={"embedder": "minilm"},
         numbers=map(number, range(ROWS)),
     )

@@ -12,19 +12,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from flows.service.web import (
-    ask_pages,
-    collection_pages,
-    document_pages,
-    evaluation_pages,
-    lineage_pages,
-    night_pages,
-    run_pages,
-    selector_pages,
-)
 from flows.service.web.page_pictures import address
+from flows.service.web.sign_in_pages import _local
 from flows.service.web.signing_in import COOKIE, LASTS_S, OWNER, Keys
-from flows.service.web.workplace import OWN, _local
+from flows.service.web.workplace import DOCS, ROOMS
 from tests.flows.asks import digest, publish_texts
 from tests.flows.web.served import AUTH, Site, answer, cited, sign_in, site
 
@@ -57,9 +48,8 @@ def test_a_page_without_a_good_cookie_leads_to_the_sign_in(served: Site, path: s
 
 def every_page(method: str) -> list[str]:
     """The addresses of all pages that are for those who have signed in, with something in each variable part."""
-    rooms = (ask_pages, evaluation_pages, document_pages, collection_pages, run_pages, lineage_pages, night_pages)
-    pages = (one for room in (*rooms, selector_pages) for one in room.PAGES)
-    chosen = [one.path for one in (*OWN, *pages) if one.method == method and not one.public]
+    pages = (one for room in ROOMS for one in room.PAGES)
+    chosen = [one.path for one in (DOCS, *pages) if one.method == method and not one.public]
     return [f"/ui{re.sub(r'{[^}]*}', 'x', path)}" for path in chosen]
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import pymupdf
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
-from tests.flows.web.browsing import CHROMIUM, NOWHERE_ELSE, axe, signed_in
+from tests.flows.web.browsing import axe, chromium, signed_in
 from tests.flows.web.served import AUTH, Drawn, Site, answer, cited, ferry, publish_pdf, site
 
 pytestmark = [pytest.mark.browser, pytest.mark.postgres]
@@ -54,12 +54,8 @@ def served(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", NOWHERE_ELSE])
-        yield browser
-        browser.close()
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture

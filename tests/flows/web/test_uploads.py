@@ -21,8 +21,8 @@ from pydantic import SecretStr
 
 from flows.service.index_server import create_app
 from flows.service.indexing import Indexing
+from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection
-from flows.service.serving_work import LiveIndex
 from flows.service.web import uploads
 from storage.index import open_index
 from storage.sessions import Sessions

@@ -26,7 +26,7 @@ def golds(shared: Path, task: str) -> list[str]:
 
 
 def _gold(task: str, row: dict[str, Any]) -> str:
-    from tasks.grading.math.math_extraction import last_boxed
+    from tasks.grading.math.boxes import last_boxed
 
     if task == "GSM8K":
         return row["answer"].rpartition("####")[2].strip()

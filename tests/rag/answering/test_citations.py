@@ -10,6 +10,7 @@ from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits
 from tasks.rag.answers import Draft
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit
+from tests.grading.marked_texts import ANSWERS
 
 
 def hit(number: int, text: str, *, rows: tuple[str, ...] = (), name: str = "") -> Hit:
@@ -124,22 +125,6 @@ def test_an_answer_abstains_if_all_it_says_is_that_documents_do_not_tell(text: s
 
 def test_a_sentence_that_only_repeats_the_question_claims_nothing() -> None:
     assert cite("사업 예산은 2024년에 얼마인가", HITS, question="사업 예산은 2024년에 얼마인가?").unsupported == ()
-
-
-PIECES = [
-    "예산은 35,750,000원이다",
-    "Net sales rose 8.5%",
-    " [1]",
-    "[2, 3]",
-    "【3】",
-    "[7]",
-    "[1-99]",
-    ". ",
-    "\n",
-    "900",
-    "[",
-]
-ANSWERS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
 @given(ANSWERS | st.text(max_size=60), st.integers(0, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from models.causal_lm import CausalLM
 from models.openai import OpenAIChat
 from models.openai_responses import OpenAIResponses
-from storage.index import CatalogueEntry, Fact, Index, open_index, publish
-from storage.responses import StoredResponse
+from storage.catalogue import CatalogueEntry, Fact
+from storage.index import open_index
+from storage.index_generation import Index
 from tasks.calls import CallSettings, Limits
-from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Model, Wiring, WiringName
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
+from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.document_numbers import document_numbers
+from tests.kept_responses import Kept
 from tests.models.server import (
     Reply,
     Server,
@@ -38,6 +39,7 @@ from tests.models.server import (
 )
 from tests.models.tiny import make_tiny_model
 from tests.rag.numbers.test_cell_facts import page
+from tests.storage.publishing import publish
 
 HARBOUR, LIBRARY, NOTES = "a" * 64, "b" * 64, "c" * 64
 NAMES = {HARBOUR: "Harbour Ferries RFP.pdf", LIBRARY: "새봄도서관 시스템 구축.pdf", NOTES: "notes.txt"}
@@ -66,19 +68,6 @@ class Letters:
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-class Kept:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.responses: dict[str, StoredResponse] = {}
-
-    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        return {key: self.responses[key] for key in keys if key in self.responses}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.responses |= rows
-
-
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     out = tmp_path_factory.mktemp("index")
@@ -95,14 +84,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         out,
         chunks=chunks,
         vectors=Letters().embed([chunk.text for chunk in chunks]).astype(np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[
             CatalogueEntry(document=digest, name=name, facts=tuple(_facts(amounts.get(digest))))
             for digest, name in NAMES.items()
         ],
         embedder=Letters.id,
-        tokenizer=BIGRAM,
-        settings={},
         numbers=numbers,
     )
     with open_index(out) as opened:
@@ -468,11 +454,8 @@ def test_an_empty_index_does_not_tell(tmp_path: Path) -> None:
         tmp_path / "empty",
         chunks=[],
         vectors=np.empty((0, 32), np.float16),
-        tokens=[],
         catalogue=[],
         embedder=Letters.id,
-        tokenizer=BIGRAM,
-        settings={},
     )
     with open_index(tmp_path / "empty") as empty:
         answered = assistant(empty).ask("Is anything here?")

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from storage.index import CatalogueEntry, Fact
+from storage.catalogue import CatalogueEntry, Fact
 from tasks.rag.facts.asked_facts import asked_names
 from tasks.rag.facts.fact_comparison import FactCell, compare_facts, fact_answer, table_markdown
 

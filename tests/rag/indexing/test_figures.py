@@ -4,7 +4,7 @@ import hashlib
 import io
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from models.model_errors import ModelError, ModelUnavailable, RequestRefused, Tr
 from models.protocols import ChatRequest, ChatResponse, Image
 from models.scripted import Rule, ScriptedChat
 from storage.records import Ref
-from storage.responses import StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
 from tasks.documents.blocks import ImageCandidate
@@ -35,6 +34,7 @@ from tasks.rag.indexing.figures import (
     plan,
     without_duplicates,
 )
+from tests.kept_responses import Kept
 
 Picture = PIL.Image.Image
 
@@ -236,17 +236,6 @@ def test_a_dropped_picture_is_nobodys_original(store: Store):
 
 
 # Descriptions
-
-
-class Kept:
-    def __init__(self) -> None:
-        self.responses: dict[str, StoredResponse] = {}
-
-    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        return {key: self.responses[key] for key in keys if key in self.responses}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.responses |= rows
 
 
 class Failing:

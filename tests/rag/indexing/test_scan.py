@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import unicodedata
@@ -15,6 +14,7 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.rag.indexing.scan import ScanResult, scan_folder
 from tasks.rag.rag_errors import FolderUnusable
+from tests.documents.zips import zipped
 
 
 @pytest.fixture
@@ -37,14 +37,6 @@ def _write(folder: Path, *names: str) -> None:
 
 def _names(result: ScanResult) -> list[str]:
     return [file.name for file in result.files]
-
-
-def _zip(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return buffer.getvalue()
 
 
 def test_subfolders_are_searched_in_the_order_of_names(folder: Path, artifacts: Artifacts) -> None:
@@ -186,7 +178,7 @@ def test_a_file_that_cannot_be_read_is_a_record(
 
 
 def test_zips_are_opened(folder: Path, artifacts: Artifacts) -> None:
-    (folder / "a.zip").write_bytes(_zip({"x/공고.pdf": b"%PDF", "notes.wpd": b"", "__MACOSX/._x.pdf": b""}))
+    (folder / "a.zip").write_bytes(zipped({"x/공고.pdf": b"%PDF", "notes.wpd": b"", "__MACOSX/._x.pdf": b""}))
 
     result = scan_folder(folder, artifacts=artifacts)
 
@@ -194,15 +186,15 @@ def test_zips_are_opened(folder: Path, artifacts: Artifacts) -> None:
 
 
 def test_korean_names_in_a_zip_from_windows_are_read(folder: Path, artifacts: Artifacts) -> None:
-    data = bytearray(_zip({"AAAAAAAA.txt": b"x"}))
+    data = bytearray(zipped({"AAAAAAAA.txt": b"x"}))
     (folder / "a.zip").write_bytes(data.replace(b"AAAAAAAA", "제안요청".encode("cp949")))
 
     assert _names(scan_folder(folder, artifacts=artifacts)) == ["a.zip/제안요청.txt"]
 
 
 def test_a_zip_in_a_zip_is_opened_and_no_further(folder: Path, artifacts: Artifacts) -> None:
-    inner = _zip({"b.txt": b"b", "deeper.zip": _zip({"c.txt": b"c"})})
-    (folder / "a.zip").write_bytes(_zip({"inner.zip": inner}))
+    inner = zipped({"b.txt": b"b", "deeper.zip": zipped({"c.txt": b"c"})})
+    (folder / "a.zip").write_bytes(zipped({"inner.zip": inner}))
 
     result = scan_folder(folder, artifacts=artifacts)
 
@@ -211,7 +203,9 @@ def test_a_zip_in_a_zip_is_opened_and_no_further(folder: Path, artifacts: Artifa
 
 
 def test_bad_members_are_refused_and_the_others_taken(folder: Path, artifacts: Artifacts) -> None:
-    data = bytearray(_zip({"../evil.txt": b"x", "bomb.txt": bytes(3_000_000), "good.txt": b"good", "locked.txt": b"s"}))
+    data = bytearray(
+        zipped({"../evil.txt": b"x", "bomb.txt": bytes(3_000_000), "good.txt": b"good", "locked.txt": b"s"})
+    )
     data[data.rindex(b"PK\1\2") + 8] |= 1  # the last member is marked as encrypted
     (folder / "a.zip").write_bytes(data)
 
@@ -244,14 +238,14 @@ def test_a_broken_zip_is_a_record(folder: Path, artifacts: Artifacts) -> None:
 
 
 def test_a_document_under_the_suffix_of_a_zip_is_a_document(folder: Path, artifacts: Artifacts) -> None:
-    (folder / "a.zip").write_bytes(_zip({"word/document.xml": b"<w/>"}))
+    (folder / "a.zip").write_bytes(zipped({"word/document.xml": b"<w/>"}))
 
     assert _names(scan_folder(folder, artifacts=artifacts)) == ["a.zip"]
 
 
 def test_exclude_keeps_a_zip_shut(folder: Path, artifacts: Artifacts) -> None:
     _write(folder, "a.txt")
-    (folder / "a.zip").write_bytes(_zip({"b.txt": b"b"}))
+    (folder / "a.zip").write_bytes(zipped({"b.txt": b"b"}))
 
     assert _names(scan_folder(folder, artifacts=artifacts, exclude=("*.zip",))) == ["a.txt"]
 
@@ -272,7 +266,7 @@ def test_a_program_that_reads_a_file_is_named_once_it_is_installed(
     folder: Path, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is part of the key under which the reading is kept, so that the file is read again."""
-    (folder / "a.docx").write_bytes(_zip({"word/document.xml": b"<w:document/>"}))
+    (folder / "a.docx").write_bytes(zipped({"word/document.xml": b"<w:document/>"}))
     monkeypatch.setenv("PATH", str(tmp_path))
     (before,) = scan_folder(folder, artifacts=artifacts).files
     program = tmp_path / "soffice"

@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import segments, vectors
+from storage import centres, segments
 from storage.artifacts import Artifacts
-from storage.index import open_folder, publish_segments
+from storage.index import open_folder
+from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import Segment
 from storage.storage_errors import MissingArtifact
+from storage.vectors import Vectors
 from tasks.rag.corpus import Chunked, Embedded, Searchable
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.segmenting import find_centres, make_segment, shard_segments
@@ -91,7 +93,7 @@ def test_a_segment_that_was_made_is_recalled_until_it_is_damaged(artifacts: Arti
 def test_centres_of_an_index_serve_its_next_generation(
     artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "RECALL", 0.1)  # so that rows without groups are grouped
+    monkeypatch.setattr(centres, "RECALL", 0.1)  # so that rows without groups are grouped
     documents = [embedded(number, artifacts) for number in range(60)]
     index = tmp_path / "index"
     made = find_centres(documents, artifacts, index=index)
@@ -106,6 +108,7 @@ def test_centres_of_an_index_serve_its_next_generation(
         centres=made,
     )
     with open_folder(index) as opened:
+        assert isinstance(opened.vectors, Vectors)
         assert opened.vectors.lists
         opened.verify()
     more = [*documents, embedded(60, artifacts)]

@@ -8,10 +8,13 @@ import duckdb
 import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_generation import Index
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.measuring.index_differences import asked, difference
 from tasks.rag.measuring.ranking_metrics import Place, Question
+from tests.storage.publishing import publish
 
 NUMBER = b"""{"document": "%s", "value": "5", "shown": "5", "scale": "1", "unit": "", "sign": "none", "period": null, \
 "row_path": ["Fee"], "column_path": [], "page": 1, "table": 0, "row": 0, "col": 1, "identities": []}
@@ -43,7 +46,6 @@ def published(out: Path, *documents: tuple[str, str, list[str]], numbers: int = 
         ],
         embedder="none@1",
         tokenizer=None,
-        settings={},
         numbers=[NUMBER % (b"a" * 64)] * numbers,
     )
     return open_index(out)

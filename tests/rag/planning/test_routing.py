@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.arrays import map_arrays
-from storage.generations import Catalogue
-from storage.index import CatalogueEntry, Fact, pack_catalogue
+from storage.catalogue import Catalogue, CatalogueEntry, Fact, pack_catalogue
 from tasks.rag.answers import Filters, QueryType, Turn
 from tasks.rag.planning.routing import Router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.index import CatalogueEntry
+from storage.catalogue import CatalogueEntry
 from tasks.rag.planning.routing import Router
 from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 

@@ -10,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from models.protocols import Embedder
-from storage.index import CatalogueEntry, Index, open_index, publish
+from storage.catalogue import CatalogueEntry
+from storage.index import open_index
+from storage.index_generation import Index
 from storage.storage_errors import WrongEmbedder
 from tasks.language.tokens import BIGRAM, WrongTokenizer
 from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode
@@ -18,6 +20,7 @@ from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.rag_errors import NoLexicalIndex
 from tasks.rag.retrieval.search import retrieve, search
 from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
+from tests.storage.publishing import publish
 
 TEXTS = [
     ("a", "The bid price is 35,750,000 won"),
@@ -57,7 +60,6 @@ def published(out: Path, *, tokenizer: str | None = BIGRAM, embedder: str = Word
         catalogue=[CatalogueEntry(document=name * 64, name=f"{name}.pdf") for name in "ab"],
         embedder=embedder,
         tokenizer=tokenizer,
-        settings={},
     )
     return open_index(out)
 
@@ -362,11 +364,8 @@ def test_words_that_named_the_document_do_not_choose_the_chunk(tmp_path: Path) -
         tmp_path,
         chunks=chunks,
         vectors=WordEmbedder().embed(texts).astype(np.float16),
-        tokens=tokenize_chunks(chunks, tokenizer=BIGRAM),
         catalogue=[CatalogueEntry(document=name, name=f"{name[0]}.pdf") for name in (A, B)],
         embedder="minilm@1",
-        tokenizer=BIGRAM,
-        settings={},
     )
     named = NameMatch(field="name", value="harbor", said="harbor", confidence=1.0)
     filters = Filters(mode="only", documents=(A,), matches=(named,), groups=((A,),))

@@ -1,0 +1,109 @@
+"""The boxes that hold an answer in LaTeX: `\\boxed{…}` and `\\fbox{…}`."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import NamedTuple
+
+from tasks.grading.math.normalization import MAX_CHARS
+
+NEAR_CHARS = 70
+"""Most characters between two boxes of one answer: `x = \\boxed{1} or \\boxed{2}`."""
+COMMA_CHARS, ADJACENT_CHARS = 30, 10
+MOST_BOXES = 20
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])\s*")
+_CORRECTED = re.compile(
+    r"\b(?:no|not|but|wait|wrong|actually|however|instead|rather|then|so|thus|hence|therefore|finally|now|next)\b", re.I
+)
+
+
+class _Box(NamedTuple):
+    start: int
+    end: int
+    content: str
+
+
+def last_boxed(text: str) -> str | None:
+    """What the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
+    if "box" not in text:
+        return None
+    boxes: list[_Box] = []
+    empty = False
+    for opened in reversed(_openings(text)):
+        if boxes and opened.start() >= boxes[0].start:  # around the innermost one
+            continue
+        box = _opened_box(text, opened)
+        if box is not None and not box.content:  # as in `put it in \boxed{}`
+            empty = True
+            continue
+        if box is None or (boxes and not _belongs(text[box.end : boxes[0].start], box, boxes[0])):
+            break
+        boxes.insert(0, box)
+    if not boxes:
+        return "" if empty else None
+    return ", ".join(dict.fromkeys(box.content for box in boxes))
+
+
+def _belongs(between: str, before: _Box, after: _Box) -> bool:
+    if len(between) > NEAR_CHARS or "\n\n" in between or re.search(r"[.!?]\$*\s+[A-Z]", between):
+        return False
+    if _CORRECTED.search(between):
+        return False
+    if re.search(r"(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])|그리고|또는", between):
+        return True
+    words = re.search("[A-Za-z]{2}", re.sub(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+", "", between))
+    if len(between) < COMMA_CHARS and set(",;") & set(between):
+        return words is None
+    return words is None and len(between) < ADJACENT_CHARS and before.content != after.content
+
+
+def _openings(text: str) -> list[re.Match[str]]:
+    """Where the last boxes begin; searched from the end, in growing windows."""
+    window = 10_000
+    while True:
+        found = list(deque(_BOX.finditer(text, max(0, len(text) - window)), maxlen=MOST_BOXES))
+        if found or window >= len(text):
+            return found
+        window *= 30
+
+
+def _opened_box(text: str, opened: re.Match[str]) -> _Box | None:
+    start, position = opened.span()
+    if text[position : position + 1] != "{":
+        word = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?").match(text, position)
+        return _Box(start, word.end(), word.group()) if word else None
+    end = closing_brace(text, position)
+    if end is None:
+        line, newline, _ = text[position + 1 : position + 1 + MAX_CHARS].partition("\n")
+        if not newline:
+            return None
+        return _Box(start, position + 1 + len(line), line.strip().rstrip("$.").strip())
+    return _Box(_enclosing(text, start, end), end + 1, text[position + 1 : end].strip())
+
+
+def _enclosing(text: str, start: int, end: int) -> int:
+    """Where the outermost of the boxes around the one at `start` begins."""
+    for _ in range(MOST_BOXES):
+        around = max(text.rfind(command, max(0, start - 200), start) for command in ("\\boxed", "\\fbox"))
+        opened = _BOX.match(text, around) if around >= 0 else None
+        if not opened or text[opened.end() : opened.end() + 1] != "{":
+            return start
+        closed = closing_brace(text, opened.end())
+        if closed is None or closed < end:
+            return start
+        start = around
+    return start
+
+
+def closing_brace(text: str, position: int) -> int | None:
+    """Index of the brace that closes the one at `position`; None if none does within the longest answer's length."""
+    depth = 0
+    for found in re.compile(r"\\[{}\\]|[{}]").finditer(text, position, position + 4 * MAX_CHARS):
+        sign = found.group()
+        if len(sign) == 2:
+            continue
+        depth += 1 if sign == "{" else -1
+        if depth == 0:
+            return found.start()
+    return None

@@ -1,0 +1,20 @@
+"""A response store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from storage.responses import StoredResponse
+
+
+class Kept:
+    """A response store in memory."""
+
+    def __init__(self) -> None:
+        self.responses: dict[str, StoredResponse] = {}
+
+    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
+        return {key: self.responses[key] for key in keys if key in self.responses}
+
+    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+        self.responses |= rows
