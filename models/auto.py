@@ -37,7 +37,7 @@ LOCAL = (
 
 
 class Picked(NamedTuple):
-    """A model, and the reason in words."""
+    """The model of `--model auto`, and a sentence that says why it was picked."""
 
     entry: Entry
     why: str

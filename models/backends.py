@@ -47,7 +47,7 @@ class BackendArgs(BaseModel):
 
 
 class OpenAIArgs(BackendArgs):
-    """Arguments of `openai`, `responses` and `curator`."""
+    """Arguments of `openai`, `responses` and `curator`: endpoints that are asked over HTTP."""
 
     model: str | None = Field(default=None, validation_alias=AliasChoices("model", "pretrained"))
     base_url: str | None = Field(default=None, validation_alias=AliasChoices("base_url", "api_base"))
@@ -59,7 +59,10 @@ class OpenAIArgs(BackendArgs):
 
 
 class HFArgs(BackendArgs):
-    """Arguments of `hf`."""
+    """Arguments of `hf`, which loads weights with transformers in this process.
+
+    Pixels bound the size of a picture (height · width); `max_length` is tokens of prompt and answer together.
+    """
 
     pretrained: str | None = None
     revision: str | None = None
@@ -77,7 +80,10 @@ class HFArgs(BackendArgs):
 
 
 class VLLMArgs(BackendArgs):
-    """Arguments of `vllm`."""
+    """Arguments of `vllm`, an engine in this process.
+
+    Pixels bound the size of a picture (height · width); `max_model_len` is tokens of prompt and answer together.
+    """
 
     pretrained: str | None = Field(default=None, validation_alias=AliasChoices("pretrained", "model"))
     revision: str | None = None
@@ -99,13 +105,13 @@ class VLLMArgs(BackendArgs):
 
 
 class ReplayArgs(BackendArgs):
-    """Arguments of `replay`."""
+    """Arguments of `replay`; `path`: a file or folder of recorded answers."""
 
     path: str | None = None
 
 
 class ScriptedArgs(BackendArgs):
-    """Arguments of `scripted`."""
+    """Arguments of `scripted`; `rules`: a JSON file, see models.scripted.read_rules."""
 
     rules: str | None = None
 
@@ -124,7 +130,7 @@ class Asked(NamedTuple):
 
 
 class Backend(NamedTuple):
-    """One kind of model."""
+    """One kind of model: how it is opened, which arguments it takes, and where it computes."""
 
     open: Callable[[Asked], Chat]
     args: type[BackendArgs]
@@ -261,7 +267,7 @@ def _open_vllm(asked: Asked) -> Chat:
 
 
 def require_vllm(pretrained: str) -> None:
-    """Raises ModelUnavailable where vLLM is not installed."""
+    """Raises ModelUnavailable, with the ways to run the model `pretrained`, where vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise ModelUnavailable(
             "vLLM is not installed here; install it (`pip install 'trivet[gpu]'`), or load the model with transformers "
@@ -348,7 +354,7 @@ def kinds(*places: str) -> tuple[str, ...]:
 
 
 def is_endpoint(kind: str) -> bool:
-    """True for a backend with an address and a key."""
+    """True for a backend that is reached at an address; False for a kind that there is not."""
     return kind in kinds("endpoint")
 
 

@@ -105,7 +105,7 @@ class Linear:
 
     @classmethod
     def of(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> Linear:
-        """The layer stored under `name`."""
+        """The layer of `NAME.weight` (out, in) and `NAME.bias` (out,), converted to `dtype`. Raises KeyError."""
         return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -114,27 +114,27 @@ class Linear:
         return F.linear(x, self._weight, self._bias)
 
     def gelu(self, x: Tensor) -> Tensor:
-        """gelu(x Wᵀ + b)."""
+        """gelu(x Wᵀ + b) of x (…, in): (…, out), exact and not the tanh approximation."""
         if self._packed:
             return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "gelu", [], "none")
         return F.gelu(F.linear(x, self._weight, self._bias))
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + x Wᵀ + b."""
+        """residual + x Wᵀ + b of x (…, in) and residual (…, out): (…, out)."""
         if self._packed:
             return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self._weight, self._bias, "add")
         return F.linear(x, self._weight, self._bias) + residual
 
 
 class Norm(NamedTuple):
-    """Layer normalisation over the last dimension."""
+    """Layer normalisation over the last dimension, of width WIDTH, by `weight` and `bias` (WIDTH,)."""
 
     weight: Tensor
     bias: Tensor
 
     @classmethod
     def of(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> Norm:
-        """The normalisation stored under `name`."""
+        """The normalisation of `NAME.weight` and `NAME.bias`, converted to `dtype`. Raises KeyError."""
         return cls(weights[f"{name}.weight"].to(dtype), weights[f"{name}.bias"].to(dtype))
 
     def __call__(self, x: Tensor) -> Tensor:

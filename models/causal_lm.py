@@ -37,7 +37,7 @@ Done = TypeVar("Done")
 
 
 class Prompt(NamedTuple):
-    """A request, ready for the model."""
+    """A request in the model's tokens, and its number among those that are answered together."""
 
     number: int
     request: ChatRequest
@@ -90,7 +90,10 @@ class CausalLM:
         self._is_auto = rows == "auto"
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.model_errors.ModelError."""
+        """One answer; other calls wait. Raises ModelUnavailable, RequestRefused, TransientModelError where memory ends.
+
+        on_text: called with all of the text so far, as tokens come.
+        """
         with self._lock:
             prompt = self._prompt(0, request)
             listener = Listener(on_text, request.stop) if on_text else None

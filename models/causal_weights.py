@@ -36,7 +36,7 @@ PREFIX = "base_model.model."  # how the names of an adapter's weights begin, in 
 
 
 class Weights(NamedTuple):
-    """What is to be loaded."""
+    """The files of a model that is to be loaded, and how."""
 
     folder: Path
     label: str  # the name as ids show it
@@ -135,13 +135,17 @@ def check_dtype(dtype: str) -> None:
 
 
 def model_config(folder: Path) -> dict[str, Any]:
-    """The model's config.json. Raises ModelUnavailable."""
+    """The model's config.json. Raises ModelUnavailable where the folder has none that can be read."""
     if not (config := read_json(folder / "config.json")):
         raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
     return config
 
 
 def weights_folder(name: str, revision: str | None, wanted: tuple[str, ...], what: str) -> Path:
+    """The folder of that name, or what the hub has of it, fetched where need be. Raises ModelUnavailable.
+
+    wanted: patterns of the files that are needed. what: names the thing in errors, `model`.
+    """
     path = Path(name).expanduser()
     if path.is_dir():
         return path
@@ -215,6 +219,7 @@ def loaded_of(model: Any, tokenizer: Any, max_length: int | None) -> Loaded:
 
 
 def device_for(wanted: str | None) -> str:
+    """The device by its name in torch; None: CUDA if there is a device, else the CPU. Raises ModelUnavailable."""
     import torch
 
     best = "cuda" if torch.cuda.is_available() else "cpu"
@@ -228,6 +233,7 @@ def device_for(wanted: str | None) -> str:
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
+    """Most tokens of prompt and answer together, as configuration or tokenizer say; UNKNOWN_CONTEXT if neither does."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     for part in (text, config):
         for name in CONTEXT_NAMES:
@@ -263,6 +269,7 @@ def refuse_longer(weights: Weights, max_length: int | None) -> None:
 
 
 def end_tokens_of(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Ids of the tokens that end an answer; empty if neither generation config nor tokenizer names one."""
     known = model.generation_config.eos_token_id
     known = tokenizer.eos_token_id if known is None else known
     return frozenset(known if isinstance(known, list) else [] if known is None else [known])
@@ -270,6 +277,7 @@ def end_tokens_of(model: Any, tokenizer: Any) -> frozenset[int]:
 
 @contextmanager
 def progress_hidden() -> Generator[None]:
+    """No progress bars of transformers inside the block; what was set before is restored after it."""
     from transformers.utils import logging as progress
 
     bars = progress.is_progress_bar_enabled()

@@ -54,7 +54,7 @@ class Clip(NamedTuple):
 
     @property
     def most_tokens(self) -> int:
-        """77, in every CLIP that was published."""
+        """Tokens that a text is cut to, its begin and end tokens included: 77 in every published CLIP."""
         return self.model.config.text_config.max_position_embeddings
 
 
@@ -94,7 +94,7 @@ class ClipEmbedder:
         return self._embed(texts, forward)
 
     def embed_classes(self, pngs: Sequence[bytes]) -> None:
-        """A CLIP names no classes."""
+        """None: a CLIP names no classes, see VisionEmbedder."""
         del pngs
 
     @torch.inference_mode()

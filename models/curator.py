@@ -47,7 +47,7 @@ def parse_litellm_name(name: str) -> tuple[str, str]:
 
 
 class Usual(NamedTuple):
-    """How a model is reached when nobody says."""
+    """Address and key by which a model is reached when neither arguments nor options name them."""
 
     base_url: str | None  # None: where its provider listens
     api_key: SecretStr | None

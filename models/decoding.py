@@ -22,7 +22,7 @@ TAIL_TOKENS = 4  # tokens that are looked at for a stop, beyond one for each byt
 
 
 class Drawing(NamedTuple):
-    """How the tokens of one row are drawn."""
+    """How the tokens of one row are drawn: sampling parameters, and the seed of its random numbers (48 bits)."""
 
     temperature: float
     top_p: float | None

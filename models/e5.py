@@ -78,7 +78,7 @@ class E5:
         return self._embed(QUESTION_PROMPT, questions)
 
     def token_ids(self, text: str) -> list[int]:
-        """At most 512, with the marks of beginning and end."""
+        """Ids of the tokens of a text: at most 512, the begin and end tokens included; the rest is cut off."""
         pieces = self._pieces
         normal = re.sub(" {2,}", " ", sendable(text).translate(pieces.normal))
         found = self._tokenizer.encode(normal).ids[: MOST_TOKENS - 2]
@@ -92,7 +92,7 @@ class E5:
 
 
 class Pieces(NamedTuple):
-    """The tokenizer's vocabulary."""
+    """The vocabulary of the unigram tokenizer: scored pieces, special tokens and character normalisation."""
 
     scored: list[tuple[str, float]]
     """By token id."""
@@ -104,7 +104,7 @@ class Pieces(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The content of the file of weights."""
+    """The content of the file of weights: vocabulary, word vectors and encoder."""
 
     pieces: Pieces
     words: NDArray[np.void]

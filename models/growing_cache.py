@@ -33,7 +33,7 @@ class GrowingLayer(DynamicLayer):
         self._room: tuple[Tensor, Tensor] | None = None
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """All keys and values, with the new ones behind."""
+        """Append keys and values (rows, heads, new tokens, size); gives all of them, as views of what is kept."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         before = self.get_seq_length()
@@ -47,7 +47,7 @@ class GrowingLayer(DynamicLayer):
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep these rows."""
+        """Keep these rows, in this order; room for more tokens is made anew."""
         super().batch_select_indices(indices)
         self._room = None
 
@@ -69,7 +69,7 @@ def growing_cache(model: Any, most: int) -> DynamicCache | None:
 
 
 def keep_rows(cache: Any, rows: Sequence[int]) -> None:
-    """Let the other rows go."""
+    """Keep these rows of every layer, in this order, and let the others go."""
     cache.batch_select_indices(torch.tensor(rows))  # layers may lie on several devices
 
 

@@ -119,7 +119,10 @@ class CrossEncoderReranker:
         self.id = f"{label_of(name, folder)}@{digest_folder(folder)}"
 
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts),); higher answers better."""
+        """(len(texts),) logits; higher answers better. Of a pair that is too long, the beginning is read.
+
+        Raises ModelUnavailable for weights that give no finite scores.
+        """
         scores = np.empty(len(texts), np.float32)
         for rows in _batches(texts, self._batch):
             scores[rows] = self._forward(question, [texts[row] for row in rows]).cpu().numpy()

@@ -34,7 +34,7 @@ class MiniLM:
         self._encoder = Encoder(load_file(folder / "model.safetensors"), self.precision)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), 384), L2-normalised."""
+        """(len(texts), 384), L2-normalised; of a text that is longer than MOST_TOKENS, the beginning."""
         vectors = np.empty((len(texts), WIDTH), np.float32)
         for row, text in enumerate(texts):
             # a lone surrogate cannot be handed to the tokenizer

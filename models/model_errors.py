@@ -25,7 +25,7 @@ class TransientModelError(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """No such model, endpoint or key."""
+    """There is no such model, endpoint or key, or it cannot be loaded: every request to it will fail."""
 
 
 class NoChatTemplate(ModelUnavailable):
@@ -33,8 +33,8 @@ class NoChatTemplate(ModelUnavailable):
 
 
 class RequestRefused(ModelError):
-    """The request will never work as it is."""
+    """This request will never work as it is; others to the same model may."""
 
 
 class ContextOverflow(RequestRefused):
-    """Longer than the model's context."""
+    """The prompt is longer than the model's context, or leaves no room for what is asked for."""

@@ -250,7 +250,10 @@ class Address(NamedTuple):
 
 
 def parse_address(base_url: str) -> Address:
-    """The parts of a base URL. Raises ModelUnavailable."""
+    """The parts of a base URL, login and query apart. Raises ModelUnavailable without scheme or host.
+
+    Errors never show the URL itself, which may hold a password.
+    """
     try:
         parts = urlsplit(base_url)
         place = parts.hostname or ""

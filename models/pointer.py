@@ -22,7 +22,7 @@ from models.pointer_config import PointerConfig
 
 
 class Encoded(NamedTuple):
-    """Queries after attending to their pools."""
+    """Queries after attending to their pools, and the keys of the candidates; B queries, K candidates, width H."""
 
     state: Tensor  # (B, H), unit length
     keys: Tensor  # (B, K, H), unit length
@@ -30,7 +30,7 @@ class Encoded(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Pointers and their log-probabilities under the policy."""
+    """Pointers and their log-probabilities under the policy; B queries, G pointers of each, S picks."""
 
     pointers: Tensor  # (B, G, S) int64 positions in the pool, in the order of the picks
     log_probs: Tensor  # (B, G, S) of each pick, at temperature 1 whatever they were drawn at
@@ -89,7 +89,7 @@ class PointerSelector(nn.Module):
         return self.take_in(state, _rows(keys, picked))
 
     def take_in(self, state: Tensor, chosen: Tensor) -> Tensor:
-        """`advance` by keys (B, G, H) that are at hand."""
+        """States (B, G, H) after picks whose keys (B, G, H) are at hand; see `advance`."""
         if not self.config.gate:
             return state.expand_as(chosen)
         # one half of the gate at a time: what all pointers of a query share is multiplied once
@@ -107,7 +107,10 @@ class PointerSelector(nn.Module):
     forward = log_probs
 
     def score(self, encoded: Encoded, pointers: Tensor) -> Tensor:
-        """`log_probs` of pools that are encoded already."""
+        """Log-probabilities (B, G, S) of pointers (B, G, S) into pools that are encoded already; see `log_probs`.
+
+        Raises ValueError for positions outside the pool, and for pools smaller than a pointer.
+        """
         _, group, shots = pointers.shape
         _fewest_usable(encoded, shots)
         last = encoded.keys.shape[1] - 1

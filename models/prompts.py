@@ -28,7 +28,7 @@ def raw_prompt(request: ChatRequest) -> str:
 
 
 def refuse_images(request: ChatRequest, what: str) -> None:
-    """Raises RequestRefused if there is an image in the request."""
+    """Raises RequestRefused if there is an image in the request. what: subject of the sentence."""
     if any(isinstance(part, Image) for message in request.messages for part in message.content):
         raise RequestRefused(f"{what} takes no images; give a model that sees, or leave the images out.")
 
@@ -72,7 +72,7 @@ class Listener:
         self._tell(settled(text, self._stops))
 
     def end(self, text: str) -> None:
-        """Take the answer itself."""
+        """Take the whole answer, cut at its stops; it is passed on unless all of it was already."""
         self._tell(text)
 
     def _tell(self, text: str) -> None:

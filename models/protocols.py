@@ -31,7 +31,7 @@ class Image(_Value):
 
 
 class Message(_Value):
-    """One turn."""
+    """One turn of a conversation: who says it, and its words and pictures in order."""
 
     role: Literal["system", "user", "assistant"]
     content: tuple[Text | Image, ...]
@@ -58,7 +58,7 @@ class ChatRequest(_Value):
 
 
 class ChatResponse(_Value):
-    """An answer and what it cost."""
+    """An answer, why it ended, and its tokens; None where the backend does not count them."""
 
     text: str
     finish_reason: str
@@ -145,7 +145,7 @@ class Embedder(Protocol):
     dimension: int
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised."""
+        """(len(texts), dimension), L2-normalised; no rows for no texts. Raises models.model_errors.ModelError."""
         ...
 
 
@@ -157,11 +157,11 @@ class VisionEmbedder(Protocol):
     dimension: int
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """(len(pngs), dimension), L2-normalised."""
+        """(len(pngs), dimension), L2-normalised. Raises RequestRefused for what is no picture."""
         ...
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised."""
+        """(len(texts), dimension), L2-normalised; of a text that is too long, the beginning is read."""
         ...
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32] | None:

@@ -67,7 +67,7 @@ SECRET = re.compile(r"\b(sk-[\w-]{16,}|(hf_|gsk_|xai-|AIza)[\w-]{30,}|Bearer \S{
 
 
 class Price(BaseModel):
-    """Per million tokens."""
+    """Price of a million tokens of prompts and of answers, in any one currency."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -76,7 +76,7 @@ class Price(BaseModel):
 
 
 class Entry(BaseModel):
-    """A model of the file."""
+    """A model of the file in TRIVET_MODELS: its backend, where it is, and its arguments."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -136,7 +136,7 @@ class Entry(BaseModel):
 
     @property
     def own_args(self) -> dict[str, JsonValue]:
-        """The arguments, with the revision among them."""
+        """The arguments of its backend, with the revision among them where one is given."""
         return self.args | ({"revision": self.revision} if self.revision else {})
 
     @property
@@ -168,7 +168,7 @@ def named(name: str) -> Entry | None:
 
 
 def is_taken(name: str) -> bool:
-    """True for a name that means something without a file."""
+    """True for a name that means something without a file: a backend's, or a word such as `auto`."""
     return name in WORDS or name in backends()
 
 

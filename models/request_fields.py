@@ -48,7 +48,7 @@ def is_reasoning(model: str) -> bool:
 
 
 def reasoning_effort(model: str, thinking: Thinking = BRIEFLY) -> str | None:
-    """The effort to ask for; None where none is sent."""
+    """The effort to send, `minimal`, `low` … as the API names it; None: no such field is sent."""
     if thinking.effort != LEAST:
         return thinking.effort
     if not is_reasoning(model):
@@ -82,7 +82,7 @@ def raw_sampling(model: str, request: ChatRequest) -> dict[str, Any]:
 
 
 def freedom(request: ChatRequest) -> dict[str, Any]:
-    """How far from the likeliest words an answer may go."""
+    """The fields `temperature` and, where the request has one, `top_p`."""
     return {"temperature": request.temperature} | ({} if request.top_p is None else {"top_p": request.top_p})
 
 
@@ -92,7 +92,7 @@ def most_tokens(model: str, request: ChatRequest, thinking: Thinking) -> int:
 
 
 def limited(model: str, tokens: int) -> int:
-    """The tokens that the model may be asked for."""
+    """`tokens`, or as many as the model accepts in a request, if these are fewer."""
     return min(tokens, MOST_TOKENS) if LIMITED_MODELS.match(_plain_name(model)) else tokens
 
 

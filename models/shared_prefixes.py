@@ -33,7 +33,7 @@ class Tree(NamedTuple):
 
 
 def reads_trees(loaded: Loaded) -> bool:
-    """True for models that are known to read such rows, on a CPU."""
+    """True for a model on a CPU whose architecture is known to take tree-shaped attention masks."""
     config = loaded.model.config
     slides = getattr(config, "use_sliding_window", False) or getattr(config, "model_type", "") not in ARCHITECTURES
     return not slides and loaded.model.device.type == "cpu"
@@ -54,7 +54,7 @@ def packs_of(windows: Iterable[Window], *, most_tokens: int = PACKED_TOKENS) -> 
 
 
 def tree_of(windows: Sequence[Window]) -> Tree:
-    """windows: sorted by what they read."""
+    """The tokens that the windows read, each common beginning once. windows: sorted by `read`."""
     tree, path, before = Tree([], [], []), list[int](), tuple[int, ...]()
     for window in windows:
         del path[_alike(before, window.read) :]
@@ -69,7 +69,7 @@ def tree_of(windows: Sequence[Window]) -> Tree:
 
 @torch.inference_mode()
 def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, LogProb]]:
-    """Each window of a pack with its log-probability."""
+    """Each window of a pack with the log-probability (natural) of what it predicts, in one forward pass."""
     tree = tree_of(windows)
     places = [_last(tree, end, len(window.predicted)) for window, end in zip(windows, tree.ends, strict=True)]
     wanted = sorted({place for some in places for place in some})

@@ -19,7 +19,7 @@ from models.vision_weights import Seeing, Sight, load_seeing
 
 
 class Answer(NamedTuple):
-    """A prompt and the answer whose likelihood is asked for."""
+    """A prompt and the tokens of the answer whose likelihood is asked for."""
 
     prompt: Prompt
     tokens: list[int]  # with the token that ends it

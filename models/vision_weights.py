@@ -34,7 +34,7 @@ SHAPES = ((48, 32), (30, 70), (700, 700))
 
 
 class Seeing(NamedTuple):
-    """A model in memory, and how it takes pictures."""
+    """A vision-language model in memory, its image processor, and a cache of prepared pictures."""
 
     loaded: Loaded
     sight: Sight
@@ -181,7 +181,7 @@ class Sight(NamedTuple):
             ) from error
 
     def seen(self, png: bytes) -> dict[str, Tensor]:
-        """One picture as the model takes it."""
+        """The tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""
         return dict(self.processor.image_processor(images=[open_picture(png)], return_tensors="pt"))
 
 

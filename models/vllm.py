@@ -90,7 +90,10 @@ class VLLMChat:
         self._known: Reader | None = None
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.model_errors.ModelError."""
+        """One answer. Raises ModelUnavailable, RequestRefused, TransientModelError where the engine ends.
+
+        on_text: called with all of the text so far, as tokens come.
+        """
         prompt = self._prompt(0, request)
         listener = Listener(on_text, request.stop) if on_text else None
         with closing(self._outputs([self._job(prompt, streams=listener is not None)])) as outputs:

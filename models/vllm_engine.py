@@ -40,7 +40,7 @@ class EngineGone(Exception):
 
 
 class JobRefused(Exception):
-    """vLLM takes no such prompt; the engine goes on."""
+    """vLLM refuses this prompt; the engine goes on with the others. The message is vLLM's own."""
 
 
 class _Batch(NamedTuple):

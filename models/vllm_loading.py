@@ -73,7 +73,7 @@ def load_llm(setup: Setup) -> tuple[Any, Any]:
 
 
 def arguments(setup: Setup) -> dict[str, Any]:
-    """What vLLM's `LLM` is made with."""
+    """Keyword arguments of vLLM's `LLM`: those of the user, and those that always hold."""
     given = setup._asdict()
     folder, adapter = given.pop("folder"), given.pop("adapter")
     sees, pixels = given.pop("sees"), given.pop("pixels")
@@ -97,7 +97,7 @@ def arguments(setup: Setup) -> dict[str, Any]:
 
 
 def remedy_of(said: str) -> str:
-    """What to change where vLLM says this."""
+    """The remedy for an error message of vLLM, from vllm_remedies.yaml; another backend where none fits."""
     import yaml
 
     known = yaml.safe_load(Path(__file__).with_name("vllm_remedies.yaml").read_text("utf-8"))

@@ -29,7 +29,7 @@ SEED_BITS = (1 << 63) - 1
 
 
 class Prompt(NamedTuple):
-    """A request, ready for the engine."""
+    """A request in the engine's tokens, with its pictures and its number among those that are answered."""
 
     number: int
     request: ChatRequest
@@ -113,7 +113,7 @@ class Reader:
         return {name: value for name, value in sampling.items() if value is not None}
 
     def response(self, prompt: Prompt, output: Any) -> ChatResponse:
-        """The answer of a finished output."""
+        """The answer of a finished RequestOutput of vLLM, cut at the stops, with its token counts."""
         answer = output.outputs[0]
         return ChatResponse(
             text=cut(readable(self.tokenizer, list(answer.token_ids)), prompt.request.stop),

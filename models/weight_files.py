@@ -149,7 +149,7 @@ NICKNAMES = {"clip": VIT_B_32}
 
 
 class ClipWeights(NamedTuple):
-    """Files of a CLIP."""
+    """Where the weights of a CLIP are, and the fingerprint that its ids hold."""
 
     folder: Path
     adapters: Path | None  # folder of LoRA weights to add, if any

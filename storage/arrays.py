@@ -18,7 +18,10 @@ ALIGNED = 64
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The content of a file; equal arrays give equal bytes."""
+    """The content of a file in the safetensors format; equal arrays give equal bytes.
+
+    Raises KeyError for a dtype that TYPES does not name.
+    """
     told: dict[str, Any] = {}
     at = 0
     for name, values in arrays.items():
@@ -45,7 +48,7 @@ def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def start_of_arrays(path: Path) -> int:
-    """Where the first array of a file begins, in bytes."""
+    """Offset in bytes of the first array of a file that `pack_arrays` made. Raises OSError."""
     with path.open("rb") as file:
         return 8 + int.from_bytes(file.read(8), "little")
 

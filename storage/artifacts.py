@@ -127,11 +127,14 @@ class Artifacts:
             return False
 
     def save(self, kind: str, value: BaseModel) -> Ref:
-        """Store a pydantic value as JSON."""
+        """Store a pydantic value as JSON; equal values have one Ref. Raises StoreUnreachable."""
         return self.put(kind, value.model_dump_json().encode())
 
     def load(self, model: type[Model], ref: Ref) -> Model:
-        """The pydantic value stored under `ref`."""
+        """The pydantic value stored under `ref`, verified.
+
+        Raises MissingArtifact, DamagedArtifact, StoreUnreachable, ValidationError for a value of another model.
+        """
         return model.model_validate_json(self.get(ref))
 
     def remember(self, key: str, ref: Ref) -> None:
@@ -160,7 +163,7 @@ class Artifacts:
             return None
 
     def objects(self) -> Iterator[Artifact]:
-        """Every object of the store, damaged or not."""
+        """Every object of the store, damaged or not, in no order. Raises StoreUnreachable."""
         for found in self._store.find("objects"):
             _, kind, _, digest = found.name.split("/")
             yield Artifact(Ref(kind=kind, digest=digest, size=found.size), found.modified)

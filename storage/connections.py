@@ -106,7 +106,7 @@ def connected(pool: Engine) -> Generator[Connection]:
 
 
 def unavailable(pool: Engine, error: DBAPIError) -> DatabaseUnavailable:
-    """A sentence about `error` that shows no password."""
+    """A DatabaseUnavailable with the first line of `error` and the remedy; shows no password."""
     reason = str(error.orig or error).strip().splitlines()[0]
     where = pool.url.render_as_string(hide_password=True)
     return DatabaseUnavailable(f"{where} cannot be used: {reason}; see that the server runs and DATABASE_URL is right")

@@ -56,7 +56,7 @@ class Place(Record):
 
 
 class ClusterStatus(Record):
-    """What `trivet db status` and `trivet doctor` show."""
+    """What `trivet db status` and `trivet doctor` show; fields are None where there is no cluster."""
 
     state: Literal["absent", "stopped", "running"]
     folder: Path | None = None
@@ -79,7 +79,7 @@ class Cluster:
         self._extension = extension
 
     def programs(self) -> list[Binaries]:
-        """The installations of this machine that can run it."""
+        """The PostgreSQL installations of this machine that have the extension, where one is needed."""
         return [each for each in installed() if self._extension is None or offers(each, self._extension)]
 
     def start(self) -> str:
@@ -113,7 +113,7 @@ class Cluster:
         return True
 
     def status(self) -> ClusterStatus:
-        """What is there, without starting anything."""
+        """The state of the cluster, `absent` where there is none; starts nothing."""
         place = self._recorded()
         if place is None or _major(place) is None:
             return ClusterStatus(state="absent")

@@ -48,7 +48,7 @@ class EmbeddingCache:
 
     @classmethod
     def below(cls, home: Path) -> EmbeddingCache:
-        """The cache of a home."""
+        """The cache of a home, in `cache/embeddings.sqlite` below it; made when it is first used."""
         return cls(home / "cache" / "embeddings.sqlite")
 
     def get_many(self, embedder_id: str, texts: Sequence[str]) -> dict[str, NDArray[np.float16]]:
@@ -78,7 +78,7 @@ class EmbeddingCache:
         return removed
 
     def close(self) -> None:
-        """Give the file back; the next call opens it again."""
+        """Close the connection to the file; the next call opens it again."""
         with self._lock:
             self._disconnect()
 

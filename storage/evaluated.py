@@ -36,7 +36,7 @@ class EvalSettings(FiniteRecord):
 
     @property
     def digest(self) -> str:
-        """Equal settings have equal digests."""
+        """SHA-256 of name and parameters, hex; equal settings have equal digests."""
         plain = json.dumps([self.name, self.parameters], sort_keys=True, ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(plain.encode()).hexdigest()
 
@@ -90,7 +90,7 @@ class Run(FiniteRecord):
 
 
 class Task(FiniteRecord):
-    """What a run says of one benchmark as a whole."""
+    """What a run says of one benchmark as a whole: its version, figures, counts and model calls."""
 
     task: str
     version: str
@@ -128,7 +128,7 @@ class Result(FiniteRecord):
 
 
 class Sample(FiniteRecord):
-    """What became of one item."""
+    """What became of one item in one of its repeats; without a score where it is unscored."""
 
     item: str
     repeat: int = Field(default=0, ge=0)
@@ -161,7 +161,7 @@ class Graded(NamedTuple):
 
 
 class Evaluated(FiniteRecord):
-    """What one run found on one data set."""
+    """What one run found on one data set: its figures and, where it keeps them, its samples."""
 
     run: Run
     dataset: Dataset
@@ -211,7 +211,7 @@ def without_figures(metrics: Mapping[str, JsonValue], results: Iterable[Result])
 
 
 def with_figures(task: Task, results: Iterable[Result]) -> Task:
-    """The task with the figures that `without_figures` took out."""
+    """The task with the figures of `results` in place of the nulls that `without_figures` left."""
     held = {one.metric: one.value for one in results if not one.part}
     metrics = {name: held.get(name) if value is None else value for name, value in task.metrics.items()}
     return task.model_copy(update={"metrics": metrics})

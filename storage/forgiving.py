@@ -139,19 +139,19 @@ class Unsaved:
             self._paths |= dict.fromkeys(rows, path)
 
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        """The answers that are here, by key."""
+        """The answers of these keys that are in files, by key; others are left out."""
         with self._guard:
             wanted = {key: path for key in keys if (path := self._paths.get(key))}
         found = {key: row for path in set(wanted.values()) for key, row in _rows(path).items()}
         return {key: found[key] for key in wanted if key in found}
 
     def all(self) -> Iterator[tuple[Path, dict[str, StoredResponse]]]:
-        """All answers, file by file."""
+        """Each file with its answers by key; none for a file that another run has just removed."""
         for path in sorted(self.folder.glob("*.jsonl")):
             yield path, _rows(path)
 
     def remove(self, path: Path) -> None:
-        """Forget a file whose answers are stored elsewhere."""
+        """Remove a file whose answers are stored elsewhere; one that is gone already is no error."""
         path.unlink(missing_ok=True)
         with self._guard:
             self._paths = {key: other for key, other in self._paths.items() if other != path}

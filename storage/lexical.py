@@ -64,7 +64,7 @@ class Postings(NamedTuple):
 
 
 class Best(NamedTuple):
-    """Rows by falling score; equal ones by rising row."""
+    """The best rows (k,) and their scores (k,), by falling score; equal ones by rising row."""
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float64]
@@ -155,7 +155,7 @@ class Term(NamedTuple):
 
     @property
     def memory_bytes(self) -> int:
-        """Of its arrays."""
+        """Bytes of its arrays in memory."""
         return sum(values.nbytes for values in (self.rows, self.frequencies, self.weights) if values is not None)
 
 
@@ -197,7 +197,7 @@ class Lexical:
         return best_rows(scores, k, above=above)
 
     def posting(self, word: str) -> Posting | None:
-        """None for a word that no row holds."""
+        """Where a word stands and what it adds to the score; None for a word that no row holds."""
         return next((self._posting(term) for term in self._found([word])), None)
 
     def _scores(self, terms: Iterable[Term]) -> NDArray[np.float64]:
@@ -404,4 +404,5 @@ def postings_of(arrays: Mapping[str, NDArray[Any]]) -> Postings:
 
 
 def hash_of(term: str) -> int:
+    """64-bit hash of a term, equal on every machine; never LAST, the largest, which ends the hashes of a segment."""
     return min(int.from_bytes(blake2b(term.encode(), digest_size=8).digest()), 2**64 - 2)

@@ -14,7 +14,7 @@ EVERY = -1
 
 
 class StepRun(Record):
-    """A step that ran."""
+    """A step that ran: its cache key, version, code, parameters and time."""
 
     key: str
     """Its cache key."""
@@ -42,7 +42,7 @@ class Named(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A digest that a step used or made."""
+    """A digest that a step used or made, for one of its items or, where `item` is EVERY, for all."""
 
     item: int
     made: bool

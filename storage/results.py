@@ -29,7 +29,7 @@ class Results:
         return self._store.root / FOLDER if isinstance(self._store, Folder) else None
 
     def read(self, name: str) -> bytes | None:
-        """A record, or None where there is none of this name."""
+        """The bytes of a record, or None where there is none of this name."""
         try:
             return self._store.read(f"{FOLDER}/{name}")
         except FileNotFoundError:

@@ -26,7 +26,7 @@ KINDS: dict[SampleKind, ColumnElement[bool]] = {
 
 
 class After(NamedTuple):
-    """The last sample of the page before."""
+    """The last sample of the page before, after which the next one begins."""
 
     item: str
     repeat: int
@@ -45,7 +45,7 @@ class Flip(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """So many items have these scores in two runs."""
+    """Number `n` of items that have these two scores, means over repeats, in two runs."""
 
     before: float
     after: float
@@ -90,7 +90,7 @@ class SamplePages:
         ]
 
     def comparable(self, run: str) -> set[str]:
-        """IDs of the other runs that share a task with this one."""
+        """IDs of the other runs that share a task with this one, whatever their settings."""
         tasks = select(eval_tasks.c.task).where(eval_tasks.c.run == escape(run))
         query = select(eval_tasks.c.run).where(eval_tasks.c.task.in_(tasks), eval_tasks.c.run != escape(run)).distinct()
         return {unescape(row["run"]) for row in self._database.rows(query)}

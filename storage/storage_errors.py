@@ -27,15 +27,15 @@ class StorageError(Exception):
 
 
 class MissingArtifact(StorageError):
-    """The store does not hold the artifact."""
+    """The store does not hold the artifact, or no longer: `trivet gc` may have removed it."""
 
 
 class DamagedArtifact(StorageError):
-    """The bytes are not those that were written."""
+    """The bytes are not those that were written; they have been set aside below `damaged/`."""
 
 
 class StoreUnreachable(StorageError):
-    """Disk full, object store away, permission denied."""
+    """The store cannot be used: disk full, object store away, or permission denied."""
 
 
 class DatabaseUnavailable(StorageError):
@@ -55,7 +55,7 @@ class UnknownRun(StorageError):
 
 
 class QueryUnusable(StorageError):
-    """A query of the user's cannot be run."""
+    """A query of the user's is no SELECT, or names a table or column that there is not."""
 
 
 class BackupUnusable(StorageError):
@@ -63,11 +63,11 @@ class BackupUnusable(StorageError):
 
 
 class IndexUnusable(StorageError):
-    """An index folder cannot be used."""
+    """An index, in a folder or an engine, cannot be used; subclasses say why."""
 
 
 class NotAnIndex(IndexUnusable):
-    """The folder is not an index of ours."""
+    """The folder holds something else than an index, or the address names no engine that keeps one."""
 
 
 class WrongEmbedder(IndexUnusable):
@@ -75,7 +75,7 @@ class WrongEmbedder(IndexUnusable):
 
 
 class DamagedIndex(IndexUnusable):
-    """A file of the generation is missing or fails its checksum."""
+    """A file of the generation is missing or fails its checksum; index again to mend it."""
 
 
 class EngineAway(StoreUnreachable, IndexUnusable):

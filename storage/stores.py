@@ -16,7 +16,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class Stat(NamedTuple):
-    """What a listing tells of an object."""
+    """Name, size in bytes and time of the last write of an object, as a listing tells them."""
 
     name: str
     size: int

@@ -19,7 +19,7 @@ ADDING_LOCK = 0x7472_6977
 
 
 class Calls(NamedTuple):
-    """Answers of one model."""
+    """Number, tokens and seconds of the calls that one model answered."""
 
     backend: str
     model: str
@@ -40,7 +40,7 @@ class Totals:
         return self._database.run(add_up)
 
     def failures(self) -> dict[tuple[str, str], int]:
-        """(Model, kind of error) → requests that failed."""
+        """(Model, kind of error) → number of requests that failed, over all time."""
         query = select(model_failures.c.model, model_failures.c.error, func.sum(model_failures.c.count).label("count"))
         rows = self._database.rows(query.group_by(model_failures.c.model, model_failures.c.error))
         return {(row["model"], row["error"]): row["count"] for row in rows}

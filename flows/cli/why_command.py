@@ -258,7 +258,8 @@ def _print(told: Told, *, first: str, rest: str) -> None:
 def _lines(told: Told) -> Iterator[str]:
     from tasks.origins.told import made_by
 
-    key = f" [dim]{escape(told.key[:SHORT])}[/dim]" if told.key else ""
+    short = told.key[:SHORT] if PREFIX.fullmatch(told.key) else told.key  # those of chunks and cells are names
+    key = f" [dim]{escape(short)}[/dim]" if short else ""
     name = f" {escape(told.name)}" if told.name else ""
     yield f"[bold]{escape(told.what)}[/bold]{key}{name}"
     if told.step:

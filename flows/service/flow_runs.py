@@ -101,10 +101,13 @@ class Server(NamedTuple):
 
 
 def server_of(home: Path) -> Server:
-    """The server that PREFECT_API_URL names, or that of `trivet up`. Raises ApiAway where there is none."""
+    """The server that PREFECT_API_URL names, or that of `trivet up`. Raises ApiAway where there is none.
+
+    PREFECT_UI_URL names its pages where browsers reach them at another address.
+    """
     if named := os.environ.get("PREFECT_API_URL"):
         api = Api(named, os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get(AUTHORITY))
-        return Server(api, named.removesuffix("/api"))
+        return Server(api, (os.environ.get("PREFECT_UI_URL") or named.removesuffix("/api")).rstrip("/"))
     address = address_of(home)
     if address is None:
         raise ApiAway("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.running.settings import settings
 from flows.service.api import Api
@@ -22,18 +22,24 @@ from flows.service.place import Place
 from flows.service.role_doors import Doors, Keys
 from flows.service.run_server import AUTH, database_of_server
 
+if TYPE_CHECKING:
+    from flows.service.alerts import Outbox
+
 
 def server_app() -> Any:
     """What uvicorn serves."""
     from prefect.server.api.server import create_app
     from prometheus_client import REGISTRY
 
+    from flows.service.alerts import Outbox, keep_alerts
     from flows.service.figures import figures_of_server
 
     figures = figures_of_server(database_of_server())
     REGISTRY.register(figures)
+    outbox = Outbox(Place(settings().home))
+    keep_alerts(outbox)
     # both our tables and Prefect's are brought up to date by Alembic, which does one thing at a time in a process
-    served = started(create_app(), lambda: [figures.go_on(), watch_disks()])
+    served = started(create_app(), lambda: [figures.go_on(), watch_disks(), send_again(outbox)])
     if not (auth := os.environ.get(AUTH)):
         return served
     place = Place(settings().home)
@@ -48,6 +54,15 @@ def watch_disks() -> None:
         store = settings().store or str(settings().home / "store")
         folders = (settings().home, *([] if "://" in store else [Path(store)]))
         DiskWatch(folders, telling(Api(url, os.environ.get(AUTH)))).go_on()
+
+
+def send_again(outbox: Outbox) -> None:
+    """Send the alerts that were not taken, if this server knows where it is."""
+    from flows.service.alerts import webhook_on
+
+    if url := os.environ.get("PREFECT_API_URL"):
+        api = Api(url, os.environ.get(AUTH))
+        outbox.go_on(lambda: webhook_on(api))
 
 
 def started(app: Any, then: Callable[[], object]) -> Any:

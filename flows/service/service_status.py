@@ -64,6 +64,11 @@ def status(place: Place, *, store: Path | None) -> Status:
     pools, problems = _look(place, service, parts) if service else ([], [])
     if found and parts is None:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
+    if untold := len(place.kept_alerts()):
+        said = (
+            f"alerts that the address of TRIVET_NOTIFY_URL has not taken: {untold}; they are sent again within the hour"
+        )
+        problems.append(f"{said}, see `trivet logs server`")
     if found or service:
         problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
     memory = 0

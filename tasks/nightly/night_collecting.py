@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
 
 from storage.artifacts import Artifacts
 from storage.evaluated import Evaluated, Result, Run
@@ -20,6 +19,9 @@ from tasks.nightly import night_baselines, night_incidents
 from tasks.nightly.night_baselines import Known, Line
 from tasks.nightly.night_comparing import ANSWERS, Found
 from tasks.nightly.night_records import (
+    Curve,
+    Curves,
+    Dot,
     Failure,
     Measure,
     ModelFactsOfNight,
@@ -106,7 +108,7 @@ def collect(
         scores=tuple(reading.scores()),
         changes=tuple(changes),
         incidents=tuple(one for one in now if one.open or not shown or one.last.at >= shown[0].started_at),
-        trends=tuple(trends_of((*shown, night), evaluations)),
+        trends=tuple(map(_recorded, trends_of((*shown, night), evaluations))),
         index=tuple(_measures(reading.only(_run_of_index(night)))),
         selector=tuple(_measures(reading.only(night.selector))),
         failures=failures,
@@ -115,35 +117,45 @@ def collect(
     )
 
 
-def trends_of(nights: Sequence[Night], evaluations: Evaluations) -> Iterator[Trend]:
+def trends_of(nights: Sequence[Night], evaluations: Evaluations) -> Iterator[Curves]:
     """The figures of the last of these nights, through all of them. Raises DatabaseUnavailable."""
     runs = {run for night in nights for run in _runs_of(night)}
     figures = evaluations.figures_of(runs, metrics=(*RANKED, ANSWERS)) if runs else {}
 
-    def read(run_of: Callable[[Night], str | None], task: str, pick: _Pick) -> Iterator[_Dot]:
-        for night in nights:
-            if (run := run_of(night)) and (found := pick(figures.get((run, task), ()))):
-                yield _Dot(night.started_at, run, found)
+    def read(measured: Iterable[_Measured], task: str, pick: _Pick) -> list[Dot]:
+        found = ((night, run, pick(figures.get((run, task), ()))) for night, run in measured)
+        return [Dot(night, run, figure) for night, run, figure in found if figure]
 
-    for task in dict.fromkeys(task for model in nights[-1].models for task in model.tasks):
-        labels = [model.label for model in nights[-1].models if task in model.tasks]
-        lines = {label: read(partial(_run_of_model, label, task), task, _first_headline) for label in labels}
-        yield from _trend(task, lines)
+    of_models, last = _runs_of_models(nights), nights[-1]
+    for task in dict.fromkeys(task for model in last.models for task in model.tasks):
+        labels = [model.label for model in last.models if task in model.tasks]
+        yield from _trend(task, {label: read(of_models[label, task], task, _first_headline) for label in labels})
+    of_index = _runs_in(nights, _run_of_index)
     for metric in (*RANKED, ANSWERS):
-        yield from _trend(metric, {INDEX: read(_run_of_index, "", partial(_of_index, metric))})
-    yield from _trend_of_selector(list(read(_run_of_selector, "", _first_headline)), nights[-1])
+        yield from _trend(metric, {INDEX: read(of_index, "", partial(_of_index, metric))})
+    yield from _trend_of_selector(read(_runs_in(nights, _run_of_selector), "", _first_headline), last)
+
+
+_Measured = tuple[datetime, str]
+"""Start of a night, and a run that measured something in it."""
+
+
+def _runs_of_models(nights: Iterable[Night]) -> dict[tuple[str, str], list[_Measured]]:
+    """Through the nights, by label and benchmark."""
+    found: dict[tuple[str, str], list[_Measured]] = {}
+    for night in nights:
+        for model in night.models:
+            for task, run in model.tasks.items():
+                found.setdefault((model.label, task), []).append((night.started_at, run))
+    return found
+
+
+def _runs_in(nights: Iterable[Night], run_of: Callable[[Night], str | None]) -> list[_Measured]:
+    return [(night.started_at, run) for night in nights if (run := run_of(night))]
 
 
 _Pick = Callable[[Sequence[Figure]], Figure | None]
 """The figure of a line among those of a run and a task."""
-
-
-class _Dot(NamedTuple):
-    """A figure of a night."""
-
-    night: datetime
-    run: str
-    figure: Figure
 
 
 def _first_headline(figures: Sequence[Figure]) -> Figure | None:
@@ -156,10 +168,10 @@ def _of_index(metric: str, figures: Sequence[Figure]) -> Figure | None:
     return None if metric == RANKED[1] and RANKED[0] in named else named.get(metric)
 
 
-def _trend_of_selector(dots: list[_Dot], last: Night) -> Iterator[Trend]:
+def _trend_of_selector(dots: list[Dot], last: Night) -> Iterator[Curves]:
     """Only where the last night measured the selector."""
     if dots and dots[-1].night == last.started_at:
-        yield from _trend(dots[-1].figure.metric, {SELECTOR: dots})
+        yield from _trend(dots[-1].measure.metric, {SELECTOR: dots})
 
 
 def pins_of(run: str, nights: Sequence[Night], evaluations: Evaluations) -> tuple[Pin, ...]:
@@ -319,22 +331,26 @@ def _measures(row: Evaluated | None) -> Iterator[Measure]:
             yield _measure(one, row.run)
 
 
-def _trend(task: str, lines: Mapping[str, Iterable[_Dot]]) -> Iterator[Trend]:
+def _trend(task: str, lines: Mapping[str, Sequence[Dot]]) -> Iterator[Curves]:
     """A benchmark over the nights; of each model only figures that are comparable with its last one."""
-    drawn: list[Series] = []
+    drawn: list[Curve] = []
     metric = ""
     for label, dots in lines.items():
-        if known := list(dots):
-            metric, wanted = known[-1].figure.metric, known[-1].figure.comparable_by
-            drawn.append(
-                Series(label=label, points=tuple(_point(one) for one in known if one.figure.comparable_by == wanted))
-            )
+        if dots:
+            metric, wanted = dots[-1].measure.metric, dots[-1].measure.comparable_by
+            drawn.append(Curve(label, [one for one in dots if one.measure.comparable_by == wanted]))
     if drawn:
-        yield Trend(task=task, metric=metric, series=tuple(drawn))
+        yield Curves(task, metric, drawn)
 
 
-def _point(dot: _Dot) -> Point:
-    one = dot.figure
+def _recorded(curves: Curves) -> Trend:
+    """For the report of a night."""
+    series = tuple(Series(label=one.label, points=tuple(map(_point, one.points))) for one in curves.series)
+    return Trend(task=curves.task, metric=curves.metric, series=series)
+
+
+def _point(dot: Dot) -> Point:
+    one = dot.measure
     measure = Measure(
         metric=one.metric,
         part=one.part,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from storage.incidents import Incident
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.nightly import night_report
-from tasks.nightly.night_records import Change, NightReport, Point, Series, Trend
+from tasks.nightly.night_records import Change, Curve, Curves, Dot, NightReport, Point, Series, Trend
 
 PARTS = Path(__file__).parent / "page"
 TICKS = 4
@@ -47,7 +47,7 @@ def colours_of(labels: Sequence[str]) -> dict[str, int]:
     return {label: at % COLOURS + 1 for at, label in enumerate(labels)}
 
 
-def charts_of(trends: Iterable[Trend], incidents: Sequence[Incident]) -> list[Chart]:
+def charts_of(trends: Iterable[Trend | Curves], incidents: Sequence[Incident]) -> list[Chart]:
     """Of the trends that have more than a point, with the incidents of each."""
     long = [trend for trend in trends if max(len(one.points) for one in trend.series) > 1]
     return [chart_of(trend, [one for one in incidents if one.task == trend.task]) for trend in long]
@@ -69,7 +69,7 @@ class Line(NamedTuple):
     """Empty where there are too many nights to tell one from the other."""
     path: str
     """Points of a polyline in their place; positions are per cent."""
-    last: Point
+    last: Point | Dot
 
 
 class Span(NamedTuple):
@@ -81,20 +81,24 @@ class Span(NamedTuple):
     told: str
 
 
+Row = tuple[datetime, tuple[Point | Dot | None, ...]]
+"""A night, and the figure of each series in it."""
+
+
 class Chart(NamedTuple):
     """A trend with its coordinates."""
 
-    trend: Trend
+    trend: Trend | Curves
     lines: tuple[Line, ...]
     rows: tuple[tuple[str, str], ...]
     """Grid lines: position and label."""
     columns: tuple[tuple[str, str], ...]
     spans: tuple[Span, ...]
-    table: tuple[tuple[datetime, tuple[Point | None, ...]], ...]
+    table: tuple[Row, ...]
     """The figures of the last nights, the latest first, in the order of the series."""
 
 
-def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
+def chart_of(trend: Trend | Curves, incidents: Sequence[Incident] = ()) -> Chart:
     """The coordinates of a trend, and of the incidents of its figures, on a chart."""
     points = [point for line in trend.series for point in line.points]
     nights = sorted({point.night for point in points})
@@ -115,7 +119,9 @@ def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
     )
 
 
-def _table(trend: Trend, nights: Sequence[datetime]) -> Iterator[tuple[datetime, tuple[Point | None, ...]]]:
+def _table(
+    trend: Trend | Curves, nights: Sequence[datetime]
+) -> Iterator[tuple[datetime, tuple[Point | Dot | None, ...]]]:
     found = [{point.night: point for point in line.points[-len(nights) :]} for line in trend.series]
     return ((night, tuple(line.get(night) for line in found)) for night in reversed(nights))
 
@@ -139,8 +145,8 @@ def scale_of(values: Iterable[float]) -> Axis:
     return axis_around(low, high, step_at_least=max(high - low, 0.1 * size) / TICKS)
 
 
-def _line(line: Series, *, across: dict[Any, str], scale: Axis) -> Line:
-    def mark(point: Point) -> Mark:
+def _line(line: Series | Curve, *, across: dict[Any, str], scale: Axis) -> Line:
+    def mark(point: Point | Dot) -> Mark:
         one = point.measure
         around = "" if one.low is None else f", 95 % {night_report.interval(one)}"
         return Mark(
@@ -148,7 +154,7 @@ def _line(line: Series, *, across: dict[Any, str], scale: Axis) -> Line:
             y=scale.down(one.value),
             low=None if one.low is None else scale.down(one.low),
             high=None if one.high is None else scale.down(one.high),
-            told=f"{line.label} {point.night:%F %R}: {night_report.figure(one.value)}{around}, run {one.run}",
+            told=f"{line.label} {point.night:%F %R}: {night_report.figure(one.value)}{around}, run {point.run}",
         )
 
     last = line.points[-1]

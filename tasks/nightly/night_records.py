@@ -12,10 +12,11 @@ NightlyError
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from storage.evaluations import Figure
 from storage.incidents import Incident
 from storage.records import FiniteRecord, Record
 from tasks.evaluation.evaluation_records import Counts, Usage
@@ -167,6 +168,11 @@ class Point(FiniteRecord):
     night: datetime
     measure: Measure
 
+    @property
+    def run(self) -> str:
+        """Run that measured it."""
+        return self.measure.run
+
 
 class Series(FiniteRecord):
     """A model over the nights, without figures of other data or settings than the last night's."""
@@ -181,6 +187,29 @@ class Trend(FiniteRecord):
     task: str
     metric: str
     series: tuple[Series, ...]
+
+
+class Dot(NamedTuple):
+    """A figure of a night."""
+
+    night: datetime
+    run: str
+    measure: Figure
+
+
+class Curve(NamedTuple):
+    """A Series as it is read: thousands of checked records would take half of the time of a page."""
+
+    label: str
+    points: list[Dot]
+
+
+class Curves(NamedTuple):
+    """A Trend as it is read."""
+
+    task: str
+    metric: str
+    series: list[Curve]
 
 
 class ModelFactsOfNight(FiniteRecord):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import get_args
 
+from storage.evaluations import Figure
 from storage.incidents import Incident
 from tasks.measure.page_style import plain_markdown as _plain
 from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State, Verdict
@@ -53,7 +54,7 @@ def signed(value: float | None, *, like: float) -> str:
     return "±0" if float(shown) == 0 else shown.replace("-", MINUS)
 
 
-def interval(measure: Measure) -> str:
+def interval(measure: Measure | Figure) -> str:
     if measure.low is None or measure.high is None:
         return NONE
     return f"{figure(measure.low, like=measure.value)} to {figure(measure.high, like=measure.value)}"

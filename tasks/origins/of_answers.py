@@ -74,10 +74,14 @@ def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -
         for line in artifacts.path(one.chunked.numbers).read_bytes().splitlines():
             fact = CellFact.model_validate_json(line)
             if [str(fact.table), str(fact.row), str(fact.col)] == place:
-                names = {one.chunked.digest: _name(one, corpus)}
-                sources = recorded([one.chunked.numbers.digest], lineage, names=names)
+                sources = _numbers(one, corpus, lineage)
                 return Told(what="cell", name=_said(fact, _name(one, corpus)), key=cell, sources=sources)
     return None
+
+
+def _numbers(one: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...]:
+    """The trees of a document's numbers."""
+    return recorded([one.chunked.numbers.digest], lineage, names={one.chunked.digest: _name(one, corpus)})
 
 
 def _said(fact: CellFact, document: str) -> str:
@@ -95,14 +99,22 @@ def _name(one: Embedded, corpus: Corpus) -> str:
 def _claim(citation: Citation, corpus: Corpus | None, lineage: Lineage) -> Told:
     page = "" if citation.page is None else f", page {citation.page}"
     quote = shorten(citation.quote, QUOTE_CHARS, placeholder=" …")
-    what = "chunk" if citation.chunk_id else "cell" if citation.bbox or citation.place.cells else "catalogue"
+    is_cell = citation.cell or citation.bbox or citation.place.cells
     place = Told(
-        what=what,
+        what="chunk" if citation.chunk_id else "cell" if is_cell else "catalogue",
         name=f"{citation.document}{page}",
-        key=citation.chunk_id or "",
-        sources=of_document(citation.digest, corpus, lineage) if corpus else (),
+        key=citation.chunk_id or citation.cell or "",
+        sources=_behind(citation, corpus, lineage) if corpus else (),
     )
     return Told(what=f"claim [{citation.n}]", name=f"“{quote}”", sources=(place,))
+
+
+def _behind(citation: Citation, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...]:
+    """The trees of the numbers that an input of a figure is one of, or of the chunks of the document."""
+    if citation.cell is None:
+        return of_document(citation.digest, corpus, lineage)
+    made = (one for one in corpus.embedded if one.chunked.digest == citation.digest)
+    return tuple(told for one in made for told in _numbers(one, corpus, lineage))
 
 
 def _index(digest: str, lineage: Lineage) -> Iterator[Told]:

@@ -130,7 +130,9 @@ class Citation(Record):
     bbox: BBox | None
     quote: str
     chunk_id: str | None = None
-    """None: a fact of the catalogue."""
+    """None: a number of a table, or a fact of the catalogue."""
+    cell: str | None = None
+    """Number of a table, as `trivet why` takes it: `DIGEST:TABLE:ROW:COLUMN`, 0-based."""
     place: Place = Place()
     """Where it stands in formats with and without pages: section, block, headings above."""
 

@@ -1,6 +1,6 @@
-"""What grows with use: samples of one evaluation, runs of a leaderboard, model calls and judgments in the store.
+"""What grows with use: samples of one evaluation, runs of a leaderboard, nights, calls and judgments in the store.
 
-    python -m tests.benchmarks.bench_growth [--samples N] [--runs N] [--judgments N …] [--at FOLDER]
+    python -m tests.benchmarks.bench_growth [--samples N] [--runs N] [--nights N] [--judgments N …] [--at FOLDER]
 
 Runs and their samples are written by the pipeline's own functions. Judgments are what the lever stores of questions
 with pictures; a thousand are made by it, and COPY repeats them under other keys. Seconds are wall seconds unless said
@@ -17,7 +17,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -55,6 +55,10 @@ from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.evaluation.running.shard_grading import Scored, result_of
 from tasks.measure.paired_tests import paired_test
+from tasks.nightly.night_collecting import keep as keep_night
+from tasks.nightly.night_collecting import nights_of, trends_of
+from tasks.nightly.night_page import charts_of
+from tasks.nightly.night_records import ModelRun, Night
 from tests.benchmarks.bench_evaluate import TRIVET, run
 from tests.benchmarks.bench_judging import Bench, Instant, asked_in, items_in
 
@@ -73,6 +77,7 @@ ASKED_AT_ONCE = 1_000
 LOOKS = 20
 KINDS_OF_JUDGMENT = 1_000
 DAYS, MONTH_DAYS = 365, 30
+SUITE, LABELS, FIRST_OF_NIGHTS = Path("/bench/suite.yaml"), ("small", "middle", "large"), 1_000_000
 PARTITIONED = 200_000
 """Judgments that are kept in partitions, too."""
 SERVERS: list[int] = []
@@ -110,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=2_000, help="samples of one run")
     parser.add_argument("--runs", type=int, default=50, help="runs of the leaderboard, each of another model")
+    parser.add_argument("--nights", type=int, default=30, help="nights of a suite, of which a page is drawn")
     parser.add_argument("--judgments", type=int, nargs="+", default=[20_000], help="sizes of the store, ascending")
     parser.add_argument("--at", type=Path, help="where the home is made; a temporary folder by default")
     chosen = parser.parse_args()
@@ -119,7 +125,12 @@ def main() -> None:
     try:
         place = Place(home, cluster.start())
         SERVERS.extend(filter(None, [cluster.status().pid]))
-        parts = (evaluation(place, chosen.samples), leaderboard(place, chosen.runs), store(place, chosen.judgments))
+        parts = (
+            evaluation(place, chosen.samples),
+            leaderboard(place, chosen.runs),
+            nights(place, chosen.nights),
+            store(place, chosen.judgments),
+        )
         for part in parts:
             for name, value in part:
                 print(f"{name:<76}{value:>12,.4g}", flush=True)
@@ -357,6 +368,36 @@ def _evaluated(number: int) -> Iterator[Evaluated]:
 
 
 METRICS = ("accuracy", "accuracy_strict", "accuracy_flexible")
+
+
+def nights(place: Place, count: int) -> Figures:
+    """As many nights of a suite, each of whose figures is a run of its own: what their page reads and draws."""
+    artifacts, evaluations = place.artifacts, place.evaluations
+    for number in range(count):
+        measured = [[*_evaluated(FIRST_OF_NIGHTS + number * len(LABELS) + at)] for at in range(len(LABELS))]
+        evaluations.write([one for each in measured for one in each])
+        keep_night(_night(number, [each[0].run.id for each in measured]), artifacts)
+
+    def page() -> None:
+        charts_of(trends_of(nights_of(SUITE, artifacts), evaluations), ())
+
+    yield from _looks(f"page of {count} nights, {len(LABELS)} models on {len(TASKS)} benchmarks", [page] * LOOKS)
+
+
+def _night(number: int, runs: Sequence[str]) -> Night:
+    started = NOON + timedelta(days=number)
+    return Night(
+        run=f"e{number:031x}",
+        suite=SUITE.stem,
+        file=str(SUITE),
+        started_at=started,
+        ended_at=started + timedelta(hours=1),
+        version="bench",
+        models=tuple(
+            ModelRun(label=label, run=run, tasks=dict.fromkeys(TASKS, run))
+            for label, run in zip(LABELS, runs, strict=True)
+        ),
+    )
 
 
 def store(place: Place, sizes: list[int]) -> Figures:

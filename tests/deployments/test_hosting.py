@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from redis import Redis
 from flows.running.environment import QUIET
 from flows.service.asked_service import PORT, Asked
 from flows.service.deploying import find_deployments_folder
+from flows.service.page_server import DEFAULT_PORT
 from flows.service.place import Place
 from flows.service.processes import MARK
 from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, forget_events, variables
@@ -44,6 +46,14 @@ OF_ALL = {
 COMPOSE: dict[str, Any] = yaml.safe_load((find_deployments_folder() / "compose.yaml").read_text())["services"]
 
 
+UNITS = [("server", "server"), ("pages", "pages"), ("worker-cpu", "cpu"), ("worker-gpu", "gpu")]
+
+
+def read_by_pages(host: str, collections: str, name: str) -> list[str]:
+    """The arguments by which the pages, and no other program, listen at a port of their own for good."""
+    return [str(DEFAULT_PORT), host, collections] if name == "pages" else []
+
+
 def told(name: str) -> dict[str, str]:
     """What `trivet up` tells its server, or the worker of a pool."""
     everything = environment_of(HOME, ASKED, DATABASE, "user:password", {})
@@ -52,17 +62,17 @@ def told(name: str) -> dict[str, str]:
     return {each: everything[each] for each in wanted - OF_PROGRAMS}
 
 
-@pytest.mark.parametrize(("name", "program"), [("server", "server"), ("worker-cpu", "cpu"), ("worker-gpu", "gpu")])
+@pytest.mark.parametrize(("name", "program"), UNITS)
 def test_a_unit_runs_the_program_of_trivet_up_with_its_variables(name: str, program: str) -> None:
     read, expected = unit(name), told(program)
     plain = {key: value for key, value in expected.items() if key not in SECRETS | {"TRIVET_GPU_DEPLOYMENT"}}
 
-    assert read.command[1:] == list(PROGRAMS[program].command[1:])
+    assert read.command[1:] == [*PROGRAMS[program].command[1:], *read_by_pages("127.0.0.1", "$TRIVET_PAGES", name)]
     assert {key: read.environment.get(key) for key in plain} == plain
 
 
 def test_a_unit_asks_for_its_secrets_in_a_file() -> None:
-    for name in ("server", "worker-cpu", "worker-gpu", "deploy"):
+    for name in (*dict(UNITS), "deploy"):
         assert SECRETS.isdisjoint(unit(name).environment)
     assert all(f"{secret}=" in unit("server").text for secret in SECRETS)
     assert f"TRIVET_GPU_DEPLOYMENT={GPU_DEPLOYMENT}" in unit("worker-cpu").text
@@ -74,14 +84,15 @@ def test_gpu_steps_of_the_gpu_worker_go_no_further() -> None:
     assert COMPOSE["gpu"]["environment"]["TRIVET_GPU_DEPLOYMENT"] == ""
 
 
-@pytest.mark.parametrize("name", ["server", "cpu", "gpu"])
+@pytest.mark.parametrize("name", ["server", "pages", "cpu", "gpu"])
 def test_compose_runs_the_programs_of_trivet_up_with_their_variables(name: str) -> None:
-    listening = ["0.0.0.0"] if name == "server" else []
+    listening = ["0.0.0.0"] if name == "server" else read_by_pages("0.0.0.0", "${TRIVET_PAGES:-}", name)
+    command = COMPOSE[name]["command"]
     expected = told(name)
     environment = COMPOSE[name]["environment"]
     of_image = {"TRIVET_HOME", "PREFECT_HOME", "TRIVET_GPU_DEPLOYMENT"}
 
-    assert COMPOSE[name]["command"] == ["python", *PROGRAMS[name].command[1:], *listening]
+    assert (shlex.split(command) if name == "pages" else command) == ["python", *PROGRAMS[name].command[1:], *listening]
     assert expected.keys() - of_image <= environment.keys()
     same = {key: value for key, value in expected.items() if re.fullmatch(r"\w+", value)}
     assert {key: environment[key] for key in same} == same
@@ -90,7 +101,7 @@ def test_compose_runs_the_programs_of_trivet_up_with_their_variables(name: str) 
 def test_compose_has_every_secret_from_the_environment_and_waits_for_health() -> None:
     example = (find_deployments_folder() / "compose.env.example").read_text()
 
-    assert COMPOSE.keys() == {"postgres", "redis", "server", "deploy", "cpu", "gpu"}
+    assert COMPOSE.keys() == {"postgres", "redis", "server", "pages", "deploy", "cpu", "gpu"}
     secrets = [
         value
         for service in COMPOSE.values()
@@ -101,7 +112,7 @@ def test_compose_has_every_secret_from_the_environment_and_waits_for_health() ->
     assert all("${" in value for value in secrets)
     for name in ("PREFECT_AUTH", "POSTGRES_PASSWORD", "PREFECT_DB_PASSWORD", "TRIVET_DB_PASSWORD"):
         assert f"{name}=" in example
-    for name in ("deploy", "cpu", "gpu"):
+    for name in ("pages", "deploy", "cpu", "gpu"):
         assert COMPOSE[name]["depends_on"]["server"] == {"condition": "service_healthy"}
 
 

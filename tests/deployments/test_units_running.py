@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,15 +14,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 
 from flows.service import processes
 from flows.service.api import Api
 from flows.service.asked_service import PORT
+from flows.service.page_server import DEFAULT_PORT
 from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
 from tests.command import TRIVET
 from tests.deployments.units import unit
+from tests.flows.web.served import sign_in
 from tests.service.serviced import ROOT, deploy_doze, diary_of, free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.drill, pytest.mark.timeout(300)]
@@ -34,6 +39,7 @@ class Machine(NamedTuple):
 
     home: Path
     port: int
+    pages_port: int
     ended: ExitStack
 
     def start(self, name: str, **file: str) -> subprocess.Popen[bytes]:
@@ -43,8 +49,9 @@ class Machine(NamedTuple):
         """
         read = unit(name)
         told = {key: self._here(value) for key, value in read.environment.items()} | file
+        arguments = [self._here(word) for word in read.command[1:]]
         process = subprocess.Popen(
-            [*PROGRAMS[read.command[0]], *map(self._here, read.command[1:])],
+            [*PROGRAMS[read.command[0]], *(each for word in arguments for each in read_by_systemd(word, told))],
             env={"PATH": os.environ["PATH"], "HOME": str(self.home), "OMP_NUM_THREADS": "1", **told},
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
@@ -57,10 +64,16 @@ class Machine(NamedTuple):
         return Api(f"http://127.0.0.1:{self.port}/api", AUTH)
 
     def _here(self, text: str) -> str:
-        return text.replace("/var/lib/trivet", str(self.home)).replace(str(PORT), str(self.port))
+        here = {"/var/lib/trivet": str(self.home), str(PORT): str(self.port), str(DEFAULT_PORT): str(self.pages_port)}
+        return re.sub("|".join(here), lambda found: here[found[0]], text)
 
 
 PROGRAMS = {"/opt/trivet/bin/python": (sys.executable,), "/opt/trivet/bin/trivet": TRIVET}
+
+
+def read_by_systemd(word: str, variables: dict[str, str]) -> list[str]:
+    """The arguments that a word of a command line is: those of the variable, where it is `$NAME`."""
+    return shlex.split(variables.get(word[1:], "")) if word.startswith("$") else [word]
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
@@ -72,7 +85,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     with ExitStack() as ended:
-        yield Machine(tmp_path / "lib", free_port(), ended)
+        yield Machine(tmp_path / "lib", free_port(), free_port(), ended)
     assert processes.of_service(str(tmp_path / "lib")) == []
 
 
@@ -108,3 +121,24 @@ def test_a_run_of_a_stopped_worker_is_done_by_the_next(database: str, machine: M
     until(lambda: api.get(f"/flow_runs/{run}")["state"]["name"] == "Completed")
 
     assert [line.split()[0] for line in diary_of(diary)] == ["began", "began", "done"]
+
+
+def test_the_pages_answer_on_their_own_port_to_who_signs_in_with_the_auth_string_of_the_service(
+    machine: Machine, tmp_path: Path
+) -> None:
+    documents = tmp_path / "notices"
+    documents.mkdir()
+    shown = f"--index notices={tmp_path / 'out'} --documents notices={documents}"
+    # no address of a server, for which they would wait
+    machine.start("pages", PREFECT_API_URL="", PREFECT_SERVER_API_AUTH_STRING=AUTH, TRIVET_PAGES=shown)
+    with httpx.Client(base_url=f"http://127.0.0.1:{machine.pages_port}", follow_redirects=True) as browser:
+        until(lambda: answers(browser))
+        sign_in(browser, AUTH)
+        assert str(documents) in browser.get("/ui/documents").text
+
+
+def answers(browser: httpx.Client) -> bool:
+    try:
+        return browser.get("/ui/sign-in").is_success
+    except httpx.TransportError:
+        return False

@@ -14,7 +14,6 @@ import pytest
 
 from storage.records import Ref
 from tasks.rag import steps
-from tasks.rag.corpus import Searchable
 from tasks.resources import artifacts, lineage
 from tests.command import run_here
 
@@ -80,8 +79,12 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("question", "name"), [("en", REPORT.name), ("ko", "2024_해든도_통계연보_발췌.pdf")])
-def test_each_hop_from_an_answer_to_its_file(asked: Path, question: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "name", "kind"),
+    [("en", REPORT.name, "numbers"), ("ko", "2024_해든도_통계연보_발췌.pdf", "chunks")],
+    ids=["a number of a table", "a passage"],
+)
+def test_each_hop_from_an_answer_to_its_file(asked: Path, question: str, name: str, kind: str) -> None:
     tree = why(asked / "a.jsonl", question)
     [answer] = [
         one for text in (asked / "a.jsonl").read_text().splitlines() if (one := json.loads(text))["id"] == question
@@ -91,23 +94,21 @@ def test_each_hop_from_an_answer_to_its_file(asked: Path, question: str, name: s
     claim, place = tree["sources"][0], tree["sources"][0]["sources"][0]
     assert claim["what"] == "claim [1]"
     assert place["name"] == f"{name}, page {answer['citations'][0]['page']}"
-    [chunks] = place["sources"]
-    assert line(chunks) == ["chunks", "figures", "figures", "document-blocks", "document"]
-    by_what = {one["what"]: one for one in walk(chunks)}
-    # the file is the one that was read, the blocks are there, and the chunks hold the words that were quoted
+    assert why(asked / "idx", place["key"])["sources"] == place["sources"]
+    [read] = place["sources"]
+    assert line(read) == [kind, "figures", "figures", "document-blocks", "document"]
+    by_what = {one["what"]: one for one in walk(read)}
+    # the file is the one that was read, the blocks and what was cut of them are there
     assert by_what["document"]["key"] == hashlib.sha256((asked / "docs" / name).read_bytes()).hexdigest()
     assert by_what["document"]["name"] == name
     assert artifacts().find("document-blocks", by_what["document-blocks"]["key"])
-    path = artifacts().find("chunks", chunks["key"])
-    assert path
-    kept = Searchable.model_validate_json(path.read_bytes())
-    assert all(chunk.document == by_what["document"]["key"] for chunk in kept.chunks)
+    assert artifacts().find(kind, read["key"])
     made_by = {what: (one["step"]["step"], one["step"]["version"]) for what, one in by_what.items()}
-    assert made_by["chunks"] == ("tasks.rag.steps.chunk", int(steps.chunk.version or 0))
+    assert made_by[kind] == ("tasks.rag.steps.chunk", int(steps.chunk.version or 0))
     assert made_by["document-blocks"] == ("tasks.rag.steps.parse", int(steps.parse.version or 0))
     [index] = [one for one in tree["sources"] if one["what"] == "index"]
     assert index["step"]["step"] == "tasks.rag.steps.publish_index"
-    assert not any(one["notes"] for one in walk(chunks))
+    assert not any(one["notes"] for one in walk(read))
 
 
 @pytest.mark.slow

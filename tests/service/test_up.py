@@ -20,8 +20,10 @@ import psutil
 import pytest
 
 from flows.service.api import Api, ApiFailed, auth_of
+from flows.service.disk_watch import telling
 from tests.flows.web.served import sign_in
 from tests.service.conftest import Started
+from tests.service.hooks import hook_on_loopback
 from tests.service.serviced import ROOT, diary_of, free_port, kill, service_home
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
@@ -308,3 +310,15 @@ def test_where_nothing_was_started_down_and_status_say_so(tmp_path: Path) -> Non
         found = running.trivet("status", "--json")
         assert (found.code, found.json["state"]) == (1, "down")
         assert running.trivet("env").code == 1
+
+
+def test_an_alert_that_is_refused_is_kept_and_sent_until_it_is_taken(service: Started) -> None:
+    running, text = service.running, "The disk runs low."
+    with hook_on_loopback() as hook:
+        hook.answers = [503]
+        assert running.trivet("deploy", TRIVET_NOTIFY_URL=hook.url).code == 0
+        telling(running.api)(running.place.home, text)
+        running.until(lambda: hook.taken, "the alert is taken")
+        running.until(lambda: not running.place.kept_alerts(), "it is forgotten")
+
+        assert hook.asked == [json.dumps({"text": text})] * 2

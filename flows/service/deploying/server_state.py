@@ -15,13 +15,12 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 from pydantic import JsonValue
 
+from flows.service.alerts import WEBHOOK
 from flows.service.deploying.deployments_folder import Folder
 from tasks.keys import content_key
 
 PROCESS = "process"
 """Type of our pools: their worker starts a process for each run."""
-WEBHOOK = "trivet-notify"
-"""Block that holds the address of `notify_url`."""
 RULE = {"description", "tags", "trigger", "actions"}
 """Fields of an automation that the folder decides; whether it is enabled, the UI decides."""
 VARIABLE = "trivet_deployed"

@@ -107,6 +107,9 @@ def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
         "listed": [one for one in answered.citations if not any(one in block.inputs for block in blocks)],
         "unmarked": unmarked(answered),
         "places": {one.n: f"{ROOT}/place?{_of_place(one)}" for one in answered.citations},
+        "why": {
+            one.n: visit.to("/why", chunk=origin) for one in answered.citations if (origin := one.cell or one.chunk_id)
+        },
         "where": {one.n: _where(one) for one in answered.citations},
         "session": session,
         "documents": list(

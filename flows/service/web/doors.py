@@ -15,13 +15,12 @@ from flows.service.live_index import LiveIndex
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError
+from tasks.rag.numbers.cell_facts import name_of_cell
 
 if TYPE_CHECKING:
     from tasks.rag.indexing.index_report import DocumentStatus
 
 MOST_HITS, MOST_NUMBERS, MOST_RUNS = 50, 1_000, 200
-DIGITS = 16
-"""Of a document's digest, in the name of a cell as `trivet why` takes it."""
 
 
 def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]]:
@@ -99,7 +98,7 @@ def _number(row: dict[str, Any]) -> dict[str, Any]:
         "shown": row["shown"],
         "unit": row["unit"],
         "cells": row["cells"],
-        "cell": f"{row['document'][:DIGITS]}:{row['table']}:{row['row']}:{row['col']}",
+        "cell": name_of_cell(row["document"], table=row["table"], row=row["row"], col=row["col"]),
         "doubt": row["doubt"],
     }
 

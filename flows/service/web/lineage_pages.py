@@ -29,8 +29,17 @@ def _why(visit: Visit) -> Response:
     asked = urlencode({name: visit.query[name] for name in NAMED if visit.query.get(name, "").strip()})
     named = {name for name in THINGS if visit.query.get(name, "").strip()}
     trees = _trees(visit) if named else ()
+    session = visit.query.get("session")
+    there = conversation_of(visit, session)[0] if session else visit
     drawn = f"{ROOT}/why.svg?{asked}" if trees and _steps(trees) else ""
-    return visit.page("why.html", trees=trees, made_by=made_by, picture=drawn, asked=bool(named))
+    return visit.page(
+        "why.html",
+        trees=trees,
+        made_by=made_by,
+        picture=drawn,
+        asked=bool(named),
+        of_index=lambda chunk: there.to("/why", chunk=chunk),
+    )
 
 
 def _drawn(visit: Visit) -> Response:

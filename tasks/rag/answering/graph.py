@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import same_evidence
+from tasks.language.sentences import language_of
 from tasks.rag.answering.answer_prompts import (
     Context,
     answer_request,
@@ -121,6 +122,11 @@ CUT_SHORT = {
 }
 """By the reason why a model stopped."""
 
+OTHER_NOTICE = {
+    "ko": "질문한 차수의 공고는 문서에 없습니다. 다른 차수의 공고에 따르면:",
+    "en": "No document is of the notice that the question names. Another one says:",
+}
+
 Added = dict[str, Any]
 """The state update that a node returns."""
 
@@ -200,7 +206,17 @@ def _told_to_compute(part: Part, desk: Desk) -> tuple[Draft | None, tuple[ModelC
 
 
 def generate(state: State, desk: Desk) -> Added:
-    """The draft: a model's answer over the context, else one from facts of the catalogue or from sentences.
+    """The draft; it abstains where every document is of another notice than the question names."""
+    made, question = _drafted(state, desk), state["question"]
+    if desk.router.lacks_round(question, state["plan"].filters):
+        text = f"{OTHER_NOTICE[language_of(question)]}\n{made['draft'].text}"
+        reason = "no document is of the notice that the question names"
+        made["draft"] = made["draft"]._replace(text=text, abstained=True, reason=reason)
+    return made
+
+
+def _drafted(state: State, desk: Desk) -> Added:
+    """A model's answer over the context, else one from facts of the catalogue or from sentences.
 
     What was worked out needs no model.
     """

@@ -30,6 +30,8 @@ IN_YEARS = re.compile(r"\byears\b", re.IGNORECASE)
 """A row of lives or terms, in a column of percentages too."""
 TITLE_CHARS = 100
 """A longer block above a table is a paragraph."""
+CELL_DIGITS = 16
+"""Of a document's digest, in the name of a cell."""
 
 
 IdentityKind = Literal["total", "balance sheet", "cash", "columns"]
@@ -84,6 +86,11 @@ class CellFact(Record):
     """How the first identity that it breaks contradicts it: `the rows above give 530`."""
     statement: Literal["income", "balance", "cash_flow", "equity", "budget", "other"] = "other"
     """What the table is, by the lines that it holds."""
+
+
+def name_of_cell(document: str, *, table: int, row: int, col: int) -> str:
+    """`DIGEST:TABLE:ROW:COLUMN`, as `trivet why` takes it. document: its digest."""
+    return f"{document[:CELL_DIGITS]}:{table}:{row}:{col}"
 
 
 class _Table(NamedTuple):

@@ -8,6 +8,7 @@ from decimal import DecimalException, localcontext
 from tasks.documents.blocks import Place
 from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
+from tasks.rag.numbers.cell_facts import name_of_cell
 from tasks.rag.numbers.computations import Computation, Task
 from tasks.rag.numbers.concepts import fit, label_of, words_of
 from tasks.rag.numbers.doubts import OTHERWISE, said_in_answer
@@ -204,5 +205,6 @@ def cited_number(n: int, number: Number) -> Citation:
         page=number.page,
         bbox=number.bbox,
         quote=f"{' › '.join(number.row_path)}; {header}: {number.shown}",
+        cell=name_of_cell(number.document, table=number.table, row=number.row, col=number.col),
         place=Place(cells=number.cells),
     )

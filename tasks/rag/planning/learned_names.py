@@ -42,7 +42,7 @@ How = Literal["full", "lead", "initials", "sound", "guess"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOWS: tuple[How, ...] = get_args(How)
-VERSION = 1
+VERSION = 2
 """Of the files; raised when the same entries would teach something else."""
 UNUSED_DAYS = 30
 """After which the file of a part is removed."""

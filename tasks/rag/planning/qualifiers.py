@@ -85,20 +85,28 @@ _FORMS = {
     "proxy": r"def\s?14a|proxy\s+statements?",
     "half": r"반기보고서|half[\s-]?year(?:ly)?\s+reports?|interim\s+reports?",
     "earnings": r"(?<=\d\s)earnings(?=$)|earnings\s+(?:releases?|reports?|calls?|announcements?)|실적\s?발표",
-    "correction": r"정정\s?공고|정정\s?입찰|corrigend(?:um|a)|correction\s+notice",
+    "correction": r"(?:정정|수정|변경)\s?(?:입찰\s?)?공고|정정\s?입찰|corrigend(?:um|a)|correction\s+notice",
 }  # fmt: skip
 _FORM_PATTERNS = {name: re.compile(rf"(?<![a-z\d.,$-])(?:{pattern})(?![a-z\d])") for name, pattern in _FORMS.items()}
+_NOTICE = r"(?:notice|tender|rfp|announcement|invitation)"
+_AGAIN = r"재\s?(?:입찰\s?공고|공고|입찰|발주)"
+_AT_END = r"(?=\s*(?:[)\]]|$))"
 _ROUNDS = re.compile(
-    r"""
-    (?P<again>\d{1,2})\s?차\s?(?:재\s?공고|재\s?입찰|재\s?발주)
-    | (?P<original>(?:최초|첫|첫\s?번째)\s?(?:입찰\s?)?공고|[원본]\s?공고|(?:original|first)\s+(?:notice|tender|rfp))
-    | (?:공고\s?)?차수\s?(?:는|가|:)?\s?(?P<number>\d{1,2})
-    | 제?(?P<nth>\d{1,2})\s?차\s?(?:입찰\s?)?공고
+    rf"""
+    (?P<again>\d{{1,2}})\s?[차회]\s?{_AGAIN}
+    | {_AGAIN}\s?[(\[]?\s?제?(?P<again_after>\d{{1,2}})\s?[차회](?![가-힣])
+    | (?P<original>(?:최초|첫|첫\s?번째)\s?(?:입찰\s?)?공고|[원본]\s?공고|(?:original|first|1st|initial)\s+{_NOTICE})
+    | (?:공고\s?)?차수\s?(?:는|가|:)?\s?(?P<number>\d{{1,2}})
+    | 제?(?P<nth>\d{{1,2}})\s?[차회]\s?(?:입찰\s?)?공고
+    | (?<![가-힣\d.])제?(?P<nth_alone>\d{{1,2}})\s?차{_AT_END}
     | (?P<word>first|second|third|fourth|1st|2nd|3rd|4th)\s+re-?(?:notice|tender|bid|issue|announcement)
-    | (?P<once>재\s?공고|재\s?입찰|재\s?발주|re-?(?:notice|tender|bid(?:ding)?|issued\s+notice|announcement))
+    | (?P<nth_word>second|third|fourth|2nd|3rd|4th)\s+{_NOTICE}
+    | (?<![a-z])(?:notice|round)\s?(?P<nth_after>\d{{1,2}}){_AT_END}
+    | (?P<once>{_AGAIN}|(?<![a-z])re-?(?:notice|tender|bid(?:ding)?|issued?|announcement|advertise(?:ment|d)))
     """,
     re.VERBOSE,
 )
+_OF_A_ROUND = re.compile(rf"(?:최초|첫|[원본재])?(?:입찰)?공고[가-힣]{{0,2}}|(?:re-?)?{_NOTICE}s?")
 
 PERIOD_TOKEN = re.compile(
     rf"(?:fy)?{_YEAR}(?:q[1-4]|h[12])?|{_YEAR}\d{{4}}|q[1-4]|[1-4]q(?:\d\d|{_YEAR})?|fy\d\d|제?\d+기|dated.*"
@@ -154,11 +162,18 @@ def _joined(periods: tuple[Period, ...]) -> tuple[Period, ...]:
 def _round(match: re.Match[str]) -> int:
     if match["original"]:
         return 0
-    if match["nth"]:
-        return max(int(match["nth"]) - 1, 0)
+    if nth := match["nth"] or match["nth_alone"] or match["nth_after"]:
+        return max(int(nth) - 1, 0)
+    if match["nth_word"]:
+        return _ORDINALS[match["nth_word"]] - 1
     if match["word"]:
         return _ORDINALS[match["word"]]
-    return int(match["again"] or match["number"] or 1)
+    return int(match["again"] or match["again_after"] or match["number"] or 1)
+
+
+def is_of_a_round(word: str) -> bool:
+    """Whether a folded word belongs to what says a round (최초 공고, re-notice), and not to a name."""
+    return _OF_A_ROUND.fullmatch(word) is not None
 
 
 def says_which(said: Qualifiers, *, rounds: bool) -> bool:

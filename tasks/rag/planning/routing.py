@@ -25,7 +25,7 @@ from tasks.rag.planning.hash_table import HashTable
 from tasks.rag.planning.learned_names import learned, qualifiers_in
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
 from tasks.rag.planning.names import stem_of, words_of
-from tasks.rag.planning.qualifiers import Qualifiers, fit_of, qualifiers, says_which
+from tasks.rag.planning.qualifiers import Qualifiers, fit_of, is_of_a_round, qualifiers, says_which
 
 MOST_CHARS = 2_000
 """A longer question is routed by its beginning."""
@@ -89,6 +89,15 @@ class Router:
         """The documents that `question` and, for a follow-up, `history` mean; mode `all` if they name none."""
         return _Routing(self, question[:MOST_CHARS], query_type, history).filters()
 
+    def lacks_round(self, question: str, filters: Filters) -> bool:
+        """Whether the question names a notice (최초 공고, re-notice), and all found for it are later or earlier ones.
+
+        A document that tells of no round may be any.
+        """
+        asked = set(qualifiers(question[:MOST_CHARS]).rounds)
+        found = [self.said[self.places[digest]].rounds for digest in filters.documents if digest in self.places]
+        return bool(asked and found) and all(rounds > (0,) and asked.isdisjoint(rounds) for rounds in found)
+
     @cached_property
     def places(self) -> Mapping[str, int]:
         """The position of each digest."""
@@ -134,8 +143,10 @@ class _Routing:
 
     def __init__(self, router: Router, question: str, query_type: QueryType, history: Sequence[Turn]) -> None:
         self.router, self.lookup, self.query_type = router, router.lookup, query_type
-        self.words = [word for word in words_of(question) if word.form]
         self.said = qualifiers(question)
+        words = (word for word in words_of(question) if word.form)
+        # 공고 of a question for the first one would mean the documents that are called a notice, such as the second
+        self.words = [word for word in words if not (self.said.rounds and is_of_a_round(word.form))]
         self.by_word = [(word, self.lookup.matched_words(word)) for word in self.words]
         self.matched: dict[str, float] = {}
         """Words of names → how much of them the question holds."""

@@ -62,9 +62,17 @@ def answer(question: str, text: str, *cited: Citation, **more: Any) -> Answered:
     return Answered(question=question, answer=text, citations=cited, plan=plan, retrieved=(), **more)
 
 
-def cited(n: int, quote: str, *, document: str = "tram.pdf", page: int | None = 1, of: str | None = None) -> Citation:
+def cited(
+    n: int,
+    quote: str,
+    *,
+    document: str = "tram.pdf",
+    page: int | None = 1,
+    of: str | None = None,
+    cell: str | None = None,
+) -> Citation:
     box = (10.0, 20.0, 110.0, 40.0) if page else None
-    return Citation(n=n, document=document, digest=of or digest(document), page=page, bbox=box, quote=quote)
+    return Citation(n=n, document=document, digest=of or digest(document), page=page, bbox=box, quote=quote, cell=cell)
 
 
 def away() -> str:

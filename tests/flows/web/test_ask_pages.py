@@ -23,7 +23,7 @@ DOUBT = answer("Does it float?", "It floats on 9 rivers.", unsupported=("It floa
 RATIO = answer(
     "Turnover?",
     "Turnover FY2023 = 1,099 [1] ÷ average(430 [2], 402 [3]) = 2.64",
-    *(cited(n, f"row {n}") for n in (1, 2, 3)),
+    *(cited(n, f"row {n}", cell=f"{n}:0:{n}:1") for n in (1, 2, 3)),
     reason="worked out from tables",
 )
 SHEET = answer("Cost?", "7 won [1].", cited(1, "cost: 7", document="tram.pdf", page=None))
@@ -72,6 +72,15 @@ def test_a_figure_unfolds_into_its_inputs(served: Site) -> None:
     page = served.post("/ui/ask", question=RATIO.question).text
     assert "<summary>Turnover FY2023 = 2.64</summary>" in page
     assert [f"<td>row {n}</td>" in page for n in (1, 2, 3)] == [True] * 3
+
+
+def test_each_input_of_a_figure_leads_to_its_place_and_to_where_it_comes_from(served: Site) -> None:
+    page = served.post("/ui/ask", question=RATIO.question).text
+    inputs = page.partition('<th scope="col">Place</th>')[2].partition("</table>")[0]
+    assert inputs.count('class="cite" href="/ui/place?document=') == 3
+    assert [f'class="why" href="/ui/why?chunk={n}%3A0%3A{n}%3A1">Where it comes from' in inputs for n in (1, 2, 3)] == [
+        True
+    ] * 3
 
 
 def test_a_comparison_is_a_table(served: Site) -> None:

@@ -42,7 +42,7 @@ from tests.rag.numbers.test_cell_facts import page
 from tests.storage.publishing import publish
 
 HARBOUR, LIBRARY, NOTES = "a" * 64, "b" * 64, "c" * 64
-NAMES = {HARBOUR: "Harbour Ferries RFP.pdf", LIBRARY: "새봄도서관 시스템 구축.pdf", NOTES: "notes.txt"}
+NAMES = {HARBOUR: "Harbour Ferries RFP.pdf", LIBRARY: "새봄도서관 시스템 구축(재공고).pdf", NOTES: "notes.txt"}
 TEXTS = [
     (HARBOUR, 1, "Harbour Ferries asks for proposals for a ticketing system."),
     (HARBOUR, 2, "The budget of the ticketing system is $1,200,000. Payment is made in two instalments."),
@@ -391,6 +391,16 @@ def test_a_comparison_of_facts_is_a_table_with_a_citation_in_each_cell(index: In
         (HARBOUR, 2, (5, 6, 7, 8)),
         (LIBRARY, 2, (5, 6, 7, 8)),
     ]
+
+
+def test_what_another_notice_says_is_no_answer_about_the_one_that_is_named(index: Index) -> None:
+    again, first = (
+        assistant(index).ask(f"새봄도서관 시스템 구축 {word}의 사업 예산은 얼마인가?")
+        for word in ("재공고", "최초 공고")
+    )
+    assert (again.abstained, first.abstained) == (False, True)
+    assert first.answer.startswith("질문한 차수의 공고는 문서에 없습니다. 다른 차수의 공고에 따르면:\n")
+    assert "35,750,000원 (" in first.answer or "35,750,000원 [1]" in first.answer
 
 
 def test_a_follow_up_looks_in_the_documents_of_the_last_turn(index: Index) -> None:

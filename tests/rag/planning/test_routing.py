@@ -407,3 +407,45 @@ def test_what_parts_of_a_catalogue_teach_is_kept_and_leads_to_the_same_documents
     assert len(kept) == len(parts)
     for question in questions:
         assert [router.route(question) for router in routers] == [ROUTER.route(question)] * len(routers)
+
+
+SIGNALS = "Garam_Traffic Signal Control System"
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        *(
+            (f"가람시_{CITY}", f"가람시_{CITY}{word}")
+            for word in ("_2차", "(2차)", "_재입찰공고", "_2회 공고", "-재공고")
+        ),
+        (f"가람시_{CITY}_공고", f"가람시_{CITY}_재공고(2회)"),
+        (f"가람시_{CITY}(1차 공고)", f"가람시_{CITY}(2차 공고)"),
+        *(
+            (SIGNALS, f"{SIGNALS}_{word}")
+            for word in ("re-notice", "second notice", "Notice 2", "retender", "re-issue")
+        ),
+        (f"{SIGNALS}_first notice", f"{SIGNALS}_2nd notice"),
+    ],
+    ids=lambda stem: stem.removeprefix(f"가람시_{CITY}").removeprefix(SIGNALS) or "plain",
+)
+def test_a_question_for_the_first_notice_means_no_later_one_that_only_its_name_tells(first: str, again: str) -> None:
+    router = Router([entry(f"{stem}.pdf") for stem in (first, again, "누리과학관_전시 안내 로봇 도입", "Orsta Cement")])
+    questions = (
+        ("가람시 교통신호 최초 공고의 예산은?", "가람시 교통신호 1차 공고의 예산은?")
+        if "가람" in first
+        else ("What is the budget of the first notice of the Garam traffic signal tender?",)
+    )
+    assert [router.route(one).documents for one in questions] == [(f"digest of {first}.pdf",)] * len(questions)
+
+
+def test_a_later_notice_alone_is_not_the_first_one() -> None:
+    router = Router([entry(f"가람시_{CITY}(2차 재공고).pdf"), entry("누리과학관_전시 안내 로봇 도입.pdf")])
+    asked = ("최초 공고", "재공고", "2차 재공고", "공고")
+    lacking = [
+        router.lacks_round(one, router.route(one)) for one in (f"가람시 {CITY} {word}의 예산은?" for word in asked)
+    ]
+    assert lacking == [True, True, False, False]
+    assert not ROUTER.lacks_round(
+        "누리과학관 안내 로봇 재공고의 예산은?", ROUTER.route("누리과학관 안내 로봇의 예산은?")
+    )
