@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from storage.generations import Generation, Index, Manifest, Pointer
 
 ENGINE_FILE = "engine.json"
+LOCAL = "lancedb://"
+"""Begins the addresses of indexes that lie in a folder of this machine."""
 ENGINES = {
     "postgresql": ("storage.pg_index", "PostgresEngine"),
     "postgres": ("storage.pg_index", "PostgresEngine"),
@@ -111,6 +113,26 @@ def address_of(folder: Path) -> str | None:
 def index_name(folder: Path) -> str:
     """How users name the index: its address, or the folder."""
     return address_of(folder) or str(folder)
+
+
+def lasting_name(folder: Path) -> str:
+    """By which what is kept about an index knows it, whatever the current folder: its address, or the whole path."""
+    return address_of(folder) or str(folder.resolve())
+
+
+def short_name(folder: Path) -> str:
+    """A word for the index: of an address the schema, or the last part of the path; else the name of the folder."""
+    url = address_of(folder)
+    if url is None:
+        return folder.absolute().name
+    parts = urlsplit(url)
+    return dict(parse_qsl(parts.query)).get("schema") or PurePosixPath(parts.path).name or parts.netloc
+
+
+def files_place(folder: Path) -> Path:
+    """The folder that the files of an index lie in, on this machine; for PostgreSQL and S3 the one of the home."""
+    url = address_of(folder) or ""
+    return Path(url.removeprefix(LOCAL)) if url.startswith(LOCAL) else folder
 
 
 def engine_of(folder: Path) -> Engine | None:

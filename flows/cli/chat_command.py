@@ -21,6 +21,7 @@ from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emi
 from flows.cli.shared_options import IndexFolder
 from flows.running.settings import settings
 from models.model_errors import ModelError
+from storage.engines import lasting_name
 from storage.files import make_folder
 from storage.storage_errors import StorageError
 
@@ -85,7 +86,7 @@ class Conversation:
         from tasks.resources import sessions
 
         self._asks = asks
-        self._index = str(index.resolve())
+        self._index = lasting_name(index)
         self._sessions = sessions()  # starts no database before it is used
         self._is_kept = True
         self.answers: list[Answered] = []

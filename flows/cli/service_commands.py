@@ -68,7 +68,7 @@ def up(
         if not as_json:
             typer.secho(harmless(text), dim=True, err=True)
 
-    with plain_errors(Refused):
+    with plain_errors(Refused, StorageError):
         host, port = address_in(listen, port)
         collections = absolute(folders_of(index or [], documents or []))
         require_indexes(collections)

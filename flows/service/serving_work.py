@@ -17,11 +17,12 @@ from pydantic import Field
 from flows.service.api import ApiFailed
 from flows.service.served_collections import UnknownCollection
 from models.model_errors import ModelError
+from storage.engines import lasting_name
 from storage.generations import Index
 from storage.index import pointer_of
 from storage.records import Record
 from storage.sessions import Session, Sessions
-from storage.storage_errors import StorageError, UnknownSession
+from storage.storage_errors import EngineAway, StorageError, UnknownSession
 from tasks.rag.answering.assistant import Asks, Event
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.planning.names import documents_named
@@ -128,7 +129,7 @@ class Work:
         return answered
 
     def _session(self) -> Session | None:
-        index = str(self._live.folder.resolve())
+        index = lasting_name(self._live.folder)
         if self._asked.session is None:
             return None
         if self._asked.session == NEW_SESSION:
@@ -232,7 +233,7 @@ class LiveIndex:
             stack = ExitStack()
             self._current = _Opened(stack, stack.enter_context(self._open_current()))
         except (StorageError, OSError) as error:
-            if before is None:
+            if before is None or isinstance(error, EngineAway):  # then what is open cannot be asked either
                 raise
             log.warning("index stays at generation=%s error=%s", before.opened.index.generation, error)
             return before

@@ -6,8 +6,10 @@ import hashlib
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,18 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from rank_bm25 import BM25Okapi
 
+from flows.service.serving_work import LiveIndex
 from storage import segments
 from storage.embedded import Cluster
-from storage.engines import engine_of, place_of, read_address
+from storage.engines import (
+    ENGINE_FILE,
+    engine_of,
+    files_place,
+    lasting_name,
+    place_of,
+    read_address,
+    short_name,
+)
 from storage.index import CatalogueEntry, claim, is_current, open_index, pointer_of, publish, publish_segments
 from storage.numbers import query_numbers
 from storage.pg_index import PostgresEngine
@@ -314,6 +325,39 @@ def test_the_password_of_an_address_is_told_apart() -> None:
         "postgresql://me@host:5/x?schema=s&sslmode=require",
         "a b",
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "short", "files"),
+    [
+        ("postgresql://me@host/data?schema=law", "law", None),
+        ("postgresql://me@host/data", "data", None),
+        ("lancedb:///papers/law", "law", "/papers/law"),
+        ("lancedb+s3://bucket/papers/law", "law", None),
+    ],
+)
+def test_an_engine_is_known_by_its_address(url: str, short: str, files: str | None, tmp_path: Path) -> None:
+    place = place_of(url, tmp_path)
+    assert (lasting_name(place), short_name(place), files_place(place)) == (url, short, Path(files) if files else place)
+    assert (lasting_name(tmp_path), short_name(tmp_path)) == (str(tmp_path.resolve()), tmp_path.name)
+
+
+def test_a_server_tells_that_the_engine_is_away(tmp_path: Path) -> None:
+    place = lancedb_place(tmp_path)
+    publish(place, **content())
+
+    @contextmanager
+    def current() -> Generator[Any]:
+        with open_index(place) as index:
+            yield SimpleNamespace(index=index)
+
+    live = LiveIndex(place, current)
+    with live.borrow() as opened:
+        assert len(opened.index.catalogue) == DOCUMENTS
+    (place / ENGINE_FILE).write_text(json.dumps({"address": "postgresql://me@127.0.0.1:1/trivet"}))
+    with pytest.raises(EngineAway), live.borrow():
+        pass
+    live.close()
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(

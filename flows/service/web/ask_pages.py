@@ -21,6 +21,7 @@ from flows.service.web.page_pictures import DIGEST, address, address_of, is_draw
 from flows.service.web.quoted_place import Line, boxes_of, lines_about, reading
 from flows.service.web.rendering import HEADERS
 from flows.service.web.workplace import ROOT, Page, Problem, Visit
+from storage.engines import lasting_name
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.documents.blocks import BBox
@@ -86,15 +87,15 @@ def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Tur
 
 def _about(visit: Visit, session: Session) -> Visit:
     """The visit in the collection of the conversation. Raises Problem."""
-    there = visit.where(lambda one: _path(one) == session.index_path)
-    if _path(there.collection) != session.index_path:
+    there = visit.where(lambda one: _kept_as(one) == session.index_path)
+    if _kept_as(there.collection) != session.index_path:
         raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
     return there
 
 
-def _path(collection: Collection) -> str:
+def _kept_as(collection: Collection) -> str:
     """By which conversations know an index."""
-    return str(collection.live.folder.resolve())
+    return lasting_name(collection.live.folder)
 
 
 def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
@@ -170,7 +171,7 @@ def _session(visit: Visit) -> tuple[Session | None, str]:
     if named := visit.form.get("session"):
         return sessions.get(named), ""
     try:
-        return sessions.start(_path(visit.collection)), ""
+        return sessions.start(_kept_as(visit.collection)), ""
     except DatabaseUnavailable as error:
         return None, f"this conversation is not kept: {error}"
 
@@ -293,7 +294,7 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
 
 def _conversations(visit: Visit) -> Response:
     """Those of all collections."""
-    named = {_path(one): one.name for one in visit.workplace.collections}
+    named = {_kept_as(one): one.name for one in visit.workplace.collections}
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
     kept = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
     return visit.page(
