@@ -24,6 +24,7 @@ from models.model_errors import ModelError
 from storage.engines import lasting_name
 from storage.files import make_folder
 from storage.storage_errors import StorageError
+from tasks.rag.places import cited_place
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -216,7 +217,7 @@ def _kept(session: Session) -> str:
 def _sources(answered: Answered) -> None:
     line = show_answer.line
     for citation in answered.citations:
-        where = show_answer.place_of(citation)
+        where = cited_place(citation)
         line(f"[cyan]\\[{citation.n}][/cyan] {escape(where)}")
         if citation.place.heading_path:
             line(f"    {escape(' › '.join(citation.place.heading_path))}")

@@ -15,7 +15,7 @@ from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
 from flows.service.served_collections import Collection
 from flows.service.serving_work import Begun, Item, Question, Refusal
 from flows.service.web import doors, labelled
-from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
+from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
 from flows.service.web.conversation_files import Link, docx_of, pdf_of
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
 from flows.service.web.quoted_place import Line, boxes_of, lines_about, reading
@@ -28,6 +28,7 @@ from tasks.documents.blocks import BBox
 from tasks.documents.blocks import Page as ReadPage
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation
+from tasks.rag.places import cited_place, page_source_of, place_of
 from tasks.rag.planning.plan import recall
 
 STAGES = {
@@ -108,7 +109,7 @@ def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
         "listed": [one for one in answered.citations if not any(one in block.inputs for block in blocks)],
         "unmarked": unmarked(answered),
         "places": {one.n: f"{ROOT}/place?{_of_place(one)}" for one in answered.citations},
-        "where": {one.n: _where(one) for one in answered.citations},
+        "where": {one.n: cited_place(one, language=visit.language) for one in answered.citations},
         "session": session,
         "documents": list(
             dict.fromkeys(
@@ -117,10 +118,6 @@ def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
         ),
         "label": _label(visit, session, turn.n),
     }
-
-
-def _where(one: Citation) -> str:
-    return place_of(one.document, one.page, one.page_source, one.place.cells)
 
 
 def _of_place(citation: Citation) -> str:
@@ -228,12 +225,13 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
         "document": entry.name,
-        "where": place_of(entry.name, page, entry.page_source),
+        "where": place_of(entry.name, page, page_source_of(entry), language=visit.language),
         "picture": address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
         "quote": said,
         "lines": lines,
         "columns": max((len(line.cells) for line in lines), default=1),
         "page": page,
+        "source": page_source_of(entry),
         "pages": entry.pages,
         "links": {
             name: f"{ROOT}/place?{urlencode({'document': document, 'page': at})}" if 1 <= at <= last else ""
