@@ -32,6 +32,7 @@ ENGINES = {
     "lancedb+s3": ("storage.lance_index", "LanceEngine"),
 }
 """Module and class that open the addresses of a scheme."""
+ADDRESS = re.compile(rf"[a-z][a-z0-9+]*://|(?:{'|'.join(map(re.escape, ENGINES))}):", re.IGNORECASE)
 SECRETS = ("password", "sslpassword", "passfile", "token")
 """Parameters of an address that are never kept."""
 
@@ -66,8 +67,8 @@ class Address(NamedTuple):
 
 
 def is_address(word: str) -> bool:
-    """Whether `word` names an engine and not a folder."""
-    return re.match(r"[a-z][a-z0-9+]*://", word) is not None
+    """Whether `word` names an engine and not a folder; one that lacks a slash is an address that cannot be read."""
+    return ADDRESS.match(word) is not None
 
 
 def read_address(word: str) -> Address:
@@ -75,8 +76,11 @@ def read_address(word: str) -> Address:
     try:
         parts = urlsplit(word)
         password = parts.password
+        if "://" not in word:
+            raise ValueError
     except ValueError:
-        raise NotAnIndex("the address of the index cannot be read; write postgresql://user@host:5432/name") from None
+        what = "postgresql://user@host:5432/name or lancedb:///folder"
+        raise NotAnIndex(f"the address of the index cannot be read; write {what}") from None
     if parts.scheme not in ENGINES:
         known = ", ".join(f"{name}://" for name in ENGINES)
         raise NotAnIndex(f"no engine is called {parts.scheme}; name a folder, or an address of {known}")

@@ -25,6 +25,7 @@ from storage.engines import (
     ENGINE_FILE,
     engine_of,
     files_place,
+    is_address,
     lasting_name,
     place_of,
     read_address,
@@ -369,7 +370,16 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         open_index(lancedb_place(tmp_path))
 
 
-@pytest.mark.parametrize("word", ["redis://host/1", "postgresql://[bad/x"])
+@pytest.mark.parametrize(
+    "word", ["redis://host/1", "postgresql://[bad/x", "lancedb:/folder", "postgresql:me:s3cret@host/x"]
+)
 def test_an_address_of_no_engine_is_refused(word: str) -> None:
-    with pytest.raises(NotAnIndex, match=r"no engine is called redis|cannot be read"):
+    assert is_address(word)
+    with pytest.raises(NotAnIndex, match=r"no engine is called redis|cannot be read") as refused:
         read_address(word)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["out", "/data/out", "C:/out", "a:b", "./postgresql:/x"])
+def test_a_folder_is_no_address(word: str) -> None:
+    assert not is_address(word)
