@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from storage.manifest import Generation, Manifest, Pointer
 
 ENGINE_FILE = "engine.json"
+LOCAL = "lancedb://"
+"""Begins the addresses of indexes that lie in a folder of this machine."""
 ENGINES = {
     "postgresql": ("storage.pg_index", "PostgresEngine"),
     "postgres": ("storage.pg_index", "PostgresEngine"),
@@ -31,6 +33,7 @@ ENGINES = {
     "lancedb+s3": ("storage.lance_index", "LanceEngine"),
 }
 """Module and class that open the addresses of a scheme."""
+ADDRESS = re.compile(rf"[a-z][a-z0-9+]*://|(?:{'|'.join(map(re.escape, ENGINES))}):", re.IGNORECASE)
 SECRETS = ("password", "sslpassword", "passfile", "token")
 """Parameters of an address that are never kept."""
 
@@ -65,8 +68,8 @@ class Address(NamedTuple):
 
 
 def is_address(word: str) -> bool:
-    """Whether `word` names an engine and not a folder."""
-    return re.match(r"[a-z][a-z0-9+]*://", word) is not None
+    """Whether `word` names an engine and not a folder; one that lacks a slash is an address that cannot be read."""
+    return ADDRESS.match(word) is not None
 
 
 def read_address(word: str) -> Address:
@@ -74,8 +77,11 @@ def read_address(word: str) -> Address:
     try:
         parts = urlsplit(word)
         password = parts.password
+        if "://" not in word:
+            raise ValueError
     except ValueError:
-        raise NotAnIndex("the address of the index cannot be read; write postgresql://user@host:5432/name") from None
+        what = "postgresql://user@host:5432/name or lancedb:///folder"
+        raise NotAnIndex(f"the address of the index cannot be read; write {what}") from None
     if parts.scheme not in ENGINES:
         known = ", ".join(f"{name}://" for name in ENGINES)
         raise NotAnIndex(f"no engine is called {parts.scheme}; name a folder, or an address of {known}")
@@ -112,6 +118,26 @@ def address_of(folder: Path) -> str | None:
 def index_name(folder: Path) -> str:
     """How users name the index: its address, or the folder."""
     return address_of(folder) or str(folder)
+
+
+def lasting_name(folder: Path) -> str:
+    """By which what is kept about an index knows it, whatever the current folder: its address, or the whole path."""
+    return address_of(folder) or str(folder.resolve())
+
+
+def short_name(folder: Path) -> str:
+    """A word for the index: of an address the schema, or the last part of the path; else the name of the folder."""
+    url = address_of(folder)
+    if url is None:
+        return folder.absolute().name
+    parts = urlsplit(url)
+    return dict(parse_qsl(parts.query)).get("schema") or PurePosixPath(parts.path).name or parts.netloc
+
+
+def files_place(folder: Path) -> Path:
+    """The folder that the files of an index lie in, on this machine; for PostgreSQL and S3 the one of the home."""
+    url = address_of(folder) or ""
+    return Path(url.removeprefix(LOCAL)) if url.startswith(LOCAL) else folder
 
 
 def engine_of(folder: Path) -> Engine | None:

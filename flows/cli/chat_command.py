@@ -21,8 +21,10 @@ from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emi
 from flows.cli.shared_options import IndexFolder
 from flows.running.settings import settings
 from models.model_errors import ModelError
+from storage.engines import lasting_name
 from storage.files import make_folder
 from storage.storage_errors import StorageError
+from tasks.rag.places import cited_place
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -85,7 +87,7 @@ class Conversation:
         from tasks.resources import sessions
 
         self._asks = asks
-        self._index = str(index.resolve())
+        self._index = lasting_name(index)
         self._sessions = sessions()  # starts no database before it is used
         self._is_kept = True
         self.answers: list[Answered] = []
@@ -215,7 +217,7 @@ def _kept(session: Session) -> str:
 def _sources(answered: Answered) -> None:
     line = show_answer.line
     for citation in answered.citations:
-        where = show_answer.place_of(citation)
+        where = cited_place(citation)
         line(f"[cyan]\\[{citation.n}][/cyan] {escape(where)}")
         if citation.place.heading_path:
             line(f"    {escape(' › '.join(citation.place.heading_path))}")

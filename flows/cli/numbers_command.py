@@ -26,8 +26,8 @@ from flows.cli.commands import Given, Json
 from flows.cli.output import REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
 from flows.cli.shared_options import AnyIndexFolder
-from flows.cli.show_answer import place
 from storage.storage_errors import StorageError
+from tasks.rag.places import place_of
 
 if TYPE_CHECKING:
     from storage.numbers import Filters, Numbers
@@ -216,17 +216,16 @@ def _shown(number: Number) -> dict[str, Any]:
 def _show_check(counts: Numbers, broken: Numbers, compared: Compared) -> None:
     for one in broken.records():
         said = f"{escape(one['line'])}  [cyan]{escape(one['period'] or 'no period')}[/cyan]  {escape(one['shown'])}"
-        console.print_line(
-            f"{escape(place(one['name'], one['page']))}: {one['kind']} does not add up: {said}; {escape(one['doubt'])}"
-        )
+        where = escape(place_of(one["name"], one["page"]))
+        console.print_line(f"{where}: {one['kind']} does not add up: {said}; {escape(one['doubt'])}")
     _show_rows(counts)
     tried, held = (sum(one[name] for one in counts.records()) for name in ("tried", "held"))
     share = f", {held / tried:.1%}" if tried else ""
     console.print(f"{held:,} of {tried:,} identities hold{share}")
     for one, other in compared.restated:
         said = f"{escape(' › '.join(one.row_path))}  [cyan]{escape(one.period.label)}[/cyan]  {escape(one.shown)}"
-        where = escape(place(other.name, other.page))
-        console.print_line(f"{escape(place(one.name, one.page))}: {said}, and {escape(other.shown)} in {where}")
+        where = escape(place_of(other.name, other.page))
+        console.print_line(f"{escape(place_of(one.name, one.page))}: {said}, and {escape(other.shown)} in {where}")
     if compared.lines:
         differ = len(compared.restated)
         console.print(f"{differ:,} of {compared.lines:,} lines differ between documents of one organisation")

@@ -17,11 +17,11 @@ from flows.cli.commands import Flag, Given, Json, Options, nested
 from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
-from flows.cli.show_answer import place
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.rag import STRATEGY
+from tasks.rag.places import place_of
 
 if TYPE_CHECKING:
     from storage.index_generation import Index
@@ -213,7 +213,7 @@ def _show_text(document: Document) -> None:
 
 def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
     for chunk in listed:
-        console.rule(f"{escape(place(chunk['document_name'], chunk['page']))} · {chunk['kind']}")
+        console.rule(f"{escape(place_of(chunk['document_name'], chunk['page']))} · {chunk['kind']}")
         console.print_line(f"[dim]{chunk['id']}[/dim]")
         if chunk["heading_path"]:
             console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
@@ -225,7 +225,7 @@ def _show_hits(found: Found) -> None:
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
-        where = place(hit.document_name, hit.chunk.page, hit.page_source, hit.chunk.cells)
+        where = place_of(hit.document_name, hit.chunk.page, hit.page_source, hit.chunk.cells)
         console.print_line(f"[bold]{number}. {escape(where)}[/bold]")
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))

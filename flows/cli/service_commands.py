@@ -63,7 +63,7 @@ def up(
     from flows.service.asked_service import Wanted, address_in, pools_in
     from flows.service.served_collections import absolute, folders_of, require_indexes
 
-    with plain_errors(Refused):
+    with plain_errors(Refused, StorageError):
         host, port = address_in(listen, port)
         collections = absolute(folders_of(index or [], documents or []))
         require_indexes(collections)

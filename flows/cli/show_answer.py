@@ -18,12 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.output import Screen
+from tasks.rag.places import cited_place, place_of
 
 if TYPE_CHECKING:
-    from tasks.documents.blocks import PageSource
     from tasks.rag.answering.evidence import Evidence
     from tasks.rag.answering.graph import Event
-    from tasks.rag.answers import Answered, Citation
+    from tasks.rag.answers import Answered
     from tasks.rag.batching import BatchReport
 
 console = Screen()
@@ -45,7 +45,7 @@ def answer(answered: Answered) -> None:
         console.print()
     for citation in answered.citations:
         headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
-        where = place_of(citation)
+        where = cited_place(citation)
         line(f"[cyan]\\[{citation.n}][/cyan] {escape(where + headings)}")
         line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
     for sentence in answered.unsupported:
@@ -73,7 +73,7 @@ def explain(answered: Answered) -> None:
     for number, hit in enumerate(answered.retrieved, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         left_out = "" if hit.used else " (left out: token budget)"
-        where = place(hit.document, hit.page, hit.page_source)
+        where = place_of(hit.document, hit.page, hit.page_source)
         table.add_row(str(number), f"{hit.score:.4f}", ranks, escape(where + left_out))
     console.print(table)
     if not any("rerank" in hit.ranks for hit in answered.retrieved):
@@ -128,18 +128,6 @@ def _with_marks(text: str) -> Text:
     for part in _MARK.split(text):
         shown.append(part, style="cyan" if _MARK.fullmatch(part) else None)
     return shown
-
-
-def place_of(citation: Citation) -> str:
-    """The place of a citation, as `place` writes it."""
-    return place(citation.document, citation.page, citation.page_source, citation.place.cells)
-
-
-def place(document: str, page: int | None, source: PageSource = "stored", cells: str | None = None) -> str:
-    """`bids/offer.pdf, page 3`; `bids/offer.hwp, page 3 as laid out`; `costs.xlsx, Sheet 'May', B3:D9`."""
-    how = " as laid out" if source == "layout" else ""
-    parts = (document, f"page {page}{how}" if page else "", cells or "")
-    return ", ".join(part for part in parts if part)
 
 
 def line(markup: str) -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from models.model_errors import RequestRefused
 from storage.records import Record
-from storage.storage_errors import IndexUnusable
+from storage.storage_errors import EngineAway, IndexUnusable
 from tasks.evaluation import evaluation_errors as of_evaluation
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.keys import content_key
@@ -195,7 +195,8 @@ class Parts:
             return work()
         except Exception as error:  # noqa: BLE001 the night goes on, and its report names this
             log.warning("%s: %s", what, error)
-            self.fail(what, str(error) or repr(error), may_pass=not isinstance(error, LASTING))
+            may_pass = not isinstance(error, LASTING) or isinstance(error, EngineAway)
+            self.fail(what, str(error) or repr(error), may_pass=may_pass)
             report = getattr(error, "report", None)
             return told(report) if told and report is not None else None
 

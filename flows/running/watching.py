@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Event
 
+from storage.engines import files_place
 from tasks.rag.indexing.scan import require_folder
 
 STILL_S = 2.0
@@ -22,13 +23,13 @@ Look = tuple[tuple[int, int] | None, ...]
 def changes(folder: Path, *, apart_from: Path, stop: Event | None = None, still_s: float = STILL_S) -> Iterator[int]:
     """The number of files that have changed, each time that they are still; 0 at the beginning.
 
-    apart_from: a folder that may lie within, the index. What changes while the caller works is told afterwards. Hidden
+    apart_from: an index whose files may lie within. What changes while the caller works is told afterwards. Hidden
     files are passed over. Ends when `stop` is set. Raises FolderUnusable.
     """
     from watchfiles import watch
 
     require_folder(folder)
-    own = apart_from.resolve()
+    own = files_place(apart_from).resolve()
 
     def counts(_: object, path: str) -> bool:
         inside = Path(path).relative_to(folder.resolve()).parts

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from storage.index import pointer_of
 from storage.index_generation import Index
-from storage.storage_errors import StorageError
+from storage.storage_errors import EngineAway, StorageError
 from tasks.rag.answering.assistant import Asks
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class LiveIndex:
             stack = ExitStack()
             self._current = _Opened(stack, stack.enter_context(self._open_current()))
         except (StorageError, OSError) as error:
-            if before is None:
+            if before is None or isinstance(error, EngineAway):  # then what is open cannot be asked either
                 raise
             log.warning("index stays at generation=%s error=%s", before.opened.index.generation, error)
             return before

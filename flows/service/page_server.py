@@ -59,8 +59,7 @@ def open_collection(
             said = f"--documents {folders.documents}: the index was made of {before}"
             raise Refused(f"{said}; name that folder, or another --index")
         make_folder(folders.documents)
-        if not (index / "CURRENT").exists():
-            refuse_foreign(index)
+        refuse_foreign(index)
     live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
     return Collection(name, live, indexing)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flows.running.index_places import index_place
 from flows.service.api import Refused
+from storage.engines import index_name, short_name
 from storage.records import Record
 
 if TYPE_CHECKING:
@@ -68,13 +69,17 @@ class Collections:
 
 
 def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Folders]:
-    """Collections by name, of words `[NAME=]DIR`; a name that is not given is that of the folder. Raises Refused."""
+    """Collections by name, of words `[NAME=]DIR`; a name that is not given is that of the folder, or of the schema.
+
+    Raises Refused, NotAnIndex.
+    """
     found: dict[str, Folders] = {}
     for word in indexes:
         name, folder = _read(word, index_place)
-        name = name or folder.absolute().name
+        name = name or short_name(folder)
         if name in found:
-            raise Refused(f"--index {word}: another collection is called {name}; write --index NAME={folder}")
+            place = index_name(folder)
+            raise Refused(f"--index {place}: another collection is called {name}; write --index NAME={place}")
         found[name] = Folders(index=folder)
     for word in documents:
         name, folder = _read(word)
@@ -104,10 +109,13 @@ def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
 
 
 def require_indexes(collections: Mapping[str, Folders]) -> None:
-    """Raise Refused for a folder without an index, unless there are documents of which it will be made."""
+    """Refuse a folder or an engine without an index, unless there are documents of which it will be made.
+
+    Raises Refused, StorageError.
+    """
     from storage.index import is_published
 
     for one in collections.values():
         if one.documents is None and not is_published(one.index):
             said = "write one with `trivet rag index`, or name the folder of its documents by --documents"
-            raise Refused(f"--index {one.index} holds no index; {said}")
+            raise Refused(f"--index {index_name(one.index)} holds no index; {said}")

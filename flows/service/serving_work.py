@@ -16,6 +16,7 @@ from flows.service.api import ApiFailed
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import UnknownCollection
 from models.model_errors import ModelError
+from storage.engines import lasting_name
 from storage.records import Record
 from storage.sessions import Session, Sessions
 from storage.storage_errors import StorageError, UnknownSession
@@ -125,7 +126,7 @@ class Work:
         return answered
 
     def _session(self) -> Session | None:
-        index = str(self._live.folder.resolve())
+        index = lasting_name(self._live.folder)
         if self._asked.session is None:
             return None
         if self._asked.session == NEW_SESSION:

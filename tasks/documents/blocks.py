@@ -15,7 +15,7 @@ BBox = tuple[float, float, float, float]
 LONGEST_SIDE_PX = 2048
 """Larger pictures are scaled down: vision models do so themselves, and the store need not keep a poster."""
 
-PageSource = Literal["layout", "stored", "none"]
+PageSource = Literal["layout", "stored", "slides", "none"]
 """Whether page numbers come from a layout engine, from the file, or do not exist."""
 
 Kind = Literal["paragraph", "heading", "list", "table", "figure", "caption", "header", "footer", "note"]

@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from storage.engines import is_address, read_address
 from storage.records import Record
+from storage.storage_errors import NotAnIndex
 from tasks.evaluation.masking import masked
 from tasks.evaluation.yaml_file import Place, YamlFile, read_yaml
 from tasks.nightly.night_records import SuiteUnusable
@@ -290,14 +292,29 @@ def _index(given: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) -> Suit
     for taken in ("build", "line"):
         if taken in given:
             raise _refused(yaml, ("index", taken), f"index.{taken} is not known")
-    paths = ("documents", "index", "metadata", "questions")
+    paths = ("documents", "metadata", "questions")
     told = given | {name: str(folder / str(given[name])) for name in paths if isinstance(given.get(name), str)}
+    told["index"] = _place(str(given["index"]), yaml, folder=folder)
     own = {name: value for name, value in told.items() if name in SuiteIndex.model_fields}
     build = {name: value for name, value in told.items() if name not in SuiteIndex.model_fields}
     try:
         return SuiteIndex.model_validate({**own, "build": build, "line": yaml.line("index")})
     except ValidationError as error:
         raise _invalid(yaml, error, ("index",)) from error
+
+
+def _place(word: str, yaml: YamlFile, *, folder: Path) -> str:
+    """Where the index is: a folder, or the address of an engine as it stands."""
+    if not is_address(word):
+        return str(folder / word)
+    try:
+        url, password = read_address(word)
+    except NotAnIndex as error:
+        raise _refused(yaml, ("index", "index"), f"index.index: {error}") from error
+    if password:
+        said = "the suite is kept with what it measured; leave the password to PGPASSWORD or ~/.pgpass"
+        raise _refused(yaml, ("index", "index"), f"index.index: {said}")
+    return url
 
 
 def _selector(given: str, yaml: YamlFile, *, folder: Path) -> SuiteSelector:

@@ -126,7 +126,8 @@ class Citation(Record):
     digest: str
     page: int | None
     page_source: PageSource = "stored"
-    """layout: where a layout engine puts it, which may differ from the word processor's print by a page."""
+    """layout: where a layout engine puts it, which may differ from the word processor's print by a page; slides: the
+    page is a slide."""
     bbox: BBox | None
     quote: str
     chunk_id: str | None = None

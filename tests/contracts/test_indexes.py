@@ -6,8 +6,10 @@ import hashlib
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,21 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from rank_bm25 import BM25Okapi
 
+from flows.service.live_index import LiveIndex
 from storage import segments
 from storage.catalogue import CatalogueEntry
 from storage.centres import Centres
 from storage.embedded import Cluster
-from storage.engines import engine_of, place_of, read_address
+from storage.engines import (
+    ENGINE_FILE,
+    engine_of,
+    files_place,
+    is_address,
+    lasting_name,
+    place_of,
+    read_address,
+    short_name,
+)
 from storage.index import claim, is_current, open_index, pointer_of
 from storage.numbers import query_numbers
 from storage.pg_index import PostgresEngine
@@ -319,6 +331,39 @@ def test_the_password_of_an_address_is_told_apart() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("url", "short", "files"),
+    [
+        ("postgresql://me@host/data?schema=law", "law", None),
+        ("postgresql://me@host/data", "data", None),
+        ("lancedb:///papers/law", "law", "/papers/law"),
+        ("lancedb+s3://bucket/papers/law", "law", None),
+    ],
+)
+def test_an_engine_is_known_by_its_address(url: str, short: str, files: str | None, tmp_path: Path) -> None:
+    place = place_of(url, tmp_path)
+    assert (lasting_name(place), short_name(place), files_place(place)) == (url, short, Path(files) if files else place)
+    assert (lasting_name(tmp_path), short_name(tmp_path)) == (str(tmp_path.resolve()), tmp_path.name)
+
+
+def test_a_server_tells_that_the_engine_is_away(tmp_path: Path) -> None:
+    place = lancedb_place(tmp_path)
+    publish(place, **content())
+
+    @contextmanager
+    def current() -> Generator[Any]:
+        with open_index(place) as index:
+            yield SimpleNamespace(index=index)
+
+    live = LiveIndex(place, current)
+    with live.borrow() as opened:
+        assert len(opened.index.catalogue) == DOCUMENTS
+    (place / ENGINE_FILE).write_text(json.dumps({"address": "postgresql://me@127.0.0.1:1/trivet"}))
+    with pytest.raises(EngineAway), live.borrow():
+        pass
+    live.close()
+
+
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,7 +373,16 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         open_index(lancedb_place(tmp_path))
 
 
-@pytest.mark.parametrize("word", ["redis://host/1", "postgresql://[bad/x"])
+@pytest.mark.parametrize(
+    "word", ["redis://host/1", "postgresql://[bad/x", "lancedb:/folder", "postgresql:me:s3cret@host/x"]
+)
 def test_an_address_of_no_engine_is_refused(word: str) -> None:
-    with pytest.raises(NotAnIndex, match=r"no engine is called redis|cannot be read"):
+    assert is_address(word)
+    with pytest.raises(NotAnIndex, match=r"no engine is called redis|cannot be read") as refused:
         read_address(word)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["out", "/data/out", "C:/out", "a:b", "./postgresql:/x"])
+def test_a_folder_is_no_address(word: str) -> None:
+    assert not is_address(word)

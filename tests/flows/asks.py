@@ -77,23 +77,23 @@ class FirstSentence:
         self.histories.append(history)
         if "fails" in question:
             raise ZeroDivisionError("by nothing")
-        say(Event("stage", "retrieve"))
-        found = search(self.index, question, strategy="bm25", top_k=3, embedder=no_embedder, documents=documents)
-        say(Event("stage", "generate"))
-        self._take_time(question, say)
-        return answered(question, found.hits, say)
-
-    def _take_time(self, question: str, say: Callable[[Event], None]) -> None:
         try:
-            if "hangs" in question:
-                self._released.wait(60)
-            written = "It is"
-            while "slowly" in question and not self._released.wait(0.02):
-                written += " being written"
-                say(Event("draft", written))
+            say(Event("stage", "retrieve"))
+            found = search(self.index, question, strategy="bm25", top_k=3, embedder=no_embedder, documents=documents)
+            say(Event("stage", "generate"))
+            self._take_time(question, say)
         except BaseException:
             self.given_up.set()
             raise
+        return answered(question, found.hits, say)
+
+    def _take_time(self, question: str, say: Callable[[Event], None]) -> None:
+        if "hangs" in question:
+            self._released.wait(60)
+        written = "It is"
+        while "slowly" in question and not self._released.wait(0.02):
+            written += " being written"
+            say(Event("draft", written))
 
 
 def answered(question: str, hits: Sequence[Hit], say: Callable[[Event], None]) -> Answered:

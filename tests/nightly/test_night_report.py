@@ -8,7 +8,9 @@ from html import unescape
 
 import pytest
 
+from flows.running.nightly_plan import Parts
 from storage.incidents import IncidentEvent
+from storage.storage_errors import EngineAway, NotAnIndex
 from tasks.nightly.night_collecting import state_of
 from tasks.nightly.night_page import charts_of, render_page, scale_of
 from tasks.nightly.night_plots import plots_of
@@ -33,6 +35,16 @@ def test_a_night_ends_as_its_failures_say(
     failures: tuple[Failure, ...], fails: bool, measured: bool, state: str
 ) -> None:
     assert state_of(failures, (), fails=fails, measured=measured) == state
+
+
+@pytest.mark.parametrize(("error", "may_pass"), [(EngineAway, True), (NotAnIndex, False)])
+def test_an_engine_that_is_away_may_come_back(error: type[Exception], may_pass: bool) -> None:
+    def fail() -> None:
+        raise error("why")
+
+    parts = Parts("night")
+    parts.attempt("index", fail)
+    assert parts.failures == [Failure(what="index", why="why", may_pass=may_pass)]
 
 
 @pytest.mark.parametrize(("fails", "state"), [(True, "Regressed"), (False, "Completed")])

@@ -64,6 +64,16 @@ def test_an_index_parts_what_builds_it_from_what_measures_it(tmp_path: Path) -> 
     assert (suite.index.questions, suite.index.strategy) == (tmp_path / "q.jsonl", "bm25")
 
 
+def test_an_index_may_be_in_an_engine(tmp_path: Path) -> None:
+    url = "postgresql://me@host/data?schema=night"
+    suite = read(tmp_path, f'index: {{documents: docs, index: "{url}"}}')
+    assert suite.index
+    assert suite.index.build["index"] == url
+    with pytest.raises(SuiteUnusable, match=r"line 1: index\.index: .* PGPASSWORD") as refused:
+        read(tmp_path, f'index: {{documents: docs, index: "{url.replace("me@", "me:hush@")}"}}')
+    assert "hush" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -102,6 +102,8 @@ ANSWERABLE = [line for line in SHARED if line.answerable]
 ANSWERS = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("answers.jsonl"))]
 PROMISE = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("promise-en.jsonl"))]
 FIGURES = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("figures.jsonl"))]
+FIGURES_KO = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("figures-ko.jsonl"))]
+TABLES = [Asked.model_validate_json(line) for line in lines(QUESTIONS.with_name("tables.jsonl"))]
 CROSS = [Across.model_validate_json(line) for line in lines(QUESTIONS.with_name("english-on-korean.jsonl"))]
 UNANSWERABLE = [Line.model_validate_json(line) for line in lines(SAMPLES / "unanswerable.jsonl")]
 CONVERSATIONS = [Conversation.model_validate_json(line) for line in lines(SAMPLES / "conversations.jsonl")]
@@ -162,7 +164,11 @@ def test_no_promise_asks_what_another_question_asks():
     assert [line.id for line in PROMISE if asked[squeezed(line.question)] > 1] == []
 
 
-@pytest.mark.parametrize("asked", [ANSWERS, PROMISE, FIGURES], ids=["answers", "promise", "figures"])
+@pytest.mark.parametrize(
+    "asked",
+    [ANSWERS, PROMISE, FIGURES, FIGURES_KO, TABLES],
+    ids=["answers", "promise", "figures", "figures-ko", "tables"],
+)
 def test_answers_come_from_documents_that_there_are(asked: list[Asked]):
     ours = {f"samples/{name}" for name in files(DOCUMENTS)}
     named = {line.document for line in asked if line.document}
@@ -170,7 +176,11 @@ def test_answers_come_from_documents_that_there_are(asked: list[Asked]):
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("asked", [ANSWERS, PROMISE, FIGURES], ids=["answers", "promise", "figures"])
+@pytest.mark.parametrize(
+    "asked",
+    [ANSWERS, PROMISE, FIGURES, FIGURES_KO, TABLES],
+    ids=["answers", "promise", "figures", "figures-ko", "tables"],
+)
 def test_answers_from_the_shared_documents_name_them(asked: list[Asked], shared: Path):
     named = {line.document for line in asked if line.document and not line.document.startswith("samples/")}
     assert named <= set(files(shared / "documents"))
@@ -194,7 +204,11 @@ def test_english_questions_on_korean_documents_are_halved():
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "line",
-    [line for line in (*PROMISE, *FIGURES) if line.kind == "value" and not line.derived],
+    [
+        line
+        for line in (*PROMISE, *FIGURES, *FIGURES_KO)
+        if line.kind == "value" and not line.derived and line.pages != [0]
+    ],
     ids=lambda line: line.id,
 )
 def test_each_gold_page_of_a_promise_holds_the_value(line: Asked, shared: Path):

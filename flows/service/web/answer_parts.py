@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.documents.blocks import PageSource
 from tasks.rag.answers import Answered, Citation
+from tasks.rag.places import cited_place
 
 MARK = re.compile(r"\[(\d{1,3})\]")
 WORKED_OUT = "worked out from tables"
@@ -107,12 +107,6 @@ def unmarked(answered: Answered) -> tuple[str, ...]:
     return tuple(one for one in answered.unsupported if not any(one in line for line in lines))
 
 
-def place_of(document: str, page: int | None, source: PageSource = "stored", cells: str | None = None) -> str:
-    """`bids/offer.pdf, page 3`; `bids/offer.hwp, page 3 as laid out`; `costs.xlsx, Sheet 'May', B3:D9`."""
-    how = " as laid out" if source == "layout" else ""
-    return ", ".join(part for part in (document, f"page {page}{how}" if page else "", cells or "") if part)
-
-
 def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -> str:
     """The answer and its sources as Markdown whose marks lead to pictures; each doubtful sentence is marked.
 
@@ -145,7 +139,7 @@ def _written(parts: Sequence[Part], link: Callable[[Citation], str | None]) -> s
 
 
 def _source(citation: Citation, address: str | None) -> str:
-    where = _text(place_of(citation.document, citation.page, citation.page_source, citation.place.cells))
+    where = _text(cited_place(citation))
     shown = f"[{where}]({address})" if address else where
     quote = _text(" ".join(citation.quote.split())[:QUOTE_CHARS])
     return f"- \\[{citation.n}\\] {shown}: “{quote}”"

@@ -15,18 +15,20 @@ from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
 from flows.service.served_collections import Collection
 from flows.service.serving_work import Begun, Item, Question, Refusal
 from flows.service.web import doors, labelled
-from flows.service.web.answer_parts import blocks_of, markdown_of, place_of, unmarked
+from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
 from flows.service.web.conversation_files import Link, docx_of, pdf_of
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
 from flows.service.web.quoted_place import Line, boxes_of, lines_about, reading
 from flows.service.web.rendering import HEADERS
 from flows.service.web.visits import ROOT, Page, Problem, Visit
+from storage.engines import lasting_name
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.documents.blocks import BBox
 from tasks.documents.blocks import Page as ReadPage
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation
+from tasks.rag.places import cited_place, page_source_of, place_of
 from tasks.rag.planning.plan import recall
 
 STAGES = {
@@ -86,15 +88,15 @@ def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Tur
 
 def _about(visit: Visit, session: Session) -> Visit:
     """The visit in the collection of the conversation. Raises Problem."""
-    there = visit.where(lambda one: _path(one) == session.index_path)
-    if _path(there.collection) != session.index_path:
+    there = visit.where(lambda one: _kept_as(one) == session.index_path)
+    if _kept_as(there.collection) != session.index_path:
         raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
     return there
 
 
-def _path(collection: Collection) -> str:
+def _kept_as(collection: Collection) -> str:
     """By which conversations know an index."""
-    return str(collection.live.folder.resolve())
+    return lasting_name(collection.live.folder)
 
 
 def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
         "why": {
             one.n: visit.to("/why", chunk=origin) for one in answered.citations if (origin := one.cell or one.chunk_id)
         },
-        "where": {one.n: _where(one) for one in answered.citations},
+        "where": {one.n: cited_place(one, language=visit.language) for one in answered.citations},
         "session": session,
         "documents": list(
             dict.fromkeys(
@@ -119,10 +121,6 @@ def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
         ),
         "label": _label(visit, session, turn.n),
     }
-
-
-def _where(one: Citation) -> str:
-    return place_of(one.document, one.page, one.page_source, one.place.cells)
 
 
 def _of_place(citation: Citation) -> str:
@@ -173,7 +171,7 @@ def _session(visit: Visit) -> tuple[Session | None, str]:
     if named := visit.form.get("session"):
         return sessions.get(named), ""
     try:
-        return sessions.start(_path(visit.collection)), ""
+        return sessions.start(_kept_as(visit.collection)), ""
     except DatabaseUnavailable as error:
         return None, f"this conversation is not kept: {error}"
 
@@ -230,12 +228,13 @@ def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
         "document": entry.name,
-        "where": place_of(entry.name, page, entry.page_source),
+        "where": place_of(entry.name, page, page_source_of(entry), language=visit.language),
         "picture": address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
         "quote": said,
         "lines": lines,
         "columns": max((len(line.cells) for line in lines), default=1),
         "page": page,
+        "source": page_source_of(entry),
         "pages": entry.pages,
         "links": {
             name: f"{ROOT}/place?{urlencode({'document': document, 'page': at})}" if 1 <= at <= last else ""
@@ -296,7 +295,7 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
 
 def _conversations(visit: Visit) -> Response:
     """Those of all collections."""
-    named = {_path(one): one.name for one in visit.workplace.collections}
+    named = {_kept_as(one): one.name for one in visit.workplace.collections}
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
     kept = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
     return visit.page(

@@ -18,6 +18,7 @@ from flows.service.web import doors, uploads
 from flows.service.web.ask_pages import in_collection_of
 from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.catalogue import CatalogueEntry
+from storage.engines import index_name
 from storage.index_generation import Index
 from storage.storage_errors import StorageError
 from tasks.rag.indexing.chunks import Chunk
@@ -96,7 +97,7 @@ async def _upload(visit: Visit) -> Response:
     upload = await uploads.receive(
         visit.request,
         indexing.documents,
-        apart_from=indexing.index,
+        apart_from=indexing.files,
         admit=visit.refuse_token,
         limits=uploads.LIMITS,
     )
@@ -135,7 +136,7 @@ def files_in(indexing: Indexing) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place, folders, files in os.walk(indexing.documents):
         here = Path(place)
-        folders[:] = [one for one in folders if not one.startswith(".") and here / one != indexing.index]
+        folders[:] = [one for one in folders if not one.startswith(".") and here / one != indexing.files]
         for file in files:
             if not file.startswith((".", "~$")):
                 path = here / file
@@ -213,7 +214,7 @@ def _to_remove(visit: Visit, name: str) -> Files:
     if any(uploads.is_taken(one) for one in others):
         return files
     said = "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
-    raise Problem(409, f"{said} end the server and delete {indexing.index} and {indexing.documents}")
+    raise Problem(409, f"{said} end the server and delete {index_name(indexing.index)} and {indexing.documents}")
 
 
 def _with_aliases(visit: Visit, name: str) -> Files:

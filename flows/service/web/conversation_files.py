@@ -7,9 +7,10 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flows.service.web.answer_parts import NOT_SUPPORTED, Part, blocks_of, place_of, unmarked
+from flows.service.web.answer_parts import NOT_SUPPORTED, Part, blocks_of, unmarked
 from flows.service.web.rendering import Language, fill
 from tasks.rag.answers import Answered, Citation
+from tasks.rag.places import cited_place
 
 Link = Callable[[Citation], str | None]
 """The address of the picture of a citation; None without one."""
@@ -79,7 +80,7 @@ def _plain(text: str) -> str:
 
 
 def _where(one: Citation) -> str:
-    return place_of(one.document, one.page, one.page_source, one.place.cells)
+    return cited_place(one)
 
 
 def pdf_of(conversation: Sequence[Answered], *, link: Link, language: Language) -> bytes:

@@ -20,7 +20,6 @@ from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collections, UnknownCollection
 from flows.service.serving_work import Question, Refusal
 from flows.service.web import doors
-from flows.service.web.answer_parts import place_of
 from flows.service.web.page_pictures import draw
 from flows.service.web.signing_in import Keys
 from storage.evaluations import Evaluations
@@ -28,6 +27,7 @@ from storage.storage_errors import StorageError
 from tasks.documents.isolation import DocumentUnreadable
 from tasks.rag.answering.evidence import NoPicture
 from tasks.rag.answers import Answered
+from tasks.rag.places import cited_place
 
 Made = TypeVar("Made")
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -122,7 +122,7 @@ def _told(answered: Answered) -> dict[str, Any]:
                 "document": one.document,
                 "page": one.page,
                 "box": one.bbox,
-                "place": place_of(one.document, one.page, one.page_source, one.place.cells),
+                "place": cited_place(one),
                 "quote": one.quote,
             }
             for one in answered.citations

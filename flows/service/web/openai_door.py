@@ -24,10 +24,11 @@ from flows.service.answer_stream import Asking, Busy
 from flows.service.request_body import body_of
 from flows.service.served_collections import Collections
 from flows.service.serving_work import Question, Refusal
-from flows.service.web.answer_parts import markdown_of, place_of
+from flows.service.web.answer_parts import markdown_of
 from flows.service.web.page_pictures import address_of
 from flows.service.web.signing_in import Keys
 from tasks.rag.answers import Answered, Citation, Turn
+from tasks.rag.places import cited_place
 
 MODEL = "trivet"
 ALIVE_S = 10.0
@@ -180,7 +181,7 @@ def _annotations(answered: Answered, text: str, link: Callable[[Citation], str |
     made: list[dict[str, Any]] = []
     for mark in LINK.finditer(text):
         citation, url = cited[mark[1]]
-        title = place_of(citation.document, citation.page, citation.page_source, citation.place.cells)
+        title = cited_place(citation)
         place = {"start_index": mark.start(), "end_index": mark.end(), "url": url, "title": title}
         made.append({"type": "url_citation", "url_citation": place})
     return made

@@ -19,6 +19,7 @@ from tasks.rag.answering.promise import threshold
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn
 from tasks.rag.numbers.concepts import use_own
+from tasks.rag.places import page_source_of
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router, open_router
 
@@ -100,7 +101,7 @@ class Assistant:
             question=asked,
             answer=draft.text,
             citations=tuple(
-                one.model_copy(update={"page_source": entry.page_source if entry else one.page_source})
+                one.model_copy(update={"page_source": page_source_of(entry) if entry else one.page_source})
                 for one in draft.citations
                 for entry in [self.index.entry(one.digest)]
             ),

@@ -50,6 +50,7 @@ def citation(n: int, hit: Hit, quote: str) -> Citation:
         document=hit.document_name,
         digest=chunk.document,
         page=chunk.page,
+        page_source=hit.page_source,
         bbox=chunk.bbox,
         quote=quote,
         chunk_id=chunk.id,

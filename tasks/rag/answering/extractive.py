@@ -15,6 +15,7 @@ from tasks.rag.answering.passages import Passage, cells_of, items_of, read_passa
 from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, NUMERIC, Question, read_question
 from tasks.rag.answering.sentence_confidence import confidence_of, evidence_of
 from tasks.rag.answers import Citation, Draft, QueryType
+from tasks.rag.places import place_of
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Hit
 
@@ -109,14 +110,10 @@ def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str
     """An answer without evidence, which points to the closest place."""
     hit = hits[best.passage.hit]
     chunk = hit.chunk
-    korean = question.language == "ko"
-    page = "" if chunk.page is None else f" {chunk.page}쪽" if korean else f", page {chunk.page}"
-    if page and hit.page_source == "layout":
-        page += "(조판 기준)" if korean else " as laid out"
-    page = f", {chunk.cells}" if chunk.cells else page
+    where = place_of(hit.document_name, chunk.page, hit.page_source, chunk.cells, language=question.language)
     heading = f" ({chunk.heading_path[-1]})" if chunk.heading_path else ""
-    closest = "가장 가까운 곳" if korean else "The closest place"
-    place = CITATION_MARK.sub("", f"{hit.document_name}{page}{heading}")
+    closest = "가장 가까운 곳" if question.language == "ko" else "The closest place"
+    place = CITATION_MARK.sub("", f"{where}{heading}")
     text = f"{NO_ANSWER[question.language]} {closest}: {place} [1]."
     return text, (citation(1, hit, _quote(best.passage)),)
 

@@ -12,13 +12,13 @@ from importlib.resources import files
 from tasks.language.sentences import CITATION_MARK, language_of
 from tasks.measure.conformal import least_confidence
 from tasks.rag.answers import AnswerSettings, Calibration, Citation, Draft
+from tasks.rag.places import place_of
 from tasks.rag.planning.names import stem_of
 
 LEAST = 0.5
 """An answer that is less sure is likelier wrong than right."""
 WITHHELD = {"en": "No answer is sure enough.", "ko": "충분히 확실한 답이 없습니다."}
 CLOSEST = {"en": "The closest place: {place} [1].", "ko": "가장 가까운 곳: {place} [1]."}
-PAGE = {"en": ", page {page}", "ko": " {page}쪽"}
 
 
 @cache
@@ -54,7 +54,6 @@ def kept(question: str, draft: Draft, *, least: float) -> Draft:
 
 
 def _place(citation: Citation, language: str) -> str:
-    page = "" if citation.page is None else PAGE[language].format(page=citation.page)
-    page = f", {citation.place.cells}" if citation.place.cells else page
+    cited = stem_of(citation.document), citation.page, citation.page_source, citation.place.cells
     heading = f" ({citation.place.heading_path[-1]})" if citation.place.heading_path else ""
-    return CITATION_MARK.sub("", f"{stem_of(citation.document)}{page}{heading}")
+    return CITATION_MARK.sub("", f"{place_of(*cited, language=language)}{heading}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from storage.index import CatalogueEntry
+from storage.catalogue import CatalogueEntry
 from tasks.documents.blocks import BBox
 from tasks.language.numbers import CALENDAR, read_numbers
 from tasks.language.numbers import Number as Said
@@ -50,8 +50,8 @@ def fact_numbers(entry: CatalogueEntry) -> Iterator[Number]:
     for at, fact in enumerate(entry.facts):
         found = read_numbers(fact.value) if fact.name in CALLED else []
         if len(found) == 1:
-            label = f"{fact.label} {CALLED[fact.name]}"
-            yield _number(found[0], entry.document, entry.name, fact.page, fact.bbox, ("", label), (FACTS, at, 0))
+            path = (f"{fact.label}: {fact.value}", f"{fact.label} {CALLED[fact.name]}")
+            yield _number(found[0], entry.document, entry.name, fact.page, fact.bbox, path, (FACTS, at, 0))
 
 
 def _numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Number]:

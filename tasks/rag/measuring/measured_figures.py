@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pydantic import Field, JsonValue
 
+from storage.engines import index_name
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Run, Sample
 from storage.index_generation import Index
 from tasks import resources
@@ -254,7 +255,7 @@ def subject_of(opened: Index, folder: Path) -> Subject:
         generation=opened.generation,
         digest=opened.digest,
         environment={
-            "index": str(folder.absolute()),
+            "index": index_name(folder.absolute()),
             "embedder": manifest.embedder,
             "tokenizer": manifest.tokenizer,
             "documents": manifest.documents,

@@ -196,15 +196,17 @@ def _missing(error: NotFound, documents: Sequence[str], language: Language, year
 
 
 def cited_number(n: int, number: Number) -> Citation:
-    """The cell as mark n of an answer."""
+    """The cell as mark n of an answer, or the sentence that states the number."""
+    told = number.table < 0
     header = " ".join(number.column_path) or number.period.label
+    cell = name_of_cell(number.document, table=number.table, row=number.row, col=number.col)
     return Citation(
         n=n,
         document=number.name,
         digest=number.document,
         page=number.page,
         bbox=number.bbox,
-        quote=f"{' › '.join(number.row_path)}; {header}: {number.shown}",
-        cell=name_of_cell(number.document, table=number.table, row=number.row, col=number.col),
+        quote=number.row_path[-2] if told else f"{' › '.join(number.row_path)}; {header}: {number.shown}",
+        cell=None if told else cell,
         place=Place(cells=number.cells),
     )

@@ -21,6 +21,7 @@ from tasks.documents.blocks import PageSource
 from tasks.rag import STRATEGY
 from tasks.rag.answers import Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.places import page_source_of
 from tasks.rag.retrieval.retrievers import Retrievers, Rows, Scope
 from tasks.rag.retrieval.strategies import Fused, Ranking, find_strategy
 from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
@@ -104,7 +105,7 @@ def search(
         Hit(
             chunk=read_chunk(index, row),
             document_name=index.document(row).name,
-            page_source=index.document(row).page_source,
+            page_source=page_source_of(index.document(row)),
             score=score,
             ranks=ranks,
         )

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from storage.index import CatalogueEntry, Fact, Index, open_index, publish
+from storage.catalogue import CatalogueEntry, Fact
+from storage.index import open_index
+from storage.index_generation import Index
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.numbers.document_numbers import document_numbers
 from tests.rag.answering.test_graph import Letters, assistant
 from tests.rag.numbers.test_cell_facts import page
+from tests.storage.publishing import publish
 
 TOWN = "d" * 64
 ROWS = [

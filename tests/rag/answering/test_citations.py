@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.catalogue import CatalogueEntry
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits
 from tasks.rag.answers import Draft
 from tasks.rag.indexing.chunks import Chunk
+from tasks.rag.places import page_source_of, place_of
 from tasks.rag.retrieval.search import Hit
 from tests.grading.marked_texts import ANSWERS
 
@@ -35,6 +38,25 @@ HITS = (BUDGET, SALES, TABLE)
 
 def cited(text: str) -> Draft:
     return cite(text, HITS)
+
+
+@pytest.mark.parametrize(
+    ("format", "stored", "english", "korean"),
+    [
+        ("pdf", "stored", "a, page 3", "a 3쪽"),
+        ("docx", "layout", "a, page 3 as laid out", "a 3쪽(조판 기준)"),
+        ("pptx", "stored", "a, slide 3", "a 슬라이드 3"),
+    ],
+)
+def test_a_place_is_told_in_the_words_of_its_format(
+    format: str, stored: Literal["stored", "layout"], english: str, korean: str
+) -> None:
+    source = page_source_of(CatalogueEntry(document="0" * 64, name="a", format=format, page_source=stored))
+    assert (place_of("a", 3, source), place_of("a", 3, source, language="ko")) == (english, korean)
+    assert [place_of("a", None, source, cells) for cells in ("Sheet 'May', B3:D9", None)] == [
+        "a, Sheet 'May', B3:D9",
+        "a",
+    ]
 
 
 @pytest.mark.parametrize(

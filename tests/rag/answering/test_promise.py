@@ -29,6 +29,14 @@ def test_a_korean_question_is_answered_in_korean():
     )
 
 
+@pytest.mark.parametrize(
+    ("question", "place"), [("Did fees rise?", "plan.pptx, slide 4"), ("요금이 올랐나?", "plan.pptx 슬라이드 4")]
+)
+def test_a_page_of_a_presentation_is_a_slide(question: str, place: str):
+    cited = CITED.model_copy(update={"document": "plan.pptx", "page_source": "slides"})
+    assert f": {place} [1]." in kept(question, DRAFT._replace(citations=(cited,)), least=0.7).text
+
+
 def test_an_answer_without_confidence_is_not_withheld():
     draft = DRAFT._replace(confidence=None)
     assert kept("Did fees rise?", draft, least=math.inf) is draft
