@@ -64,7 +64,7 @@ def find_cell(
 ) -> Lookup | None:
     """The cell that fits the question best, in the documents that it names, else on the pages that were found."""
     tokenizer = index.manifest.tokenizer or BIGRAM
-    asked = read_cell_question(question, tokenizer=tokenizer, said=_said(plan))
+    asked = read_cell_question(question, tokenizer=tokenizer, said=said_in(plan))
     if asked is None:
         return None
     found, named = _searched(asked, question, plan, hits, index, embedder)
@@ -113,7 +113,7 @@ def find_extreme(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index:
     """The member of a table that has most of a figure, or least; None where the question asks for none, or none is
     sure enough."""
     tokenizer = index.manifest.tokenizer or BIGRAM
-    read = read_extreme_question(question, tokenizer=tokenizer, said=_said(plan))
+    read = read_extreme_question(question, tokenizer=tokenizer, said=said_in(plan))
     if read is None:
         return None
     asked, figure = read
@@ -132,7 +132,6 @@ class Cells:
     def __init__(self, question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> None:
         self._tokenizer = index.manifest.tokenizer or BIGRAM
         among = _among(plan, hits, index)
-        self.said = _said(plan)
         told = told_numbers(hits, question, among.numbers)
         entries = [entry for document in among.documents if among.named and (entry := index.entry(document))]
         facts = [number for entry in entries for number in fact_numbers(entry)]
@@ -164,7 +163,8 @@ class _Among(NamedTuple):
     named: bool
 
 
-def _said(plan: RetrievalPlan) -> list[str]:
+def said_in(plan: RetrievalPlan) -> list[str]:
+    """What a question calls the documents that it names."""
     return [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
 
 

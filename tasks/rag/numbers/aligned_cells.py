@@ -81,12 +81,21 @@ def unit_of(number: Number) -> str:
 
 
 def whole_of(part: Number, numbers: Sequence[Number]) -> Number | None:
-    """The total of the column that a cell stands in, else of its row; None where the table shows none."""
+    """The total of the column that a cell stands in, else of its row; None where the table shows none.
+
+    A cell that all others of the column add up to is one, whatever it is called.
+    """
     beside = [one for one in numbers if (one.document, one.table) == (part.document, part.table) and one != part]
-    column = [one for one in beside if one.col == part.col and is_whole(one.row_path[-1:])]
+    column = [one for one in beside if one.col == part.col]
     row = [one for one in beside if one.row == part.row and is_whole(one.column_path)]
-    found = [one for one in column or row if abs(one.value) * one.scale >= abs(part.value) * part.scale]
+    called = [one for one in column if is_whole(one.row_path[-1:])]
+    added = [one for one in column if _is_sum(one, [part, *(other for other in column if other != one)])]
+    found = [one for one in called or added or row if abs(one.value) >= abs(part.value)]
     return min(found, key=lambda one: (abs(one.row - part.row), abs(one.col - part.col)), default=None)
+
+
+def _is_sum(total: Number, others: Sequence[Number]) -> bool:
+    return len(others) > 1 and total.value != 0 and sum(one.value for one in others) == total.value
 
 
 def is_whole(labels: Sequence[str]) -> bool:

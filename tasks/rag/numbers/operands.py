@@ -39,6 +39,8 @@ WHOLE = "합계"
 MOST_CORE = 3
 """Words that tell one figure of a pair from the other."""
 MOST_READINGS = 12
+MOST_CHARS = 300
+"""A longer question tells more than figures."""
 
 
 class Reading(NamedTuple):
@@ -54,7 +56,7 @@ def readings(question: str, whens: Sequence[When], *, said: Sequence[str] = ()) 
 
     whens: the periods that it names. said: what it calls the documents, as it writes them.
     """
-    if PATTERN["reasons"].search(question):
+    if len(question) > MOST_CHARS or PATTERN["reasons"].search(question):
         return []
     plain = plain_of(question, said)
     if task := defined(MARKS.sub(" ", with_marks(question, said))):
@@ -126,11 +128,21 @@ def _read(text: str, question: str) -> Iterator[Reading]:
             yield _ratio(groups["a"], WHOLE, question)
         elif groups.get("all"):
             yield from _of_list(how, PATTERN["joins"].split(groups["all"]), pair=pair)
-        elif how == "ratio":
-            shared = groups.get("shared") or ""
-            yield _ratio(f"{groups['a']} {shared}", f"{groups['b']} {shared}", question)
         else:
-            yield from _difference(groups["a"], groups["b"], groups.get("shared") or "", question)
+            yield from _of_two(how, groups["a"], groups["b"], groups.get("shared") or "", question)
+
+
+def _of_two(how: str, one: str, other: str, shared: str, question: str) -> Iterator[Reading]:
+    """What is said of both may follow them, or be said of the first alone: "본관 열람석은 분관보다 몇 석 많아?" """
+    last = one.split()[-1] if len(one.split()) > 1 and not shared else ""
+    for tails in dict.fromkeys(((shared, shared), ("", ""), ("", last))):
+        left, right = f"{one} {tails[0]}", f"{other} {tails[1]}"
+        if how == "ratio":
+            yield _ratio(left, right, question)
+        else:
+            yield from _difference(left, right, shared, question)
+    if how == "ratio" and PATTERN["of_all"].search(_said(other)):
+        yield _ratio(one, WHOLE, question)
 
 
 def _ratio(part: str, whole: str, question: str) -> Reading:
@@ -140,15 +152,14 @@ def _ratio(part: str, whole: str, question: str) -> Reading:
 
 def _difference(more: str, less: str, shared: str, question: str) -> Iterator[Reading]:
     if TIMES.search(question):
-        yield _ratio(f"{more} {shared}", f"{less} {shared}", question)
+        yield _ratio(more, less, question)
         return
     if PATTERN["less"].search(question):
         more, less = less, more
-    for one, other in ((f"{more} {shared}", f"{less} {shared}"), (more, less)):
-        if PERCENT.search(shared) or re.search(r"몇\s?(?:%|퍼센트|프로)\s*(?:더\s*)?(?:많|적|크|작|높|낮)", question):
-            relative = Operation("-", Operation("/", _line(one), _line(other)), Constant(Decimal(1), "1"))
-            yield Reading(relative, "%", f"{_said(one)} / {_said(other)}")
-        yield Reading(Operation("-", _line(one), _line(other)), "amount", f"{_said(one)} − {_said(other)}")
+    if PERCENT.search(shared) or PATTERN["relative"].search(question):
+        relative = Operation("-", Operation("/", _line(more), _line(less)), Constant(Decimal(1), "1"))
+        yield Reading(relative, "%", f"{_said(more)} / {_said(less)}")
+    yield Reading(Operation("-", _line(more), _line(less)), "amount", f"{_said(more)} − {_said(less)}")
 
 
 def _of_list(how: str, named: Sequence[str], *, pair: bool) -> Iterator[Reading]:
