@@ -42,7 +42,7 @@ class CatalogueEntry(Record):
     title: str | None = None
     pages: int | None = None
     """None where there are no pages."""
-    page_source: Literal["layout", "stored", "none"] = "stored"
+    page_source: Literal["layout", "stored", "slides", "none"] = "stored"
     """Whether page numbers come from a layout engine, from the file, or do not exist."""
     chunks: int = 0
     metadata: dict[str, str] = Field(default_factory=dict)
