@@ -37,6 +37,12 @@ LARGEST_SHARE = 1_000
 """What is larger stands in a column of amounts, whatever a header near it says of percent."""
 COUNTS = re.compile(r"\b(?:number of|employees|stores|customers|units|people|days)\b|인원|건수|\(명\)", re.IGNORECASE)
 """Labels of what is counted and not paid."""
+PLACES = re.compile(
+    r"(?:(?:number|total|company|owned|leased|retail|open)[\s-]+(?:of\s+)?)*"
+    r"(?:stores|shops|restaurants|locations|outlets|plants|warehouses|branches)|매장(?:\s?수)?|점포(?:\s?수)?|지점(?:\s?수)?",
+    re.IGNORECASE,
+)
+"""Labels of what no table counts in thousands, whatever it says of its amounts."""
 LARGEST = 10**24
 """A longer number is an identifier; storage keeps 26 digits before the point."""
 
@@ -77,6 +83,8 @@ def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated
         return Scale(Decimal(1), amount.unit)
     label = path[-1] if path else ""
     own = [scale for text in (" | ".join(path), " | ".join(headers)) for scale in scales(text)]
+    if not own and not amount.unit and any(map(PLACES.fullmatch, map(str.strip, (label, *headers[-1:])))):
+        return Scale(Decimal(1), "")
     nearest = next(iter((*own, *stated)), Scale(Decimal(1), ""))
     if _counts_shares(path, headers) and not amount.unit:
         return Scale(nearest.factor, "shares")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -34,6 +35,7 @@ def row_paths(
     heads = list(headings)
     fresh = bool(heads)
     whole = list(_whole_labels([_row(number, rows[number], amounts) for number in sorted(rows)]))
+    above = _repeated_below(whole)
     for at, row in enumerate(whole):
         if not row.places:
             if row.heads:
@@ -41,10 +43,33 @@ def row_paths(
                 fresh = True
             continue
         fresh = False
-        path = (*(head.rstrip(":") for head in heads), *filter(None, [row.label]))
+        path = (*(head.rstrip(":") for head in heads), *filter(None, [above.get(at, ""), row.label]))
         yield from ((place, path) for place in row.places)
         if TOTAL.match(row.label):
             heads = [head for head in heads if period_in(head) or _goes_on(head, whole[at + 1 :])]
+
+
+def _repeated_below(rows: Sequence[_Row]) -> dict[int, str]:
+    """Rows whose label stands there again and again → the row that they are parts of.
+
+    "Households 30, capital 20, elsewhere 10; young households 9, capital 6, elsewhere 3" names its parts alike.
+    """
+    often = {label for label, count in Counter(row.label for row in rows if row.places).items() if label and count > 1}
+    runs: list[tuple[int, list[int]]] = []
+    for at, row in enumerate(rows):
+        if row.places and row.label in often and not TOTAL.match(row.label):
+            if not runs:
+                return {}  # a total below its parts
+            runs[-1][1].append(at)
+        elif row.places and row.label:
+            runs.append((at, []))
+        elif row.heads and runs:
+            return {}
+    parts = [(head, run) for head, run in runs if run]
+    alike = {tuple(rows[at].label for at in run) for _, run in parts}
+    if len(parts) < 2 or len(alike) != 1:
+        return {}
+    return {at: rows[head].label for head, run in parts for at in run}
 
 
 def _goes_on(head: str, below: Sequence[_Row]) -> bool:

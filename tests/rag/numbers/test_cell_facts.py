@@ -360,3 +360,10 @@ def test_a_number_of_a_spreadsheet_names_its_cell() -> None:
 def test_a_unit_below_the_last_figure_is_of_what_follows() -> None:
     found = facts([("시군", "인구"), ("도담시", "318,420"), ("단위: 천 명", "")], above="단위: 명")
     assert [fact.value for fact in found] == [Decimal(318_420)]
+
+
+def test_stores_are_counted_one_by_one_in_a_table_in_thousands() -> None:
+    rows = [("Region", "Stores", "Selling space"), ("Alder Coast", "21", "31.2"), ("Stores", "22", "33")]
+    found = facts(rows, above="Selling space is in thousands of square meters.")
+    assert [fact.value for fact in found] == [Decimal(21), Decimal(31_200), Decimal(22), Decimal(33)]
+    assert facts([("", "Stores (in thousands)"), ("All", "2")])[0].value == Decimal(2_000)

@@ -43,3 +43,36 @@ def test_quarters_below_their_year_are_quarters_of_it() -> None:
     assert [fact.period.label for fact in found if fact.period] == [
         f"Q{quarter} {year}" for year in (2021, 2020) for quarter in (1, 2, 3)
     ]
+
+
+def test_parts_that_are_named_alike_are_parts_of_the_row_above_them() -> None:
+    rows = [
+        ("", "2024"),
+        ("가구", "30"),
+        ("수도권", "20"),
+        ("그 외", "10"),
+        ("청년가구", "9"),
+        ("수도권", "6"),
+        ("그 외", "3"),
+    ]
+    assert [fact.row_path for fact in facts(rows)] == [
+        ("가구",),
+        ("가구", "수도권"),
+        ("가구", "그 외"),
+        ("청년가구",),
+        ("청년가구", "수도권"),
+        ("청년가구", "그 외"),
+    ]
+
+
+def test_parts_that_stand_above_their_total_are_not_of_the_one_before() -> None:
+    rows = [
+        ("", "2024"),
+        ("North", "6"),
+        ("South", "4"),
+        ("Net sales", "10"),
+        ("North", "2"),
+        ("South", "1"),
+        ("Income", "3"),
+    ]
+    assert [fact.row_path for fact in facts(rows)] == [(label,) for label, _ in rows[1:]]
