@@ -123,12 +123,12 @@ def _fits(figures: Figures) -> bool:
     units = set(map(unit_of, figures.numbers))
     if figures.reading.shown == "%" and units & PERCENTS and not _adds(figures.reading.expression):
         return False
+    if len({one.value for one in figures.numbers}) < len(figures.numbers) and not _is_sum(figures.reading.expression):
+        return False  # one number that is told twice
     if not _of_one_unit(figures.reading):
         return True
     if figures.reading.shown == "%" and not _adds(figures.reading.expression) and _share(figures) > LARGEST_SHARE:
         return False
-    if len({one.value for one in figures.numbers}) < len(figures.numbers) and not _is_sum(figures.reading.expression):
-        return False  # one number that is told twice
     tables = {(one.document, one.table) for one in figures.numbers if one.table >= 0}
     in_one = len(tables) == 1 and all(one.table >= 0 for one in figures.numbers)
     return len(units) == 1 or (len(units - {""}) == 1 and in_one)

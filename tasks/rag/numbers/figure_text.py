@@ -77,7 +77,7 @@ def result_of(value: Value, shown: Shown, asked: Computation) -> str:
         return f"{rounded(100 * value.value, asked, 2)}%{plain}"
     if shown == "days":
         return rounded(value.value, asked, 2) + {"en": " days", "ko": "일"}[asked.language]
-    if value.unit not in ("", RATIO) or shown == "amount":
+    if value.unit != RATIO and (value.unit or shown == "amount"):
         return _amount(value, asked)
     return rounded(value.value, asked, 2)
 
@@ -93,7 +93,9 @@ def _amount(value: Value, asked: Computation) -> str:
     text = f"{number:,.0f}" if whole else rounded(number, asked, 2)
     if korean:
         scale = KOREAN_SCALES[asked.scale] if asked.scale else MYRIADS.get(least, "")
-        return f"{text}{scale} {KOREAN_UNITS.get(value.unit, value.unit)}".rstrip()
+        if value.unit not in KOREAN_UNITS:  # what is counted
+            return f"{text}{scale}{value.unit}"
+        return f"{text}{scale} {KOREAN_UNITS[value.unit]}"
     scale = f" {asked.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
     return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
 

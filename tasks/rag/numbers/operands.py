@@ -135,7 +135,8 @@ def _read(text: str, question: str) -> Iterator[Reading]:
 def _of_two(how: str, one: str, other: str, shared: str, question: str) -> Iterator[Reading]:
     """What is said of both may follow them, or be said of the first alone: "본관 열람석은 분관보다 몇 석 많아?" """
     last = one.split()[-1] if len(one.split()) > 1 and not shared else ""
-    for tails in dict.fromkeys(((shared, shared), ("", ""), ("", last))):
+    alike = how != "ratio" or TIMES.search(question) or PERCENT.search(question)
+    for tails in dict.fromkeys(((shared, shared), ("", ""), ("", last if alike else ""))):
         left, right = f"{one} {tails[0]}", f"{other} {tails[1]}"
         if how == "ratio":
             yield _ratio(left, right, question)
