@@ -177,8 +177,8 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
 def compute(state: State, desk: Desk) -> Added:
     """What a part asks to be worked out from numbers of tables: exactly, each input cited.
 
-    Where the rules do not read a question for arithmetic, a model says what is to be worked out; where a question asks
-    for one figure, its cell is looked up.
+    Where the rules do not read a question for arithmetic, a model says what is to be worked out; without one, the words
+    of the question find its figures in any table. Where a question asks for one figure, its cell is looked up.
     """
     parts: list[Part] = []
     calls: tuple[ModelCall, ...] = ()
@@ -188,7 +188,7 @@ def compute(state: State, desk: Desk) -> Added:
         if found is None and desk.wiring.large and asks_to_work_out(part.question):
             found, call = _told_to_compute(part, desk)
             calls += call
-        if found is None or found.abstained:
+        if not desk.wiring.large and (found is None or found.abstained):
             found = worked_from_cells(part.question, part.plan, part.hits, desk.index) or found
         missing = found is None or found.abstained
         cell = looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None

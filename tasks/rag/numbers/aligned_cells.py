@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 from tasks.rag.numbers.cell_scores import Match
@@ -83,15 +84,23 @@ def unit_of(number: Number) -> str:
 def whole_of(part: Number, numbers: Sequence[Number]) -> Number | None:
     """The total of the column that a cell stands in, else of its row; None where the table shows none.
 
-    A cell that all others of the column add up to is one, whatever it is called.
+    What is called one is, where nothing beside it is larger: 총무과 has a total's first syllable. What all others of
+    the column add up to is one, whatever it is called.
     """
     beside = [one for one in numbers if (one.document, one.table) == (part.document, part.table) and one != part]
     column = [one for one in beside if one.col == part.col]
     row = [one for one in beside if one.row == part.row and is_whole(one.column_path)]
     called = [one for one in column if is_whole(one.row_path[-1:])]
     added = [one for one in column if _is_sum(one, [part, *(other for other in column if other != one)])]
-    found = [one for one in called or added or row if abs(one.value) >= abs(part.value)]
+    largest = max(map(_size, (part, *column)))
+    found = (
+        [one for one in called if _size(one) == largest] or added or [one for one in row if _size(one) >= _size(part)]
+    )
     return min(found, key=lambda one: (abs(one.row - part.row), abs(one.col - part.col)), default=None)
+
+
+def _size(number: Number) -> Decimal:
+    return abs(number.value)
 
 
 def _is_sum(total: Number, others: Sequence[Number]) -> bool:

@@ -1,5 +1,4 @@
-"""Reads a question for arithmetic over cells of any table: which figures, in the question's own words, and what is done
-with them.
+"""Reads a question for arithmetic over any figures: which, in the question's own words, and what is done with them.
 
 "본관과 분관의 열람석 차이는?" is the difference of two figures, whose words are partly shared: what each of them is
 called is read in several ways, and the cells that are found decide which was meant.
@@ -143,7 +142,7 @@ def _of_two(how: str, one: str, other: str, shared: str, question: str) -> Itera
         else:
             yield from _difference(left, right, shared, question)
     if how == "ratio" and PATTERN["of_all"].search(_said(other)):
-        yield _ratio(one, WHOLE, question)
+        yield _ratio(one, WHOLE, question)._replace(title=f"{_said(one)} / {_said(other)}")
 
 
 def _ratio(part: str, whole: str, question: str) -> Reading:

@@ -68,3 +68,6 @@ def test_the_whole_of_a_share_is_the_total_of_its_column_else_of_its_row() -> No
     assert whole_of(part, [part]) is None
     smaller = at(3, 1, "20", label="합계", header="2024")
     assert whole_of(part, [part, smaller]) is None
+    department = at(3, 1, "40", label="총무과", header="2024")
+    other = at(4, 1, "50", label="기획과", header="2024")
+    assert whole_of(part, [part, department, other]) is None

@@ -40,6 +40,12 @@ def test_the_figures_and_what_is_done_with_them(question: str, shown: str, lines
     assert (shown, lines) in found
 
 
+def test_the_whole_is_called_as_the_question_calls_it() -> None:
+    found = readings("What share of all boardings were on trams?", NOW)
+    whole = next(one for one in found if WHOLE in [line.said for line in lines_of(one.expression)])
+    assert whole.title == "trams / all boardings"
+
+
 @pytest.mark.parametrize(
     ("question", "shown", "years"),
     [
