@@ -9,8 +9,9 @@ ENGINES := .venv-engines
 ENGINES_GB := 12
 SAMPLES := tests/samples/documents
 MEASURED ?= ../shared/data
-# tests that `make drills` runs, three files at a time, as they wait more than they work; `make test` runs all others
-DRILLS := drill or browser or slow or shared
+# what `make drills` runs, three files at a time, as they wait more than they work, and with the programs that some need;
+# `make test` runs all others, with nothing but Python
+DRILLS := drill or browser or slow or shared or program
 export DO_NOT_TRACK := 1
 
 .PHONY: setup demo test drills check bench bench-large engines engines-test clean
@@ -62,7 +63,6 @@ demo: $(READY)
 	@$(BIN)/trivet db stop
 
 test: $(READY)
-	@command -v tesseract >/dev/null || echo "tesseract is missing: tests of scanned pages are skipped (install tesseract-ocr and tesseract-ocr-kor)"
 	# a file is one worker's, in the order of names: its fixtures are made once, and long files do not come last
 	$(BIN)/pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "not ($(DRILLS))"
 

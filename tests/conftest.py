@@ -84,6 +84,15 @@ hypothesis.settings.load_profile("trivet")
 MAY_SKIP_IN_CI = ("gpu", "engines", "peers", "machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests whose `program(…)` is not installed, with its name as the reason."""
+    for item in items:
+        wanted = [name for mark in item.iter_markers("program") for name in mark.args]
+        missing = [name for name in wanted if shutil.which(name) is None]
+        if missing:
+            item.add_marker(pytest.mark.skip(reason=f"{', '.join(missing)}: not installed"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """In CI a skipped test is a failure: a check that nobody runs proves nothing."""

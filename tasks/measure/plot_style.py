@@ -83,16 +83,19 @@ def printable(text: str, chars: int) -> str:
 
 @cache
 def korean_font() -> tuple[str, ...]:
-    """Droid Sans Fallback, which PyMuPDF carries, so that Hangul is drawn the same on every machine."""
+    """Family name of the typeface for Hangul that PyMuPDF carries, so that every machine draws the same."""
     import atexit
     import tempfile
+    from dataclasses import replace
     from pathlib import Path
 
     import pymupdf
-    from matplotlib.font_manager import fontManager
+    from matplotlib.font_manager import fontManager, get_font, ttfFontProperty
 
     with tempfile.NamedTemporaryFile(suffix=".ttf", delete=False) as file:
         file.write(pymupdf.Font("cjk").buffer)
     atexit.register(Path(file.name).unlink, missing_ok=True)  # it is read again whenever something is drawn
-    fontManager.addfont(file.name)
-    return ("Droid Sans Fallback",)
+    # under a name of its own: Debian installs another Droid Sans Fallback, without Hangul, and names decide
+    entry = replace(ttfFontProperty(get_font(file.name)), name="Trivet Hangul")
+    fontManager.ttflist.append(entry)
+    return (entry.name,)

@@ -16,9 +16,8 @@ from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.images import image_reader
 from tasks.documents.images.image_reader import image_pictures, open_image, render_pages
-from tasks.documents.pdf.pdf_scans import languages
 
-needs_tesseract = pytest.mark.skipif(not languages(), reason="tesseract is not installed")
+needs_tesseract = pytest.mark.program("tesseract")
 
 
 def written(text: str, *, size: tuple[int, int] = (1200, 400)) -> Image.Image:

@@ -11,11 +11,11 @@ import pytest
 from tasks.documents.blocks import PageStatus
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.pdf.pdf_scans import OcrFailed, languages, read_image
+from tasks.documents.pdf.pdf_scans import OcrFailed, read_image
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 
-needs_tesseract = pytest.mark.skipif(not languages(), reason="tesseract is not installed")
+needs_tesseract = pytest.mark.program("tesseract")
 
 
 def scanned(path: Path, text: str, *, font: str = "helv") -> Path:
@@ -42,8 +42,6 @@ def test_a_scanned_page_is_read_with_boxes_in_points(tmp_path: Path) -> None:
 
 @needs_tesseract
 def test_a_scanned_korean_page_is_read(tmp_path: Path) -> None:
-    if "kor" not in languages():
-        pytest.skip("tesseract has no Korean")
     path = scanned(tmp_path / "a.pdf", "정보시스템 구축 사업", font="korea")
     (page,) = open_pdf(path, password=None, options=ReadOptions()).pages()
     assert "".join(page.blocks[0].text.split()) == "정보시스템구축사업"
