@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.output import Screen
+from tasks.language.sentences import language_of, without_marks
 from tasks.rag.places import cited_place, place_of
 
 if TYPE_CHECKING:
@@ -148,19 +149,17 @@ def say(text: str) -> None:
 
 def speak(text: str, *, wav: Path | None = None) -> str | None:
     """Read `text` aloud, or into the file `wav`; returns a sentence if that is not possible."""
-    from tasks.rag.speech import to_speech
-
     program = shutil.which("espeak-ng")
     if program is None:
         return MISSING
-    speech = to_speech(text)
-    if not speech.words:
+    plain = without_marks(text).strip()
+    if not plain:
         return None
     target = ["-w", str(wav)] if wav else []
     try:
         done = subprocess.run(
-            [program, "-v", VOICES[speech.language], "-b", "1", *target, "--stdin"],
-            input=speech.words.encode(),
+            [program, "-v", VOICES[language_of(plain)], "-b", "1", *target, "--stdin"],
+            input=plain.encode(),
             capture_output=True,
             timeout=LONGEST_S,
             check=False,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from num2words import num2words
+from tasks.language.number_words import NUMBER_NAMES
 
 ENOUGH = 3
 """Other people who must agree for a full point."""
@@ -26,7 +26,7 @@ SIGNS = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 COMMA_IN_NUMBER = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
 MOST_PERIODS = 32
-NUMBERS = {"none": "0"} | {num2words(number): str(number) for number in range(11)}
+NUMBERS = {"none": "0"} | {name: str(value) for value, name in enumerate(NUMBER_NAMES[:11])}
 ARTICLES = frozenset({"a", "an", "the"})
 ODD = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}
 CACHED = 1 << 16

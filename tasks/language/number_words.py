@@ -20,6 +20,11 @@ SCALE_WORDS = {
 }
 CURRENCIES: dict[str, str] = {sign: name for name, signs in _WORDS["currencies"].items() for sign in str(signs).split()}
 """By sign or word in upper case, singular."""
+NUMBER_NAMES = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+"""0 … 20."""
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 
 _NUMBER = r"[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[0-9]++(?:\.[0-9]++)?"

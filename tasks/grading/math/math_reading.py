@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from num2words import num2words
-
 from tasks.grading.math.expressions import Node, symbols
 from tasks.grading.math.math_parsing import parse_formula
 from tasks.grading.math.math_tokens import NotUnderstood, Token, tokenize, without_unit
+from tasks.language.number_words import NUMBER_NAMES
 
 MAX_ITEMS = 200
 _PAIRS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil", "langle": "rangle"}
@@ -25,7 +24,7 @@ _LETTER = re.compile(r"(?:\\(?:text\w*|mathrm|mathbf)\s*\{\s*)?\(?\s*([A-J])\s*\
 _PLAIN_WORDS = re.compile(r"[^\W\d_][\w\s.'’-]*", re.U)
 LOGICAL = {"true": "true", "yes": "true", "false": "false", "no": "false"}
 """Word → the word of the same meaning that stands for it."""
-_NUMBER_WORDS = {num2words(value): str(value) for value in range(21)}
+_NUMBER_WORDS = {name: str(value) for value, name in enumerate(NUMBER_NAMES)}
 
 
 class Formula(NamedTuple):
