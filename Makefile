@@ -72,6 +72,7 @@ drills: $(READY)
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.house
 	# near Node's own limit pyright forgets what it has seen, and reports imports in use as unused
 	NODE_OPTIONS=--max-old-space-size=8192 $(BIN)/pyright
 	$(BIN)/lint-imports --no-logo
