@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.house.counting import count_house, count_offered, count_rooms, read_trees
 
 ROOT = Path(__file__).parents[2]
 BUDGET = Path(__file__).with_name("budget.toml")
-Figures = dict[str, dict[str, int | float]]
+Figures = Mapping[str, Mapping[str, float]]
 
 
 def main() -> int:

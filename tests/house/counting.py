@@ -15,9 +15,12 @@ from typing import Any
 PACKAGES = ("flows", "tasks", "models", "storage")
 THIN_LINES = 120
 """A module shorter than this that one other module imports is part of that one."""
-_VAGUE_WORDS = """told said known found given kept shown asked made seen held named left done gone taken meant wanted chosen one
-    ones other others those these such both same ways way what whatever how who thing things there here aside undone
-    beside borne lost fits fit sure best tells says asks ongoing former forgiving told_elsewhere of_answers"""
+_VAGUE_WORDS = """
+    told said known found given kept shown asked made seen held named left done gone taken meant wanted chosen
+    one ones other others those these such both same ways way what whatever how who thing things there here
+    aside undone beside borne lost fits fit sure best tells says asks ongoing former forgiving told_elsewhere
+    of_answers
+"""
 VAGUE = frozenset(_VAGUE_WORDS.split())
 """Names that say nothing by themselves: participles, pronouns and adverbs where the field has a noun."""
 _PATTERN_CALLS = frozenset({"compile", "search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"})
