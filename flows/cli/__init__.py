@@ -11,7 +11,6 @@ import typer
 from flows.cli import (
     ask_command,
     chat_command,
-    diff_command,
     evaluation,
     house_commands,
     index_command,
@@ -23,7 +22,6 @@ from flows.cli import (
     rag_commands,
     serve_command,
     service_commands,
-    sweep_command,
     why_command,
 )
 from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
@@ -44,7 +42,6 @@ command(rag, "batch", ask_command.OPTIONS)(ask_command.batch)
 command(rag, "chat", ask_command.MODEL_OPTIONS)(chat_command.chat)
 command(rag, "serve", ask_command.MODEL_OPTIONS)(serve_command.serve)
 command(rag, "eval", measure_command.OPTIONS)(measure_command.evaluate)
-command(rag, "sweep", sweep_command.OPTIONS)(sweep_command.sweep)
 
 app = App(
     name="trivet",
@@ -56,7 +53,6 @@ app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
 app.add_typer(lever.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
 app.command(rich_help_panel=PIPELINES)(why_command.why)
-app.command(rich_help_panel=PIPELINES)(diff_command.diff)
 command(app, "ui", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.ui)
 command(app, "mcp", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.mcp)
 for function in service_commands.COMMANDS:

@@ -19,6 +19,9 @@ import typer
 from pydantic_core import PydanticUndefined
 from typer.core import TyperCommand, TyperGroup
 
+from flows.cli.output import REFUSED, fail
+from flows.running.replacements import explain_removal
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
@@ -37,6 +40,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with every option in its declared spelling."""
         known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
+        _refuse_removed(_path(ctx), args, known)
         return super().parse_args(ctx, [_declared(word, known) for word in args])
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -46,6 +50,13 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group whose help shows the first paragraph of each command's help."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; one of an earlier version is refused with what took its place."""
+        name = f"{_path(ctx)} {args[0]}".strip()
+        if args[0] not in self.commands and (said := explain_removal("command", name)):
+            fail(said, REFUSED)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, by section."""
@@ -72,6 +83,21 @@ class App(typer.Typer):
     ) -> Callable[..., Any]:
         """Register a function as a command of the class `Command`."""
         return super().command(name, cls=cls or Command, **how)
+
+
+def _path(ctx: Any) -> str:
+    """Names of the groups and the command below `trivet`: `rag index`."""
+    return ctx.command_path.partition(" ")[2]
+
+
+def _refuse_removed(path: str, args: list[str], known: Collection[str]) -> None:
+    """Exit where an argument is an option, or a value of one, that an earlier version had."""
+    for word, following in zip(args, [*args[1:], ""], strict=False):
+        flag, _, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        said = explain_removal("format", f"{path} {flag} {value or following}")
+        if said := said or (None if flag in known else explain_removal("option", f"{path} {flag}")):
+            fail(said, REFUSED)
 
 
 def _declared(word: str, known: Collection[str]) -> str:

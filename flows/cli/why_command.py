@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -63,36 +62,6 @@ def _trees(thing: str, parts: list[str]) -> Iterator[Told]:
         yield tree
     else:
         yield from _of_row(thing, _at_most(2, parts))
-
-
-class Root(NamedTuple):
-    """The digest, or the run, that a whole thing is known by."""
-
-    digest: str
-    run: str = ""
-    """Id of a run in the database."""
-    names: Mapping[str, str] = MappingProxyType({})
-    """Names of the documents of an index, by digest."""
-    folder: Path | None = None
-    """Folder of the index, where the thing is one."""
-
-
-def root_of(thing: str) -> Root:
-    """Of a run, an index or a digest. Raises StorageError."""
-    from storage.index import open_index
-    from tasks.resources import evaluations, lineage
-
-    path = index_place(thing)
-    if is_address(thing) or (path / "CURRENT").is_file():
-        with open_index(path) as opened:
-            return Root(opened.digest, folder=path, names=dict(opened.names))
-    if PREFIX.fullmatch(thing) and len(found := lineage().beginning(thing)) == 1 and len(found[0]) == 64:
-        return Root(found[0])
-    try:
-        run = evaluations().run(thing)
-    except UnknownRun as unknown:
-        fail(f"{thing} is no index, no digest and no run: {unknown}", REFUSED)
-    return Root(run.id, run.id)
 
 
 def _at_most(count: int, parts: list[str]) -> list[str]:

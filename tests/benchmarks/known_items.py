@@ -1,8 +1,8 @@
 """Questions whose page is known, made of the pages of documents, so that rankings can be measured on any folder.
 
     python -m tests.benchmarks.known_items FOLDER … --out OUT [--script hangul]
-    trivet rag sweep OUT/questions.jsonl --documents OUT/pages --out OUT/sweep --strategy bm25 --strategy rrf \\
-        --chunk 800/120 --bm25-weight 1 --no-route --split unused [--embedder e5]
+    trivet rag index OUT/pages --index OUT/index [--embedder e5]
+    trivet rag eval OUT/questions.jsonl --index OUT/index --strategy bm25 --no-route --split unused
 
 Each page becomes a document, without its title: the title is a question for it, and so is half of the words of one of
 its sentences. Halves (`split`: tuning, unused) by a hash of the page. Copies of a page, of a title and of a format

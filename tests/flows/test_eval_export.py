@@ -35,15 +35,14 @@ def test_a_run_is_exported_for_the_harness(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["results"]["Sums"]["accuracy_avg,none"] == 0.5
 
 
-def test_a_model_card_goes_to_a_file(tmp_path: Path) -> None:
-    out = tmp_path / "new" / "README.md"
-    done = run_here("eval", "export", file(tmp_path), "--format", "model-card", "--out", out)
-    assert (done.code, done.stdout, out.read_text().startswith("---\nmodel-index:")) == (0, "", True)
+def test_a_format_of_an_earlier_version_answers_with_what_took_its_place(tmp_path: Path) -> None:
+    done = run_here("eval", "export", file(tmp_path), "--format", "model-card")
+    assert (done.code, "trivet eval results --format markdown" in done.stderr) == (2, True)
 
 
 def test_another_format_is_refused_with_those_there_are(tmp_path: Path) -> None:
     done = run_here("eval", "export", file(tmp_path), "--format", "pdf")
-    assert (done.code, "model-card" in done.stderr) == (2, True)
+    assert (done.code, "lm-eval" in done.stderr) == (2, True)
 
 
 @pytest.fixture
@@ -81,23 +80,6 @@ def test_a_folder_is_imported_and_what_is_no_results_file_is_named(tmp_path: Pat
     assert [one["run"] for one in done.json["imported"]] == ["1a9011ed03", "1a9011ed04"]
     assert (done.code, list(done.json["unusable"])) == (3, [str(tmp_path / "config.json")])
     assert kept.run("1a9011ed04").status == "completed"
-
-
-@pytest.mark.postgres
-def test_published_judgments_stand_in_the_leaderboards_as_imported(kept: Evaluations) -> None:
-    judgments = Path(__file__).parents[1] / "samples" / "judgments"
-    done = run_here("eval", "import", judgments, "--json")
-    assert (done.code, len(done.json["imported"])) == (0, 6), done.stderr
-    again = run_here("eval", "import", judgments, "--json")
-    assert {one["changed"] for one in again.json["imported"]} == {0}
-    rows = [one for one in run_here("eval", "results", "--json").json["scores"] if one["backend"] == "imported"]
-    headlines = {(one["task"], one["model"]): one["value"] for one in rows}
-    assert headlines["MTBench", "model-a"] == pytest.approx(8.0)
-    assert headlines["AlpacaEval", "model-a"] == pytest.approx(60.0)
-    assert headlines["MTBenchPairs", "model-a"] == pytest.approx(0.75)
-    assert "model-a (imported)" in run_here("eval", "results", "--task", "MTBenchPairs").stdout
-    run = next(one["run"] for one in done.json["imported"] if one["tasks"] == ["MTBench"] and one["model"] == "model-a")
-    assert [one.score for one in find_run(run, kept).item("MTBench", "901")] == [8.5]
 
 
 @pytest.mark.postgres

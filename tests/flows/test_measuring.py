@@ -1,4 +1,4 @@
-"""`trivet rag eval` and `trivet rag sweep` as a user meets them."""
+"""`trivet rag eval` as a user meets it."""
 
 from __future__ import annotations
 
@@ -155,34 +155,3 @@ def test_figures_and_items_are_in_the_database(index: Path, tmp_path: Path, kept
     assert figures["answers.abstention.false_answer_rate"] == 0.0
     assert [sample.item for sample in evaluated.samples] == ["nobody", "price"]
     assert evaluated.settings.parameters["strategy"] == "bm25"
-
-
-@pytest.fixture(scope="module")
-def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("documents")
-    for name, text in zip(("price.txt", "delivery.txt", "warranty.txt"), TEXTS, strict=True):
-        (folder / name).write_text(f"{text} " * 30)
-    return folder
-
-
-def sweep(file: Path, documents: Path, out: Path, *options: object) -> Done:
-    return run_here("rag", "sweep", file, "--documents", documents, "--out", out, *options)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--chunk", "800"], "'800' is not CHARACTERS/OVERLAP"),
-        (["--bm25-weight", "heavy"], "'heavy' is no number"),
-        (["--split", "held"], "no question is of the split"),
-    ],
-    ids=["chunk", "weight", "split"],
-)
-def test_a_sweep_of_nothing_sensible_is_refused(options: list[str], said: str, documents: Path, tmp_path: Path) -> None:
-    done = sweep(questions(tmp_path, PRICE), documents, tmp_path / "out", *options)
-    assert (done.code, said in done.stderr, (tmp_path / "out").exists()) == (2, True, False)
-
-
-def test_a_sweep_needs_a_question_with_a_gold_document(documents: Path, tmp_path: Path) -> None:
-    done = sweep(questions(tmp_path, NOBODY), documents, tmp_path / "out")
-    assert (done.code, "no question has a gold document" in done.stderr) == (2, True)

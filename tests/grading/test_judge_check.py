@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tasks.grading.judge_check import Counted, JudgeCheck, Label, LabelsUnusable, check_judge, kappa, rogan_gladen
-from tests.command import run_here
 
 
 def check(*lines: dict[str, Any]) -> JudgeCheck:
@@ -82,13 +79,3 @@ def test_the_interval_of_the_corrected_score_covers_the_truth(theta: float, q1: 
 def test_labels_without_a_basis_are_refused(lines: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(LabelsUnusable, match=said):
         check(*lines)
-
-
-def test_the_command_prints_figures_and_names_a_line_that_it_cannot_read(tmp_path: Path) -> None:
-    file = tmp_path / "labels.jsonl"
-    file.write_text("".join(json.dumps({"id": n, "human": n % 2 == 0, "judge": n % 3 == 0}) + "\n" for n in range(12)))
-    assert run_here("eval", "judge-check", file, "--json").json["labelled"] == 12
-    assert "sensitivity" in run_here("eval", "judge-check", file).stdout
-    file.write_text('{"human": true, "judge": true}\n{"human": true, "judge": "A"}\n')
-    done = run_here("eval", "judge-check", file)
-    assert (done.code, f"{file}, line 2" in done.stderr) == (2, True), done.stderr

@@ -124,7 +124,7 @@ def _of_answers(folder: Path) -> Iterator[str]:
 
 
 def runs_of_documents(folder: Path) -> Iterator[str]:
-    """An index, a batch and a sweep, with one document that cannot be read; the database and a backup."""
+    """An index and a batch, with one document that cannot be read; the database and a backup."""
     documents, index, questions = folder / "documents", folder / "index", folder / "questions.jsonl"
     documents.mkdir()
     (documents / "price.txt").write_text("The bid price is 35,750,000 won. " * 30)
@@ -136,9 +136,6 @@ def runs_of_documents(folder: Path) -> Iterator[str]:
     yield from printed("rag batch", "rag", "batch", questions, "--index", index, "--out", folder / "answers.jsonl")
     answers = json.loads((folder / "answers.jsonl").read_text())
     yield from (f"rag batch --out | {path}" for path in paths(answers))
-    swept = ("rag", "sweep", questions, "--documents", documents, "--out", folder / "sweep")
-    yield from printed("rag sweep", *swept, "--chunk", "800/120", "--strategy", "bm25", "--bm25-weight", "1")
-    yield from written("rag sweep", folder / "sweep")
     yield from printed("db upgrade", "db", "upgrade")
     yield from printed("db status", "db", "status")
     yield from printed("backup", "backup", folder / "all.tar")

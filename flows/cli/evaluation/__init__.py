@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from flows.cli.commands import App, command
 from flows.cli.evaluation import (
-    audit_command,
     compare_command,
-    judge_command,
     list_command,
     results_command,
     run_command,
@@ -22,8 +20,6 @@ app.command("new")(list_command.new)
 app.command("check")(list_command.check)
 command(app, "score", score_command.OPTIONS, cls=run_command.RunCommand)(score_command.score)
 app.command("grade")(score_command.grade)
-app.command("audit")(audit_command.audit)
-app.command("judge-check")(judge_command.judge_check)
 app.command("results")(results_command.results)
 app.command("compare")(compare_command.compare)
 app.command("show")(show_command.show)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Format = Literal["table", "json", "csv", "markdown", "html"]
-ExportFormat = Literal["inspect", "eee", "lm-eval", "model-card"]
+ExportFormat = Literal["inspect", "lm-eval"]
 
 
 def results(
@@ -121,8 +121,7 @@ def export(
     format: Annotated[
         ExportFormat,
         typer.Option(
-            help="inspect: a log of inspect_ai, one for each task; eee: Every Eval Ever; lm-eval: results of the "
-            "lm-evaluation-harness; model-card: YAML front matter for the hub."
+            help="inspect: a log of inspect_ai, one for each task; lm-eval: results of the lm-evaluation-harness."
         ),
     ] = "lm-eval",
     task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
@@ -134,7 +133,7 @@ def export(
         bool, typer.Option("--json", help="Print one JSON object, with the text under `content`.")
     ] = False,
 ) -> None:
-    """Write a run in a form that other programs read; for inspect and eee with its samples."""
+    """Write a run in a form that other programs read; for inspect with its samples."""
     from storage import files
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.resources import evaluations
@@ -159,8 +158,7 @@ def export(
 
 def _exported(found: FoundRun, format: ExportFormat, out: Path | None) -> Iterator[tuple[Path, bytes]]:
     """What is written, and where."""
-    from tasks.evaluation.results import every_eval_ever as eee
-    from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
+    from tasks.evaluation.results.foreign_results import lm_eval_of
     from tasks.evaluation.results.inspect_logs import inspect_log
     from tasks.resources import artifacts
 
@@ -175,18 +173,6 @@ def _exported(found: FoundRun, format: ExportFormat, out: Path | None) -> Iterat
         for result in report.results:
             log = out if out.suffix == ".eval" else out / f"{result.task}_{report.run.id[:8]}.eval"
             yield log, inspect_log(report, result, found.told(result, artifacts()))
-    elif format == "eee":
-        if out is None:
-            yield place, _indented(eee.eee_of(report))
-            return
-        told = (
-            one for result in report.results for one in eee.eee_samples(report, result, found.told(result, artifacts()))
-        )
-        lines, beside = eee.as_lines(told), out.with_name(f"{out.stem}_samples.jsonl")
-        yield beside, lines
-        yield out, _indented(eee.eee_of(report, samples=lines, samples_file=beside.name))
-    elif format == "model-card":
-        yield place, model_card_of(report).encode("utf-8", "replace")
     else:
         yield place, _indented(lm_eval_of(report))
 
@@ -200,12 +186,12 @@ def import_results(
         Path,
         typer.Argument(
             metavar="FILE|FOLDER",
-            help="A results file, published judgments of AlpacaEval or MT-Bench, or a folder of such files.",
+            help="A results file of Trivet, evalchemy or lm_eval, or a folder of such files.",
         ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Write results files and published judgments into the database; repeating it changes nothing."""
+    """Write results files into the database; repeating it changes nothing."""
     from tasks.evaluation.results.result_rows import import_all
     from tasks.resources import evaluations, kept_responses
 
