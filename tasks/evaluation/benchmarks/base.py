@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.protocols import ChatRequest
@@ -12,7 +12,7 @@ from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Example, Family, Item, Reply, Response, Sample, Sampling
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
-from tasks.grading.judge_grading import AskAll, Judge, Tools
+from tasks.grading.judge_grading import AskAll, Judge, Judged, Tools, judge_all
 from tasks.grading.reading import Policy, policies_beside
 from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.sandbox import Sandbox, shared_sandbox
@@ -191,23 +191,6 @@ def no_judge(benchmark: BaseBenchmark) -> str:
     return f"{benchmark.name} is graded by a model and none is there; name one with --annotator_model{own}"
 
 
-def unread_labels(
-    benchmark: BaseBenchmark, prompt: str, labels: Sequence[str], *, parse: Callable[[str], str | None]
-) -> Iterator[str]:
-    """A sentence for each label that is not in the judge's prompt, or not parsed from a judgment that follows it."""
-    for one in labels:
-        if f"[[{one}]]" not in prompt or parse(f"Both have merits.\n[[{one}]]") != one:
-            yield f"{benchmark.name}: the label [[{one}]] is not in the judge's prompt, or not read in a judgment"
-
-
-def unrendered(item: Item, request: Callable[[Item], ChatRequest]) -> Iterator[str]:
-    """Why the judge's prompt of an item does not render; empty if it does."""
-    try:
-        request(item)
-    except TemplateUnusable as error:
-        yield f"{item.id}: {error}"
-
-
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
@@ -248,3 +231,38 @@ class CodeBenchmark(BaseBenchmark):
         yield from super().check(items, tools)
         empty = ((item, answer) for item in items if (answer := self.empty_response(item)) is not None)
         yield from (f"item {item}: an empty body passes its tests" for item in passing_answers(self, empty, tools))
+
+
+class JudgedBenchmark(BaseBenchmark):
+    """A benchmark that a model grades by a prompt of the data folder; define `items` and the three methods below."""
+
+    family: Family = "judge"
+
+    def requests(self, item: Item, response: Response) -> Mapping[str, ChatRequest]:
+        """The judgments that a response needs, by name; none where there is no answer. Raises TemplateUnusable."""
+        raise NotImplementedError
+
+    def verdict_in(self, judgment: str) -> Any:
+        """The verdict in the judge's words, a number or a label; None where there is none."""
+        raise NotImplementedError
+
+    def judged_sample(self, judged: Judged[Any], judge: Judge) -> Sample:
+        """The sample of a response with its judgments."""
+        raise NotImplementedError
+
+    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        judge = needed_judge(self, tools)
+        judged = judge_all(answered, asks=self.requests, parse=self.verdict_in, judge=judge)
+        return (self.judged_sample(one, judge) for one in judged)
+
+    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
+        """As in the base class; every judge prompt renders, and there is a judge."""
+        yield from super().check(items, tools)
+        for item in items:
+            turns = tuple(Reply(text="an answer") for _ in item.prompts)
+            try:
+                self.requests(item, Response(item=item.id, turns=turns))
+            except TemplateUnusable as error:
+                yield f"{item.id}: {error}"
+        if tools.judge is None:
+            yield no_judge(self)

@@ -9,14 +9,12 @@ from pydantic import JsonValue
 
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks import fields
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Summary, Tools, needed_judge, no_judge
-from tasks.evaluation.evaluation_errors import EvaluationError
-from tasks.evaluation.evaluation_records import Estimate, Family, Item, Response, Sample, Sampling
+from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
+from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading import judge_grading as judging
-from tasks.grading.grading_records import GradingError
 from tasks.grading.judge_grading import Judged
-from tasks.grading.sample_statistics import tally
+from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import Share, weighted_estimate
 
 SOURCE = "It is in fastchat/llm_judge/data of github.com/lm-sys/FastChat (Apache-2.0), there named"
@@ -50,7 +48,7 @@ JUDGE_TOKENS = 2048
 LOWEST = 1.0
 
 
-class MTBench(BaseBenchmark):
+class MTBench(JudgedBenchmark):
     """Single-answer grading as in FastChat, with its prompts, references and temperatures.
 
     A turn without an answer gets the lowest rating, 1, without a judge. The score of a question is the mean over its
@@ -61,7 +59,6 @@ class MTBench(BaseBenchmark):
 
     name = "MTBench"
     summary = "80 questions of two turns, each turn rated 1 to 10 by a judge"
-    family: Family = "judge"
     files = (QUESTIONS, REFERENCES, PROMPTS)
     sampling = Sampling(temperature=OTHER_TEMPERATURE, max_tokens=1024)
     judge = "openai:gpt-4-0613"
@@ -74,31 +71,58 @@ class MTBench(BaseBenchmark):
         for row in fields.distinct(data.rows(QUESTIONS)):
             yield _item(row, prompts, references.get(row.id, []))
 
-    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response; `values` has the rating of each turn that was rated."""
-        judge = needed_judge(self, tools)
-        judged = judging.judge_all(answered, asks=_asks, parse=judging.rating, judge=judge)
-        return (_sample(one, judge) for one in judged)
+    def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
+        answers = judging.answers_of(item, response)
+        return {turn: _request(item, turn, answers) for turn, answer in zip(TURNS, answers, strict=False) if answer}
+
+    def verdict_in(self, judgment: str) -> float | None:
+        return judging.rating(judgment)
+
+    def judged_sample(self, judged: Judged[float], judge: Judge) -> Sample:
+        """Scored by the mean rating; `values` has the rating of each turn that was rated."""
+        turns = TURNS[: len(judged.item.prompts)]
+        silent = [turn for turn in turns if turn not in judged.judgments]
+        found = {turn: LOWEST if turn in silent else judged.judgments[turn].verdict for turn in turns}
+        ratings = {turn: rated for turn, rated in found.items() if rated is not None}
+        said = [f"{turn}: {rated:g}" + (" (no answer)" if turn in silent else "") for turn, rated in ratings.items()]
+        return judging.sample_of(
+            judged,
+            judge=judge,
+            score=sum(ratings.values()) / len(ratings) if ratings else None,
+            values=ratings,
+            reason="; ".join(said),
+            missing=bool(silent),
+        )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """`Turn 1`, `Turn 2` and `Average`, over all questions and by category."""
-        ratings = _Ratings()
-        counts = tally(ratings.watch(samples)).counts
-        whole = {name: ratings.estimate(name) for name in (*TURNS, AVERAGE)}
+        kept = list(samples)
+        ratings = dict[tuple[str, str], dict[str, Share]]()  # by category, empty for all, and figure
+        for sample in kept:
+            for turn in TURNS:
+                if (rated := sample.values.get(turn)) is not None:
+                    for key in ((part, name) for part in {"", sample.group or ""} for name in (turn, AVERAGE)):
+                        shares = ratings.setdefault(key, {})
+                        shares[sample.item] = shares.get(sample.item, Share(0, 0)).plus(rated)
+        whole = {
+            name: weighted_estimate(name, ratings.get(("", name), {}), headline=name == AVERAGE)
+            for name in (*TURNS, AVERAGE)
+        }
+        of_parts = [
+            weighted_estimate(name, ratings.get((part, name), {}), part=f"group={part}")
+            for part in sorted({part for part, _ in ratings} - {""})
+            for name in whole
+        ]
+        counts = tally(kept).counts
         metrics: dict[str, JsonValue] = {name: one.value if one else None for name, one in whole.items()}
-        metrics["num_total"] = counts.items
-        if counts.unscored:
-            metrics["num_unscored"] = counts.unscored
-        estimates = (*whole.values(), *ratings.by_category())
-        return Summary(metrics, tuple(one for one in estimates if one), counts)
+        metrics |= {"num_total": counts.items} | unscored_metric(counts)
+        return Summary(metrics, tuple(one for one in (*whole.values(), *of_parts) if one), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Prompts that do not render or whose example has no rating, and missing references."""
-        yield from super().check(items, tools)
+        """As in the base class; prompts show a rating that can be read, and references are there."""
         for item in items:
             yield from _problems(item)
-        if tools.judge is None:
-            yield no_judge(self)
+        yield from super().check(items, tools)
 
 
 def _named(rows: Iterable[Row]) -> Iterator[Row]:
@@ -136,11 +160,6 @@ def _prompt(row: Row) -> dict[str, JsonValue]:
     return {"name": row.id, "system": str(system), "template": fields.text(row, "prompt_template")}
 
 
-def _asks(item: Item, response: Response) -> dict[str, ChatRequest]:
-    answers = judging.answers_of(item, response)
-    return {turn: _request(item, turn, answers) for turn, answer in zip(TURNS, answers, strict=False) if answer}
-
-
 def _request(item: Item, turn: str, answers: Sequence[str]) -> ChatRequest:
     prompt = _judge_prompt(item, turn)
     text = judging.fill(prompt["template"], _slots(item, turn, answers))
@@ -160,57 +179,6 @@ def _slots(item: Item, turn: str, answers: Sequence[str]) -> dict[str, str]:
     return slots | {f"answer_{number}": text for number, text in enumerate(answers, start=1)}
 
 
-def _sample(judged: Judged[float], judge: Judge) -> Sample:
-    ratings: dict[str, float] = {}
-    for turn in TURNS[: len(judged.item.prompts)]:
-        judgment = judged.judgments.get(turn)
-        rated = LOWEST if judgment is None else judgment.verdict
-        if rated is not None:
-            ratings[turn] = rated
-    silent = [turn for turn in TURNS[: len(judged.item.prompts)] if turn not in judged.judgments]
-    said = [f"{turn}: {rated:g}" + (" (no answer)" if turn in silent else "") for turn, rated in ratings.items()]
-    return judging.sample_of(
-        judged,
-        judge=judge,
-        score=sum(ratings.values()) / len(ratings) if ratings else None,
-        values=ratings,
-        reason="; ".join(said),
-        missing=bool(silent),
-    )
-
-
-class _Ratings:
-    """Sums of ratings by turn and item, of all categories and of each."""
-
-    def __init__(self) -> None:
-        self._all: dict[str, dict[str, Share]] = {}
-        self._by_category: dict[str, dict[str, dict[str, Share]]] = {}
-
-    def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples, passed on and counted."""
-        for sample in samples:
-            for turn in TURNS:
-                if (rated := sample.values.get(turn)) is not None:
-                    for name in (turn, AVERAGE):
-                        _note(self._all, name, sample.item, rated)
-                        if sample.group is not None:
-                            _note(self._by_category.setdefault(sample.group, {}), name, sample.item, rated)
-            yield sample
-
-    def estimate(self, name: str) -> Estimate | None:
-        return weighted_estimate(name, self._all.get(name, {}), headline=name == AVERAGE)
-
-    def by_category(self) -> Iterator[Estimate | None]:
-        for category, found in sorted(self._by_category.items()):
-            for name in (*TURNS, AVERAGE):
-                yield weighted_estimate(name, found.get(name, {}), part=f"group={category}")
-
-
-def _note(found: dict[str, dict[str, Share]], name: str, item: str, rated: float) -> None:
-    shares = found.setdefault(name, {})
-    shares[item] = shares.get(item, Share(0, 0)).plus(rated)
-
-
 def _problems(item: Item) -> Iterator[str]:
     references = cast("list[Any]", item.detail.get("references") or [])
     if item.group in WITH_REFERENCE and len(references) < len(item.prompts):
@@ -218,10 +186,6 @@ def _problems(item: Item) -> Iterator[str]:
         return
     for turn in TURNS[: len(item.prompts)]:
         prompt = _judge_prompt(item, turn)
-        try:
-            _request(item, turn, item.prompts)
-        except (EvaluationError, GradingError) as error:
-            yield f"{item.id}, {prompt['name']}: {error}"
         if judging.rating(f"{prompt['system']}\n{prompt['template']}") is None:
             yield f"{item.id}, {prompt['name']}: it shows the judge no rating that can be read, such as [[5]]"
 

@@ -11,14 +11,13 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from storage.records import Record
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools, needed_judge, no_judge, unrendered
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools, needed_judge, no_judge
 from tasks.evaluation.benchmarks.yaml_graders import (
     METRICS,
     READING,
     RUBRIC,
     WITHOUT_GOLD,
     Grader,
-    rubric_request,
     summarise_scores,
 )
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
@@ -247,11 +246,8 @@ class SimpleBenchmark(BaseBenchmark):
             from tasks.grading.rules.rule_grading import check_rules
 
             yield from check_rules(items)
-        if self.judge:
-            for item in items:
-                yield from unrendered(item, lambda item: rubric_request(item, "an answer"))
-            if tools.judge is None:
-                yield no_judge(self)
+        if self.judge and tools.judge is None:
+            yield no_judge(self)
 
     def gold_response(self, item: Item) -> str | None:
         grader = self.definition.grader

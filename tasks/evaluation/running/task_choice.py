@@ -44,8 +44,11 @@ LACKING = {
     "ZeroEval": "the solutions of its grids are private; name ZeroEvalMath and ZeroEvalNumersense, and CruxEval",
     "SWE-Bench": "it needs a container for each repository",
     "SafetyBench": "its data are not read here",
+    "AlpacaEvalWeighted": "it is AlpacaEval now; the judge's prompt of our own went",
+    "MixEval": "its free answers were judged by a prompt of our own, comparable with nothing",
+    "MixEvalHard": "its free answers were judged by a prompt of our own, comparable with nothing",
 }
-"""Benchmarks that evalchemy names and that are not here, and why."""
+"""Benchmarks that evalchemy or an earlier version names and that are not here, and why."""
 
 
 def choose(

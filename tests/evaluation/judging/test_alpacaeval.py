@@ -1,35 +1,150 @@
-"""AlpacaEval over our own items in the published schema."""
+"""AlpacaEval 2.0's annotator over our own items, prompt and difficulties in the published schemas."""
 
 from __future__ import annotations
 
 import math
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from models.protocols import ChatRequest, ChatResponse
+from tasks.calls import Answer, response_key
 from tasks.evaluation.benchmarks.alpacaeval import BENCHMARK
-from tasks.evaluation.evaluation_records import Item, Sample
+from tasks.evaluation.benchmarks.base import Judge, Tools
+from tasks.evaluation.evaluation_errors import DataMissing, PreflightFailed
+from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tests.evaluation.judging.judges import Bench, prompt_of, response, says
+from tasks.grading.length_control import Compared, Gamed, length_controlled
+from tests.evaluation.judging.judges import SAMPLES, prompt_of, response, says
 
 
-def judge_of(verdicts: dict[str, str]) -> Bench:
-    """Prefers `model`, `reference` or `neither` by what the answer says, wherever it stands."""
+class Weighing:
+    """A judge that finds an answer with `<good>` four times as likely to be the better one."""
 
-    def speak(prompt: str, request: object) -> str:
-        answer_a = prompt.split("=== answer A ===\n")[1].split("\n=== end of answer A")[0]
-        (mine,) = [mark for mark in verdicts if f"<{mark}>" in prompt]
-        model, reference = ("A", "B") if f"<{mine}>" in answer_a else ("B", "A")
-        return f"So it is: [[{ {'model': model, 'reference': reference, 'neither': 'C'}[verdicts[mine]] }]]"
+    def __init__(self, *, tells: bool = True) -> None:
+        self.asked: list[ChatRequest] = []
+        self.tells = tells
 
-    return Bench(speak)
+    def ask_all(self, requests: Iterable[tuple[Any, ChatRequest]]) -> Iterator[tuple[Any, Answer]]:
+        for tag, request in requests:
+            self.asked.append(request)
+            good_first = '"m": "<good>' in prompt_of(request)
+            likely = {"m": math.log(0.64), "M": math.log(0.16)} if good_first else {"M": math.log(0.64), "m": -1.8326}
+            told = likely | {"The": -1.6} if self.tells else {}
+            reply = ChatResponse(text="m", finish_reason="length", top_logprobs=told)
+            yield tag, Answer(reply, response_key("judge", request), cached=False, latency_s=0.0)
+
+    @property
+    def tools(self) -> Tools:
+        math_grader: Any = None
+        return Tools(math=math_grader, judge=Judge("scripted:weighing", self.ask_all))
 
 
-def graded(data: Data, outcomes: list[str]) -> list[Sample]:
-    """The samples of answers `<0>`, `<1>` … of 9 letters each, with these outcomes; an empty one has no answer."""
+def graded(data: Data, judge: Weighing, *, last_is_empty: bool = False) -> list[Sample]:
     items = list(BENCHMARK.items(data))
-    judge = judge_of({str(number): outcome for number, outcome in enumerate(outcomes) if outcome})
-    answers = [f"<{number}> fine." if outcome else "" for number, outcome in enumerate(outcomes)]
+    answers = ["<good> it is."] * (len(items) - last_is_empty) + [""] * last_is_empty
     return list(BENCHMARK.grade(((i, response(i, a)) for i, a in zip(items, answers, strict=True)), judge.tools))
+
+
+@pytest.fixture
+def with_difficulties(tmp_path: Path) -> Data:
+    """Our items, and a df_gamed.csv of two gamed baselines."""
+    for name in ("alpaca_eval.jsonl", "alpaca_eval_clf.txt"):
+        shutil.copy(SAMPLES / "benchmarks" / name, tmp_path)
+    rows = [
+        f"{kind},{i},{p},{d},{i / 10},False" for kind, p, d in (("a", 0.2, 1.1), ("b", 0.6, -0.9)) for i in range(6)
+    ]
+    header = "model,index,preference,std_delta_len,instruction_difficulty,not_gamed_baseline"
+    (tmp_path / "df_gamed.csv").write_text("\n".join([header, *rows]))
+    return Data(tmp_path)
+
+
+def test_a_verdict_is_the_share_of_m_and_its_place_does_not_matter(data: Data):
+    judge = Weighing()
+    samples = graded(data, judge, last_is_empty=True)
+    assert [one.score for one in samples] == [pytest.approx(0.8, abs=1e-3)] * 5 + [0.0]
+    assert {one.reason for one in samples} == {"preferred with p = 0.800", "lost: no answer"}
+    assert {'"m": "<good>' in prompt_of(asked) for asked in judge.asked} == {True, False}
+    found = BENCHMARK.summarise(samples)
+    assert found.metrics["win_rate"] == pytest.approx(100 * 4 / 6, abs=0.1)
+    assert (found.metrics["n_wins"], found.metrics["n_wins_base"], found.metrics["n_draws"]) == (5, 1, 0)
+    assert "length_controlled_winrate" not in found.metrics
+
+
+def test_the_judge_is_asked_for_one_token_in_the_turns_of_the_prompt(data: Data):
+    judge = Weighing()
+    graded(data, judge)
+    asked = judge.asked[0]
+    assert [turn.role for turn in asked.messages] == ["system", "user"]
+    assert (asked.max_tokens, asked.temperature, asked.top_logprobs) == (1, 1.0, 5)
+
+
+def test_braces_of_the_data_reach_the_judge_as_they_are(data: Data):
+    *_, item = BENCHMARK.items(data)
+    judge = Weighing()
+    list(BENCHMARK.grade([(item, response(item, "{output_1} {instruction}"))], judge.tools))
+    assert "{output_1} {instruction}" in prompt_of(judge.asked[0])
+
+
+def test_a_judge_that_tells_no_log_probabilities_is_refused_by_name(data: Data):
+    with pytest.raises(PreflightFailed, match="the judge scripted:weighing tells none"):
+        graded(data, Weighing(tells=False))
+
+
+def test_without_the_published_prompt_it_says_where_to_get_it(tmp_path: Path):
+    shutil.copy(SAMPLES / "benchmarks" / "alpaca_eval.jsonl", tmp_path)
+    with pytest.raises(DataMissing, match=r"alpaca_eval_clf\.txt is not here"):
+        list(BENCHMARK.items(Data(tmp_path)))
+
+
+def test_the_sample_items_pass_their_check(data: Data):
+    assert list(BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools)) == []
+
+
+def test_difficulties_give_a_length_controlled_rate_and_are_no_items(with_difficulties: Data):
+    found = BENCHMARK.summarise(graded(with_difficulties, Weighing()))
+    controlled = found.metrics["length_controlled_winrate"]
+    assert isinstance(controlled, float)
+    assert 50 < controlled < 100
+    assert with_difficulties.facts("AlpacaEval", BENCHMARK.files).count == 6
+
+
+def drawn(*, length: float, model: float, seed: int = 0) -> list[Compared]:
+    """805 preferences by the regression's own rule, beside two gamed baselines of the same rule."""
+    rng = np.random.default_rng(seed)
+    longer, difficulty = rng.normal(-1, 1, 805), rng.normal(0, 1, 805)  # the model writes more
+
+    def preferred(delta: float, hard: float, own: float) -> float:
+        return float(1 / (1 + np.exp(-(length * np.tanh(delta) + 0.3 * hard + own))))
+
+    return [
+        Compared(
+            preference=preferred(delta, hard, model),
+            longer_by=1_000 * delta,
+            difficulty=hard,
+            gamed=tuple(Gamed(gamed, preferred(gamed, hard, 0)) for gamed in (1.5, -1.5)),
+        )
+        for delta, hard in zip(longer / longer.std(ddof=1), difficulty, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("model", [-1.0, 0.0, 0.7])
+def test_the_rate_is_what_the_rule_gives_at_equal_lengths(model: float):
+    compared = drawn(length=-1.5, model=model)
+    wanted = np.mean([1 / (1 + np.exp(-(0.3 * one.difficulty + model))) for one in compared])
+    raw = np.mean([one.preference for one in compared if one.preference is not None])
+    assert length_controlled(compared) == pytest.approx(wanted, abs=0.005)
+    assert raw > wanted + 0.1
+
+
+def test_equal_lengths_and_too_few_verdicts_have_no_such_rate():
+    same = [Compared(0.5, 10, 0.0)] * 9
+    assert length_controlled(same) is None
+    assert length_controlled(drawn(length=-1, model=0)[:4]) is None
 
 
 def test_items_hold_instruction_reference_and_data_set(data: Data):
@@ -39,53 +154,6 @@ def test_items_hold_instruction_reference_and_data_set(data: Data):
     assert (items[1].detail["reference"], items[1].group) == ("좋은 아침입니다", "helpful_base")
 
 
-def test_the_answers_position_is_drawn_by_instruction_and_stays(data: Data):
-    first, second = ([item.detail["model_is"] for item in BENCHMARK.items(data)] for _ in range(2))
-    assert first == second
-    assert set(first) == {"A", "B"}
-
-
-def test_wins_ties_and_losses_count_wherever_the_answer_stands(data: Data):
-    samples = graded(data, ["model", "reference", "model", "neither", "model", ""])
-    assert [one.score for one in samples] == [1, 0, 1, 0.5, 1, 0]
-    assert [one.missing for one in samples] == [False] * 5 + [True]
-    found = BENCHMARK.summarise(samples)
-    # 3.5 of 6; squared distances from 7/12: 3 × (5/12)² + 2 × (7/12)² + (1/12)² = 174/144, by 5, by 6
-    assert found.metrics == pytest.approx(
-        {
-            "win_rate": 100 * 3.5 / 6,
-            "standard_error": 100 * math.sqrt(174 / 144 / 5 / 6),
-            "n_wins": 3,
-            "n_wins_base": 2,
-            "n_draws": 1,
-            "n_total": 6,
-            "avg_length": 5 * 9 / 6,
-        }
-    )
-    assert [one.value for one in found.estimates if one.headline] == [pytest.approx(100 * 3.5 / 6)]
-    assert found.counts.missing == 1
-
-
-def test_a_judge_without_a_verdict_counts_nowhere(data: Data):
-    item = next(iter(BENCHMARK.items(data)))
-    found = BENCHMARK.summarise(BENCHMARK.grade([(item, response(item, "x"))], says("[[A]] or [[B]]").tools))
-    assert (found.metrics["win_rate"], found.metrics["num_unscored"], found.counts.scored) == (None, 1, 0)
-
-
-def test_braces_of_the_data_reach_the_judge_as_they_are(data: Data):
-    *_, item = BENCHMARK.items(data)
-    bench = says("[[C]]")
-    list(BENCHMARK.grade([(item, response(item, "{answer_b}"))], bench.tools))
-    prompt = prompt_of(bench.asked[0])
-    assert '{"{instruction}": 1}' in prompt
-    assert prompt.count("{answer_b}") == 1
-
-
-def test_the_sample_items_pass_their_check(data: Data):
-    assert list(BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools)) == []
-
-
 def test_the_check_names_a_missing_judge(data: Data):
-    items: list[Item] = list(BENCHMARK.items(data))
-    (problem,) = BENCHMARK.check(items, says("").tools._replace(judge=None))
+    (problem,) = BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools._replace(judge=None))
     assert "--annotator_model" in problem

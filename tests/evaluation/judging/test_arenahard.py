@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks.arenahard import BENCHMARK, GAMES, JUDGE_PROMPT, LABELS, share_won
+from tasks.evaluation.benchmarks.arenahard import BENCHMARK, GAMES, share_won
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
@@ -20,7 +20,7 @@ def graded(data: Data, games: list[tuple[str, str] | None]) -> list[Sample]:
     items = list(BENCHMARK.items(data))
 
     def speak(prompt: str, request: object) -> str:
-        answer_a = prompt.split("=== answer of assistant A ===\n")[1].split("\n=== end")[0]
+        answer_a = prompt.split("<|The Start of Assistant A's Answer|>\n")[1].split("\n<|The End")[0]
         (mine,) = [number for number in range(len(games)) if f"<{number}>" in prompt]
         verdicts = games[mine]
         assert verdicts
@@ -34,10 +34,12 @@ def graded(data: Data, games: list[tuple[str, str] | None]) -> list[Sample]:
 def test_items_hold_the_prompt_and_the_baselines_answer(data: Data):
     items = list(BENCHMARK.items(data))
     assert [item.id for item in items] == ["ah1", "ah2", "ah3", "ah4", "ah5"]
-    assert items[0].detail == {
+    assert items[0].detail | {"system": "", "template": ""} == {
         "cluster": "Parsing",
         "baseline": "^([01]\\d|2[0-3]):[0-5]\\d$",
         "baseline_model": "baseline-by-hand",
+        "system": "",
+        "template": "",
     }
 
 
@@ -89,7 +91,7 @@ def test_both_games_are_asked_with_sides_swapped(data: Data):
 
 
 def test_a_question_without_a_baseline_answer_is_named(tmp_path: Path):
-    for source in (SAMPLES / "benchmarks").glob("arena_hard_*.jsonl"):
+    for source in (SAMPLES / "benchmarks").glob("arena_hard_*"):
         (tmp_path / source.name).write_bytes(source.read_bytes())
     with (tmp_path / "arena_hard_v0.1_question.jsonl").open("a", encoding="utf-8") as lines:
         lines.write(json.dumps({"question_id": "new", "turns": [{"content": "Why?"}]}) + "\n")
@@ -97,6 +99,27 @@ def test_a_question_without_a_baseline_answer_is_named(tmp_path: Path):
         list(BENCHMARK.items(Data(tmp_path)))
 
 
+def test_the_judge_gets_the_published_configuration(data: Data):
+    bench = says("[[A=B]]")
+    item = next(iter(BENCHMARK.items(data)))
+    list(BENCHMARK.grade([(item, response(item, "{answer_1} stays"))], bench.tools))
+    system, user = (turn.content[0] for turn in bench.asked[0].messages)
+    assert "Compare two answers." in prompt_of(bench.asked[0])
+    assert (bench.asked[0].max_tokens, bench.asked[0].temperature) == (4096, 0)
+    assert "{answer_1} stays" in f"{system}{user}"
+
+
+def test_a_configuration_without_its_labels_or_its_prompt_is_named(data: Data, tmp_path: Path):
+    for source in (SAMPLES / "benchmarks").glob("arena_hard_*"):
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    config = tmp_path / "arena_hard_v0.1_judge_config.yaml"
+    config.write_text(config.read_text("utf-8").replace("[[A=B]]", "[[tie]]"), "utf-8")
+    items = list(BENCHMARK.items(Data(tmp_path)))
+    assert "label [[A=B]]" in " ".join(BENCHMARK.check(items, says("").tools))
+    config.write_text("judge_model: gpt-4\n", "utf-8")
+    with pytest.raises(DataUnusable, match="expected `system_prompt`"):
+        list(BENCHMARK.items(Data(tmp_path)))
+
+
 def test_the_sample_items_pass_their_check(data: Data):
     assert list(BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools)) == []
-    assert all(f"[[{one}]]" in JUDGE_PROMPT for one in LABELS)

@@ -34,7 +34,8 @@ def test_items_hold_history_checklist_and_categories(data: Data):
         Said(role="user", text="What is the sum of the numbers from 1 to 40?"),
         Said(role="assistant", text="It is 820."),
     )
-    assert items["wb-2"].detail == {
+    assert items["wb-2"].detail | {"template": ""} == {
+        "template": "",
         "checklist": ["Is the result 600?", "Is the working shown?"],
         "categories": ["Math & Data Analysis"],
     }
@@ -139,8 +140,16 @@ def test_a_malformed_line_is_named(change: dict[str, object], said: str, tmp_pat
         "secondary_tags": [],
     }
     (tmp_path / "wildbench_v2.jsonl").write_text(json.dumps(line | change) + "\n", encoding="utf-8")
+    (tmp_path / "wildbench_eval_template.score.v2.md").write_text("{$model_output}")
     with pytest.raises(DataUnusable, match=f"line 1: .*{said}"):
         list(BENCHMARK.items(Data(tmp_path)))
+
+
+def test_braces_of_the_data_reach_the_judge_as_they_are(data: Data):
+    bench = says('{"score": 5}')
+    item = next(iter(BENCHMARK.items(data)))
+    list(BENCHMARK.grade([(item, response(item, "{$checklist}"))], bench.tools))
+    assert prompt_of(bench.asked[0]).count("{$checklist}") == 1
 
 
 def test_the_sample_items_pass_their_check(data: Data):
