@@ -15,7 +15,6 @@ from prefect import flow
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.running.lever_calls import plan_calls
 from flows.running.lever_config import LeverConfig
 from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import LeverRun
@@ -33,10 +32,8 @@ from tasks.lever.judge.judges import (
     text_encoder_spec,
 )
 from tasks.lever.judge.text_classification import WORDINGS
-from tasks.lever.learning.arena import arena_of
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.learning.transfer import of_seed, selector_from, transfer_of
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe, Sampler
 from tasks.lever.opened_worlds import DatasetRead, Effort, Learning, World, shards_of
@@ -84,8 +81,6 @@ def post_train(config: LeverConfig) -> LeverReport:
             _learn(config, world, place, ongoing, queries=found.train_queries, seed=seed)
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
         ongoing.summary = steps.summarise(evaluated)
-        ongoing.transfer = transfer_of(ongoing.summary)
-        ongoing.arena = arena_of(ongoing.summary, plan_calls(config).calls) if config.arena else ()
         _keep(config, found, files, ongoing, ongoing.summary)
         say(headline_of(ongoing.summary))
     return ongoing.end()
@@ -106,7 +101,6 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
     config = config.begun_with(files)
     recipe = _recipe(config, world, ongoing)
-    elsewhere = _from_elsewhere(config, world, ongoing, recipe=recipe, seed=seed)
     pools = called(steps.build_pools, f"build pools, seed {seed}")(
         world.dataset, embedded=world.embedded, recipe=recipe, seed=seed
     )
@@ -128,7 +122,7 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
     future = called(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
         pools=pools,
-        selectors={"sft": sft, **learnt, **elsewhere},
+        selectors={"sft": sft, **learnt},
         shots=tuple(sorted({*config.evaluated_shots, config.shots})),
         oracle=config.oracle,
         **asking,
@@ -148,7 +142,7 @@ def _from_rewards(
     sampler: Sampler,
     rewarded: dict[str, Any],
 ) -> dict[str, Ref]:
-    """The selectors that learn from rewards, each read from a file or trained: RCE, GRPO and its rivals."""
+    """The selectors that learn from rewards, each read from a file or trained: RCE and GRPO."""
     seed = rewarded["learning"].seed
     if path := config.start.rce_checkpoint:
         rce = _read_checkpoint(config, path, world, ongoing)
@@ -167,26 +161,7 @@ def _from_rewards(
     if grpo := selectors.get("grpo"):
         _export(ongoing, {files.checkpoint("grpo", sampler): grpo})
         ongoing.done("grpo")
-
-    for loss in config.rivals:
-        settings = config.grpo.model_copy(update={"loss": loss})
-        step = called(steps.train_grpo, f"train by {loss}, seed {seed}")
-        selectors[loss] = step(world, selector=rce, settings=settings, **rewarded).weights
     return selectors
-
-
-def _from_elsewhere(
-    config: LeverConfig, world: World, ongoing: LeverRun, *, recipe: PoolRecipe, seed: int
-) -> dict[str, Ref]:
-    """The selectors that were trained with other data or another judge, which are only measured."""
-    found = dict[str, Ref]()
-    for name, path in config.elsewhere.items():
-        path = of_seed(path, seed)
-        read = _checkpoint(config, path, world)
-        ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
-        _say_of_other_pools(path, read.recipe, recipe, world, ongoing)
-        found[selector_from(name)] = read.weights
-    return found
 
 
 def _recipe(config: LeverConfig, world: World, ongoing: LeverRun) -> PoolRecipe:

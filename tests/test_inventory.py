@@ -34,7 +34,7 @@ UNLISTED = {
     "rag serve",
     "ui",
     "rag watch",
-    *(f"lever {stage}" for stage in ("embed", "pools", "sft", "rl-data", "rce", "grpo", "evaluate", "compare")),
+    *(f"lever {stage}" for stage in ("embed", "pools", "sft", "rl-data", "rce", "grpo", "evaluate")),
 }
 """What ends by a signal (`rag watch` prints what `rag index` does); and stages, which print what `lever run` does."""
 

@@ -26,7 +26,7 @@ from tasks.lever.opened_worlds import draw_world, open_items, open_task, task_wi
 
 SAMPLED = 200
 """Queries by which the tokens of prompts are estimated."""
-STAGES_ASKING = ("beams", "sft", "rl-data", "rce", "grpo", "arena", "evaluate", "oracle")
+STAGES_ASKING = ("beams", "sft", "rl-data", "rce", "grpo", "evaluate", "oracle")
 
 
 class CallPlan(Record):
@@ -126,19 +126,16 @@ def _of_seed(config: LeverConfig, found: Sizes) -> dict[str, Asked]:
         epochs = call_counts.grpo_epochs(config.grpo)
         validating = call_counts.of_validation(epochs, validation=validation)
         calls["grpo"] = {config.shots: draws + weighing + validating}
-        if config.rivals:
-            calls["arena"] = {config.shots: len(config.rivals) * calls["grpo"][config.shots]}
     return {name: asked for name, asked in (calls | _measured(config, found)).items() if _is_asked(config, name)}
 
 
 def _is_asked(config: LeverConfig, stage: str) -> bool:
     order: list[str] = [*STAGES]
-    part_of = {"oracle": "evaluate", "arena": "grpo"}
-    return order.index(part_of.get(stage, stage)) <= order.index(config.until)
+    return order.index("evaluate" if stage == "oracle" else stage) <= order.index(config.until)
 
 
 def _measured(config: LeverConfig, found: Sizes) -> dict[str, Asked]:
-    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo) + len(config.rivals) + len(config.elsewhere)
+    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo)
     selectors = learnt + sum(name != ZERO_SHOT for name in possible_with(_known(config)))
     shots = sorted({*config.evaluated_shots, config.shots})
     pool, test = config.pools().size, found.test

@@ -131,12 +131,6 @@ class LeverConfig(Record):
     """Training on comparisons within groups; it continues from RCE."""
     rce_only: bool = False
     """Skip GRPO; an ablation."""
-    arena: bool = False
-    """Also train by Dr. GRPO, DAPO, GSPO, CISPO and a dueling DQN, from the same RCE selector and with as many calls of
-    the judge."""
-    elsewhere: dict[str, Path] = Field(default_factory=dict[str, Path])
-    """Selectors that were trained with other data or another judge, to be measured too: name → checkpoint. `{seed}` in
-    a path stands for the seed."""
     evaluated_shots: tuple[int, ...] = (1, 2, 3, 4)
     """Numbers of demonstrations to report; zero-shot, which is 0, is reported anyway."""
     oracle: options.OracleSettings = options.OracleSettings()
@@ -190,11 +184,6 @@ class LeverConfig(Record):
     def trains_grpo(self) -> bool:
         """True where GRPO is trained in this run."""
         return not (self.start.grpo_checkpoint or self.rce_only or self.begin_at == "evaluate")
-
-    @property
-    def rivals(self) -> tuple[str, ...]:
-        """Losses by which selectors are trained beside GRPO's."""
-        return options.ARENA if self.arena and self.trains_grpo else ()
 
     def begun_with(self, files: Layout) -> LeverConfig:
         """The same with the files that an earlier run of a seed has left; those that the user names take precedence."""

@@ -23,10 +23,8 @@ from tasks.evaluation.evaluation_errors import Unfinished as EvaluationUnfinishe
 from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult
 from tasks.evaluation.masking import masked
 from tasks.evaluation.running.planning import EXPECTED_ERRORS, Plan
-from tasks.lever.learning.arena import ArenaRow
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.learning.transfer import TransferRow
 from tasks.lever.lever_errors import Unfinished as LeverUnfinished
 from tasks.lever.lever_records import TrainedSelector
 from tasks.resources import evaluations, kept_responses
@@ -154,8 +152,6 @@ class LeverRun(Ongoing):
     files: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     summary: Summary | None = None
-    arena: tuple[ArenaRow, ...] = ()
-    transfer: tuple[TransferRow, ...] = ()
 
     @contextmanager
     def seed(self, seed: int) -> Generator[None]:
@@ -204,8 +200,6 @@ class LeverRun(Ongoing):
             stages=tuple(self.stages),
             seeds=tuple(self.seeds),
             summary=self.summary,
-            arena=self.arena,
-            transfer=self.transfer,
             files=tuple(self.files),
             notes=(*self.notes, *notes_on_retries(begun_run()), *((trouble,) if trouble else ())),
             unfinished=self.unfinished,

@@ -81,8 +81,6 @@ class OracleSettings(Record):
 
 
 OUR_GRPO_LOSS = "grpo"
-ARENA = ("dr_grpo", "dapo", "gspo", "cispo", "dqn")
-"""Other ways to learn from the same rewards, which `trivet lever compare` sets beside each other."""
 
 
 def added_grpo_losses() -> dict[str, EntryPoint]:
@@ -171,15 +169,15 @@ class GrpoSettings(Optimization):
     """Ablation: keep dropout on in the ratios, so that the first ratio is not 1."""
 
     loss: str = OUR_GRPO_LOSS
-    """Objective: `grpo`, `dr_grpo`, `dapo`, `gspo`, `cispo`, `dqn`, or the name of one that an installed package adds
-    (entry point group `trivet.grpo_losses`)."""
+    """Objective: `grpo`, or the name of one that an installed package adds (entry point group `trivet.grpo_losses`)."""
 
     @field_validator("loss")
     @classmethod
     def _is_installed(cls, loss: str) -> str:
-        ours = (OUR_GRPO_LOSS, *ARENA)
-        if loss not in ours and loss not in (added := added_grpo_losses()):
-            raise ValueError(f"there is no GRPO loss {loss!r} here; choose {', '.join((*ours, *sorted(added)))}")
+        if loss != OUR_GRPO_LOSS and loss not in (added := added_grpo_losses()):
+            raise ValueError(
+                f"there is no GRPO loss {loss!r} here; choose {', '.join((OUR_GRPO_LOSS, *sorted(added)))}"
+            )
         return loss
 
     @model_serializer(mode="wrap")

@@ -136,23 +136,6 @@ def test_a_second_run_asks_nothing_and_says_the_same(world: World) -> None:
     assert set(before.values()) == {1}
 
 
-def test_a_selector_that_was_trained_elsewhere_is_measured_beside_it(world: World) -> None:
-    before, path = world.asked, world.made / "model_cpk" / "v3" / "rce_RetrievalSampler.safetensors"
-    done = world.run("run", "--set", f"elsewhere.others={path}")
-    assert done.code == 0, done.stderr
-    own, other = done.json["transfer"]
-    assert (own["trained_on"], own["accuracy"]["value"]) == ("digits", world.first.json["grpo"]["accuracy"])
-    assert (other["trained_on"], other["accuracy"]["value"]) == ("others", world.first.json["rce"]["accuracy"])
-    assert world.asked == before
-
-
-def test_a_missing_selector_from_elsewhere_is_refused_before_anything_is_asked(world: World) -> None:
-    before = world.asked
-    done = world.run("run", "--seed", 7, "--set", "elsewhere.others=nowhere.safetensors")
-    assert (done.code, "nowhere.safetensors cannot be read" in done.stderr) == (2, True)
-    assert world.asked == before
-
-
 def test_working_harder_or_less_hard_finds_the_same_record(world: World) -> None:
     before = world.asked
     done = world.run("run", "--max-calls", 0, "--set", "concurrency=3", "--device", "cpu")

@@ -48,13 +48,6 @@ def test_stages_after_the_last_ask_nothing() -> None:
     assert planned(until="pools") == {}
 
 
-def test_the_arena_asks_as_much_for_each_rival_and_measures_them() -> None:
-    found = planned(arena=True)
-    assert found["arena"] == 5 * PLANNED["grpo"]
-    assert found["evaluate"] == 4 * (1 + 2 * (8 + 3 + 5))
-    assert planned(arena=True, until="rce") == planned(until="rce")
-
-
 def test_without_grpo_there_is_a_selector_less() -> None:
     without = planned(rce_only=True)
     assert "grpo" not in without

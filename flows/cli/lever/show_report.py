@@ -11,10 +11,8 @@ from rich.table import Table
 from flows.cli.output import Screen
 
 if TYPE_CHECKING:
-    from tasks.lever.learning.arena import ArenaRow
     from tasks.lever.learning.lever_results import LeverReport
     from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
-    from tasks.lever.learning.transfer import TransferRow
 
 FILES = 4
 """Most files of a folder that are named."""
@@ -28,10 +26,6 @@ def show(found: LeverReport) -> None:
         screen.print(_accuracies(found.summary))
         for line in _gains(found.summary):
             screen.print(line)
-        if found.arena:
-            screen.print(_arena(found.arena))
-        if found.transfer:
-            screen.print(_transfer(found.transfer))
     else:
         screen.print(f"done: {', '.join(found.stages)}")
     for note in found.notes:
@@ -79,38 +73,6 @@ def _accuracies(found: Summary) -> Table:
                 cells.append(_interval(figure.accuracy) if figure else "")
         table.add_row(*cells)
     return table
-
-
-def _arena(rows: Sequence[ArenaRow]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("way to choose", no_wrap=True)
-    for name in ("accuracy", "calls", "gap closed", "95 % interval", "per 1,000 calls"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        gap = _share(row.share), _between(row.low, row.high)
-        table.add_row(row.selector, f"{row.accuracy:.3f}", f"{row.calls:,}", *gap, _share(row.per_1000_calls, 2))
-    return table
-
-
-def _transfer(rows: Sequence[TransferRow]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("trained on", "measured on"):
-        table.add_column(name)
-    for name in ("accuracy", "over similarity", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        gain = row.over_similarity
-        figures = f"{row.accuracy.value:.3f}", f"{gain.value:+.3f}", _interval(gain)
-        table.add_row(escape(row.trained_on), row.measured_on, *figures)
-    return table
-
-
-def _share(value: float | None, places: int = 1) -> str:
-    return "·" if value is None else f"{value:.{places}%}"
-
-
-def _between(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{low:.1%} … {high:.1%}"
 
 
 def _gains(found: Summary) -> list[str]:

@@ -31,13 +31,12 @@ STAGES = {
     "rce": "Train on rewarded groups of demonstrations.",
     "grpo": "Train on comparisons within groups, which the judge answers during training.",
     "evaluate": "Measure selectors against zero-shot, random choice, nearest neighbours and the oracle.",
-    "compare": "Compare ways to learn from as many calls of the judge: GRPO, Dr. GRPO, DAPO, GSPO, CISPO and a DQN.",
 }
-"""Command → help. Each but `run` and `compare` is also the name of the last stage of the flow that it runs."""
+"""Command → help. Each but `run` is also the name of the last stage of the flow that it runs."""
 
 
 def stage_command(name: str) -> Callable[..., None]:
-    until = "evaluate" if name in ("run", "compare") else name
+    until = "evaluate" if name == "run" else name
 
     def stage(
         given: Given,
@@ -60,8 +59,7 @@ def stage_command(name: str) -> Callable[..., None]:
         refuse_both(plan, dry_run)
         try:
             with expected_errors():
-                of_command = {"arena": True} if name == "compare" else {}
-                chosen = config_of({**given, **of_command}, until=until, file=config, settings=settings or ())
+                chosen = config_of(given, until=until, file=config, settings=settings or ())
             if plan:
                 _look_ahead(chosen, as_json)
                 return

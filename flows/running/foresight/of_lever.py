@@ -25,7 +25,6 @@ from tasks.lever.judge.judges import (
     text_encoder_spec,
 )
 from tasks.lever.learning.lever_results import SeedReport
-from tasks.lever.learning.transfer import selector_from
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.opened_worlds import Effort, Learning, World, open_items, shards_of
 
@@ -35,7 +34,6 @@ ASKING = {
     "rl-data": steps.generate_rl_data.name,
     "rce": steps.train_rce.name,
     "grpo": steps.train_grpo.name,
-    "arena": steps.train_grpo.name,
     "evaluate": steps.evaluate_selector.name,
     "oracle": steps.evaluate_selector.name,
 }
@@ -179,7 +177,6 @@ def _seed(
 
     rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
     selectors = {"sft": sft, **_from_rewards(config, world, files, ahead, read, trained, start=sft, rewarded=rewarded)}
-    selectors |= {selector_from(name): ahead.foresee(file_steps.read_checkpoint) for name in config.elsewhere}
     shots = tuple(sorted({*config.evaluated_shots, config.shots}))
     measuring: dict[str, Any] = {"selectors": selectors, "shots": shots, "oracle": config.oracle, **asking}
     measured = ahead.foresee(steps.evaluate_selector, world, pools=pools, **measuring)
@@ -199,7 +196,7 @@ def _from_rewards(
     start: Any,
     rewarded: dict[str, Any],
 ) -> dict[str, Any]:
-    """RCE, GRPO and its rivals, each read or trained; what is trained is added to `trained`."""
+    """RCE and GRPO, each read or trained; what is trained is added to `trained`."""
     sampler = config.pools().sampler
     if not (rce := read.get(config.start.rce_checkpoint)):
         trained.append(ahead.foresee(steps.train_rce, world, selector=start, settings=config.rce, **rewarded))
@@ -217,9 +214,6 @@ def _from_rewards(
         _export(ahead, {files.checkpoint("grpo", sampler): selectors["grpo"]})
         _done(config, "grpo")
 
-    for loss in config.rivals:
-        settings = config.grpo.model_copy(update={"loss": loss})
-        selectors[loss] = _weights(ahead.foresee(steps.train_grpo, world, selector=rce, settings=settings, **rewarded))
     return selectors
 
 

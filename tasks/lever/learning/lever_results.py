@@ -13,11 +13,9 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.lever.learning.arena import ArenaRow
 from tasks.lever.learning.choices_plot import draw_choices
 from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
 from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
-from tasks.lever.learning.transfer import TransferRow
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Item, Outcome, TrainedSelector, VqaItem
 
 
@@ -46,10 +44,6 @@ class LeverReport(Record):
     seeds: tuple[SeedReport, ...] = ()
     summary: Summary | None = None
     """Figures over all seeds, if the run got so far."""
-    arena: tuple[ArenaRow, ...] = ()
-    """Ways to choose beside what they cost, of `trivet lever compare`."""
-    transfer: tuple[TransferRow, ...] = ()
-    """Selectors that were trained elsewhere, beside the one that was trained here."""
     files: tuple[str, ...] = ()
     """Written for users."""
     notes: tuple[str, ...] = ()

@@ -58,16 +58,10 @@ def linear_temperature(step: int, total: int, start: float = 2.0, end: float = 0
 
 
 def advantages(
-    rewards: Tensor,
-    *,
-    floor: float = 0.1,
-    judged: Tensor | None = None,
-    top_k: int | None = None,
-    scaled: bool = True,
+    rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = None, top_k: int | None = None
 ) -> Tensor:
     """(R − mean) / max(std, floor) in each group (…, G), with the sample deviation; 0 for members not judged.
 
-    scaled: false leaves out the deviation, as Dr. GRPO does.
     A group of equal rewards, or with a single judged member, has advantages of exactly 0.
     top_k: only the best k of each group count; an ablation, since with rewards of few values these are often equal.
     Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
@@ -80,7 +74,7 @@ def advantages(
     centred = rewards - _group_mean(rewards, known)[..., None]
     spread = (torch.where(known, centred, 0).square().sum(-1) / (known.sum(-1) - 1).clamp(min=1)).sqrt()
     counts = known & ~_all_equal(rewards, known)[..., None]
-    return torch.where(counts, centred / spread.clamp(min=floor)[..., None] if scaled else centred, 0)
+    return torch.where(counts, centred / spread.clamp(min=floor)[..., None], 0)
 
 
 def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> Tensor:

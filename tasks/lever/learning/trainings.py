@@ -19,9 +19,7 @@ from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning import losses
-from tasks.lever.learning.dueling import DuelingSelector
-from tasks.lever.learning.kl import CHUNK, Reference, exact_kl, score, step_log_probs
-from tasks.lever.learning.policy_losses import STEP_LOSSES, dqn_loss
+from tasks.lever.learning.kl import CHUNK, Reference, exact_kl, score
 from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn, possible_pointers, tensors_of
 from tasks.lever.learning.training_loop import (
     Learnt,
@@ -89,7 +87,7 @@ def learn_grpo(
     First on the stored groups, with ratios to `start`, not to the policy that drew them: training has moved on since.
     Then in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
     """
-    grpo = _of_loss(start, groups, settings, run)
+    grpo = _Grpo(start, groups, settings, run)
     loop, known = grpo.loop, grpo.stored()
     for epoch in loop.epochs():
         if epoch > settings.offline_epochs:
@@ -103,20 +101,14 @@ def learn_grpo(
             else:
                 loop.pass_over(batch, **known.figures(batch.rows))
         grpo.adapt_beta(epoch)
-    return grpo.trained()
-
-
-def _of_loss(start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun) -> _Grpo:
-    if settings.loss == "dqn":
-        return _Dqn(DuelingSelector.of(start, seed=run.seed), groups, settings, run)
-    return (_ByStep if settings.loss in STEP_LOSSES else _Grpo)(start, groups, settings, run)
+    return loop.trained()
 
 
 class Experience(NamedTuple):
     """Pointers of all queries, with what an update needs; unjudged ones do not count."""
 
     pointers: Tensor  # (Q, G, S)
-    old: Tensor  # (Q, G), or (Q, G, S) of each pick: log-probabilities under the policy that ratios are taken to
+    old: Tensor  # (Q, G) log-probabilities under the policy that ratios are taken to
     reference: Tensor  # (Q, G) log-probabilities under the reference policy
     rewards: Tensor  # (Q, G); 0 where not judged
     judged: Tensor  # (Q, G) bool
@@ -149,8 +141,8 @@ class _Grpo:
         self.material = Material.of(groups, start, device=self.loop.device)
         self.exact = math.perm(groups.pools.shape[1], self.shots) <= settings.exact_kl_up_to
         with self.loop.autocast():
-            self.frozen = deepcopy(start).to(self.loop.device).eval()
-            self.reference = Reference(self.frozen, self.material, shots=self.shots, exact=self.exact)
+            frozen = deepcopy(start).to(self.loop.device).eval()
+            self.reference = Reference(frozen, self.material, shots=self.shots, exact=self.exact)
 
     def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
         """The objective on the pointers of these queries (b,), with the figures of the update."""
@@ -172,10 +164,6 @@ class _Grpo:
         share = torch.tensor(losses.ess(log_ratio), dtype=torch.float64, device=entropy.device)
         figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
         return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
-
-    def trained(self) -> Trained:
-        """What was learnt."""
-        return self.loop.trained()
 
     def adapt_beta(self, epoch: int) -> None:
         """Adapt the weight of the KL divergence to the mean divergence of an epoch."""
@@ -219,11 +207,7 @@ class _Grpo:
         known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
         advantage, settings = torch.zeros_like(rewards), self.settings
         advantage[known] = losses.advantages(
-            rewards[known],
-            floor=settings.floor,
-            judged=judged[known],
-            top_k=settings.top_k,
-            scaled=settings.loss != "dr_grpo",
+            rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k
         )
         unknown = torch.full_like(rewards, math.nan)
         return Experience(pointers, old, self.reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
@@ -240,59 +224,6 @@ class _Grpo:
             ]
         pointers, log_probs = zip(*((one.pointers, one.log_probs.sum(-1)) for one in parts), strict=True)
         return torch.cat(pointers).cpu(), torch.cat(log_probs).cpu()
-
-
-class _ByStep(_Grpo):
-    """A training whose loss has a ratio for each pick."""
-
-    def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
-        material, pointers = self.material(rows), known.pointers[rows]
-        encoded, judged, old = selector.encode(*material), known.judged[rows], known.old[rows]
-        new = selector.score(encoded, pointers)  # (b, G, S)
-        found = STEP_LOSSES[self.settings.loss](new, old, known.advantage[rows], clip=self.settings.clip, judged=judged)
-        if self.exact:
-            tables = step_log_probs(selector, encoded, shots=self.shots)
-            divergence = exact_kl(tables, self.reference.tables(rows))
-            kl, entropy = divergence.kl.mean(), divergence.entropy.mean()
-        else:
-            total = torch.where(judged, new.sum(-1), 0)
-            kl = losses.k3(total, torch.where(judged, known.reference[rows], 0))[judged].mean()
-            entropy = _entropy(total.detach(), (total.detach() - old.sum(-1)).masked_fill(~judged, math.nan))
-        loss = found.policy + self.loop.progress.beta * kl
-        return Learnt(loss, found._asdict() | {"kl": kl, "entropy": entropy})
-
-    def stored(self) -> Experience:
-        known = super().stored()
-        return known._replace(old=self._of_picks(self.frozen, known.pointers))
-
-    def drawn(self, epoch: int, judge: RewardDrawn) -> Experience:
-        known = super().drawn(epoch, judge)
-        if "picks" not in self.loop.held:  # before the first update of the round: the policy is the one that drew
-            self.loop.hold(picks=self._of_picks(self.loop.selector, known.pointers).cpu())
-        return known._replace(old=self.loop.held["picks"].to(self.loop.device))
-
-    @torch.no_grad()
-    def _of_picks(self, selector: PointerSelector, pointers: Tensor) -> Tensor:
-        """(Q, G, S) without dropout."""
-        selector.eval()
-        with self.loop.autocast():
-            parts = torch.arange(len(pointers), device=pointers.device).split(CHUNK)
-            return torch.cat([selector.log_probs(*self.material(rows), pointers[rows]) for rows in parts])
-
-
-class _Dqn(_Grpo):
-    """A dueling DQN: it learns what picks are worth, and explores by Boltzmann's distribution over their values."""
-
-    def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
-        assert isinstance(selector, DuelingSelector)
-        values = selector.values(*self.material(rows), known.pointers[rows])
-        loss = dqn_loss(values, known.pointers[rows], known.rewards[rows], judged=known.judged[rows])
-        return Learnt(loss, {"value_mean": values[..., 0, :].amax(-1).mean()})
-
-    def trained(self) -> Trained:
-        found = self.loop.trained()
-        assert isinstance(found.selector, DuelingSelector)
-        return found._replace(selector=found.selector.plain())
 
 
 def _key(stage: str, start: PointerSelector, groups: Groups, settings: Optimization, *, seed: int, **about: int) -> str:
