@@ -18,8 +18,6 @@ from tasks.measure.estimates import Estimate
 
 Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", "vqa", "own"]
 """Kind of grading, by which `eval list` groups benchmarks."""
-IMPORTED = "imported"
-"""Stands for the backend of a model whose judgments others have published."""
 
 
 class Example(FiniteRecord):

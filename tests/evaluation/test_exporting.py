@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-
-import yaml
-from huggingface_hub import EvalResult, ModelCard
 
 from tasks.evaluation.evaluation_records import Estimate, ModelFacts
-from tasks.evaluation.results.foreign_results import lm_eval_of, model_card_of
+from tasks.evaluation.results.foreign_results import lm_eval_of
 from tests.evaluation.reports import report, task_result
 
 FIGURES = (
@@ -43,33 +39,3 @@ def test_the_harness_prints_it_as_a_table() -> None:
 def test_no_secret_is_exported() -> None:
     facts = ModelFacts(name="m", backend="openai", args={"api_key": "sk-1"})
     assert "sk-1" not in json.dumps(lm_eval_of(report(model=facts, config={"gen_kwargs": "api_key=sk-1"})))
-
-
-def test_the_hub_reads_the_model_card() -> None:
-    card: Any = ModelCard(model_card_of(report(task_result("Sums"), task_result("Terms")))).data
-    results: list[EvalResult] = card.eval_results
-    assert [(one.dataset_name, one.dataset_type, one.metric_type, one.metric_value) for one in results] == [
-        ("Sums", "own/sums", "accuracy_avg", 0.5),
-        ("Terms", "own/sums", "accuracy_avg", 0.5),
-    ]
-    assert results[0].metric_args == {
-        "n": 2,
-        "std_err": 0.25,
-        "low": 0.1,
-        "high": 0.9,
-        "repeats": 2,
-        "unscored": 1,
-        "judge": "openai:grader",
-    }
-    assert card.model_name == "org/tiny"
-
-
-def test_a_path_of_this_machine_is_on_no_card() -> None:
-    local = task_result(data=task_result().data.model_copy(update={"source": "/home/me/sums.jsonl"}))
-    assert "/home/me" not in model_card_of(report(local))
-
-
-def test_a_hostile_name_is_a_plain_string_on_the_card() -> None:
-    name = "evil: !!python/object\n---\n"
-    text = model_card_of(report(model=ModelFacts(name=name, backend="hf")))
-    assert yaml.safe_load(text.split("---\n", 1)[1].rsplit("---\n", 1)[0])["model-index"][0]["name"] == name

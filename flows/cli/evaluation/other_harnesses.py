@@ -19,7 +19,7 @@ WITHOUT_EFFECT = {
     "--verbosity": "`trivet --debug eval run …` says more",
     "--wandb_args": "Prefect shows the run",
     "--wandb_config_args": "Prefect shows the run",
-    "--hf_hub_log_args": "`trivet eval export` writes what a model card needs",
+    "--hf_hub_log_args": "no card is made here; `trivet eval results --format markdown` writes its table",
     "--use_database": "results always go to the database, unless --save file",
     "--is_external_model": "the model's backend says it",
     "--creation_location": "`trivet eval show RUN` says where a run was made",

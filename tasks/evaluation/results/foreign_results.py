@@ -1,11 +1,10 @@
-"""Reads results files of evalchemy and the lm-evaluation-harness; writes the latter and model cards."""
+"""Reads results files of evalchemy and the lm-evaluation-harness; writes the latter."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,10 +36,7 @@ STD_ERRS = {"accuracy_avg": "accuracy_std_err"}
 MODEL_ARGS = ("peft", "pretrained", "model", "path")
 """Arguments that name a model, in the order in which the harness looks for them."""
 UNKNOWN_DATA = "0" * 64
-HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
-TASK_TYPE = "text-generation"
-"""Hugging Face's name for the task of all our benchmarks."""
 NOTE = "taken from a file that does not say on which data: it counts as evaluated on no other"
 
 
@@ -198,15 +194,6 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
     }
 
 
-def model_card_of(report: EvalReport) -> str:
-    """Front matter of a model card with the headlines as `model-index` (huggingface/hub-docs, modelcard.md)."""
-    import yaml
-
-    entries = [entry for result in report.results for entry in _card_entries(result)]
-    front = {"model-index": [{"name": report.run.model.name, "results": entries}]}
-    return f"---\n{yaml.safe_dump(front, allow_unicode=True, sort_keys=False)}---\n"
-
-
 def _figures(result: TaskResult) -> dict[str, float | str]:
     """lm_eval's keys: `metric,filter`, and the standard error beside it, `N/A` where there is none."""
     figures: dict[str, float | str] = {}
@@ -260,39 +247,6 @@ def _run_config(report: EvalReport) -> dict[str, Any]:
         "gen_kwargs": config.get("gen_kwargs"),
         **dict(zip(SEEDS, [*given, None, None, None, None], strict=False)),
     }
-
-
-def _card_entries(result: TaskResult) -> Iterator[dict[str, Any]]:
-    source = result.data.source
-    dataset = source if HUB_ID.fullmatch(source) else result.data.name  # a local path means nothing elsewhere
-    shown = [estimate for estimate in _whole(result) if estimate.headline] or list(_whole(result))[:1]
-    for estimate in shown:
-        yield {
-            "task": {"type": TASK_TYPE, "name": f"{result.task} ({result.family})"},
-            "dataset": {"type": dataset, "name": result.task, "args": {"checksum": result.data.checksum}},
-            "metrics": [_card_metric(result, estimate)],
-        }
-
-
-def _card_metric(result: TaskResult, estimate: Estimate) -> dict[str, Any]:
-    about = {
-        "n": estimate.n,
-        "std_err": estimate.std_err,
-        "low": estimate.low,
-        "high": estimate.high,
-        "repeats": result.settings.get("repeats"),
-        "unscored": result.counts.unscored or None,
-        "judge": result.judge,
-    }
-    args = {name: value for name, value in about.items() if value is not None}
-    return {"type": estimate.metric, "value": estimate.value, "name": _interval(estimate), "args": args}
-
-
-def _interval(estimate: Estimate) -> str:
-    """`accuracy [95 % 0.61 to 0.69]`."""
-    if estimate.low is None or estimate.high is None:
-        return estimate.metric
-    return f"{estimate.metric} [95 % {estimate.low:.3g} to {estimate.high:.3g}]"
 
 
 def arguments(args: dict[str, JsonValue]) -> str:

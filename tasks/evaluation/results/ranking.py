@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.evaluated import EvalSettings, StoredScore
-from tasks.evaluation.evaluation_records import IMPORTED, Counts, EvalReport, TaskResult, Usage
+from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage
 from tasks.evaluation.results.setting_words import setting_words
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
@@ -257,7 +257,7 @@ def _names(scores: Iterable[StoredScore]) -> dict[_Model, str]:
 
 def _name(one: _Model, namesakes: Sequence[_Model]) -> str:
     name, revision, backend = one
-    told = [backend] if backend == IMPORTED or len({other[2] for other in namesakes}) > 1 else []
+    told = [backend] if backend == "imported" or len({other[2] for other in namesakes}) > 1 else []
     if len({other[1] for other in namesakes}) > 1:
         told.append(revision[:12] or "no revision")
     return f"{name} ({', '.join(told)})" if told else name

@@ -25,9 +25,6 @@ from tasks.evaluation.results.results_file import read_results, samples_beside, 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
-NAMES = ("results_*.json", "annotations.json", "*_single.jsonl", "*_pair.jsonl")
-"""Results files, and judgments as AlpacaEval and FastChat name them."""
-
 
 def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> int:
     """Write a run; returns the number of changed rows. Raises DatabaseUnavailable, MissingArtifact, DamagedArtifact."""
@@ -165,40 +162,31 @@ class Imported(Record):
 
 
 def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], dict[str, str]]:
-    """Imported files, and why others below the folder cannot be used. Raises ResultsUnusable, DatabaseUnavailable."""
+    """Imported files, and why others below the folder cannot be used. Raises ResultsUnusable, DatabaseUnavailable.
+
+    Of a folder: results files at any depth, and all JSON files of the folder itself; a transaction per task.
+    """
     if not path.is_dir():
-        return import_file(path, evaluations), {}
+        return [_import(path, evaluations)], {}
+    if not (files := sorted({*path.glob("*.json"), *path.rglob("results_*.json")})):
+        raise ResultsUnusable(f"{path} has no results file; name results_TIME.json or the folder it is in")
     done: list[Imported] = []
     unusable: dict[str, str] = {}
-    for file in _results_files(path):
+    for file in files:
         try:
-            done.extend(import_file(file, evaluations))
+            done.append(_import(file, evaluations))
         except ResultsUnusable as error:
             unusable[str(file)] = str(error)
     return done, unusable
 
 
-def import_file(path: Path, evaluations: Evaluations) -> list[Imported]:
-    """Import a results file with its samples, or the runs of published judgments; a transaction per task.
-
-    Raises ResultsUnusable, DatabaseUnavailable.
-    """
-    from tasks.evaluation.results.judged_runs import holds_judgments, judged_runs
-
-    if not holds_judgments(path):
-        return [_import(read_results(path), lambda result: samples_beside(path, result.task), path, evaluations)]
-    runs = judged_runs(path)
-    return [_import(report, lambda _, samples=samples: samples, path, evaluations) for report, samples in runs]
-
-
-def _import(
-    report: EvalReport, samples_of: Callable[[TaskResult], Iterable[Sample]], path: Path, evaluations: Evaluations
-) -> Imported:
+def _import(path: Path, evaluations: Evaluations) -> Imported:
+    report = read_results(path)
     seen: Counter[str] = Counter()
 
     def samples(result: TaskResult) -> Iterator[Sample]:
         seen[result.task] = 0  # a database that came back is written to anew
-        for sample in samples_of(result):
+        for sample in samples_beside(path, result.task):
             seen[result.task] += 1
             yield sample
 
@@ -217,11 +205,3 @@ def _import(
         changed=changed,
         notes=tuple(notes),
     )
-
-
-def _results_files(folder: Path) -> list[Path]:
-    """Files with a name of ours or of published judgments at any depth, and all JSON files of the folder itself."""
-    found = {*folder.glob("*.json"), *(file for name in NAMES for file in folder.rglob(name))}
-    if not found:
-        raise ResultsUnusable(f"{folder} has no results file; name results_TIME.json or the folder it is in")
-    return sorted(found)
