@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.arrays import map_arrays, pack_arrays
-from storage.untyped_faiss import open_faiss
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +48,11 @@ class Centres(NamedTuple):
         """Whether an index of that size may keep them."""
         return self.vectors.shape[1] == dimension and self.rows / 2 <= rows <= self.rows * 2
 
+    def near(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
+        """The lists that a search scans."""
+        likeness = self.vectors @ query
+        return np.argpartition(-likeness, min(self.probes, len(self.vectors) - 1))[: self.probes]
+
     def pack(self) -> bytes:
         """The content of their file."""
         told = np.array([self.probes, self.rows], np.int64)
@@ -60,6 +64,13 @@ class Centres(NamedTuple):
         arrays = map_arrays(path)
         probes, rows = arrays["probes_and_rows"].tolist()
         return cls(arrays["centres"], probes, rows)
+
+
+def open_faiss() -> Any:
+    """FAISS, which takes a while to import; untyped, for its stubs know neither its parameters nor its callbacks."""
+    import faiss
+
+    return faiss
 
 
 def lists_for(rows: int) -> int:

@@ -1,8 +1,8 @@
-"""Engines that keep an index in place of a folder, chosen by URL.
+"""An index in PostgreSQL in place of a folder, named by its URL.
 
 An address such as `postgresql://host/name` stands for a folder of the home that holds `engine.json` (the address
-without a password) and what lies beside an index: the status file, the preview, and a cache of the engine's smaller
-files. All other code is given that folder, and opens what its address names.
+without a password) and what lies beside an index: the status file, the preview, and a cache of the index's files. All
+other code is given that folder, and opens what its address names.
 """
 
 from __future__ import annotations
@@ -10,54 +10,27 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from storage import files
-from storage.storage_errors import IndexUnusable, NotAnIndex
+from storage.storage_errors import NotAnIndex
 
 if TYPE_CHECKING:
-    from storage.index_generation import Index
-    from storage.manifest import Generation, Manifest, Pointer
+    from storage.pg_index import PostgresEngine
 
 ENGINE_FILE = "engine.json"
-LOCAL = "lancedb://"
-"""Begins the addresses of indexes that lie in a folder of this machine."""
-ENGINES = {
-    "postgresql": ("storage.pg_index", "PostgresEngine"),
-    "postgres": ("storage.pg_index", "PostgresEngine"),
-    "lancedb": ("storage.lance_index", "LanceEngine"),
-    "lancedb+s3": ("storage.lance_index", "LanceEngine"),
-}
-"""Module and class that open the addresses of a scheme."""
-ADDRESS = re.compile(rf"[a-z][a-z0-9+]*://|(?:{'|'.join(map(re.escape, ENGINES))}):", re.IGNORECASE)
+SCHEMES = ("postgresql", "postgres")
+ADDRESS = re.compile(rf"[a-z][a-z0-9+]*://|(?:{'|'.join(SCHEMES)}|lancedb):", re.IGNORECASE)
 SECRETS = ("password", "sslpassword", "passfile", "token")
 """Parameters of an address that are never kept."""
 
 
-class Engine(Protocol):
-    """What keeps an index outside a folder."""
-
-    def __init__(self, address: str, folder: Path) -> None: ...
-
-    def claim(self) -> None:
-        """Make room for an index where there is none. Raises EngineAway."""
-        ...
-
-    def pointer(self) -> Pointer:
-        """Which generation readers open. Raises NotAnIndex, EngineAway."""
-        ...
-
-    def open(self) -> Index:
-        """The current generation, pinned. Raises NotAnIndex, DamagedIndex, EngineAway."""
-        ...
-
-    def publish(self, manifest: Manifest, path_of: Callable[[str], Path]) -> Generation:
-        """Put what is missing there, and switch; path_of: where the file of a name in the manifest lies."""
-        ...
+LANCEDB = (
+    "an index is no longer kept in LanceDB; index again with `trivet rag index DIR --index FOLDER`, "
+    "or into PostgreSQL with --index postgresql://host/name"
+)
 
 
 class Address(NamedTuple):
@@ -80,13 +53,12 @@ def read_address(word: str) -> Address:
         if "://" not in word:
             raise ValueError
     except ValueError:
-        what = "postgresql://user@host:5432/name or lancedb:///folder"
+        what = "postgresql://user@host:5432/name"
         raise NotAnIndex(f"the address of the index cannot be read; write {what}") from None
-    if parts.scheme not in ENGINES:
-        known = ", ".join(f"{name}://" for name in ENGINES)
-        raise NotAnIndex(f"no engine is called {parts.scheme}; name a folder, or an address of {known}")
-    if parts.scheme == "lancedb" and (parts.netloc or len(parts.path) < 2):
-        raise NotAnIndex(f"{word}: name an absolute folder, such as lancedb:///data/index")
+    if parts.scheme.startswith("lancedb"):
+        raise NotAnIndex(LANCEDB)
+    if parts.scheme not in SCHEMES:
+        raise NotAnIndex(f"no engine is called {parts.scheme}; name a folder, or an address such as postgresql://host")
     given = parse_qsl(parts.query, keep_blank_values=True)
     password = unquote(password) if password else dict(given).get("password")
     kept = urlencode([(name, value) for name, value in given if name not in SECRETS], quote_via=quote)
@@ -134,23 +106,11 @@ def short_name(folder: Path) -> str:
     return dict(parse_qsl(parts.query)).get("schema") or PurePosixPath(parts.path).name or parts.netloc
 
 
-def files_place(folder: Path) -> Path:
-    """The folder that the files of an index lie in, on this machine; for PostgreSQL and S3 the one of the home."""
-    url = address_of(folder) or ""
-    return Path(url.removeprefix(LOCAL)) if url.startswith(LOCAL) else folder
-
-
-def engine_of(folder: Path) -> Engine | None:
-    """The engine that keeps the index of `folder`; None for a folder that holds its index itself.
-
-    Raises IndexUnusable where its package is missing.
-    """
+def engine_of(folder: Path) -> PostgresEngine | None:
+    """The engine that keeps the index of `folder`; None for a folder that holds its index itself. Raises NotAnIndex."""
     url = address_of(folder)
     if url is None:
         return None
-    module, name = ENGINES[read_address(url).url.partition(":")[0]]
-    try:
-        opened = import_module(module)
-    except ImportError as error:
-        raise IndexUnusable(f"{url} needs LanceDB ({error}); install it with: pip install 'trivet[lancedb]'") from error
-    return getattr(opened, name)(url, folder)
+    from storage.pg_index import PostgresEngine
+
+    return PostgresEngine(read_address(url).url, folder)

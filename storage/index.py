@@ -14,9 +14,7 @@ from pathlib import Path
 
 from storage import files
 from storage.engines import address_of, engine_of
-from storage.former import FormerIndex, is_former
-from storage.index_generation import Index
-from storage.manifest import Pointer, read_pointer
+from storage.index_generation import Index, Pointer, read_pointer
 from storage.storage_errors import DamagedIndex, NotAnIndex
 
 COMPANIONS = frozenset({"CURRENT", "generations", "index_status.json", "chunk_preview.json"})
@@ -37,27 +35,23 @@ def claim(out: Path) -> None:
 def open_index(path: Path, *, embedder: str | None = None) -> Index:
     """The current generation, pinned: a later one neither changes nor removes it.
 
+    Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
     path: a folder, or the one that stands for the address of an engine (storage.engines).
     Raises NotAnIndex, DamagedIndex, WrongEmbedder (with `embedder`), StoreUnreachable.
     """
     engine = engine_of(path)
-    opened = engine.open() if engine else open_folder(path)
+    opened = engine.open() if engine else _open_folder(path)
     if embedder is not None:
         opened.require_embedder(embedder)
     return opened
 
 
-def open_folder(path: Path) -> Index:
-    """The current generation of a folder, pinned.
-
-    Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
-    Raises NotAnIndex, DamagedIndex, StoreUnreachable.
-    """
+def _open_folder(path: Path) -> Index:
     with files.reachable(path):
         while True:
             pointer = read_pointer(path)
             try:
-                return open_generation(path / "generations" / pointer.generation, pointer.manifest)
+                return Index(path / "generations" / pointer.generation, pointer.manifest)
             except DamagedIndex:
                 if read_pointer(path) == pointer:
                     raise
@@ -109,8 +103,3 @@ def is_current(out: Path, digest: str) -> bool:
             return index.digest == digest
     except (NotAnIndex, DamagedIndex):
         return False
-
-
-def open_generation(folder: Path, digest: str) -> Index:
-    """One generation, open and pinned, of this or of the former format. Raises DamagedIndex."""
-    return (FormerIndex if is_former(folder) else Index)(folder, digest)

@@ -1,4 +1,4 @@
-"""One generation of an index folder, open: its chunks, its documents, and what searches them."""
+"""What a generation of an index is made of; and one that is open: its chunks, its documents, and what searches them."""
 
 from __future__ import annotations
 
@@ -7,41 +7,148 @@ import fcntl
 import hashlib
 import os
 import weakref
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue, ValidationError
 
 from storage.arrays import map_arrays
 from storage.catalogue import Catalogue, CatalogueEntry, texts_of
 from storage.centres import Centres
 from storage.lexical import Lexical, Whole, postings_of
-from storage.manifest import FILES, FileDigest, Manifest, name_of
-from storage.row_searches import Dense, Words
+from storage.records import Record, Ref
+from storage.segments import Segment
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
-from storage.vectors import Vectors
+from storage.vectors import Dense, Vectors
+
+FILES = "files"
+"""Folder of the files of parts, below a generation."""
+
+
+class FileDigest(Record):
+    """What a file must be."""
+
+    sha256: str
+    size: int
+
+
+class Part(Segment):
+    """A segment in an index, and the documents that it is listed with: also those that have no chunks."""
+
+    documents: int
+    catalogue: Ref
+
+
+class Manifest(Record):
+    """What a generation is made of, and with what."""
+
+    format: Literal["trivet-index"] = "trivet-index"
+    version: Literal[2] = 2
+    embedder: str
+    dimension: int
+    tokenizer: str | None
+    """None: without BM25."""
+    documents: int
+    chunks: int
+    settings: dict[str, JsonValue]
+    parts: tuple[Part, ...] = ()
+    """In the order of their documents."""
+    centres: Ref | None = None
+    """Around which vectors are grouped; None for an index that is small."""
+    mean_idf: float = 0.0
+    """Of BM25, over all terms."""
+    files: dict[str, FileDigest]
+
+    def packed(self) -> bytes:
+        """The content of manifest.json, whose digest is that of all content."""
+        return self.model_dump_json(indent=1).encode()
+
+    @property
+    def refs(self) -> list[Ref]:
+        """All files, each once."""
+        found = [ref for part in self.parts for ref in (part.text, part.vectors, part.numbers, part.catalogue)]
+        return list(dict.fromkeys(found if self.centres is None else [*found, self.centres]))
+
+    @property
+    def firsts(self) -> NDArray[np.int64]:
+        """Row at which each part starts, and where the last one ends."""
+        return np.cumsum([0, *(part.rows for part in self.parts)], dtype=np.int64)
+
+
+class Generation(Record):
+    """What `publish` gives."""
+
+    id: str
+    digest: str
+    """Equal content has equal digests."""
+    created: bool
+    """False: the content was current already."""
+
+
+class Pointer(Record):
+    """The content of CURRENT."""
+
+    format: Literal["trivet-index"] = "trivet-index"
+    version: Literal[1] = 1
+    generation: str
+    previous: str | None
+    """Kept beside the current one, for readers that still use it."""
+    manifest: str
+    """SHA-256 of manifest.json, hex: the digest of the whole content."""
+
+
+def name_of(ref: Ref) -> str:
+    """Name of a file of a part, below the folder of the generation."""
+    return f"{FILES}/{ref.digest}.{ref.kind}"
+
+
+def read_pointer(out: Path) -> Pointer:
+    """What CURRENT says. Raises NotAnIndex."""
+    if not out.is_dir():
+        raise NotAnIndex(f"{out} is not a folder; give the folder that `trivet rag index … --index` wrote")
+    try:
+        data = (out / "CURRENT").read_bytes()
+    except FileNotFoundError as error:
+        raise NotAnIndex(f"{out} holds no finished index; run `trivet rag index … --index {out}`") from error
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise NotAnIndex(f"{out} holds a CURRENT that is not a file of ours; name another folder") from error
+    try:
+        return Pointer.model_validate_json(data)
+    except ValidationError as error:
+        raise NotAnIndex(
+            f"{out} holds a CURRENT that is not of this program or version; name another folder"
+        ) from error
 
 
 class Index:
     """One generation of an index, open. Rows are positions of chunks, those of a document together.
 
-    What is kept otherwise, in an engine or in the former format, is a subclass.
+    One that is kept in PostgreSQL is a subclass (storage.pg_index).
     """
 
     def __init__(self, folder: Path, digest: str) -> None:
-        """Open and pin `folder`; `digest` is its manifest's. Raises DamagedIndex."""
+        """Open and pin `folder`; `digest` is its manifest's. Raises DamagedIndex, NotAnIndex for a former format."""
         self._folder = folder
         self.generation = folder.name
         self.digest = digest
         """SHA-256 of the manifest, hex: equal content has equal digests."""
-        self._unpin = weakref.finalize(self, os.close, _pin(folder))
-        data = _read(folder / "manifest.json")
+        self._unpin: Callable[[], object] = weakref.finalize(self, os.close, _pin(folder))
+        try:
+            data = (folder / "manifest.json").read_bytes()
+        except FileNotFoundError as error:
+            raise DamagedIndex(_damage(folder / "manifest.json", "is missing")) from error
         if hashlib.sha256(data).hexdigest() != digest:
             raise DamagedIndex(_damage(folder / "manifest.json", "is not the one that was written"))
-        self.manifest = Manifest.model_validate_json(data)
+        try:
+            self.manifest = Manifest.model_validate_json(data)
+        except ValidationError as error:
+            raise NotAnIndex(
+                f"{folder.parents[1]} was written by an older version; run `trivet rag index` again to replace it"
+            ) from error
         for name, file in self.manifest.files.items():
             _check(folder / name, file, content=False)
 
@@ -67,27 +174,31 @@ class Index:
             )
 
     @cached_property
-    def catalogue(self) -> Sequence[CatalogueEntry]:
+    def catalogue(self) -> Catalogue:
         """The documents, also those that could not be indexed."""
-        return self._catalogue
+        with self._damage_named(FILES):
+            refs = [part.catalogue for part in self.manifest.parts]
+            return Catalogue([map_arrays(self._file(ref)) for ref in refs], [ref.digest for ref in refs])
 
     @cached_property
     def vectors(self) -> Dense:
         """Dense search."""
         with self._damage_named(FILES):
-            return Vectors(
-                [self._folder / name_of(part.vectors) for part in self.manifest.parts],
-                dimension=self.manifest.dimension,
-                centres=None if self.centres_file is None else Centres.open(self.centres_file),
-            )
+            paths = [self._file(part.vectors) for part in self.manifest.parts]
+            return Vectors(paths, dimension=self.manifest.dimension, centres=self.centres)
 
     @property
     def centres_file(self) -> Path | None:
-        """The file of storage.vectors.Centres; None for an index that has none."""
-        return None if self.manifest.centres is None else self._folder / name_of(self.manifest.centres)
+        """The file of storage.centres.Centres; None for an index that has none."""
+        return None if self.manifest.centres is None else self._file(self.manifest.centres)
+
+    @property
+    def centres(self) -> Centres | None:
+        """Around which the vectors are grouped; None where every search is exact."""
+        return None if (path := self.centres_file) is None else Centres.open(path)
 
     @cached_property
-    def lexical(self) -> Words | None:
+    def lexical(self) -> Lexical | None:
         """BM25 search; None if the index was made without."""
         if self.manifest.tokenizer is None:
             return None
@@ -117,10 +228,10 @@ class Index:
 
     @cached_property
     def numbers(self) -> tuple[Path, ...]:
-        """The files of storage.numbers. Raises NotAnIndex for an index made before there were any, or such as now."""
+        """The files of storage.numbers. Raises NotAnIndex for an index made before there were such as now."""
         from storage.numbers import lacks
 
-        paths = self._number_files
+        paths = tuple(self._file(part.numbers) for part in self.manifest.parts)
         if missing := sorted({name for path in paths for name in lacks(path)}):
             why = f"the numbers of {self._folder} were written by an older version, without {', '.join(missing)}"
             raise NotAnIndex(f"{why}; run `trivet rag index` again to renew them")
@@ -148,7 +259,7 @@ class Index:
     @cached_property
     def names(self) -> Mapping[str, str]:
         """Digest of each document → its name."""
-        return dict(zip(self._catalogue.documents, self._catalogue.names, strict=True))
+        return dict(zip(self.catalogue.documents, self.catalogue.names, strict=True))
 
     def entry(self, document: str) -> CatalogueEntry | None:
         """The document of this digest; None if there is none."""
@@ -176,25 +287,18 @@ class Index:
         """Digest of each document → its position in the catalogue."""
         return {document: at for at, document in enumerate(self.names)}
 
-    @property
-    def _number_files(self) -> tuple[Path, ...]:
-        return tuple(self._folder / name_of(part.numbers) for part in self.manifest.parts)
-
-    @cached_property
-    def _catalogue(self) -> Catalogue:
-        with self._damage_named(FILES):
-            refs = [part.catalogue for part in self.manifest.parts]
-            return Catalogue([map_arrays(self._folder / name_of(ref)) for ref in refs], [ref.digest for ref in refs])
+    def _file(self, ref: Ref) -> Path:
+        """Where a file of the generation lies."""
+        return self._folder / name_of(ref)
 
     @cached_property
     def _texts(self) -> list[dict[str, NDArray[Any]]]:
         with self._damage_named(FILES):
-            return [map_arrays(self._folder / name_of(part.text)) for part in self.manifest.parts]
+            return [map_arrays(self._file(part.text)) for part in self.manifest.parts]
 
     @cached_property
     def _firsts(self) -> NDArray[np.int64]:
-        """Row at which each part starts."""
-        return np.cumsum([0, *(part.rows for part in self.manifest.parts)], dtype=np.int64)
+        return self.manifest.firsts
 
     @contextlib.contextmanager
     def _damage_named(self, name: str) -> Generator[None]:
@@ -216,13 +320,6 @@ def _check(path: Path, file: FileDigest, *, content: bool) -> None:
         with path.open("rb") as stored:
             if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
                 raise DamagedIndex(_damage(path, "fails its checksum"))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise DamagedIndex(_damage(path, "is missing")) from error
 
 
 def _damage(path: Path, what: str) -> str:

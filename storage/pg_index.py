@@ -1,11 +1,12 @@
 """An index in PostgreSQL with pgvector: `postgresql://user@host:5432/database?schema=NAME`.
 
-    segments     a row for each segment's text and vectors, by digest, with the documents of its rows
-    chunks       (segment, row) → the chunk as JSON
-    postings     (term, segment) → rows, how often the term stands in each, and how long each is
+    blobs        the files of segments but their vectors, and the centres, by digest
+    segments     a number for the vectors of each segment, by digest
     vectors      (segment, row) → a halfvec, and the list of the centre that it is nearest to
-    blobs        files that are read whole: catalogue, numbers, centres
     generations  manifests; `current` says which one readers open
+
+The server ranks vectors, and filters before it ranks. Files are fetched when they are needed, into the folder that
+stands for the address, and mapped there as those of an index folder are.
 
 A segment is put in a transaction of its own, and only once: it is named by its content. A publisher holds an advisory
 lock of the schema, a reader a shared one of its generation; both end with their connection. What neither the current
@@ -15,54 +16,119 @@ nor the previous generation names, nor one that is read, is removed by the next 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from storage.manifest import Generation, Manifest, Pointer, name_of
-from storage.pg_search import PostgresGeneration
-from storage.pg_tables import PostgresTables
+from storage import files
+from storage.arrays import map_arrays
+from storage.centres import Centres
+from storage.connections import engine
+from storage.index_generation import FILES, Generation, Index, Manifest, Pointer, name_of
 from storage.records import Ref
-from storage.remote_index import EngineIndex, blobs_of, segments_of
-from storage.storage_errors import DamagedIndex, NotAnIndex
+from storage.storage_errors import DamagedIndex, EngineAway, NotAnIndex
+from storage.vectors import NOTHING, Nearest, require_dimension
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
-ROW = "SELECT g.id, p.id, g.digest, g.manifest, g.number FROM current c JOIN generations g USING (number)"
-THERE = "SELECT count(*) FROM generations WHERE number = %s"
-CURRENT = f"{ROW} LEFT JOIN generations p ON p.number = c.previous"
+SCHEMA = "trivet_index"
+"""Where the tables lie if the address names no schema."""
+TABLES = """
+CREATE TABLE IF NOT EXISTS generations (
+    number bigint PRIMARY KEY, id text NOT NULL, digest text NOT NULL, manifest text NOT NULL);
+CREATE TABLE IF NOT EXISTS current (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    number bigint NOT NULL REFERENCES generations, previous bigint REFERENCES generations);
+CREATE TABLE IF NOT EXISTS segments (
+    segment bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, digest text NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS vectors (
+    segment bigint REFERENCES segments ON DELETE CASCADE, row integer, list integer NOT NULL,
+    vector halfvec NOT NULL, PRIMARY KEY (segment, row));
+ALTER TABLE vectors ALTER COLUMN vector SET STORAGE PLAIN;
+CREATE INDEX IF NOT EXISTS vectors_of_list ON vectors (list, segment);
+CREATE TABLE IF NOT EXISTS blobs (digest text PRIMARY KEY, data bytea NOT NULL);
+ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+"""
+UPGRADE = """
+DROP TABLE chunks, postings;
+ALTER TABLE segments DROP COLUMN documents, DROP COLUMN rows;
+"""
+"""Of a schema whose words were searched in the server: what it held of them is put as files by the next publisher."""
+CURRENT = """
+SELECT g.id, p.id, g.digest, g.manifest, g.number FROM current c JOIN generations g USING (number)
+LEFT JOIN generations p ON p.number = c.previous
+"""
+
+MORE = 32
+"""Candidates besides the `k` that are wanted: they are found with the query in half precision, and ordered without."""
+SEARCHED = "unnest(%(segments)s::bigint[], %(allowed)s::int4multirange[]) WITH ORDINALITY AS s(segment, allowed, at)"
+NEAREST = """
+SELECT at, row, -(vector::vector <#> %(query)s::vector) AS score FROM (
+    SELECT s.at, v.row, v.vector FROM {source}
+    ORDER BY v.vector <#> %(query)s::vector::halfvec, s.at, v.row LIMIT %(candidates)s) AS candidate
+ORDER BY score DESC, at, row LIMIT %(k)s
+"""
+EVERYWHERE = NEAREST.format(source=f"{SEARCHED} JOIN vectors v USING (segment)")
+NEARBY = NEAREST.format(
+    source=f"{SEARCHED} JOIN vectors v ON v.segment = s.segment AND v.list = ANY(%(lists)s::integer[])"
+)
+# OFFSET 0 keeps the planner from reading all vectors and joining the ranges to them
+AMONG = NEAREST.format(
+    source=f"{SEARCHED} CROSS JOIN LATERAL unnest(s.allowed) AS span CROSS JOIN LATERAL (SELECT row, vector "
+    "FROM vectors WHERE segment = s.segment AND row >= lower(span) AND row < upper(span) OFFSET 0) AS v"
+)
+RECONSTRUCTED = """
+SELECT halfvec_send(v.vector)
+FROM unnest(%s::bigint[], %s::integer[]) WITH ORDINALITY AS r(segment, row, at) JOIN vectors v USING (segment, row)
+ORDER BY r.at
+"""
+COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TRAILER = b"\xff\xff"
 
 
 class PostgresEngine:
     """The index of one schema of a database."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        self._address, self._folder = address, folder
-        self.tables = PostgresTables(address)
+        """folder: stands for `address` (storage.engines), and holds the files that were fetched."""
+        self.address, self.folder = address, folder
+        parts = urlsplit(address)
+        given = dict(parse_qsl(parts.query))
+        self.schema = given.pop("schema", SCHEMA)
+        if not self.schema.isidentifier():
+            raise NotAnIndex(f"{address}: a schema is named by letters, digits and _, not {self.schema!r}")
+        given["options"] = f"-csearch_path={self.schema},public"
+        query = urlencode(given, quote_via=quote)
+        self.url = f"postgresql://{parts.netloc}{parts.path}?{query}"
 
     def claim(self) -> None:
         """Make the tables where they are missing. Raises EngineAway."""
-        self.tables.claim()
+        with self.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"claim {self.schema}"])
+            if cursor.execute("SELECT to_regclass('postings')").fetchone() != (None,):
+                cursor.execute(UPGRADE.encode(), binary=False)
+            if cursor.execute("SELECT to_regclass('vectors_of_list')").fetchone() != (None,):
+                return
+            cursor.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
+            if cursor.fetchone() == (0,):
+                raise EngineAway(f"{self.address}: this PostgreSQL has no pgvector; install it on the server")
+            cursor.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+            cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"'.encode())
+            cursor.execute(TABLES.encode(), binary=False)
 
     def pointer(self) -> Pointer:
         """Which generation readers open. Raises NotAnIndex, EngineAway."""
         return self._current()[0]
 
-    def _current(self) -> tuple[Pointer, str, int]:
-        """Which generation is current, its manifest and its number."""
-        with self.tables.cursor() as cursor:
-            found = cursor.execute(CURRENT.encode()).fetchone()
-        if found is None:
-            raise NotAnIndex(f"{self._address} holds no finished index; run `trivet rag index … --index URL`")
-        name, previous, digest, manifest, number = found
-        return Pointer(generation=name, previous=previous, manifest=digest), manifest, number
-
-    def open(self) -> EngineIndex:
+    def open(self) -> PostgresIndex:
         """The current generation, pinned. Raises NotAnIndex, DamagedIndex, EngineAway."""
         while True:
             pointer, data, number = self._current()
@@ -71,38 +137,101 @@ class PostgresEngine:
                 continue  # switched, and being removed at this moment
             try:
                 manifest = Manifest.model_validate_json(data)
+                return PostgresIndex(self, pointer, manifest, segments=self._segments(manifest), unpin=pin.close)
             except ValidationError as error:
                 pin.close()
-                raise NotAnIndex(f"{self._address} is of another version; index again with this one") from error
-            kept = PostgresGeneration(
-                self.tables, pointer, manifest, segments=self._segments(manifest), close=pin.close
-            )
-            return EngineIndex(kept, self._folder, self._address)
+                raise NotAnIndex(f"{self.address} is of another version; index again with this one") from error
+            except DamagedIndex:
+                pin.close()
+                raise
 
-    def _segments(self, manifest: Manifest) -> dict[str, int]:
-        """Numbers of the segments of a generation, by digest."""
-        digests = segments_of(manifest)
-        with self.tables.cursor() as cursor:
-            found = cursor.execute("SELECT digest, segment FROM segments WHERE digest = ANY(%s)", [digests]).fetchall()
-        if missing := set(digests) - {digest for digest, _ in found}:
-            lacks = f"lacks {len(missing)} of its segments"
-            raise DamagedIndex(f"the index at {self._address} {lacks}; run `trivet rag index` again to put them there")
-        return dict(found)
+    def publish(self, manifest: Manifest, path_of: Callable[[str], Path]) -> Generation:
+        """Put what is missing, and switch; the old generation stays where that fails.
+
+        path_of: where the file of a name in the manifest lies.
+        """
+        data = manifest.packed()
+        digest = hashlib.sha256(data).hexdigest()
+        with self._alone():
+            with self.cursor() as cursor:
+                there = set(cursor.execute("SELECT digest FROM segments UNION SELECT digest FROM blobs").fetchall())
+            for ref in manifest.refs:
+                if (ref.digest,) not in there:
+                    with self.cursor() as cursor:
+                        put = _put_vectors if ref.kind == "segment-vectors" else _put_blob
+                        put(cursor, path_of(name_of(ref)), ref.digest)
+            return self._switch(data.decode(), digest, manifest)
+
+    def blob(self, digest: str) -> bytes | None:
+        """The content of a file."""
+        with self.cursor() as cursor:
+            found = cursor.execute("SELECT data FROM blobs WHERE digest = %s", [digest]).fetchone()
+        return None if found is None else found[0]
+
+    @contextmanager
+    def cursor(self) -> Generator[Cursor[Any]]:
+        """A cursor in a transaction, committed at the end. Raises EngineAway, NotAnIndex."""
+        import psycopg
+        from sqlalchemy.exc import DBAPIError
+
+        try:
+            with engine(self.url).begin() as connection:
+                driver: Connection[Any] = connection.connection.driver_connection  # pyright: ignore[reportAssignmentType]
+                with driver.cursor(binary=True) as cursor:
+                    yield cursor
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+            raise NotAnIndex(f"{self.address} holds no index; run `trivet rag index … --index URL`") from error
+        except (psycopg.Error, DBAPIError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> EngineAway:
+        """What is wrong with the server, in a sentence without a password."""
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        what = "see that the server runs, and that the address and PGPASSWORD are right"
+        return EngineAway(f"the index at {self.address} cannot be used: {reason}; {what}")
+
+    def _current(self) -> tuple[Pointer, str, int]:
+        """Which generation is current, its manifest and its number."""
+        with self.cursor() as cursor:
+            found = cursor.execute(CURRENT.encode()).fetchone()
+        if found is None:
+            raise NotAnIndex(f"{self.address} holds no finished index; run `trivet rag index … --index URL`")
+        name, previous, digest, manifest, number = found
+        return Pointer(generation=name, previous=previous, manifest=digest), manifest, number
+
+    def _segments(self, manifest: Manifest) -> list[int]:
+        """Numbers of the segments of a generation. Raises DamagedIndex where one, or a file, is missing."""
+        wanted = {ref.digest for ref in manifest.refs}
+        with self.cursor() as cursor:
+            query = "SELECT digest, segment FROM segments WHERE digest = ANY(%s)"
+            numbers = dict(cursor.execute(query, [sorted(wanted)]).fetchall())
+            query = "SELECT digest FROM blobs WHERE digest = ANY(%s)"
+            blobs = {digest for (digest,) in cursor.execute(query, [sorted(wanted)])}
+        if missing := wanted - numbers.keys() - blobs:
+            lacks = f"lacks {len(missing)} files of its segments"
+            raise DamagedIndex(f"the index at {self.address} {lacks}; run `trivet rag index` again to put them there")
+        return [numbers[part.vectors.digest] for part in manifest.parts]
+
+    def _connect(self) -> Connection[Any]:
+        """A connection of its own, whose end frees the locks that it holds."""
+        import psycopg
+
+        return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
 
     def _pin(self, number: int) -> Connection[Any] | None:
         """A connection that keeps a generation from being removed; None if it is gone."""
         import psycopg
 
         try:
-            pin = psycopg.connect(self.tables.url, autocommit=True, connect_timeout=10)
-            locked = pin.execute(
-                "SELECT pg_try_advisory_lock_shared(hashtext(%s), %s::int)", [self.tables.schema, number]
-            )
-            if locked.fetchone() == (True,) and pin.execute(THERE, [number]).fetchone() == (1,):
+            pin = self._connect()
+            lock = "SELECT pg_try_advisory_lock_shared(hashtext(%s), %s::int)"
+            locked = pin.execute(lock, [self.schema, number]).fetchone() == (True,)
+            there = pin.execute("SELECT count(*) FROM generations WHERE number = %s", [number])
+            if locked and there.fetchone() == (1,):
                 return pin
             pin.close()
         except psycopg.Error as error:
-            raise self.tables.unreachable(error) from error
+            raise self._unreachable(error) from error
         return None
 
     @contextmanager
@@ -111,42 +240,17 @@ class PostgresEngine:
         import psycopg
 
         try:
-            lock = psycopg.connect(self.tables.url, autocommit=True, connect_timeout=10)
-            lock.execute("SELECT pg_advisory_lock(hashtext(%s))", [f"publish {self.tables.schema}"])
+            lock = self._connect()
+            lock.execute("SELECT pg_advisory_lock(hashtext(%s))", [f"publish {self.schema}"])
         except psycopg.Error as error:
-            raise self.tables.unreachable(error) from error
+            raise self._unreachable(error) from error
         with lock:
             yield
 
-    def publish(self, manifest: Manifest, path_of: Callable[[str], Path]) -> Generation:
-        """Put the segments that are missing, and switch; the old generation stays where that fails."""
-        data = manifest.packed()
-        digest = hashlib.sha256(data).hexdigest()
-        with self._alone():
-            self._put_missing(manifest, path_of)
-            return self._switch(data.decode(), digest, manifest)
-
-    def _put_missing(self, manifest: Manifest, path_of: Callable[[str], Path]) -> None:
-        from storage import pg_copying
-
-        with self.tables.cursor() as cursor:
-            there = {digest for (digest,) in cursor.execute("SELECT digest FROM segments").fetchall()}
-            there |= {digest for (digest,) in cursor.execute("SELECT digest FROM blobs").fetchall()}
-        put: dict[Ref, Callable[[Cursor[Any], Path], None]] = {}
-        for part in manifest.parts:
-            put[part.text] = partial(pg_copying.put_text, digest=part.text.digest)
-            put[part.vectors] = partial(pg_copying.put_vectors, digest=part.vectors.digest)
-        for ref in blobs_of(manifest):
-            put[ref] = partial(pg_copying.put_blob, digest=ref.digest)
-        for ref, into in put.items():
-            if ref.digest not in there:
-                with self.tables.cursor() as cursor:
-                    into(cursor, path_of(name_of(ref)))
-
     def _switch(self, data: str, digest: str, manifest: Manifest) -> Generation:
         self._segments(manifest)
-        with self.tables.cursor() as cursor:
-            cursor.execute("ANALYZE segments, chunks, postings, vectors")  # else plans are those of empty tables
+        with self.cursor() as cursor:
+            cursor.execute("ANALYZE segments, vectors")  # else plans are those of empty tables
             before = cursor.execute(CURRENT.encode()).fetchone()
             if before is not None and before[2] == digest:
                 self._sweep(cursor)
@@ -169,13 +273,151 @@ class PostgresEngine:
             "(SELECT FROM current c WHERE generations.number IN (c.number, c.previous))"
         ).fetchall()
         for (number,) in old:
-            free = cursor.execute(
-                "SELECT pg_try_advisory_xact_lock(hashtext(%s), %s::int)", [self.tables.schema, number]
-            )
-            if free.fetchone() == (True,):
+            lock = "SELECT pg_try_advisory_xact_lock(hashtext(%s), %s::int)"
+            if cursor.execute(lock, [self.schema, number]).fetchone() == (True,):
                 cursor.execute("DELETE FROM generations WHERE number = %s", [number])
         kept = [Manifest.model_validate_json(data) for (data,) in cursor.execute("SELECT manifest FROM generations")]
-        named = {digest for manifest in kept for digest in segments_of(manifest)}
-        cursor.execute("DELETE FROM segments WHERE digest <> ALL(%s)", [sorted(named)])
-        whole = {ref.digest for manifest in kept for ref in blobs_of(manifest)}
-        cursor.execute("DELETE FROM blobs WHERE digest <> ALL(%s)", [sorted(whole)])
+        named = sorted({ref.digest for manifest in kept for ref in manifest.refs})
+        cursor.execute("DELETE FROM segments WHERE digest <> ALL(%s)", [named])
+        cursor.execute("DELETE FROM blobs WHERE digest <> ALL(%s)", [named])
+
+
+class PostgresIndex(Index):
+    """One generation in PostgreSQL, open."""
+
+    def __init__(
+        self,
+        engine: PostgresEngine,
+        pointer: Pointer,
+        manifest: Manifest,
+        *,
+        segments: Sequence[int],
+        unpin: Callable[[], None],
+    ) -> None:
+        """segments: numbers of the vectors of the parts. unpin: lets go of the generation."""
+        self._engine, self._segments, self._unpin = engine, segments, unpin
+        self._folder = engine.folder
+        self.generation, self.digest, self.manifest = pointer.generation, pointer.manifest, manifest
+        self._sweep()
+
+    @cached_property
+    def vectors(self) -> PostgresVectors:
+        """Dense search."""
+        return PostgresVectors(self._engine, self.manifest, self._segments, self.centres)
+
+    def verify(self, names: object = None) -> None:  # noqa: ARG002
+        """Fetch every file. Raises DamagedIndex."""
+        for ref in self.manifest.refs:
+            if ref.kind != "segment-vectors":
+                self._file(ref)
+        self._verify_rows()
+
+    def _file(self, ref: Ref) -> Path:
+        path = self._folder / name_of(ref)
+        if not path.exists() or path.stat().st_size != ref.size:
+            data = self._engine.blob(ref.digest)
+            if data is None or hashlib.sha256(data).hexdigest() != ref.digest:
+                what = f"{'lacks' if data is None else 'has another'} {ref.kind}"
+                where = f"generation {self.generation} at {self._engine.address}"
+                raise DamagedIndex(f"{where} {what}; run `trivet rag index` again to replace it")
+            files.write(path, data, durable=False)
+        return path
+
+    def _sweep(self) -> None:
+        """Remove fetched files of other generations; a reader that still needs one fetches it again."""
+        folder = self._folder / FILES
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if f"{FILES}/{path.name}" not in self.manifest.files:
+                path.unlink(missing_ok=True)
+
+
+class PostgresVectors:
+    """Dense search by pgvector, exact; in the lists of the nearest centres where the index has centres.
+
+    A filter is a flag per row here, and an int4multirange for each segment there.
+    """
+
+    def __init__(
+        self, engine: PostgresEngine, manifest: Manifest, segments: Sequence[int], centres: Centres | None
+    ) -> None:
+        self._engine, self._segments = engine, segments
+        self._firsts, self.size, self.dimension = manifest.firsts, manifest.chunks, manifest.dimension
+        self._centres = centres if centres is not None and len(centres.vectors) else None
+
+    def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
+        """The `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
+
+        Raises ValueError if the query has another dimension.
+        """
+        require_dimension(query, self)
+        if k < 1 or not self.size:
+            return NOTHING
+        plain = "[" + ",".join(map(repr, query.astype(np.float64).tolist())) + "]"
+        values: dict[str, Any] = {"query": plain, "k": k, "candidates": k + MORE}
+        if allowed is not None:
+            ranges = ranges_of(allowed, self._firsts)
+            spans = ["{" + ",".join(f"[{first},{end})" for first, end in each) + "}" for each in ranges.values()]
+            values |= {"segments": [self._segments[at] for at in ranges], "allowed": spans}
+            return self._ranked(AMONG, values, self._firsts[list(ranges)])
+        values |= {"segments": self._segments, "allowed": [None] * len(self._segments)}
+        if self._centres is not None:
+            near = self._ranked(NEARBY, values | {"lists": self._centres.near(query).tolist()}, self._firsts)
+            if len(near.rows) >= min(k, self.size):  # else the probed lists hold too few
+                return near
+        return self._ranked(EVERYWHERE, values, self._firsts)
+
+    def reconstruct(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of `rows`: (len(rows), dimension)."""
+        if not len(rows):
+            return np.empty((0, self.dimension), np.float32)
+        parts = self._firsts.searchsorted(rows, "right") - 1
+        own = (rows - self._firsts[parts]).tolist()
+        with self._engine.cursor() as cursor:
+            found = cursor.execute(RECONSTRUCTED, [[self._segments[at] for at in parts.tolist()], own]).fetchall()
+        sent = b"".join(data[4:] for (data,) in found)  # each begins with its dimension
+        return np.frombuffer(sent, ">f2").astype(np.float32).reshape(len(rows), self.dimension)
+
+    def _ranked(self, query: str, values: dict[str, Any], firsts: NDArray[np.int64]) -> Nearest:
+        """firsts: row at which each of the segments that are searched starts."""
+        with self._engine.cursor() as cursor:
+            found = cursor.execute(query.encode(), values).fetchall()
+        rows = [int(firsts[at - 1]) + row for at, row, _ in found]
+        return Nearest(np.array(rows, np.int64), np.array([score for _, _, score in found], np.float32))
+
+
+def ranges_of(allowed: NDArray[np.bool_], firsts: NDArray[np.int64]) -> dict[int, list[tuple[int, int]]]:
+    """The rows of a flag per row as ranges (first, end) of rows in each segment; segments without any are left out.
+
+    firsts: row at which each segment starts, and where the last one ends.
+    """
+    bounds = np.flatnonzero(np.diff(allowed.astype(np.int8), prepend=0, append=0))
+    cuts = np.unique(np.concatenate([bounds, firsts]))  # a range ends with its segment
+    starts, ends = cuts[:-1], cuts[1:]
+    inside = allowed[starts] if len(starts) else np.empty(0, np.bool_)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for first, end in zip(starts[inside].tolist(), ends[inside].tolist(), strict=True):
+        part = int(firsts.searchsorted(first, "right")) - 1
+        found.setdefault(part, []).append((first - int(firsts[part]), end - int(firsts[part])))
+    return found
+
+
+def _put_vectors(cursor: Cursor[Any], path: Path, digest: str) -> None:
+    """Rows of `vectors` in the binary form of COPY, in the order of their lists: arrays go as they are."""
+    arrays = map_arrays(path)
+    vectors: NDArray[np.float16] = arrays["vectors"]
+    into = "INSERT INTO segments (digest) VALUES (%s) RETURNING segment"
+    [segment] = cursor.execute(into, [digest]).fetchone() or (0,)
+    starts = arrays.get("starts")
+    lists = 0 if starts is None else np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    fields = [("fields", ">i2"), ("s", ">i4"), ("segment", ">i8"), ("r", ">i4"), ("row", ">i4"), ("l", ">i4")]
+    fields += [("list", ">i4"), ("v", ">i4"), ("dimension", ">i2"), ("unused", ">i2")]
+    packed = np.zeros(len(vectors), np.dtype([*fields, ("vector", ">f2", (vectors.shape[1],))]))
+    packed["fields"], packed["s"], packed["r"], packed["l"] = 4, 8, 4, 4
+    packed["segment"], packed["row"], packed["list"] = segment, arrays.get("order", arrays["ids"]), lists
+    packed["v"], packed["dimension"], packed["vector"] = 4 + 2 * vectors.shape[1], vectors.shape[1], vectors
+    with cursor.copy("COPY vectors (segment, row, list, vector) FROM STDIN (FORMAT BINARY)") as copy:
+        copy.write(COPY_HEADER + packed.tobytes() + COPY_TRAILER)
+
+
+def _put_blob(cursor: Cursor[Any], path: Path, digest: str) -> None:
+    cursor.execute("INSERT INTO blobs VALUES (%s, %s)", [digest, path.read_bytes()])

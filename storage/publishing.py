@@ -8,23 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from storage import files
-from storage.catalogue import CatalogueEntry
+from storage.arrays import map_arrays
+from storage.catalogue import CatalogueEntry, pack_catalogue
 from storage.engines import engine_of
-from storage.generation_files import Contents
-from storage.index import OURS, claim, open_generation
-from storage.index_generation import Index
-from storage.manifest import Generation, Manifest, Pointer, read_pointer
+from storage.index import OURS, claim
+from storage.index_generation import (
+    FILES,
+    FileDigest,
+    Generation,
+    Index,
+    Manifest,
+    Part,
+    Pointer,
+    name_of,
+    read_pointer,
+)
+from storage.lexical import Whole, postings_of
 from storage.records import Ref
-from storage.segments import Segment
+from storage.segments import Segment, pack_segment
 from storage.storage_errors import DamagedIndex, NotAnIndex
 
 
@@ -45,50 +57,39 @@ def publish_segments(
     Raises NotAnIndex, StoreUnreachable (the old generation stays), DamagedIndex (the disk gave back other bytes).
     """
     claim(out)
-    made = (segments, path_of, catalogue, embedder, tokenizer, settings, centres)
+
+    def filled(contents: Contents) -> Manifest:
+        held = segments or [contents.empty()]
+        for ref in [ref for one in held for ref in (one.text, one.vectors, one.numbers)]:
+            contents.take(ref, path_of)
+        if centres is not None:
+            contents.take(centres, path_of)
+        parts = contents.parts(held, catalogue)
+        return Manifest(
+            embedder=embedder,
+            dimension=max((one.dimension for one in held if one.rows), default=1),
+            tokenizer=tokenizer,
+            documents=len(catalogue),
+            chunks=sum(part.rows for part in parts),
+            settings=settings,
+            parts=parts,
+            centres=centres,
+            mean_idf=contents.mean_idf(parts) if tokenizer else 0.0,
+            files=dict(sorted(contents.written.items())),
+        )
+
     if engine := engine_of(out):
         with files.scratch_folder(out) as folder:
-            manifest = _filled(Contents(folder, before=None), *made)
+            manifest = filled(Contents(folder, before=None))
             return engine.publish(manifest, folder.joinpath)
     with files.reachable(out), _workplace(out) as (folder, lock):
         contents = Contents(folder, before=_current_files(out))
-        digest = contents.seal(_filled(contents, *made))
+        digest = contents.seal(filled(contents))
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
             fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
         with Index(folder, digest) as written:
             written.verify(contents.fresh)
         return _switch(out, folder, digest)
-
-
-def _filled(
-    contents: Contents,
-    segments: Sequence[Segment],
-    path_of: Callable[[Ref], Path],
-    catalogue: Sequence[CatalogueEntry],
-    embedder: str,
-    tokenizer: str | None,
-    settings: dict[str, JsonValue],
-    centres: Ref | None,
-) -> Manifest:
-    """All files of a generation, linked, and its manifest."""
-    segments = segments or [contents.empty()]
-    for ref in [ref for one in segments for ref in (one.text, one.vectors, one.numbers)]:
-        contents.take(ref, path_of)
-    if centres is not None:
-        contents.take(centres, path_of)
-    parts = contents.parts(segments, catalogue)
-    return Manifest(
-        embedder=embedder,
-        dimension=max((one.dimension for one in segments if one.rows), default=1),
-        tokenizer=tokenizer,
-        documents=len(catalogue),
-        chunks=sum(part.rows for part in parts),
-        settings=settings,
-        parts=parts,
-        centres=centres,
-        mean_idf=contents.mean_idf(parts) if tokenizer else 0.0,
-        files=contents.files(),
-    )
 
 
 def _current_files(out: Path) -> Path | None:
@@ -139,9 +140,9 @@ def _switch(out: Path, folder: Path, digest: str) -> Generation:
 
 def _is_whole(out: Path, pointer: Pointer) -> bool:
     try:
-        with open_generation(out / "generations" / pointer.generation, pointer.manifest) as index:
+        with Index(out / "generations" / pointer.generation, pointer.manifest) as index:
             index.verify()
-    except DamagedIndex:
+    except (DamagedIndex, NotAnIndex):
         return False
     return True
 
@@ -170,3 +171,96 @@ def _locked(generations: Path) -> Generator[None]:
         yield
     finally:
         os.close(lock)
+
+
+class Contents:
+    """Fills the folder of an unfinished generation, and notes what each file must be."""
+
+    def __init__(self, folder: Path, *, before: Path | None) -> None:
+        """before: folder of the current generation, whose files need not be written again."""
+        self._folder, self._before = folder, before
+        self.written: dict[str, FileDigest] = {}
+        """What each file must be."""
+        self.fresh: set[str] = set()
+        """Names of the files that the generation before does not have."""
+        (folder / FILES).mkdir()
+
+    def take(self, ref: Ref, path_of: Callable[[Ref], Path]) -> None:
+        """Link to the file of `ref`: to that of the generation before, else to where it was made."""
+        name = name_of(ref)
+        if name in self.written:
+            return
+        self.written[name] = FileDigest(sha256=ref.digest, size=ref.size)
+        if self._before is not None and _is_untouched(self._before, name, ref):
+            files.link(self._before / name, self._folder / name)
+            return
+        self.fresh.add(name)
+        files.link(path_of(ref), self._folder / name)
+
+    def put(self, kind: str, data: bytes) -> Ref:
+        """A file that is made here."""
+        ref = Ref.of(kind, data)
+
+        def written(_: Ref) -> Path:
+            path = self._folder / "made"
+            path.unlink(missing_ok=True)
+            path.write_bytes(data)
+            return path
+
+        self.take(ref, written)
+        (self._folder / "made").unlink(missing_ok=True)
+        return ref
+
+    def empty(self) -> Segment:
+        """The segment of an index without chunks: documents that cannot be read are listed with it."""
+        packed = pack_segment(())
+        for ref, data in packed.files.items():
+            self.put(ref.kind, data)
+        return packed.segment
+
+    def parts(self, segments: Sequence[Segment], catalogue: Sequence[CatalogueEntry]) -> tuple[Part, ...]:
+        """The segments with the catalogue of their documents; one without chunks is listed where its digest stands."""
+        listed: list[list[CatalogueEntry]] = [[] for _ in segments]
+        if len(segments) == 1:
+            listed[0] = list(catalogue)
+        else:
+            firsts = [one.first for one in segments]
+            for entry in catalogue:
+                listed[max(bisect_right(firsts, entry.document) - 1, 0)].append(entry)
+        return tuple(
+            Part(
+                **one.model_dump(),
+                documents=len(entries),
+                catalogue=self.put("segment-catalogue", pack_catalogue(entries)),
+            )
+            for one, entries in zip(segments, listed, strict=True)
+        )
+
+    def mean_idf(self, parts: Sequence[Part]) -> float:
+        """Of BM25, over the terms of all parts."""
+        return Whole.of([postings_of(map_arrays(self._folder / name_of(part.text))) for part in parts]).mean_idf
+
+    def seal(self, manifest: Manifest) -> str:
+        """Write the manifest and make all durable; gives the manifest's digest, which is that of the content."""
+        data = manifest.packed()
+        files.write(self._folder / "manifest.json", data)
+        for name in self.fresh:
+            files.sync_file(self._folder / name)
+        files.sync_folder(self._folder / FILES)
+        files.sync_folder(self._folder)
+        return hashlib.sha256(data).hexdigest()
+
+
+def _is_untouched(before: Path, name: str, ref: Ref) -> bool:
+    """Whether a generation has the file as it was written: nobody wrote to it since, or its bytes are the right ones.
+
+    Reading all files would take longer than writing those of a change.
+    """
+    try:
+        facts = (before / name).stat()
+        if facts.st_mtime_ns <= (before / "manifest.json").stat().st_mtime_ns:
+            return facts.st_size == ref.size
+        with (before / name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == ref.digest
+    except OSError:
+        return False

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.arrays import map_arrays, pack_arrays, start_of_arrays
-from storage.centres import Centres, nearest_centres, refuse_other_lengths
-from storage.untyped_faiss import open_faiss
+from storage.centres import Centres, nearest_centres, open_faiss, refuse_other_lengths
 
 EXACT_UP_TO = 100_000
 """Rows; a scan of 100,000 x 384 takes about 3 ms on one thread, which no grouping is worth."""
@@ -35,16 +34,22 @@ class Nearest(NamedTuple):
 NOTHING = Nearest(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
-class _Sized(Protocol):
-    """Vectors that are searched."""
+class Dense(Protocol):
+    """Dense search over the rows of an index, in files or in PostgreSQL."""
 
-    @property
-    def size(self) -> int: ...
-    @property
-    def dimension(self) -> int: ...
+    size: int
+    dimension: int
+
+    def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
+        """The `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly."""
+        ...
+
+    def reconstruct(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of `rows`: (len(rows), dimension)."""
+        ...
 
 
-def require_dimension(query: NDArray[np.float32], searched: _Sized) -> None:
+def require_dimension(query: NDArray[np.float32], searched: Dense) -> None:
     """Raises ValueError if the query has another dimension than the vectors; where there are none, any will do."""
     if searched.size and query.shape != (searched.dimension,):
         raise ValueError(f"the query has shape {query.shape}, this index holds vectors of {searched.dimension} numbers")
@@ -137,9 +142,7 @@ class Vectors:
         """The nearest of the rows in the lists of the nearest centres."""
         assert self._centres is not None
         assert self.lists is not None
-        likeness = self._centres.vectors @ query
-        near = np.argpartition(-likeness, min(self._centres.probes, self.lists - 1))[: self._centres.probes]
-        probed = (np.arange(len(self._parts))[:, None] * self.lists + near).ravel()
+        probed = (np.arange(len(self._parts))[:, None] * self.lists + self._centres.near(query)).ravel()
         return self._scanned(self._grouped, probed, query, k, lists=self.lists)
 
     def _scanned(

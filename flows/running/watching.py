@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Event
 
-from storage.engines import files_place
 from tasks.rag.indexing.scan import require_folder
 
 STILL_S = 2.0
@@ -29,7 +28,7 @@ def changes(folder: Path, *, apart_from: Path, stop: Event | None = None, still_
     from watchfiles import watch
 
     require_folder(folder)
-    own = files_place(apart_from).resolve()
+    own = apart_from.resolve()
 
     def counts(_: object, path: str) -> bool:
         inside = Path(path).relative_to(folder.resolve()).parts

@@ -18,7 +18,6 @@ from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
 from flows.running.watching import changes
-from storage.engines import files_place
 from storage.storage_errors import StorageError
 from tasks.rag.indexing.index_report import IndexStatus, StageProgress, read_status
 
@@ -55,7 +54,7 @@ class Indexing:
 
     def __init__(self, documents: Path, index: Path, *, command: Sequence[str] = COMMAND) -> None:
         """documents, index: absolute folders. command: reads the parameters of a run on stdin."""
-        self.documents, self.index, self.files = documents, index, files_place(index)
+        self.documents, self.index = documents, index
         self._command = command
         self._lock = Lock()
         self._wanted: set[str] | None = None
@@ -111,7 +110,7 @@ class Indexing:
     def _watch(self) -> None:
         try:
             for _ in changes(self.documents, apart_from=self.index, stop=self._stop):
-                if look_at(self.documents, apart_from=self.files) != self._seen:
+                if look_at(self.documents, apart_from=self.index) != self._seen:
                     self.start()
         except Exception:
             log.exception("the folder %s is no longer watched", self.documents)
@@ -119,7 +118,7 @@ class Indexing:
     def _run(self) -> None:
         while (again := self._taken()) is not None:
             self._wait_for_others()
-            self._seen = look_at(self.documents, apart_from=self.files)
+            self._seen = look_at(self.documents, apart_from=self.index)
             failure = self._build(again)
             with self._lock:
                 self._failure, self._ended = failure, self._ended + 1

@@ -1,4 +1,4 @@
-"""The same chunks in a folder, in PostgreSQL with pgvector and in LanceDB: publishing, one change, searches, disk.
+"""The same chunks in a folder and in PostgreSQL with pgvector: publishing, one change, searches, disk.
 
     python -m tests.benchmarks.bench_engines [--chunks 20000 100000] [--at DIR] [--json]
 
@@ -61,7 +61,6 @@ def measured(corpus: Corpus, folder: Path, cluster: Cluster, chunks: int) -> lis
     places = {
         "folder": (folder / "index", folder / "index"),
         "postgresql": (place_of(cluster.start(), folder), folder / "postgres"),
-        "lancedb": (place_of(f"lancedb://{folder}/lance", folder), folder / "lance"),
     }
     told: list[dict[str, Any]] = []
     for name, (place, kept) in places.items():

@@ -31,13 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.catalogue import CatalogueEntry
-from storage.centres import PER_CENTRE, Centres, lists_for, train_centres
-from storage.index import open_folder
+from storage.centres import PER_CENTRE, Centres, lists_for, open_faiss, train_centres
+from storage.index import open_index
 from storage.lexical import Lexical
 from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import DocumentContent, Packed, Segment, pack_segment, split
-from storage.untyped_faiss import open_faiss
 from storage.vectors import EXACT_UP_TO, Vectors
 from tasks.language.tokens import tokenize
 from tests.benchmarks.bench_retrieval import chunk_of, pdf_sentences, recombined, zipfian_sentences
@@ -217,7 +216,7 @@ def ask(corpus: Corpus, folder: Path, chunks: int, peers: Path | None) -> dict[s
     questions = [words[:10] for words in tokenize(drawn, tokenizer="bigram")]
     open_faiss()  # the time of its import is not that of opening
     started = time.process_time()
-    with open_folder(out) as index:
+    with open_index(out) as index:
         _ = index.vectors, index.lexical, index.chunk(len(index) - 1)
         figures: dict[str, Any] = {"open, CPU s": round(time.process_time() - started, 3)}
         lexical, vectors = index.lexical, index.vectors

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from storage.catalogue import CatalogueEntry
 from storage.centres import train_centres
-from storage.index import open_folder
+from storage.index import open_index
 from storage.lexical import Lexical, Whole, count_postings
-from storage.row_searches import Dense
-from storage.vectors import EXACT_UP_TO, Vectors, pack_vectors
+from storage.vectors import EXACT_UP_TO, Dense, Vectors, pack_vectors
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
 from tests.storage.publishing import publish
@@ -42,9 +41,9 @@ OPENING = """
 import sys, time
 started = time.process_time()
 from pathlib import Path
-from storage.index import open_folder
+from storage.index import open_index
 imported = time.process_time()
-with open_folder(Path(sys.argv[1])) as index:
+with open_index(Path(sys.argv[1])) as index:
     index.vectors, index.lexical, index.catalogue, index.chunk(len(index) - 1)
     print(time.process_time() - imported, imported - started)
 """
@@ -93,7 +92,7 @@ def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: li
     figures: dict[str, Any] = {"publish, CPU s": round(time.process_time() - started, 1)}
     opened, imported = map(float, subprocess.check_output([sys.executable, "-c", OPENING, str(out)]).split())
     figures |= {"open in a new process, CPU s": round(opened, 3), "its imports before, CPU s": round(imported, 3)}
-    with open_folder(out) as index:
+    with open_index(out) as index:
         assert index.lexical is not None
         figures["bm25 p50, ms"] = _median_ms(lambda words: index.lexical and index.lexical.search(words, 10), questions)
         figures |= of_dense("dense", index.vectors, rows, hard_vectors(QUESTIONS, seed=1))

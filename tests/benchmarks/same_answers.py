@@ -1,6 +1,6 @@
 """The ten questions of `make demo` to several indexes of the same documents: do all give the same answers?
 
-    python -m tests.benchmarks.same_answers build/demo/index postgresql://… lancedb:///…
+    python -m tests.benchmarks.same_answers build/demo/index postgresql://…
 
 Compared are the words of each answer, its citations with page and box, and the chunks that were found with their
 ranks; scores within 1e-4. Exits with 1 where anything differs.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ from storage.embedded import Cluster
 from storage.engines import (
     ENGINE_FILE,
     engine_of,
-    files_place,
     is_address,
     lasting_name,
     place_of,
@@ -35,7 +33,6 @@ from storage.engines import (
 )
 from storage.index import claim, is_current, open_index, pointer_of
 from storage.numbers import query_numbers
-from storage.pg_index import PostgresEngine
 from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import DocumentContent, pack_segment
@@ -93,16 +90,8 @@ def postgres(home: Path) -> Path:
     return place_of(f"{Cluster(HOME).start()}&schema=t{uuid.uuid4().hex[:8]}", home)
 
 
-def lancedb_place(home: Path) -> Path:
-    return place_of(f"lancedb://{home}/lance", home)
-
-
-PLACES: dict[str, Callable[[Path], Path]] = {"folder": folder, "postgres": postgres, "lancedb": lancedb_place}
-LAST_STEP = {
-    "folder": "storage.publishing._switch",
-    "postgres": "storage.pg_index.PostgresEngine._sweep",
-    "lancedb": "storage.lance_tables.add",
-}
+PLACES: dict[str, Callable[[Path], Path]] = {"folder": folder, "postgres": postgres}
+LAST_STEP = {"folder": "storage.publishing._switch", "postgres": "storage.pg_index.PostgresEngine._sweep"}
 """What a publisher does last."""
 
 
@@ -132,10 +121,8 @@ def generations_in(place: Path) -> int:
     engine: Any = engine_of(place)
     if engine is None:
         return len(list(place.glob("generations/0*")))
-    if isinstance(engine, PostgresEngine):
-        with engine.tables.cursor() as cursor:
-            return len(cursor.execute("SELECT FROM generations").fetchall())
-    return engine._opened()["generations"].count_rows()
+    with engine.cursor() as cursor:
+        return len(cursor.execute("SELECT FROM generations").fetchall())
 
 
 def test_words_are_ranked_as_rank_bm25_ranks_them(published: Path) -> None:
@@ -310,11 +297,8 @@ def test_a_publisher_that_fails_at_the_end_leaves_the_old_generation(
     assert publish(place, **content(changed=1)).created
 
 
-@pytest.mark.parametrize(
-    "word", ["postgresql://me:s3cret@127.0.0.1:1/trivet?sslpassword=s3cret", "lancedb:///dev/null/x"]
-)
-def test_an_engine_that_is_away_is_one_sentence_without_a_password(word: str, tmp_path: Path) -> None:
-    address = read_address(word)
+def test_an_engine_that_is_away_is_one_sentence_without_a_password(tmp_path: Path) -> None:
+    address = read_address("postgresql://me:s3cret@127.0.0.1:1/trivet?sslpassword=s3cret")
     place = place_of(address.url, tmp_path)
     for use in (open_index, claim, pointer_of):
         with pytest.raises(EngineAway, match=r"^the index at .* cannot be used: .*; see that the") as said:
@@ -332,22 +316,16 @@ def test_the_password_of_an_address_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "short", "files"),
-    [
-        ("postgresql://me@host/data?schema=law", "law", None),
-        ("postgresql://me@host/data", "data", None),
-        ("lancedb:///papers/law", "law", "/papers/law"),
-        ("lancedb+s3://bucket/papers/law", "law", None),
-    ],
+    ("url", "short"), [("postgresql://me@host/data?schema=law", "law"), ("postgresql://me@host/data", "data")]
 )
-def test_an_engine_is_known_by_its_address(url: str, short: str, files: str | None, tmp_path: Path) -> None:
+def test_an_engine_is_known_by_its_address(url: str, short: str, tmp_path: Path) -> None:
     place = place_of(url, tmp_path)
-    assert (lasting_name(place), short_name(place), files_place(place)) == (url, short, Path(files) if files else place)
+    assert (lasting_name(place), short_name(place)) == (url, short)
     assert (lasting_name(tmp_path), short_name(tmp_path)) == (str(tmp_path.resolve()), tmp_path.name)
 
 
 def test_a_server_tells_that_the_engine_is_away(tmp_path: Path) -> None:
-    place = lancedb_place(tmp_path)
+    place = folder(tmp_path)
     publish(place, **content())
 
     @contextmanager
@@ -364,21 +342,31 @@ def test_a_server_tells_that_the_engine_is_away(tmp_path: Path) -> None:
     live.close()
 
 
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "lancedb", None)
-    monkeypatch.delitem(sys.modules, "storage.lance_index", raising=False)
-    with pytest.raises(IndexUnusable, match=r"needs LanceDB \(.*\); install it with: pip install 'trivet\[lancedb\]'"):
-        open_index(lancedb_place(tmp_path))
+@pytest.mark.postgres
+def test_a_schema_of_the_last_version_is_refused_by_name_and_upgraded_by_publishing(tmp_path: Path) -> None:
+    place = postgres(tmp_path)
+    made = publish(place, **content())
+    engine: Any = engine_of(place)
+    with engine.cursor() as cursor:
+        cursor.execute("ALTER TABLE segments ADD documents text[], ADD rows integer[]")
+        cursor.execute("CREATE TABLE postings (term bigint)")
+        cursor.execute("CREATE TABLE chunks (segment bigint)")
+        cursor.execute("DELETE FROM blobs")
+    with pytest.raises(IndexUnusable, match="files of its segments; run `trivet rag index` again to put them there"):
+        open_index(place)
+    assert publish(place, **content()).digest == made.digest
+    with open_index(place) as index:
+        index.verify()
 
 
 @pytest.mark.parametrize(
-    "word", ["redis://host/1", "postgresql://[bad/x", "lancedb:/folder", "postgresql:me:s3cret@host/x"]
+    "word", ["redis://host/1", "postgresql://[bad/x", "lancedb:///folder", "postgresql:me:s3cret@host/x"]
 )
 def test_an_address_of_no_engine_is_refused(word: str) -> None:
     assert is_address(word)
-    with pytest.raises(NotAnIndex, match=r"no engine is called redis|cannot be read") as refused:
+    with pytest.raises(
+        NotAnIndex, match=r"no engine is called redis|cannot be read|no longer kept in LanceDB; index again with"
+    ) as refused:
         read_address(word)
     assert "s3cret" not in str(refused.value)
 

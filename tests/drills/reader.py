@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from models.protocols import Embedder
-from storage.index import open_folder
+from storage.index import open_index
 from tasks.rag.retrieval.search import search
 
 QUESTION = "account-based fare collection"
@@ -29,7 +29,7 @@ def main(path: Path) -> None:
 
 
 def _look(path: Path) -> dict[str, str | int]:
-    with open_folder(path) as index:
+    with open_index(path) as index:
         index.verify()
         best = search(index, QUESTION, strategy="bm25", top_k=3, embedder=_no_embedder).hits[0]
         return {

@@ -14,7 +14,6 @@ from threading import Event, Thread
 import pytest
 
 from flows.running.watching import changes, wait_until_still
-from storage.engines import place_of
 from tests.command import TRIVET
 
 SOON_S = 60.0
@@ -33,13 +32,11 @@ def test_a_file_that_is_being_copied_is_waited_for(tmp_path: Path) -> None:
     assert slept == [2.0] * 4
 
 
-@pytest.mark.parametrize("in_engine", [False, True], ids=["folder", "lancedb"])
-def test_changes_are_told_from_the_first_look_on(in_engine: bool, tmp_path: Path) -> None:
+def test_changes_are_told_from_the_first_look_on(tmp_path: Path) -> None:
     folder, index, stop = tmp_path / "in", tmp_path / "in" / "index", Event()
     index.mkdir(parents=True)
     (folder / "old.txt").write_text("old")
-    place = place_of(f"lancedb://{index}", tmp_path / "home") if in_engine else index
-    told = changes(folder, apart_from=place, stop=stop, still_s=0.05)
+    told = changes(folder, apart_from=index, stop=stop, still_s=0.05)
     assert next(told) == 0
     (folder / "new.txt").write_text("new")  # while the caller works
     (folder / "old.txt").unlink()

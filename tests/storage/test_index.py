@@ -3,8 +3,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import resource
-import shutil
 import subprocess
 import sys
 import time
@@ -19,9 +19,9 @@ from pydantic import BaseModel
 
 from storage import segments
 from storage.catalogue import CatalogueEntry
-from storage.index import claim, is_current, open_folder, open_index
+from storage.index import claim, is_current, open_index
+from storage.index_generation import Generation
 from storage.lexical import Lexical
-from storage.manifest import Generation
 from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import pack_segment
@@ -78,29 +78,18 @@ def test_what_was_published_can_be_read_row_by_row(tmp_path: Path) -> None:
         index.verify()
 
 
-FORMER = Path(__file__).parents[1] / "samples" / "former-index"
-"""NEW, written before there were segments."""
-
-
-def test_an_index_of_before_segments_finds_the_same_and_is_converted_by_publishing(tmp_path: Path) -> None:
-    shutil.copytree(FORMER, tmp_path / "former")
-    put(tmp_path / "now", NEW)
-    with open_index(tmp_path / "former") as former, open_index(tmp_path / "now") as now:
-        former.verify()
-        assert former.catalogue == tuple(now.catalogue)
-        assert [former.chunk(row) for row in range(3)] == [now.chunk(row) for row in range(3)]
-        assert former.rows_of(["c" * 64]).tolist() == now.rows_of(["c" * 64]).tolist()
-        assert former.lexical
-        assert now.lexical
-        one, other = former.lexical.search(["a", "글"], 9), now.lexical.search(["a", "글"], 9)
-        assert (one.rows.tolist(), one.scores.tolist()) == (other.rows.tolist(), pytest.approx(other.scores.tolist()))
-        query = former.vectors.reconstruct(np.array([1]))[0]
-        assert former.vectors.search(query, 2, allowed=np.array([False, True, True])).rows[0] == 1
-        del former.manifest.files["numbers.parquet"]
-        with pytest.raises(NotAnIndex, match="made without numbers; run `trivet rag index` again"):
-            _ = former.numbers
-    assert put(tmp_path / "former", NEW).digest == put(tmp_path / "now", NEW).digest
-    open_index(tmp_path / "former").verify()
+def test_an_index_of_a_former_format_is_refused_by_name_and_replaced_by_publishing(tmp_path: Path) -> None:
+    put(tmp_path, NEW)
+    pointer = json.loads((tmp_path / "CURRENT").read_text())
+    manifest = tmp_path / "generations" / pointer["generation"] / "manifest.json"
+    manifest.write_text(json.dumps({"format": "trivet-index", "version": 1, "files": {}}))
+    pointer["manifest"] = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    (tmp_path / "CURRENT").write_text(json.dumps(pointer))
+    said = f"{tmp_path} was written by an older version; run `trivet rag index` again to replace it"
+    with pytest.raises(NotAnIndex, match=re.escape(said)):
+        open_index(tmp_path)
+    assert put(tmp_path, NEW).created
+    open_index(tmp_path).verify()
 
 
 def large(count: int, *, first: str = "") -> dict[str, Any]:
@@ -152,7 +141,7 @@ def test_segments_are_a_matter_of_storage(tmp_path: Path, monkeypatch: pytest.Mo
     publish(tmp_path / "one", **large(80))
     monkeypatch.setattr(segments, "MOST_CHUNKS", 40)
     publish(tmp_path / "cut", **large(80))
-    with open_folder(tmp_path / "one") as one, open_folder(tmp_path / "cut") as cut:
+    with open_index(tmp_path / "one") as one, open_index(tmp_path / "cut") as cut:
         assert one.document_of_row.tolist() == cut.document_of_row.tolist()
         assert [one.chunk(row) for row in range(len(one))] == [cut.chunk(row) for row in range(len(cut))]
         assert isinstance(one.lexical, Lexical)

@@ -97,7 +97,7 @@ async def _upload(visit: Visit) -> Response:
     upload = await uploads.receive(
         visit.request,
         indexing.documents,
-        apart_from=indexing.files,
+        apart_from=indexing.index,
         admit=visit.refuse_token,
         limits=uploads.LIMITS,
     )
@@ -136,7 +136,7 @@ def files_in(indexing: Indexing) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place, folders, files in os.walk(indexing.documents):
         here = Path(place)
-        folders[:] = [one for one in folders if not one.startswith(".") and here / one != indexing.files]
+        folders[:] = [one for one in folders if not one.startswith(".") and here / one != indexing.index]
         for file in files:
             if not file.startswith((".", "~$")):
                 path = here / file

@@ -16,7 +16,7 @@ from storage.artifacts import Artifacts
 from storage.catalogue import CatalogueEntry
 from storage.files import write
 from storage.index import claim, open_index
-from storage.manifest import Generation
+from storage.index_generation import Generation
 from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import Segment

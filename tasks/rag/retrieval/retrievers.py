@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from models.embedders import embed_questions, family, reads, spans_languages
 from models.protocols import Embedder
 from storage.index_generation import Index
-from storage.lexical import Best, best_rows
-from storage.row_searches import Words
+from storage.lexical import Best, Lexical, best_rows
 from storage.vectors import Nearest
 from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
 from tasks.rag.rag_errors import NoLexicalIndex
@@ -132,7 +131,7 @@ class Retrievers:
         title = "\n".join([*chunk["heading_path"][-1:], opening])
         return is_statement(title, self._expansion.statements) and len(_AMOUNT.findall(chunk["text"])) >= AMOUNTS
 
-    def _lexical_words(self, texts: Sequence[str]) -> tuple[Words, list[list[str]]]:
+    def _lexical_words(self, texts: Sequence[str]) -> tuple[Lexical, list[list[str]]]:
         """BM25 of the index, and the words of each text as the index splits them."""
         lexical, tokenizer = self.index.lexical, self.index.manifest.tokenizer
         if lexical is None or tokenizer is None:
@@ -163,7 +162,7 @@ class Retrievers:
         return known / whole
 
     @cached_property
-    def _searched(self) -> tuple[Words, dict[str, float], dict[str, float]]:
+    def _searched(self) -> tuple[Lexical, dict[str, float], dict[str, float]]:
         """BM25 of the index; the words that are asked and those that are added, with their weights."""
         settings, expansion = self.settings, self._expansion
         texts = [expansion.asked, *self._names, *expansion.added]
@@ -247,7 +246,7 @@ def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> 
 
 
 def word_scores(
-    lexical: Words, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, document_share: float
+    lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, document_share: float
 ) -> NDArray[np.float64]:
     """The score of every row by BM25, and a share of what its document has of each word; words: word → weight.
 

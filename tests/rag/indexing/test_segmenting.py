@@ -15,7 +15,7 @@ import pytest
 
 from storage import centres, segments
 from storage.artifacts import Artifacts
-from storage.index import open_folder
+from storage.index import open_index
 from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import Segment
@@ -107,7 +107,7 @@ def test_centres_of_an_index_serve_its_next_generation(
         settings={},
         centres=made,
     )
-    with open_folder(index) as opened:
+    with open_index(index) as opened:
         assert isinstance(opened.vectors, Vectors)
         assert opened.vectors.lists
         opened.verify()
