@@ -79,7 +79,7 @@ def _latin(drawn: random.Random) -> str:
 
 
 def questions_about(catalogue: Sequence[CatalogueEntry]) -> list[str]:
-    """Names in full, their first words, and names with a letter too few."""
+    """Names in full, their first words, and names that no document bears."""
     drawn = random.Random(2)
     asked: list[str] = []
     for at in drawn.sample(range(len(catalogue)), min(QUESTIONS, len(catalogue))):

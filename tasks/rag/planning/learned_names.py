@@ -34,20 +34,40 @@ from tasks.rag.planning.names import (
     name_words,
 )
 from tasks.rag.planning.qualifiers import Period, Qualifiers
-from tasks.rag.planning.transliteration import bones, sound
 
 Kind = Literal["entity", "title", "id"]
-How = Literal["full", "lead", "initials", "sound", "guess"]
-"""How a spelling matches a name: whole, by its first words, by its initials, in Korean letters, or approximately."""
+How = Literal["full", "lead", "initials"]
+"""How a spelling matches a name: whole, by its first words, or by its initials."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOWS: tuple[How, ...] = get_args(How)
-VERSION = 2
+VERSION = 3
 """Of the files; raised when the same entries would teach something else."""
 UNUSED_DAYS = 30
 """After which the file of a part is removed."""
 WHOLE, FOLDER = 2, 1
 """Weight of a word in a document's own names and in the name of a folder of its, in halves."""
+
+
+class HashTable(NamedTuple):
+    """Columns of values by 64-bit hashes, in their order: a twentieth of the memory of a dictionary of lists."""
+
+    keys: NDArray[np.uint64]
+    columns: tuple[NDArray[Any], ...]
+
+    @classmethod
+    def of(cls, hashes: NDArray[np.uint64], *columns: NDArray[Any]) -> HashTable:
+        """Values of equal hashes stay in their order."""
+        order = np.argsort(hashes, kind="stable")
+        return cls(hashes[order], tuple(column[order] for column in columns))
+
+    def get(self, hashed: int) -> tuple[NDArray[Any], ...]:
+        """The values of a hash, a part of each column; empty where there are none."""
+        key = np.uint64(hashed)
+        begin = end = int(self.keys.searchsorted(key))
+        if begin < len(self.keys) and self.keys[begin] == key:
+            end = int(self.keys.searchsorted(key, "right"))
+        return tuple(column[begin:end] for column in self.columns)
 
 
 class Learned(NamedTuple):
@@ -60,7 +80,7 @@ class Learned(NamedTuple):
     sames: NDArray[np.uint64]
     """Per document, equal for those that differ only in issuer, year or round; 0 where nothing is known."""
     dated: NDArray[np.uint8]
-    """Per document, whether those differ in year and form."""
+    """Per document, whether those differ in year."""
     owners: NDArray[np.uint64]
     """Issuers and projects, in one spelling …"""
     owned: NDArray[np.uint32]
@@ -80,8 +100,6 @@ class Learned(NamedTuple):
     compacts: NDArray[np.uint8]
     """Of entities, in one word."""
     compact_ends: NDArray[np.uint32]
-    sounds: NDArray[np.uint64]
-    """Of entities in Latin letters; 0 for others."""
     entity_words: NDArray[np.uint64]
     """Words of entities …"""
     entity_of_word: NDArray[np.uint32]
@@ -186,8 +204,8 @@ def _joined_qualifiers(parts: Sequence[Learned]) -> dict[str, NDArray[Any]]:
 def qualifiers_in(said: NDArray[np.uint8]) -> list[Qualifiers]:
     """Those of `Learned.said`."""
     return [
-        Qualifiers(tuple(Period(*period) for period in periods), tuple(forms), tuple(rounds), tuple(dates))
-        for periods, forms, rounds, dates in json.loads(said.tobytes())
+        Qualifiers(tuple(Period(*period) for period in periods), tuple(rounds))
+        for periods, rounds in json.loads(said.tobytes())
     ]
 
 
@@ -227,7 +245,7 @@ class _Pupil:
     def _learn_kind(self, at: int, entry: CatalogueEntry, names: DocumentNames) -> None:
         project = compact(name_words(entry.metadata.get("project_name", "")))
         owners = [compact(name_words(value)) for _, value in names.entities]
-        same = project or (f"{owners[0]} {names.said.forms}" if owners and names.said.periods else "")
+        same = project or (owners[0] if owners and names.said.periods else "")
         self._lists["sames"].append(hash_of(same) if same else 0)
         self._lists["dated"].append(not project and bool(same))
         every = [name for name in dict.fromkeys((project, *owners)) if name]
@@ -268,8 +286,6 @@ class _Pupil:
         told["keys"].append(hash_of(f"{kind} {key}"))
         told["texts"].append(value)
         told["compacts"].append(key if kind == "entity" else "")
-        heard = bones(sound(" ".join(words))) if kind == "entity" and key.isascii() else ""
-        told["sounds"].append(hash_of(heard) if heard else 0)
         if kind == "entity":
             told["entity_words"] += map(hash_of, words)
             told["entity_of_word"] += [number] * len(words)
@@ -281,14 +297,14 @@ class _Pupil:
     def learned(self) -> Learned:
         """All that was learnt."""
         told = self._lists
-        said = [[one.periods, one.forms, one.rounds, one.dates] for one in self._said]
+        said = [[one.periods, one.rounds] for one in self._said]
         arrays: dict[str, NDArray[Any]] = {"said": _bytes(json.dumps(said))}
         for ends, of in _ENDS.items():
             encoded = [text.encode("utf-8", "surrogatepass") for text in (self._words if of == "words" else told[of])]
             arrays[of] = np.frombuffer(b"".join(encoded), np.uint8)
             arrays[ends] = np.cumsum([len(one) for one in encoded], dtype=np.uint32)
         arrays["word_hashes"] = np.array([hash_of(word) for word in self._words], np.uint64)
-        hashes = ("sames", "owners", "values", "keys", "sounds", "entity_words", "spellings")
+        hashes = ("sames", "owners", "values", "keys", "entity_words", "spellings")
         small = ("dated", "kinds", "fields", "hows", "weights")
         for field in Learned._fields:
             if field not in arrays:

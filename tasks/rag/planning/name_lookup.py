@@ -1,4 +1,4 @@
-"""Finds the names of a catalogue in a question: exact in any spacing, by their first words, initials or with a typo.
+"""Finds the names of a catalogue in a question: exact in any spacing, by their first words or initials.
 
 A name that most documents bear counts as none, and a word counts by how few names hold it.
 """
@@ -7,39 +7,29 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.lexical import hash_of
 from tasks.language.tokens import FUNCTION_WORDS
-from tasks.rag.planning.borne_names import bearers_of, first_of_each
-from tasks.rag.planning.hash_table import HashTable
-from tasks.rag.planning.learned_names import HOWS, KINDS, WHOLE, How, Kind, Learned, is_hangul, texts_in
+from tasks.rag.planning.learned_names import HOWS, KINDS, WHOLE, HashTable, How, Kind, Learned, is_hangul, texts_in
 from tasks.rag.planning.names import CONNECTIVES, FIELDS, Word, compact, core_words, name_words
-from tasks.rag.planning.near_names import NearNames
-from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 from tasks.rag.planning.type_words import without_particles
 
 SURE = 0.85
 """Confidence from which a name alone rules other documents out."""
-SOUNDED = 0.9
-"""Confidence of a name that is written by its sound."""
 COMMON_SHARE = 0.6
 """A name that more of the documents bear does not tell them apart."""
 MOST_KNOWN = 10_000
 """Names, and rarities of words, that are kept once they are read."""
 MOST_COMPOUNDS = 100_000
 MOST_RUN = 8
-MOST_FUZZY = 12
-MOST_SOUNDED = 4
-"""Words of a Latin name that is written in Korean letters."""
-SHORTEST_FUZZY = {"latin": 5, "hangul": 4}
 
 _PLACE = re.compile(r"[가-힣]{1,6}(?:특별시|광역시|특별자치시|특별자치도|도|시|군|구|읍|면|동|리)")
 # two letters and a sign, which are initials of nothing but these
@@ -80,9 +70,6 @@ class NameLookup:
 
     def __init__(self, names: Learned, dated: NDArray[np.bool_]) -> None:
         """dated: per document, whether its names tell a period."""
-        from rapidfuzz import fuzz, process  # 36 ms, which the first question would wait for
-
-        self._ratio, self._extract = fuzz.ratio, process.extractOne
         self._count, self._learned = len(names.said_of), names
         self._holders, self._hangul = _holders_of(names)
         self._backwards = sorted((word[::-1], at) for word, at in self._hangul)
@@ -97,12 +84,6 @@ class NameLookup:
         order = sorted(range(len(keys)), key=keys.__getitem__)
         self._entities = [keys[at] for at in order]
         self._entity_at = entities[order]
-        self._letters = {
-            unicodedata.normalize("NFD", key): at for at, key in enumerate(self._entities) if len(key) >= 4
-        }
-        self._near = NearNames(list(self._letters))
-        heard = entities[names.sounds[entities] > 0]
-        self._sounds = HashTable.of(names.sounds[heard], heard)
         self._known: dict[int, _Name] = {}
         self._rarities: dict[str, float] = {}
 
@@ -175,7 +156,7 @@ class NameLookup:
         return [found[at] for at in sorted(found) if found[at] != piece]
 
     def mentions(self, words: Sequence[Word]) -> list[Mention]:
-        """The names in the question, longest first where they overlap; typos only where nothing else is found."""
+        """The names in the question, longest first where they overlap."""
         found: list[Mention] = []
         at = 0
         lower = not any(word.said[:1].isupper() for word in words)
@@ -184,10 +165,6 @@ class NameLookup:
             size, here = self._longest(words, at, lower=lower, shouted=shouted)
             found += here
             at += size
-        if not any(mention.confidence >= SURE for mention in found):
-            found += self._sounded(words)
-        if not any(mention.confidence >= 0.6 for mention in found):
-            found += self._misspelt(words)
         return found
 
     def _longest(self, words: Sequence[Word], at: int, *, lower: bool, shouted: bool) -> tuple[int, list[Mention]]:
@@ -241,50 +218,6 @@ class NameLookup:
         owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
         confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
         return [_mention(name, word.said, confidence, "lead") for name in begun] or self._joined_initials(word)
-
-    def _sounded(self, words: Sequence[Word]) -> list[Mention]:
-        """Latin names that the question writes in Korean letters, the longest at each place: 아메리칸 워터 웍스."""
-        if not len(self._sounds.keys):
-            return []
-        found: list[Mention] = []
-        at = 0
-        while at < len(words):
-            size, here = 1, list[Mention]()
-            for size in range(min(MOST_SOUNDED, len(words) - at), 0, -1):
-                run = words[at : at + size]
-                if not any(is_hangul(word.form) for word in run):
-                    continue
-                said = " ".join(word.said for word in run)
-                head = " ".join(word.form for word in run[:-1])
-                spellings = [f"{head} {last}" for last in _forms(run[-1].form)]
-                alike = [
-                    name
-                    for one in spellings
-                    if (heard := bones(sound(one)))
-                    for at in self._sounds.get(hash_of(heard))[0].tolist()
-                    if sounds_alike(one, " ".join((name := self._name(at)).words))
-                ]
-                here = [_mention(name, said, SOUNDED, "sound") for name in dict.fromkeys(alike)]
-                if here:
-                    break
-            found += here
-            at += size
-        return found
-
-    def _misspelt(self, words: Sequence[Word]) -> list[Mention]:
-        found: list[Mention] = []
-        for run in list(_worth_a_guess(words))[:MOST_FUZZY]:
-            last = run[-1].form
-            last = without_particles(last)[-1] if is_hangul(last) else last.removesuffix("'s")
-            key = compact([*(word.form for word in run[:-1]), last])
-            letters = unicodedata.normalize("NFD", key)
-            least = 80 if len(letters) < 7 else 85
-            near = self._near.alike(letters, percent=least)
-            best = self._extract(letters, near, scorer=self._ratio, score_cutoff=least)
-            if best:
-                name = self._name(int(self._entity_at[self._letters[best[0]]]))
-                found.append(_mention(name, " ".join(word.said for word in run), 0.65, "guess"))
-        return found
 
     def matched_words(self, word: Word) -> dict[str, float]:
         """Words of names that a word of the question is or holds → how much of them, 0 to 1."""
@@ -368,14 +301,99 @@ def _pieces(word: str) -> Iterator[str]:
         yield word[-size:]
 
 
-def _worth_a_guess(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
-    """Runs that look like a name: capital letters, or four syllables and more."""
-    for size in (2, 1, 3):
-        for at in range(len(words) - size + 1):
-            run = words[at : at + size]
-            length = sum(len(word.form) for word in run)
-            if is_hangul(run[0].form):
-                if length >= SHORTEST_FUZZY["hangul"] and all(is_hangul(word.form) for word in run):
-                    yield run
-            elif length >= SHORTEST_FUZZY["latin"] and all(word.said[0].isupper() for word in run):
-                yield run
+class Documents(NamedTuple):
+    """The documents of each name, rising."""
+
+    starts: NDArray[np.int64]
+    """Where the documents of each name start."""
+    documents: NDArray[np.uint32]
+    more: Mapping[int, NDArray[np.uint32]]
+    """All documents of the names that have others too."""
+    counts: NDArray[np.int64]
+    """How many documents each name has."""
+
+    def of(self, name: int) -> NDArray[np.uint32]:
+        """The documents of one name."""
+        if name in self.more:
+            return self.more[name]
+        return self.documents[self.starts[name] : self.starts[name + 1]]
+
+
+def first_of_each(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Per key, the position of the first one that equals it."""
+    _, firsts, at = np.unique(keys, return_index=True, return_inverse=True)
+    return firsts[at]
+
+
+def bearers_of(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Documents:
+    """The documents that bear each name, with those that a name's words or another name of its organisation lead to.
+
+    first: per name, the first one that equals it, which alone gets documents.
+    """
+    count = max(len(names.said_of), 1)
+    pairs = np.unique(first[names.borne] * count + names.bearers)
+    owners, documents = np.divmod(pairs, count)
+    starts = owners.searchsorted(np.arange(len(first) + 1))
+    borne = Documents(starts, documents.astype(np.uint32), {}, np.diff(starts))
+    groups = _joined(names, first)
+    more: dict[int, NDArray[np.uint32]] = {}
+    for name, meant in _led_to(names, first, holders):
+        if name in groups:
+            groups[name] |= set(meant.tolist())
+        elif len(every := np.union1d(borne.of(name), meant)) > len(borne.of(name)):
+            more[name] = every
+    more |= {name: np.array(sorted(group), np.uint32) for name, group in groups.items()}
+    for name, every in more.items():
+        borne.counts[name] = len(every)
+    return borne._replace(more=more)
+
+
+def _joined(names: Learned, first: NDArray[np.int64]) -> dict[int, set[int]]:
+    """The names that are one organisation with another in some document, and their documents, which they share.
+
+    In the order of the documents: from a document on that says so, two names have the same set.
+    """
+    one, other = first[names.joint_first], first[names.joint_second]
+    involved = np.unique(np.concatenate([one, other]))
+    groups: dict[int, set[int]] = {name: set() for name in involved.tolist()}
+    joints = _by_document(names.joint_in, zip(one.tolist(), other.tolist(), strict=True))
+    borne = first[names.borne]
+    concerned = np.isin(borne, involved)
+    borne_in = _by_document(names.bearers[concerned], borne[concerned].tolist())
+    for document in sorted(borne_in):
+        for name in borne_in[document]:
+            groups[name].add(document)
+        for name, same in joints.get(document, ()):
+            groups[name] |= groups[same]
+            groups[same] = groups[name]
+    return groups
+
+
+def _by_document(documents: NDArray[np.uint32], held: Iterable[Any]) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = defaultdict(list)
+    for document, one in zip(documents.tolist(), held, strict=True):
+        found[document].append(one)
+    return found
+
+
+def _led_to(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Iterable[tuple[int, NDArray[np.uint32]]]:
+    """Entities, and the documents whose own names hold all of their words: a correction that no table lists."""
+    own = HashTable(holders.keys[whole := holders.columns[1] == WHOLE], (holders.columns[0][whole],))
+    entities = first[names.entity_of_word] == names.entity_of_word
+    words, owners = names.entity_words[entities], names.entity_of_word[entities]
+    begins, ends = own.keys.searchsorted(words, "left"), own.keys.searchsorted(words, "right")
+    starts = np.flatnonzero(np.diff(owners, prepend=np.uint32(2**32 - 1)))
+    least = np.minimum.reduceat(ends - begins, starts) if len(starts) else starts
+    bounds = [*starts.tolist(), len(owners)]
+    for (start, stop), held in zip(pairwise(bounds), least.tolist(), strict=True):
+        if not held:
+            continue
+        spans = zip(begins[start:stop].tolist(), ends[start:stop].tolist(), strict=True)
+        spans = sorted(spans, key=lambda span: span[1] - span[0])
+        found = own.columns[0][slice(*spans[0])]
+        for begin, last in spans[1:]:
+            documents = own.columns[0][begin:last]
+            places = np.minimum(documents.searchsorted(found), len(documents) - 1)
+            found = found[documents[places] == found]
+        if len(found):
+            yield int(owners[start]), found

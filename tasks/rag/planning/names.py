@@ -12,7 +12,6 @@ from storage.catalogue import CatalogueEntry
 from tasks.rag.planning.qualifiers import (
     FORM_TOKEN,
     PERIOD_TOKEN,
-    Period,
     Qualifiers,
     folded,
     qualifiers,
@@ -75,7 +74,8 @@ def core_words(name: str) -> tuple[str, ...]:
     """The words of a name that are no period, form or round: what tells whom or what it is about."""
     spaced = _CAMEL.sub(" ", unicodedata.normalize("NFKC", name))
     words = name_words(without_qualifiers(spaced))
-    return tuple(word for word in words if not word.isdigit() and not PERIOD_TOKEN.fullmatch(word))
+    known = (PERIOD_TOKEN, FORM_TOKEN)
+    return tuple(word for word in words if not word.isdigit() and not any(one.fullmatch(word) for one in known))
 
 
 def compact(words: Sequence[str]) -> str:
@@ -185,10 +185,7 @@ def _company_of(title: str | None) -> str | None:
 def _document_qualifiers(entry: CatalogueEntry, stem: str) -> Qualifiers:
     """Qualifiers of stem and title, which may count fiscal years differently; of the metadata where neither has any."""
     of_stem, of_title = qualifiers(stem), qualifiers(entry.title or entry.metadata.get("title") or "")
-    of_period = qualifiers(entry.metadata.get("period_end", ""))
-    ends = tuple(Period(int(date[:4])) for date in of_period.dates)
-    dated = tuple(Period(int(date[:4])) for date in of_stem.dates)
-    periods = tuple(dict.fromkeys((*of_stem.periods, *of_title.periods))) or dated or ends
+    periods = tuple(dict.fromkeys((*of_stem.periods, *of_title.periods)))
+    periods = periods or qualifiers(entry.metadata.get("period_end", "")).periods
     digits = re.search(r"\d{1,3}", entry.metadata.get("notice_round", ""))
-    rounds = of_stem.rounds or of_title.rounds or ((int(digits.group()),) if digits else (0,))
-    return Qualifiers(periods, of_stem.forms or of_title.forms, rounds, of_stem.dates)
+    return Qualifiers(periods, of_stem.rounds or of_title.rounds or ((int(digits.group()),) if digits else (0,)))

@@ -200,7 +200,7 @@ def _at_another_period(question: str, last: str) -> str | None:
     return last[: latest.start()] + other + last[latest.end() :]
 
 
-QUALIFIER_FIELDS = frozenset(["year", "form", "round", "date"])
+QUALIFIER_FIELDS = frozenset(["year", "round"])
 """Fields of matches that qualify a name."""
 
 
@@ -209,7 +209,7 @@ def _lacking(words: list[str], said: set[str]) -> list[str]:
 
 
 def _is_elliptic(question: str, filters: Filters) -> bool:
-    """Whether the question holds only a name, a year, a form or a round."""
+    """Whether the question holds only a name, a year or a round."""
     left = normal(question)
     for match in filters.matches:
         left = left.replace(normal(match.said), " ")

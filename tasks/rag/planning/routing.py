@@ -1,6 +1,6 @@
 """Finds the documents that a question means, by the names of the catalogue, without a model.
 
-Names (`name_lookup`) choose the documents; year, form and round (`qualifiers`) choose among them.
+Names (`name_lookup`) choose the documents; year and round (`qualifiers`) choose among them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from storage.lexical import hash_of
 from tasks import resources
 from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
-from tasks.rag.planning.hash_table import HashTable
-from tasks.rag.planning.learned_names import learned, qualifiers_in
+from tasks.rag.planning.learned_names import HashTable, learned, qualifiers_in
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
 from tasks.rag.planning.names import stem_of, words_of
-from tasks.rag.planning.qualifiers import Qualifiers, fit_of, is_of_a_round, qualifiers, says_which
+from tasks.rag.planning.qualifiers import Qualifiers, fit_of, is_of_a_round, qualifiers
 
 MOST_CHARS = 2_000
 """A longer question is routed by its beginning."""
@@ -41,10 +40,7 @@ WITH_PLACE = 0.4
 NEAR_BEST = 0.6
 """Share of the best score that a document needs to be among those that vague names mean."""
 CAN_HOLD = 0.3
-"""Fit from which a document of another year, form or round may hold the answer."""
-
-CORROBORATED = 0.75
-"""Confidence from which a short form of a name is sure when the year or form that is asked for is there too."""
+"""Fit from which a document of another year or round may hold the answer."""
 
 
 def learn_names(index: Index) -> None:
@@ -131,7 +127,7 @@ class _Chosen(NamedTuple):
 
 
 class _Fitting(NamedTuple):
-    """Chosen documents, by their fit in year, form and round."""
+    """Chosen documents, by their fit in year and round."""
 
     documents: list[int]
     """The best first; the best alone if the question singles them out."""
@@ -183,7 +179,6 @@ class _Routing:
         ids = [mention for mention in mentions if mention.kind == "id"]
         if ids:
             return _Chosen(_all(ids), {}, sure=True, mentions=ids)
-        mentions = [self._corroborated(mention) for mention in mentions]
         sure = [mention for mention in mentions if mention.confidence >= SURE]
         placed = self._sure_by_project(mentions)
         if self.query_type == "compare" and len({m.documents for m in mentions if m.kind == "entity"}) > 1:
@@ -191,13 +186,6 @@ class _Routing:
         if sure or placed:
             return self._chosen_surely(sure + placed, beside=_others(mentions, sure + placed))
         return self._chosen_vaguely(mentions)
-
-    def _corroborated(self, mention: Mention) -> Mention:
-        """A short form (CVS, initials) with a document of the year and form that are asked for."""
-        if not CORROBORATED <= mention.confidence < SURE or not (self.said.periods or self.said.forms):
-            return mention
-        fits = (fit_of(self.said, self.router.said[at], rounds=False) for at in mention.documents)
-        return mention._replace(confidence=SURE) if max(fits) >= 0.9 else mention
 
     def _chosen_surely(self, mentions: list[Mention], *, beside: list[Mention]) -> _Chosen:
         """By entity and title together where both are named, else by what is named; a vaguer name beside it counts."""
@@ -241,9 +229,9 @@ class _Routing:
         for at in self.valued:
             accepted[at] = accepted.get(at, 0.0) + 1.0
         if not accepted:
-            # siblings of the last documents, where the question only adds a year, a form or a round
+            # siblings of the last documents, where the question only adds a year or a round
             said, follows = self.said, self.query_type in {"followup", "compare"}
-            if not self.last or not (said.periods or said.forms or said.rounds or said.dates):
+            if not self.last or not (said.periods or said.rounds):
                 return _Chosen([], {}, sure=False, mentions=[])
             return _Chosen(sorted({*self.router.kin(self.last), *self.last}), {}, sure=follows, mentions=[])
         best = max(accepted.values())
@@ -287,11 +275,11 @@ class _Routing:
         can = [at for at in documents if fits[at] >= CAN_HOLD] or list(documents)
         order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router.files[at]))
         best = [at for at in order if fits[at] == fits[order[0]]]
-        exact = fits[order[0]] == 1.0 and says_which(said, rounds=rounds)
+        exact = fits[order[0]] == 1.0 and rounds and said.rounds  # a year alone does not single a document out
         return _Fitting(best if exact else order, best)
 
     def _sides(self, chosen: _Chosen) -> list[list[int]]:
-        """What is compared: issuers, else rounds, forms or years of one, else the documents themselves."""
+        """What is compared: issuers, else rounds or years of one, else the documents themselves."""
         entities = [mention for mention in chosen.mentions if mention.kind == "entity"]
         sides = _distinct([self._fitting(sorted(m.documents), chosen.scores).documents for m in entities])
         if len(sides) > 1:
@@ -299,8 +287,7 @@ class _Routing:
         documents = chosen.documents
         for parts in (
             [Qualifiers(rounds=(one,)) for one in self.said.rounds],
-            [Qualifiers(forms=(one,)) for one in self.said.forms],
-            [Qualifiers(periods=(one,), forms=self.said.forms) for one in self.said.periods],
+            [Qualifiers(periods=(one,)) for one in self.said.periods],
         ):
             if len(parts) > 1:
                 sides = _distinct([self._fitting(documents, chosen.scores, part).best for part in parts])
@@ -348,18 +335,15 @@ class _Routing:
         return tuple(dict.fromkeys(self.router.digests[at] for at in documents))
 
     def _matches(self, chosen: _Chosen, fitting: _Fitting) -> tuple[NameMatch, ...]:
-        """Matched names, then the years, forms, rounds and dates on which question and document agree."""
+        """Matched names, then the years and rounds on which question and document agree."""
         names = [_match(mention) for mention in chosen.mentions]
         said, document = self.said, self.router.said[fitting.best[0]]
-        agreed: list[tuple[str, str]] = []
-        for period in said.periods:
-            if period in document.periods:
-                term = f"제{period.term}기" if period.term else None
-                quarter = f"Q{period.quarter}" if period.quarter else None
-                agreed.append(("year", " ".join(str(part) for part in (period.year, term, quarter) if part)))
-        agreed += [("form", form) for form in said.forms if form in document.forms]
+        agreed = [
+            ("year", f"제{one.number}기" if one.kind == "term" else str(one.number))
+            for one in said.periods
+            if one in document.periods
+        ]
         agreed += [("round", str(number)) for number in said.rounds if number in document.rounds]
-        agreed += [("date", date) for date in said.dates if date in document.dates]
         beside = (NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in agreed)
         return (*list(dict.fromkeys(names))[:MOST_NAMED], *beside)
 

@@ -78,12 +78,12 @@ def test_the_round_is_the_tables_where_the_name_has_none(metadata: dict[str, str
 
 def test_a_document_has_the_years_of_its_name_and_of_its_title() -> None:
     said = names("ULTRAMARINE_2023Q4_EARNINGS.pdf", "Ultramarine Announces Fourth Quarter Fiscal 2022 Results").said
-    assert [(period.year, period.quarter) for period in said.periods] == [(2023, 4), (2022, 4)]
+    assert [period.number for period in said.periods] == [2023, 2022]
 
 
 def test_where_name_and_title_are_silent_the_period_of_the_report_counts() -> None:
     said = names("report.pdf", "FORM 10-K", period_end="January 28, 2023").said
-    assert [period.year for period in said.periods] == [2023]
+    assert [period.number for period in said.periods] == [2023]
 
 
 @pytest.mark.parametrize(
