@@ -33,7 +33,7 @@ from prefect.utilities.annotations import quote
 from pydantic import Field, PrivateAttr
 
 from storage.lineage import StepRun
-from storage.records import Ref, refs_in
+from storage.records import refs_in
 from storage.storage_errors import StorageError
 from tasks.keys import content_key
 from tasks.lineage import edges_of, parameters_of
@@ -47,9 +47,6 @@ V = TypeVar("V")
 
 GPU = "gpu"
 """Tag of a step whose backend runs on a device, and name of the slot that it takes where it runs."""
-
-CHANGED = "files are gone or changed"
-"""`undone` of a step that writes files."""
 
 Verify = Callable[[Any, dict[str, Any]], bool]
 """(result, inputs) → whether a cached result may stand."""
@@ -75,16 +72,6 @@ class Incomplete(Exception, Generic[R]):
         return type(self), (self.result, self.items)
 
 
-class Kept(NamedTuple):
-    """The record of a step: its result, or why it does not serve."""
-
-    result: Any
-    fault: str = ""
-    """`artifact gone: chunks 0a1b2c3d4e5f`, `record damaged`, or what `undone` of the step says; empty: it serves."""
-    lost: frozenset[Ref] = frozenset()
-    """Artifacts of the result that are gone or damaged."""
-
-
 @dataclass
 class StepKey(CachePolicy):
     """Key of a step: its name and version and the content of its inputs."""
@@ -93,7 +80,6 @@ class StepKey(CachePolicy):
     version: int = 1
     reads_world: bool = False
     verify: Verify | None = None
-    undone: str = ""
     aside: tuple[str, ...] = ()
 
     def compute_key(
@@ -118,24 +104,14 @@ class StepKey(CachePolicy):
         told = {name: value for name, value in inputs.items() if name not in self.aside}
         return content_key(self.name, self.version, told, str(run) if self.reads_world else None)
 
-    def look_up(self, inputs: dict[str, Any], *, run: object = None) -> Kept | None:
-        """What a run would find under the key of these inputs, None for no record; changes nothing."""
-        record = results().read(self.key_of(inputs, run=run))
-        return None if record is None else self._read(record, inputs, is_whole=artifacts().is_whole)
-
     def _holds(self, record: bytes, inputs: dict[str, Any]) -> bool:
-        return not self._read(record, inputs, is_whole=artifacts().verify).fault
-
-    def _read(self, record: bytes, inputs: dict[str, Any], *, is_whole: Callable[[Ref], bool]) -> Kept:
         try:
             result: Any = ResultRecord.deserialize(record).result
         except Exception:  # noqa: BLE001 whatever is wrong with a record, running the step mends it
-            return Kept(None, "record damaged")
-        if lost := [ref for ref in refs_in(result) if not is_whole(ref)]:
-            return Kept(None, f"artifact gone: {lost[0].kind} {lost[0].digest[:12]}", frozenset(lost))
-        if self.verify is not None and not self.verify(result, inputs):
-            return Kept(None, self.undone)
-        return Kept(result)
+            return False
+        if not all(artifacts().verify(ref) for ref in refs_in(result)):
+            return False
+        return self.verify is None or self.verify(result, inputs)
 
 
 @lru_cache(maxsize=16)
@@ -181,7 +157,6 @@ def step(
     gpu: bool = False,
     reads_world: bool = False,
     verify: Verify | None = None,
-    undone: str = "its effect is undone",
     aside: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Make a task of a function whose inputs and result are small JSON-able values and Refs.
@@ -190,13 +165,12 @@ def step(
     gpu: its backend may run on a device; where there is one, or a pool that has one, the task is tagged `gpu`.
     reads_world: the inputs do not tell what it will find (a folder, a clock), so its record serves only its own run.
     verify: for a step that changes the world, whether its effect is still there.
-    undone: what is wrong where `verify` says no, in words for users.
     aside: inputs that say how hard to work, not what to find (a budget, a device): others find the same record.
     """
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
         name = f"{function.__module__}.{function.__qualname__}"
-        key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, undone=undone, aside=aside)
+        key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, aside=aside)
         make: Any = task  # its overloads do not know a function whose parameters are a ParamSpec
         return make(
             _traced(_placed(function, key) if gpu else function, key),

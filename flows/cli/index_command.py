@@ -44,7 +44,6 @@ from flows.cli.shared_options import (
     prices_of,
     refuse_unusable,
 )
-from flows.cli.show_plan import PlanOption, refuse_both, show_steps
 from flows.running.settings import settings
 from flows.running.task_runners import placed
 from models.model_errors import ModelUnavailable
@@ -52,7 +51,6 @@ from storage.engines import index_name
 from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
-    from flows.running.foresight.of_index import IndexPlan
     from flows.running.rag_config import IndexConfig
     from tasks.rag.indexing.figures import FigurePlan
     from tasks.rag.indexing.index_report import IndexReport
@@ -100,17 +98,10 @@ def index(
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
-    plan: PlanOption = False,
     as_json: Json = False,
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
-    refuse_both(plan, dry_run)
     chosen = _chosen(given, documents, index)
-    if plan:
-        with _valid():
-            ahead = plan_build(chosen, quiet=as_json)
-        emit(ahead, as_json, lambda: _show_ahead(ahead))
-        return
     if dry_run:
         with _valid():
             figures = plan_figures(chosen, quiet=as_json)
@@ -202,17 +193,6 @@ def run_build(
         return run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
 
 
-def plan_build(chosen: dict[str, Any], *, quiet: bool) -> IndexPlan:
-    """What `run_build` would do; starts nothing, and needs no Prefect API."""
-    with expected_errors(), progress_bars(quiet):
-        from flows.running.foresight.of_index import plan_index
-        from flows.running.rag_config import IndexConfig
-
-        config = IndexConfig.model_validate(chosen)
-        _vlm(config)
-        return plan_index(config)
-
-
 def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
     """Cost of describing the figures of a folder; calls no model, writes no index."""
     with expected_errors(), progress_bars(quiet):
@@ -295,15 +275,8 @@ def _show_report(report: IndexReport, index: Path) -> None:
         )
 
 
-def _show_ahead(plan: IndexPlan) -> None:
-    changes = {name: count for name, count in plan.documents if count}
-    console.print_line("documents: " + ", ".join(f"{count:,} {name}" for name, count in changes.items()))
-    show_steps(plan)
-    if plan.calls:
-        _show_plan(plan.calls)
-
-
 def _show_plan(plan: FigurePlan) -> None:
+    console.print(f"{plan.documents:,} documents")
     console.print(f"{plan.found:,} figures found, {plan.kept:,} worth a question, {plan.duplicates:,} duplicates")
     for reason, count in plan.dropped.items():
         console.print(f"  dropped {count:,}: {escape(reason)}")

@@ -23,7 +23,7 @@ from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, Ta
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.keys import slug
 from tasks.resources import artifacts, budget, evaluations, resources
-from tasks.step import CHANGED, Incomplete, paying_run, slot, step
+from tasks.step import Incomplete, paying_run, slot, step
 
 
 @step(version=1, reads_world=True)
@@ -193,7 +193,7 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
     return path.is_file() and sha256_of(path) == result.digest
 
 
-@step(version=1, verify=_is_written, undone=CHANGED)
+@step(version=1, verify=_is_written)
 def write_json(report: EvalReport, *, output_path: Path) -> Written:
     """Write the results file, and the samples beside it."""
     from tasks.evaluation.results.result_rows import write_files

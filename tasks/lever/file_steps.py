@@ -12,7 +12,7 @@ from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools
 from tasks.lever.opened_worlds import RECORDED, World
 from tasks.resources import artifacts
-from tasks.step import CHANGED, step
+from tasks.step import step
 
 
 class CheckpointRead(Record):
@@ -121,7 +121,7 @@ def _is_exported(result: Exported, inputs: dict[str, Any]) -> bool:
     return all(Path(path).is_file() and sha256_of(Path(path)) == digest for path, digest in result.files.items())
 
 
-@step(version=1, verify=_is_exported, undone=CHANGED)
+@step(version=1, verify=_is_exported)
 def export_files(files: dict[str, Ref]) -> Exported:
     """Write artifacts to the given paths, each file atomically."""
     from storage.files import write
@@ -131,7 +131,7 @@ def export_files(files: dict[str, Ref]) -> Exported:
     return Exported(files={path: ref.digest for path, ref in files.items()})
 
 
-@step(version=1, verify=_is_exported, undone=CHANGED)
+@step(version=1, verify=_is_exported)
 def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
     """Write embeddings in Lever-Plus's layout: a file for the candidates and for each split, with its ids beside it."""
     from tasks.lever.data.earlier_files import banks_by_file

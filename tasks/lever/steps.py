@@ -41,7 +41,7 @@ from tasks.lever.opened_worlds import (
     training_folder,
 )
 from tasks.resources import artifacts
-from tasks.step import CHANGED, Incomplete, slot, step
+from tasks.step import Incomplete, slot, step
 
 EFFORT = ("effort",)
 
@@ -70,7 +70,7 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
     return result.folder.is_dir() and digest_of_folder(result.folder) == result.digest
 
 
-@step(version=2, verify=_is_written, undone=CHANGED)
+@step(version=2, verify=_is_written)
 def write_digits(
     folder: Path, *, world: str, seed: int, candidates: int, queries: int, validation: int, test: int
 ) -> Written:

@@ -24,7 +24,7 @@ from tasks.rag.indexing.index_report import DocumentStatus, IndexReport
 from tasks.rag.indexing.publishing import Catalogued, Published
 from tasks.rag.indexing.scan import ScanResult
 from tasks.resources import artifacts, embedding_cache, resources, responses, results
-from tasks.step import CHANGED, Incomplete, StepKey, paying_run, step
+from tasks.step import Incomplete, StepKey, paying_run, step
 
 
 @step(version=1, reads_world=True)
@@ -41,7 +41,7 @@ def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> b
     return not (locked and inputs["password_env"])
 
 
-@step(version=5, verify=_opens_nothing_locked, undone="a password is given, and documents wanted one")
+@step(version=5, verify=_opens_nothing_locked)
 def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:
@@ -111,7 +111,7 @@ def _within_budget(result: Sequence[Pictured], inputs: dict[str, Any]) -> bool:
     return not any(item.out_of_budget for item in result)
 
 
-@step(version=1, gpu=True, verify=_within_budget, undone="the budget left figures over")
+@step(version=1, gpu=True, verify=_within_budget)
 def extract_figures(
     pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, revision: str, spending: Spending
 ) -> tuple[Pictured, ...]:
@@ -203,7 +203,7 @@ def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
     return is_current(inputs["index"], result.digest)
 
 
-@step(version=2, verify=_is_current, undone="the generation is not current")
+@step(version=2, verify=_is_current)
 def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -> Published:
     """Write a generation beside the current one, verify it, and switch readers over."""
     from storage.index import open_index
@@ -287,7 +287,7 @@ def answer(
     return tuple(kept)
 
 
-@step(version=1, verify=lambda report, _: is_written(report), undone=CHANGED)
+@step(version=1, verify=lambda report, _: is_written(report))
 def write_answers(kept: tuple[Kept, ...], *, out: Path) -> BatchReport:
     """One line of JSON per question, in the order of the questions."""
     from tasks.rag.batching import write_answers as written

@@ -22,7 +22,7 @@ import torch
 
 from storage.artifacts import Artifacts
 from tasks.calls import CallSettings, Limits
-from tasks.lever.data.beam_search import search
+from tasks.lever.data.beam_search import count_weighed, search
 from tasks.lever.data.candidate_pools import build
 from tasks.lever.data.dataset_embeddings import embed_dataset
 from tasks.lever.judge.demonstration_task import PromptSettings
@@ -102,11 +102,9 @@ def opened(chosen: argparse.Namespace, folder: Path) -> tuple[list[Item], Pools,
 
 
 def _searched(queries: Sequence[Item], pools: Pools, judging: Judging, shots: int, settings: BeamSettings) -> Beams:
-    from tasks.lever.learning.call_counts import of_beams
-
     found = search(queries, pools, judging, shots=shots, settings=settings, screened=True, seed=0)
     scores = [[one.beam_score or 0.0 for one in beams] for beams in found.values()]
-    asked = of_beams(settings, queries=len(queries), pool=pools.recipe.size, shots=shots, screened=True)
+    asked = count_weighed(settings, queries=len(queries), pool=pools.recipe.size, shots=shots, screened=True)
     return Beams(sum(asked.values()) / len(queries), fmean(one[0] for one in scores), fmean(map(fmean, scores)))
 
 

@@ -67,21 +67,6 @@ def test_the_nearest_examples_stand_before_the_question(server: Server, data: Pa
     assert (result["metrics"]["accuracy"], result["settings"]["demonstrations"]) == (1, "similarity:2")
 
 
-def test_a_plan_knows_what_follows_from_them(server: Server, data: Path) -> None:
-    chosen = ("--demonstrations", "similarity:1", "--overwrite")
-
-    def planned() -> dict[str, tuple[int, int, int]]:
-        told = run(server, data, *chosen, "--plan").json
-        return {one["step"]: (one["cached"], one["runs"], one["unknown"]) for one in told["steps"]}
-
-    before = planned()
-    assert (before["show_examples"], before["generate"]) == ((0, 1, 0), (0, 0, 1))
-    assert server.requests == []
-    assert run(server, data, *chosen).code == 0
-    after = planned()
-    assert (after["show_examples"], after["generate"]) == ((1, 0, 0), (1, 0, 0))
-
-
 def test_how_they_are_chosen_is_a_setting_of_its_own(server: Server, data: Path) -> None:
     plain = run(server, data)
     assert len(said(server)) == 1

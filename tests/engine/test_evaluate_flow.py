@@ -83,25 +83,17 @@ def test_what_was_evaluated_is_not_evaluated_again(server: Server, name: str, da
     assert len(server.requests) == 20, "nothing is asked twice"
 
 
-def test_a_plan_counts_the_calls_that_the_run_then_makes(server: Server, name: str, data: Path, tmp_path: Path) -> None:
+def test_a_dry_run_counts_the_calls_that_the_run_then_makes(
+    server: Server, name: str, data: Path, tmp_path: Path
+) -> None:
     evaluate(server, name, data, tmp_path / "out", "--limit", 5)
-    planned = evaluate(server, name, data, tmp_path / "out", "--plan").json
-    [calls] = planned["calls"]["tasks"]
+    counted = evaluate(server, name, data, tmp_path / "out", "--dry-run").json
+    [calls] = counted["tasks"]
     assert (calls["calls"], calls["stored"], len(asked(server))) == (20, 5, 5)
-    [generating] = [step for step in planned["steps"] if step["step"] == "generate"]
-    assert (generating["cached"], generating["runs"]) == (0, 1)
-    assert generating["reasons"][-1] == "parameter changed: task.settings.limit 5 → null"
     done = evaluate(server, name, data, tmp_path / "out").json
     assert (done["run"]["calls"], len(asked(server))) == (15, 20)
-    again = evaluate(server, name, data, tmp_path / "out", "--plan").json
-    assert (again["calls"]["tasks"], again["calls"]["skipped"]) == ([], {"MATH500": done["run"]["id"]})
-    over = evaluate(server, name, data, tmp_path / "out", "--plan", "--overwrite").json
-    assert over["calls"]["tasks"] == []
-    assert {step["step"]: step["cached"] for step in over["steps"] if step["cached"]} == {
-        "generate": 1,
-        "score": 1,
-        "aggregate": 1,
-    }
+    again = evaluate(server, name, data, tmp_path / "out", "--dry-run").json
+    assert (again["tasks"], again["skipped"]) == ([], {"MATH500": done["run"]["id"]})
 
 
 def test_a_model_that_is_away_for_an_item_leaves_it_to_the_next_run(

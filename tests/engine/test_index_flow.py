@@ -190,8 +190,6 @@ def test_an_unchanged_folder_costs_nothing(place: Place, work: Work) -> None:
 
 def test_a_document_is_read_again_where_that_is_asked(place: Place, work: Work) -> None:
     options = ("--again", "budget.txt")
-    planned = place.build(*options, "--plan").json
-    assert [step["runs"] for step in planned["steps"] if step["step"] == "parse"] == [1]
     assert counts(place.build(*options)) == {"total": 4, "unchanged": 4}
     assert work.take() == (1, 0)
     assert place.status["parameters"]["again"] == ["budget.txt"]
@@ -357,7 +355,6 @@ def test_described_figures_become_chunks_and_are_asked_about_once(
 
     skipped = place.build().json["figures"]
     planned = place.build("--dry-run", "--vlm", "scripted").json
-    ahead = place.build("--plan", "--vlm", "scripted").json
     asked_by_plan = len(calls)
     partly = place.build("--vlm", "scripted", "--max-vlm-calls", 2).json["figures"]
     asked_at_first = len(calls)
@@ -370,8 +367,6 @@ def test_described_figures_become_chunks_and_are_asked_about_once(
 
     assert skipped["described"] == 0
     assert skipped["skipped"] == skipped["kept"] == planned["expected_calls"] > 2
-    assert ahead["calls"] == planned
-    assert [step["step"] for step in ahead["steps"] if step["runs"] and step["step"] == "extract_figures"]
     assert asked_by_plan == 0
     assert (partly["described"], partly["skipped"], asked_at_first) == (2, skipped["kept"] - 2, 2)
     assert (whole["described"], whole["skipped"], asked_in_all) == (skipped["kept"], 0, skipped["kept"])

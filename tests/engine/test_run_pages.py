@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,7 +29,6 @@ from tests.engine.deployed import Ran  # noqa: E402
 from tests.flows.asks import publish_texts  # noqa: E402
 from tests.flows.web.browsing import axe, chromium, signed_in  # noqa: E402
 from tests.flows.web.served import PATIENCE_S, Site, sign_in, site  # noqa: E402
-from tests.models.server import serving  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 VIEWER, OPERATOR = "viewer:a-viewer-of-the-tests", "operator:an-operator-of-the-tests"
@@ -161,31 +159,6 @@ def test_costs_stand_by_day(operator: httpx.Client) -> None:
     page = operator.get("/ui/flows").text
     assert f"<title>{now:%Y-%m-%d}: 0.75</title>" in page
     assert "benchmark 0.75" in page
-
-
-def test_a_plan_says_what_would_run_and_starts_nothing(
-    operator: httpx.Client, viewer: httpx.Client, tmp_path: Path
-) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "one.txt").write_text("The lot costs 4 million.")
-    config = f'{{"documents": "{tmp_path / "docs"}", "index": "{tmp_path / "index"}"}}'
-    form = {"deployment": "rag/index", "config": config, "token": token_of(operator.get("/ui/plan"))}
-    page = operator.post("/ui/plan", data=form)
-    assert (page.status_code, ">parse</th>" in page.text, (tmp_path / "index").exists()) == (200, True, False)
-    refused = operator.post("/ui/plan", data=form | {"config": "{}"})
-    assert (refused.status_code, "documents: Field required" in refused.text) == (422, True)
-    assert viewer.post("/ui/plan", data=form).status_code == 403
-
-
-def test_a_plan_asks_no_address_that_its_configuration_names(operator: httpx.Client, tmp_path: Path) -> None:
-    samples = Path(__file__).parents[1] / "samples" / "benchmarks"
-    with serving() as asked:
-        model = {"backend": "openai", "name": "MODEL", "args": {"base_url": asked.base_url}}
-        places = {"data_dir": str(samples), "output_path": str(tmp_path)}
-        config = json.dumps({"model": model, "tasks": [{"task": "MATH500"}], **places})
-        token = token_of(operator.get("/ui/plan"))
-        page = operator.post("/ui/plan", data={"deployment": "evaluation/evaluate", "config": config, "token": token})
-        assert (page.status_code, asked.requests) == (200, []), page.text
 
 
 def test_a_server_that_is_away_is_a_sentence_and_the_rest_goes_on(

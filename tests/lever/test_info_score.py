@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.data.beam_search import search
+from tasks.lever.data.beam_search import count_weighed, search
 from tasks.lever.judge.judging import Asked
-from tasks.lever.learning import call_counts
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem
@@ -75,7 +74,7 @@ def test_no_sequence_is_weighed_twice_none_repeats_a_candidate_and_as_many_are_a
     judge = Likelihoods(a=0.3, b=0.2, ab=0.5, cb=0.4, abd=0.6)
     found(judge, width=width, shots=shots, screened=screened)
     assert all(len(set(one)) == len(one) for one in judge.asked)
-    counted = call_counts.of_beams(BeamSettings(width=width), queries=1, pool=4, shots=shots, screened=screened)
+    counted = count_weighed(BeamSettings(width=width), queries=1, pool=4, shots=shots, screened=screened)
     assert len(judge.asked) == len(set(judge.asked))
     assert {shown: sum(len(one) == shown for one in judge.asked) for shown in counted} == counted
 

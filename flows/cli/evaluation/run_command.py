@@ -17,14 +17,12 @@ from flows.cli.evaluation import other_harnesses
 from flows.cli.evaluation.run_options import OPTIONS
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, sentences
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
-from flows.cli.show_plan import PlanOption, refuse_both, show_steps
 from flows.running.task_runners import placed
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
-    from flows.running.foresight.of_evaluation import EvaluationPlan
     from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
     from tasks.evaluation.running.rescoring import Rescored
     from tasks.evaluation.running.task_choice import RunEstimate
@@ -38,17 +36,11 @@ def run(
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
-    plan: PlanOption = False,
     as_json: Json = False,
 ) -> None:
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
-    refuse_both(plan, dry_run)
     flags = OPTIONS.named(given)
     try:
-        if plan:
-            ahead = _ahead(flags, config, quiet=as_json)
-            emit(ahead, as_json, lambda: _show_ahead(ahead))
-            return
         if dry_run:
             estimate = _estimated(flags, config, quiet=as_json)
             emit(estimate, as_json, lambda: show_estimate(estimate))
@@ -78,19 +70,6 @@ def _estimated(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> R
         config = _config(flags, file, usable=False)
         planned = planned_of(config)
         return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
-
-
-def _ahead(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> EvaluationPlan:
-    """What a run would do; calls no model, starts nothing."""
-    with expected_errors(), progress_bars(quiet):
-        from flows.running.foresight.of_evaluation import plan_evaluation
-
-        return plan_evaluation(_config(flags, file, usable=False))
-
-
-def _show_ahead(plan: EvaluationPlan) -> None:
-    show_steps(plan)
-    show_estimate(plan.calls)
 
 
 def _config(flags: Mapping[str, Any], file: Path | None, *, usable: bool = True) -> EvaluateConfig:

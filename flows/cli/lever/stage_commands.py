@@ -15,11 +15,10 @@ from flows.cli.lever.read_config import config_of, sentences_of
 from flows.cli.lever.show_report import show
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail
 from flows.cli.shared_options import refuse_unusable
-from flows.cli.show_plan import PlanOption, refuse_both, show_steps
 from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
-    from flows.running.lever_calls import CallPlan
+    from flows.running.judge_calls import CallCounts
     from flows.running.lever_config import LeverConfig
 
 STAGES = {
@@ -49,20 +48,13 @@ def stage_command(name: str) -> Callable[..., None]:
         ] = None,
         dry_run: Annotated[
             bool,
-            typer.Option(
-                "--dry-run", help="Count the judge's calls by stage, with tokens, cost and time, and do nothing."
-            ),
+            typer.Option("--dry-run", help="Count the judge's calls by stage, and do nothing."),
         ] = False,
-        plan: PlanOption = False,
         as_json: Json = False,
     ) -> None:
-        refuse_both(plan, dry_run)
         try:
             with expected_errors():
                 chosen = config_of(given, until=until, file=config, settings=settings or ())
-            if plan:
-                _look_ahead(chosen, as_json)
-                return
             if dry_run:
                 _count_calls(chosen, as_json)
                 return
@@ -84,36 +76,14 @@ def stage_command(name: str) -> Callable[..., None]:
 
 def _count_calls(config: LeverConfig, as_json: bool) -> None:
     """Print what the stages would ask the judge."""
-    from flows.running.lever_calls import plan_calls
+    from flows.running.judge_calls import count_calls
 
     with expected_errors():
-        plan = plan_calls(config)
-    emit(plan, as_json, lambda: _show_calls(plan))
+        counted = count_calls(config)
+    emit(counted, as_json, lambda: _show_calls(counted))
 
 
-def _show_calls(plan: CallPlan) -> None:
+def _show_calls(counted: CallCounts) -> None:
     screen = Screen()
-    for stage, count in [*plan.calls.items(), ("total", plan.total)]:
+    for stage, count in [*counted.calls.items(), ("total", counted.total)]:
         screen.print(f"{stage:<10}{count:>12,}{'  at most' if stage in ('oracle', 'total') else ''}", markup=False)
-    if plan.prompt_tokens is not None:
-        screen.print(f"{plan.prompt_tokens:,} tokens read and {plan.answer_tokens:,} written, at most", markup=False)
-    if plan.cost is not None:
-        screen.print(f"{plan.cost:,.2f} at most, by the judge's prices", markup=False)
-    if plan.hours is not None:
-        screen.print(f"{plan.hours:,.1f} hours at the judge's rates", markup=False)
-
-
-def _look_ahead(config: LeverConfig, as_json: bool) -> None:
-    """Print what the stages would do, and what those that run would ask the judge."""
-    with expected_errors():
-        from flows.running.foresight.of_lever import plan_training
-
-        plan = plan_training(config)
-
-    def show_plan() -> None:
-        show_steps(plan)
-        if plan.calls.calls:
-            Screen().print("the judge's calls")
-            _show_calls(plan.calls)
-
-    emit(plan, as_json, show_plan)

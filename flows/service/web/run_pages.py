@@ -5,28 +5,20 @@ What Prefect knows is asked for at each visit; the pages lead to its own UI for 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from fastapi.responses import RedirectResponse, Response
-from pydantic import ValidationError
 
 from flows.service import flow_runs
 from flows.service.api import ApiAway, ApiFailed
 from flows.service.flow_runs import FlowRun, Server
 from flows.service.web.lineage_pages import picture
 from flows.service.web.visits import ROOT, Page, Problem, Visit
-from models.model_errors import ModelError
 from storage.lineage import Ran
 from storage.storage_errors import DatabaseUnavailable, StorageError
-from tasks.documents.document_errors import DocumentError
-from tasks.evaluation.evaluation_errors import EvaluationError
-from tasks.lever.lever_errors import LeverError
 from tasks.measure.page_style import Axis, axis_around
-from tasks.rag.rag_errors import RagError
 
 COSTS = timedelta(days=30)
 """How far back costs are shown."""
@@ -183,89 +175,9 @@ def _retry(visit: Visit) -> Response:
     return RedirectResponse(f"{ROOT}/flows/{run.id}", 303)
 
 
-class _Plannable(NamedTuple):
-    """A deployment whose plan can be made."""
-
-    foresee: Callable[[Mapping[str, Any]], Any]
-    """Configuration → what it would do."""
-    example: Mapping[str, Any]
-    """A configuration, where the server has no such deployment."""
-
-
-def _plan_index(config: Mapping[str, Any]) -> Any:
-    from flows.running.foresight.of_index import plan_index
-    from flows.running.rag_config import IndexConfig
-
-    return plan_index(IndexConfig.model_validate(config))
-
-
-def _plan_evaluation(config: Mapping[str, Any]) -> Any:
-    from flows.running.evaluation_config import EvaluateConfig
-    from flows.running.foresight.of_evaluation import plan_evaluation
-
-    return plan_evaluation(EvaluateConfig.model_validate(config))
-
-
-def _plan_training(config: Mapping[str, Any]) -> Any:
-    from flows.running.foresight.of_lever import plan_training
-    from flows.running.lever_config import LeverConfig
-
-    return plan_training(LeverConfig.model_validate(config))
-
-
-PLANNABLE = {
-    "rag/index": _Plannable(_plan_index, {"documents": "DIR", "index": "OUT"}),
-    "evaluation/evaluate": _Plannable(
-        _plan_evaluation,
-        {"model": {"backend": "openai", "name": "MODEL"}, "tasks": [{"task": "MATH500"}], "output_path": "OUT"},
-    ),
-    "lever/train": _Plannable(_plan_training, {"results": "OUT"}),
-}
-"""By deployment."""
-
-
-def _ask_for_plan(visit: Visit) -> Response:
-    chosen = visit.query.get("deployment", "rag/index")
-    if chosen not in PLANNABLE:
-        raise Problem(404, f"no plan is made of {chosen[:40]}; there are plans of {', '.join(PLANNABLE)}")
-    server, away = _server(visit)
-    config, start = PLANNABLE[chosen].example, ""
-    if server:
-        try:
-            if found := flow_runs.deployment(server.api, chosen):
-                config, start = found.parameters.get("config", {}), server.form(found.id)
-        except ApiFailed as error:
-            away = _without_address(error)
-    said = json.dumps(config, indent=2, ensure_ascii=False)
-    return visit.page("plan.html", chosen=chosen, others=_others(), config=said, plan=None, away=away, start=start)
-
-
-def _others() -> list[tuple[str, str]]:
-    return [(name, f"{ROOT}/plan?{urlencode({'deployment': name})}") for name in PLANNABLE]
-
-
-def _plan(visit: Visit) -> Response:
-    """What a run with this configuration would do; starts nothing."""
-    chosen, said = visit.form.get("deployment", ""), visit.form.get("config", "")
-    if chosen not in PLANNABLE:
-        raise Problem(404, f"no plan is made of {chosen[:40]}; there are plans of {', '.join(PLANNABLE)}")
-    try:
-        plan = PLANNABLE[chosen].foresee(json.loads(said))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise Problem(422, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except json.JSONDecodeError as error:
-        raise Problem(422, f"the configuration is no JSON: {error}") from error
-    except (RagError, EvaluationError, LeverError, DocumentError, ModelError) as error:
-        raise Problem(422, str(error)) from error
-    return visit.page("plan.html", chosen=chosen, others=_others(), config=said, plan=plan, away="", start="")
-
-
 PAGES = (
     Page("GET", "/flows", _runs),
     Page("GET", "/flows/{run}", _run),
     Page("GET", "/flows/{run}/lineage.svg", _lineage),
     Page("POST", "/flows/{run}/retry", _retry, acts=True),
-    Page("GET", "/plan", _ask_for_plan),
-    Page("POST", "/plan", _plan, acts=True),
 )

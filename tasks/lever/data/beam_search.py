@@ -46,6 +46,17 @@ def growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growt
     return Growth(max(1, left // 2), min(left, (width - 1) * max(1, candidates // TRIED_AGAIN)))
 
 
+def count_weighed(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
+    """Number of demonstrations → sequences that a search weighs: each candidate alone, then what grows."""
+    candidates = min(settings.candidates or pool, pool)
+    grown = {
+        picked + 1: sum(growth(settings.width, candidates=candidates, picked=picked, screened=screened))
+        for picked in range(1, shots)
+    }
+    searched = min(queries, settings.queries or queries)
+    return {shown: searched * count for shown, count in {0: 1, 1: candidates, **grown}.items()}
+
+
 def search(
     queries: Sequence[Item],
     pools: Pools,

@@ -118,6 +118,7 @@ class DocumentFigures(Record):
 class FigurePlan(Record):
     """The work of a run, for `--dry-run`."""
 
+    documents: int
     found: int
     kept: int
     dropped: dict[str, int]
@@ -287,12 +288,13 @@ def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
 NO_MODEL = "no vision model is configured; name one with `--vlm`"
 
 
-def plan(records: Sequence[FigureRecord], *, answered: Collection[str] = ()) -> FigurePlan:
+def plan(records: Sequence[FigureRecord], *, documents: int, answered: Collection[str] = ()) -> FigurePlan:
     """What describing the records would take; answered: digests of the PNGs whose description is stored."""
     kept = [record for record in records if record.status == "kept"]
     asked = {record.image.digest for record in kept if record.image}
     dropped = [record.reason or "" for record in records if record.status == "dropped"]
     return FigurePlan(
+        documents=documents,
         found=len(records),
         kept=len(kept),
         dropped=dict(sorted(Counter(reason.partition(":")[0] for reason in dropped).items())),

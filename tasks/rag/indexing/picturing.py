@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -47,8 +47,6 @@ DESCRIBE = "describe figures"
 """Name of the stage in progress displays."""
 
 Shards = tuple[tuple[Pictured, ...], ...]
-Save = Callable[[str, DocumentFigures], Ref]
-"""(kind, value) → its name in the artifact store."""
 
 
 def figures_of(
@@ -90,41 +88,13 @@ def _find(job: Job, artifacts: Artifacts, *, settings: FigureSettings, limits: R
 
 def with_duplicates_marked(shards: Shards, artifacts: Artifacts, *, settings: FigureSettings) -> Shards:
     """The shards, pictures that repeat another one marked `duplicate`."""
-    return _marked(shards, artifacts, settings, artifacts.save)
-
-
-def marked_for_certain(
-    shards: Sequence[tuple[Pictured, ...] | None], artifacts: Artifacts, *, settings: FigureSettings
-) -> list[tuple[Pictured, ...] | None]:
-    """What `with_duplicates_marked` will make of shards of which some (None) are not known yet; keeps nothing.
-
-    shards: in the order of `tasks.rag.corpus.shard_sources`. A mark depends on pictures of earlier documents alone, so
-    None comes back only for shards with pictures worth a question behind the first one that is not known.
-    """
-    first = next((place for place, shard in enumerate(shards) if shard is None), len(shards))
-    certain = {
-        place: shard
-        for place, shard in enumerate(shards)
-        if shard is not None
-        and (place < first or not settings.qwen3_vl_dedupe_images or not _has_kept(shard, artifacts))
-    }
-    marked = _marked(
-        tuple(certain.values()), artifacts, settings, lambda kind, value: Ref.of(kind, value.model_dump_json().encode())
-    )
-    by_place = dict(zip(certain, marked, strict=True))
-    return [by_place.get(place) for place in range(len(shards))]
-
-
-def _has_kept(shard: Sequence[Pictured], artifacts: Artifacts) -> bool:
-    return any(record.status == "kept" for item in shard for record in _load(item, artifacts).figures)
-
-
-def _marked(shards: Shards, artifacts: Artifacts, settings: FigureSettings, save: Save) -> Shards:
     found = [[_load(item, artifacts).figures for item in shard] for shard in shards]
     records = [record for shard in found for figures in shard for record in figures]
     marked = iter(without_duplicates(records, load=artifacts.get, settings=settings))
     return tuple(
-        tuple(_kept(item, [next(marked) for _ in figures], save) for item, figures in zip(shard, before, strict=True))
+        tuple(
+            _kept(item, [next(marked) for _ in figures], artifacts) for item, figures in zip(shard, before, strict=True)
+        )
         for shard, before in zip(shards, found, strict=True)
     )
 
@@ -187,7 +157,7 @@ def describe_figures(
                 records.append(record)
                 if record.response_key and (shown := _shown(before)):
                     count(shown.digest)
-            result.append(_kept(item, records, artifacts.save))
+            result.append(_kept(item, records, artifacts))
             failed = [record.reason or "" for record in records if record.retryable]
             if failed:
                 unfinished[item.parsed.source.digest[:12]] = f"{len(failed)} figures: {failed[0]}"
@@ -225,11 +195,11 @@ def _load(item: Pictured, artifacts: Artifacts) -> DocumentFigures:
     return artifacts.load(DocumentFigures, item.figures)
 
 
-def _kept(item: Pictured, records: Sequence[FigureRecord], save: Save) -> Pictured:
+def _kept(item: Pictured, records: Sequence[FigureRecord], artifacts: Artifacts) -> Pictured:
     """The document with these figures."""
     if item.figures is None:
         return item
-    figures = save("figures", DocumentFigures(document=item.parsed.source.digest, figures=tuple(records)))
+    figures = artifacts.save("figures", DocumentFigures(document=item.parsed.source.digest, figures=tuple(records)))
     statuses = [record.status for record in records]
     counts = {status: statuses.count(status) for status in sorted(set(statuses))}
     out_of_budget = sum(record.out_of_budget for record in records)
@@ -261,26 +231,14 @@ def plan_folder(
         parsed = Parsed(source=source, document=source.content, format=sniffed.format)
         pictured.append(figures_of(parsed, artifacts, settings=settings, limits=limits, password=password))
     marked = flat(with_duplicates_marked((tuple(pictured),), artifacts, settings=settings))
-    return plan_described(marked, artifacts, settings=settings, chat=chat, responses=responses)
-
-
-def plan_described(
-    marked: Sequence[Pictured],
-    artifacts: Artifacts,
-    *,
-    settings: FigureSettings,
-    chat: Chat | None,
-    responses: ResponseStore,
-) -> FigurePlan:
-    """As `plan_folder`, of documents whose figures are found and whose duplicates are marked."""
-    documents = [artifacts.load(DocumentFigures, item.figures) for item in marked if item.figures]
-    records = [record for document in documents for record in document.figures]
+    described = [artifacts.load(DocumentFigures, item.figures) for item in marked if item.figures]
+    records = [record for document in described for record in document.figures]
     known: set[str] = set()
     if chat:
         images = {record.image.digest: record.image for record in records if record.status == "kept" and record.image}
         requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
         known = {digest for digest, request in requests if answered(chat, request, responses)}
-    return plan(records, answered=known)
+    return plan(records, documents=len(found.sources), answered=known)
 
 
 def figure_model(vlm: str, settings: FigureSettings) -> str | None:

@@ -210,7 +210,6 @@ def test_axe_finds_nothing(browser: Browser, served: Site, drawn: Drawn, scheme:
             "/ui/nights",
             "/ui/selectors",
             "/ui/flows",
-            "/ui/plan",
             "/ui/why",
             f"/ui/why?session={conversation.rpartition('/')[2]}&turn=1",
             "/docs",

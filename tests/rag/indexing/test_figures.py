@@ -398,7 +398,7 @@ def several(store: Store) -> Sequence[FigureRecord]:
 
 
 def test_the_plan_counts_what_a_run_would_do(store: Store):
-    subject = plan(several(store))
+    subject = plan(several(store), documents=3)
     assert (subject.found, subject.kept, subject.duplicates, subject.expected_calls) == (4, 2, 1, 2)
     assert subject.dropped == {"qwen3_vl_min_nonwhite_ratio": 1}
 
@@ -406,7 +406,7 @@ def test_the_plan_counts_what_a_run_would_do(store: Store):
 def test_the_plan_does_not_count_what_is_answered(store: Store):
     records = several(store)
     assert records[0].image is not None
-    subject = plan(records, answered={records[0].image.digest})
+    subject = plan(records, documents=1, answered={records[0].image.digest})
     assert (subject.answered, subject.expected_calls) == (1, 1)
 
 

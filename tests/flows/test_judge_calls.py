@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli.lever.read_config import config_of
-from flows.running.lever_calls import CallPlan, plan_calls
+from flows.running.judge_calls import count_calls
 from tasks.lever.lever_errors import FileUnusable
 
 SMALL = (
@@ -30,12 +30,12 @@ PLANNED = {
 
 def planned(*settings: str, until: str = "evaluate", **given: Any) -> dict[str, int]:
     named = {name.replace("__", "."): value for name, value in given.items()}
-    return plan_calls(config_of(named, until=until, settings=(*SMALL, *settings))).calls
+    return count_calls(config_of(named, until=until, settings=(*SMALL, *settings))).calls
 
 
 def test_each_stage_is_counted() -> None:
     assert planned() == PLANNED
-    found = plan_calls(config_of({}, until="evaluate", settings=SMALL))
+    found = count_calls(config_of({}, until="evaluate", settings=SMALL))
     assert found.total == sum(PLANNED.values())
 
 
@@ -80,53 +80,3 @@ def test_of_texts_labels_are_weighed_with_the_judgment(tmp_path: Path) -> None:
     expected = {"rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (6 + 3))}
     expected["beams"] = 6 * (1 + 4 + 2 * 3)  # both beams grow by all that is left
     assert found == PLANNED | expected
-
-
-def judged_by(entry: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> CallPlan:
-    (folder / "trec").mkdir()
-    # 20 signs are a text; behind `Question: ` and before `Answer Type:` they are a query
-    (folder / "trec" / "train.txt").write_text(
-        "".join(f"NUM:date Thing number {number:04} ?\n" for number in range(20))
-    )
-    (folder / "trec" / "test.txt").write_text("".join(f"NUM:date Other number {number:03} ?\n" for number in range(9)))
-    (folder / "models.yaml").write_text(f"judge: {{backend: hf, name: nowhere, {entry}}}\n")
-    monkeypatch.setenv("TRIVET_MODELS", str(folder / "models.yaml"))
-    given = {"dataset.name": "trec", "dataset.data_dir": folder, "judge": "judge"}
-    settings = (*SMALL, "prompts.instruction=''")
-    return plan_calls(config_of(given, until="evaluate", settings=settings))
-
-
-def test_tokens_are_counted_by_the_demonstrations_that_each_prompt_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = judged_by("price: {prompt: 1000, answer: 9}, args: {max_requests_per_minute: 10}", tmp_path, monkeypatch)
-    query = len("Question: Other number 000 ?\nAnswer Type:") // 2 + 1
-    shown = len("Question: Thing number 0000 ?\nAnswer Type: Number\n\n") / 2
-    alone = 6 + 4  # prompts of the search and of zero-shot
-    with_one = 6 * 4 + 4 * 8
-    assert found.prompt_tokens == pytest.approx(
-        found.total * query + (2 * (found.total - alone - with_one) + with_one) * shown, rel=0.02
-    )
-    assert found.answer_tokens == 0  # labels are weighed
-    assert found.prompt_tokens is not None
-    assert found.cost == pytest.approx(found.prompt_tokens / 1000)
-    assert found.hours == pytest.approx(found.total / 10 / 60)
-
-
-def test_without_a_price_and_a_rate_there_are_tokens_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = judged_by("default: true", tmp_path, monkeypatch)
-    assert found.prompt_tokens
-    assert (found.cost, found.hours) == (None, None)
-
-
-def test_of_pictures_tokens_are_counted_without_reading_them() -> None:
-    named = {"judge": "hf:nowhere", "reward": "hard_plus_soft"}
-    found = plan_calls(config_of(named, until="sft", settings=SMALL))
-    assert found.prompt_tokens is not None
-    asked = found.total - 6 - 6 * 4  # these show two demonstrations, and so three pictures
-    assert found.prompt_tokens > 1500 * (3 * asked + 2 * 6 * 4 + 6)
-    assert found.answer_tokens == found.calls["sft"] * 5
-
-
-def test_the_judge_of_the_cpu_worlds_has_no_tokens() -> None:
-    assert plan_calls(config_of({}, until="evaluate", settings=SMALL)).prompt_tokens is None

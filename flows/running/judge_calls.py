@@ -1,0 +1,100 @@
+"""How often a run of `flows.lever.post_train` asks its judge at most, by stage: what `--dry-run` prints."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from flows.running.lever_config import STAGES, LeverConfig, StageName
+from storage.records import Record
+from tasks.lever.data.beam_search import count_weighed
+from tasks.lever.data.embeddings import of_modality
+from tasks.lever.data.folder_layout import Layout
+from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
+from tasks.lever.learning.baselines import CLASSES, possible_with
+from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF
+from tasks.lever.lever_options import OF_LIKELIHOODS
+from tasks.lever.lever_records import ZERO_SHOT
+from tasks.lever.opened_worlds import open_items, open_task
+
+
+class CallCounts(Record):
+    """Calls of the judge, over all seeds; an answer that is stored is not asked for again."""
+
+    calls: dict[str, int]
+    """Stage → prompts that are judged, or whose answer is weighed; of the oracle, at most."""
+    total: int
+
+
+def count_calls(config: LeverConfig) -> CallCounts:
+    """The calls of a run; files that replace stages are taken into account. Raises as reading the dataset does."""
+    files, sizes = Layout(config.results, config.dataset.name), _sizes(config)
+    calls: dict[str, int] = {}
+    for seed in range(config.first_seed, config.first_seed + config.seeds):
+        begun = config.begun_with(files.of_seed(seed, alone=config.seeds == 1))
+        for stage, count in (_training(begun, *sizes) | _evaluation(begun, sizes[2])).items():
+            if STAGES.index(cast(StageName, "evaluate" if stage == "oracle" else stage)) <= STAGES.index(config.until):
+                calls[stage] = calls.get(stage, 0) + count
+    return CallCounts(calls=calls, total=sum(calls.values()))
+
+
+def _sizes(config: LeverConfig) -> tuple[int, int, int, int]:
+    """Numbers of train, validation and test queries, and of distinct answers that are weighed beside the judgment."""
+    chosen, start = config.dataset, config.start
+    weighed = not config.of_texts and (config.reward in OF_LIKELIHOODS or config.rl_data.gt_prob)
+    if chosen.name in CPU_WORLDS and chosen.data_dir is None:
+        drawn = config.world_sizes  # of which each item has one answer
+        train = min(chosen.train_queries, drawn["candidates"]) if chosen.name == DIGITS else drawn["queries"]
+        return train, drawn["validation"], drawn["test"], train * weighed
+    found = open_items(
+        chosen.name,
+        chosen.data_dir,
+        train_queries=chosen.train_queries,
+        validation=chosen.validation,
+        test=chosen.test,
+        seed=chosen.seed,
+        queries_of=start.beam_data or start.rl_data or start.query_embeddings,
+    )
+    learnt = set(found.train_queries) if weighed else set[str]()
+    answers = sum(len(set(item.answers)) for item in found.train if item.id in learnt)
+    return len(found.train_queries), len(found.validation), len(found.test), answers
+
+
+def _training(config: LeverConfig, queries: int, validation: int, _: int, answers: int) -> dict[str, int]:
+    """Stage → calls. A checkpoint is validated before the first epoch and after each."""
+    start, pool, grpo = config.start, config.pools().size, config.grpo
+    calls: dict[str, int] = {}
+    if not start.sft_checkpoint:
+        if not start.beam_data:
+            screened = open_task(config.dataset.name, config.prompts).screens_beams
+            weighed = count_weighed(config.beams, queries=queries, pool=pool, shots=config.shots, screened=screened)
+            calls["beams"] = sum(weighed.values())
+        calls["sft"] = (config.sft.epochs + 1) * validation
+    if config.needs_rl_data and not start.rl_data:
+        pointers = min(config.rl_data.total, math.perm(pool, config.shots))
+        calls["rl-data"] = pointers * (queries + answers)
+    if not start.rce_checkpoint:
+        calls["rce"] = (config.rce.epochs + 1) * validation
+    if config.trains_grpo:
+        rounds = 0 if grpo.offline_only else grpo.rounds
+        weighed_too = answers if config.reward in OF_LIKELIHOODS else 0
+        validated = (grpo.offline_epochs + rounds + 1) * validation
+        calls["grpo"] = rounds * grpo.draws * (queries + weighed_too) + validated
+    return calls
+
+
+def _evaluation(config: LeverConfig, test: int) -> dict[str, int]:
+    """Zero-shot once, every other selector with each number of shots; the oracle ends sooner where all is right."""
+    given, separate = config.start.candidate_embeddings, ("texts",) if config.of_texts else ("images", "texts")
+    known = {"joint", *(one for one in separate if given is None or of_modality(given, one).is_file())}
+    if config.of_texts:
+        known.add(CLASSES)
+    elif config.encoder == DIGITS and given is None:
+        known.add("classes")  # the embeddings of the digits' scenes by class, which only that encoder makes
+    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo)
+    selectors = learnt + sum(name != ZERO_SHOT for name in possible_with(known))
+    shown = len({*config.evaluated_shots, config.shots} - {0})
+    pointers = math.perm(config.pools().size, config.shots)
+    tried = test * (pointers if config.shots <= ALL_UP_TO_SHOTS else min(pointers, BEST_OF))
+    most = config.oracle.most_judgments
+    return {"evaluate": test * (1 + selectors * shown), "oracle": tried if most is None else min(tried, most)}
