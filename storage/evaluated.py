@@ -128,23 +128,35 @@ class Result(FiniteRecord):
 
 
 class Sample(FiniteRecord):
-    """What became of one item in one of its repeats; without a score where it is unscored."""
+    """A graded response; a line of the samples artifact and of the samples file, a row of the database."""
 
     item: str
     repeat: int = Field(default=0, ge=0)
-    detail: dict[str, JsonValue]
     status: Literal["scored", "unscored"] = "scored"
+    """`unscored`: the grader or its judge failed; such a sample is in no mean."""
     score: float | None = None
+    """0 to 1 for right and wrong, the judge's scale for ratings; None exactly when unscored."""
     extracted: str | None = None
+    """The answer found in the response; None: there was none."""
     gold: str | None = None
+    """The right answer, for display."""
     reason: str = ""
-    item_group: str | None = None
-    """`group` is a word of SQL's own."""
-    figures: dict[str, float] = Field(default_factory=dict)
-    """More figures of this sample, by name."""
-    response_keys: tuple[str, ...] = ()
+    """The stage that decided, the rule that failed or the judge's words; never empty when unscored."""
+    group: str | None = None
+    values: dict[str, float] = Field(default_factory=dict)
+    """Further figures of this sample, by name: `prompt_level_strict`, `Turn 1` …"""
+    detail: dict[str, JsonValue] = Field(default_factory=dict)
+    """Data for a re-score or for inspection: rules followed, the whole judgment."""
     truncated: bool = False
+    """The response was cut off at max_tokens."""
     missing: bool = False
+    """No answer was found in it, or there was no response."""
+    keys: tuple[str, ...] = ()
+    """Response store keys of its model calls: the answer's, then the judge's."""
+
+
+SAMPLE_COLUMNS = {"group": "item_group", "values": "figures", "keys": "response_keys"}
+"""Fields of `Sample` whose columns have other names: `group` and `values` are words of SQL's own."""
 
 
 class Graded(NamedTuple):

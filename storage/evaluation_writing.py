@@ -11,11 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Select, Table, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
-from storage.evaluated import (
-    Evaluated,
-    Run,
-    without_figures,
-)
+from storage.evaluated import SAMPLE_COLUMNS, Evaluated, Run, without_figures
 from storage.records import Record
 from storage.responses import escape
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
@@ -38,7 +34,9 @@ def write(connection: Connection, one: Evaluated) -> int:
     results = (of_task | {"settings": one.settings.digest} | result.model_dump() for result in one.results)
     changed += _upsert(connection, eval_results, results, key=("run", "task", "dataset", "metric", "part"))
     made = chain(one.samples, one.more_samples() if one.more_samples else ())
-    items = (of_task | _row(sample) for sample in made)
+    items = (
+        of_task | {SAMPLE_COLUMNS.get(name, name): value for name, value in _row(sample).items()} for sample in made
+    )
     return changed + _upsert(connection, samples, items, key=("run", "task", "dataset", "item", "repeat"))
 
 

@@ -28,6 +28,7 @@ from storage.evaluated import (
 )
 from storage.evaluation_writing import ROWS_PER_STATEMENT, write, write_run
 from storage.responses import escape, unescape, unescaped
+from storage.sample_pages import sample_of
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
@@ -104,7 +105,7 @@ class Evaluations:
         def whole(connection: Connection) -> Iterator[Evaluated]:
             for dataset, one in _read(connection, [run]):
                 items = _samples(run, one.task.task if one.task else "").where(samples.c.dataset == dataset)
-                found = tuple(map(_sample, connection.execute(items).mappings()))
+                found = tuple(map(sample_of, connection.execute(items).mappings()))
                 yield one.model_copy(update={"samples": found})
 
         return self._database.run(lambda connection: [*whole(connection)])
@@ -136,7 +137,7 @@ class Evaluations:
 
     def samples(self, run: str, task: str) -> Iterator[Sample]:
         """The samples of a task by data set, item and repeat, read in pages."""
-        return map(_sample, self._pages(run, task, samples.c, rows=ROWS_PER_STATEMENT))
+        return map(sample_of, self._pages(run, task, samples.c, rows=ROWS_PER_STATEMENT))
 
     def graded(self, run: str, task: str) -> Iterator[Graded]:
         """What became of the samples of a task, without what explains it; in the order of `samples`."""
@@ -170,7 +171,9 @@ class Evaluations:
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """The repeats of one item; none where there is no such item."""
-        return [_sample(row) for row in self._database.rows(_samples(run, task).where(samples.c.item == escape(item)))]
+        return [
+            sample_of(row) for row in self._database.rows(_samples(run, task).where(samples.c.item == escape(item)))
+        ]
 
     def has(self, run: str, counts: Mapping[str, int]) -> bool:
         """True when the run is there with each of these tasks and its number of samples."""
@@ -302,10 +305,6 @@ def _samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = sample
     """The samples of a task by item and repeat."""
     query = select(*columns).where(samples.c.run == escape(run), samples.c.task == escape(task))
     return query.order_by(samples.c.item, samples.c.repeat)
-
-
-def _sample(row: RowMapping) -> Sample:
-    return Sample.model_validate(unescaped(row, *KEY_COLUMNS))
 
 
 def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:

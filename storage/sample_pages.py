@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Select, func, select, tuple_
 
 from storage.connections import Reconnecting
-from storage.evaluated import Sample
-from storage.responses import escape, unescape
+from storage.evaluated import SAMPLE_COLUMNS, Sample
+from storage.responses import escape, unescape, unescaped
 from storage.tables import eval_results, eval_tasks, samples
 
 SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
@@ -84,10 +84,7 @@ class SamplePages:
             last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
             query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
         rows = self._database.rows(query.order_by(samples.c.item, samples.c.repeat).limit(most))
-        return [
-            Sample.model_validate({name: unescape(value) for name, value in row.items() if name not in KEY_COLUMNS})
-            for row in rows
-        ]
+        return list(map(sample_of, rows))
 
     def comparable(self, run: str) -> set[str]:
         """IDs of the other runs that share a task with this one, whatever their settings."""
@@ -146,6 +143,14 @@ class SamplePages:
         )
         rows = self._database.rows(query) if items else []
         return {row["item"]: (unescape(row["extracted"]), unescape(row["gold"])) for row in rows}
+
+
+def sample_of(row: sa.RowMapping) -> Sample:
+    """The sample in a row of the table."""
+    fields = {column: field for field, column in SAMPLE_COLUMNS.items()}
+    return Sample.model_validate(
+        {fields.get(name, name): value for name, value in unescaped(row, *KEY_COLUMNS).items()}
+    )
 
 
 def _of_task(table: sa.FromClause, run: str, task: str) -> tuple[ColumnElement[bool], ...]:

@@ -7,13 +7,14 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from storage.evaluated import Dataset as Dataset
+from storage.evaluated import Sample as Sample
 from storage.records import FiniteRecord, Ref
 from tasks.grading.grading_records import Counts
 from tasks.grading.grading_records import Item as Item
 from tasks.grading.grading_records import Reply as Reply
 from tasks.grading.grading_records import Response as Response
 from tasks.grading.grading_records import Said as Said
-from tasks.grading.grading_records import Sample as Sample
 from tasks.measure.estimates import Estimate
 
 Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", "vqa", "own"]
@@ -67,18 +68,6 @@ class Usage(FiniteRecord):
         )
 
 
-class DataFacts(FiniteRecord):
-    """Origin and checksum of the items."""
-
-    name: str
-    source: str
-    """A path or a hub ID."""
-    checksum: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """SHA-256 of the data files."""
-    count: int = Field(ge=0)
-    """Items in the data, before any `--limit`."""
-
-
 class ModelFacts(FiniteRecord):
     """The measured model."""
 
@@ -98,7 +87,7 @@ class TaskResult(FiniteRecord):
     version: str
     """Version of the benchmark: its number and the digest of its definition."""
     family: Family
-    data: DataFacts
+    data: Dataset
     settings: dict[str, JsonValue]
     """Everything besides model and data that can change a figure: sampling, repeats, limit, seed, judge, template …"""
     metrics: dict[str, JsonValue]

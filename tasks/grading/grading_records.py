@@ -7,16 +7,15 @@ GradingError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, JsonValue
 
+from storage.evaluated import Sample as Sample
 from storage.records import FiniteRecord
 
 if TYPE_CHECKING:
     from tasks.measure.estimates import Estimate
-
-Status = Literal["scored", "unscored"]
 
 
 class GradingError(Exception):
@@ -98,39 +97,11 @@ class Response(FiniteRecord):
         return tuple(reply.key for reply in self.turns if reply.key)
 
 
-class Sample(FiniteRecord):
-    """A graded response; a line of the samples artifact and of the samples file, a row of the database."""
-
-    item: str
-    repeat: int = Field(default=0, ge=0)
-    status: Status = "scored"
-    """`unscored`: the grader or its judge failed; such a sample is in no mean."""
-    score: float | None = None
-    """0 to 1 for right and wrong, the judge's scale for ratings; None exactly when unscored."""
-    extracted: str | None = None
-    """The answer found in the response; None: there was none."""
-    gold: str | None = None
-    """The right answer, for display."""
-    reason: str = ""
-    """The stage that decided, the rule that failed or the judge's words; never empty when unscored."""
-    group: str | None = None
-    values: dict[str, float] = Field(default_factory=dict)
-    """Further figures of this sample, by name: `prompt_level_strict`, `Turn 1` …"""
-    detail: dict[str, JsonValue] = Field(default_factory=dict)
-    """Data for a re-score or for inspection: rules followed, the whole judgment."""
-    truncated: bool = False
-    """The response was cut off at max_tokens."""
-    missing: bool = False
-    """No answer was found in it, or there was no response."""
-    keys: tuple[str, ...] = ()
-    """Response store keys of its model calls: the answer's, then the judge's."""
-
-    @classmethod
-    def graded(cls, item: Item, response: Response, **found: Any) -> Self:
-        """The sample of a response, with the fields that the grader `found`."""
-        found.setdefault("truncated", response.truncated)
-        found.setdefault("keys", response.call_keys)
-        return cls(item=item.id, repeat=response.repeat, group=item.group, **found)
+def graded_sample(item: Item, response: Response, **found: Any) -> Sample:
+    """The sample of a response, with the fields that the grader `found`."""
+    found.setdefault("truncated", response.truncated)
+    found.setdefault("keys", response.call_keys)
+    return Sample(item=item.id, repeat=response.repeat, group=item.group, **found)
 
 
 class Counts(FiniteRecord):

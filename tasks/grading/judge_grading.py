@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.calls import Answer
-from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable
+from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable, graded_sample
 from tasks.grading.reading import Policy
 from tasks.grading.reasoning import visible_answer
 
@@ -203,7 +203,7 @@ def sample_of(
     item, response, judgments = judged
     failed = [f"{name}: {one.failed}" for name, one in judgments.items() if one.failed]
     kept: dict[str, JsonValue] = {"judge": judge.id, "judgments": {name: _kept(one) for name, one in judgments.items()}}
-    return Sample.graded(
+    return graded_sample(
         item,
         response,
         status="unscored" if failed else "scored",

@@ -19,7 +19,7 @@ import regex
 from pydantic import JsonValue, field_validator, model_validator
 
 from storage.records import Record
-from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.grading_records import Item, Response, Sample, graded_sample
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ def graded_by(
     headline = graded[readings.of(rule.headline)]
     if len(graded) > 1 and (differing := _differing(headline, graded, readings)):
         headline["detail"] = headline.get("detail", {}) | {READINGS: differing}
-    return Sample.graded(item, response, **headline)
+    return graded_sample(item, response, **headline)
 
 
 def _differing(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import regex
 
 from tasks.grading.exact import same_words
-from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.grading_records import Item, Response, Sample, graded_sample
 from tasks.grading.reasoning import visible_answer, why_missing
 
 PATTERN_S = 2.0
@@ -39,7 +39,7 @@ def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> I
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold]) if gold is not None]
         shown = " | ".join(golds)[:SHOWN_CHARS] or None
-        graded = partial(Sample.graded, item, response, gold=shown)
+        graded = partial(graded_sample, item, response, gold=shown)
         if not (answer := visible_answer(response.text)):
             yield graded(score=0.0, reason=why_missing(response), missing=True)
             continue

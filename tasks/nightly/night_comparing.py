@@ -10,13 +10,11 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from storage.evaluated import Evaluated
-from storage.evaluated import Sample as Row
+from storage.evaluated import Evaluated, Sample
 from storage.evaluations import Evaluations
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import Estimate, Sample
+from tasks.evaluation.evaluation_records import Estimate
 from tasks.evaluation.results.foreign_results import dict_or_empty
-from tasks.evaluation.results.result_rows import sample_from_row
 from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
 from tasks.measure.paired_tests import SIGNIFICANT, newcombe
 from tasks.nightly.night_records import Change, Measure, Verdict
@@ -101,10 +99,10 @@ def _samples(found: Found, task: str, evaluations: Evaluations) -> Iterable[Samp
     kept = evaluations.samples(found.measure.run, found.at.task.task if found.at.task else "")
     if found.at.run.kind == "rag":
         return (_of_question(row, task) for row in kept)
-    return map(sample_from_row, kept)
+    return kept
 
 
-def _of_question(row: Row, metric: str) -> Sample:
+def _of_question(row: Sample, metric: str) -> Sample:
     """The score of a question in one metric of an index: `page.mrr@10`, `answers.correct`."""
     unit, _, name = metric.partition(".")
     value: Any = None

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from models.model_errors import ModelError
 from storage.files import sha256_of
 from tasks.calls import Answer
-from tasks.evaluation.evaluation_records import Counts, DataFacts, EvalReport, RunFacts, Sample, TaskResult
+from tasks.evaluation.evaluation_records import Counts, Dataset, EvalReport, RunFacts, Sample, TaskResult
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import Asking
 from tasks.grading.judge_questions import JudgeQuestion, agreement, read_questions, verdict_in
@@ -52,7 +52,7 @@ def check_judge(labels: Path, judge: ModelSpec, *, run: str, night: datetime, pr
         task=TASK,
         version=VERSION,
         family="judge",
-        data=DataFacts(name=labels.stem, source=str(labels), checksum=sha256_of(labels), count=len(questions)),
+        data=Dataset(name=labels.stem, source=str(labels), checksum=sha256_of(labels), count=len(questions)),
         settings={"version": VERSION, "max_tokens": MAX_TOKENS, "model_args": judge.shapes_answers},
         metrics={"num_total": len(questions)},
         estimates=estimates(METRIC, _scores(samples), headline=True),

@@ -37,7 +37,6 @@ from storage.responses import Responses
 from storage.sample_pages import After, SamplePages
 from storage.totals import Totals
 from tasks.evaluation.evaluation_records import (
-    DataFacts,
     EvalReport,
     ModelFacts,
     RunFacts,
@@ -211,7 +210,7 @@ def _planned(count: int, artifacts: Artifacts) -> PlannedTask:
         benchmark="MMLUPro",
         version="1-bench",
         family="choice",
-        data=DataFacts(name="MMLUPro", source="bench", checksum="b" * 64, count=count),
+        data=Dataset(name="MMLUPro", source="bench", checksum="b" * 64, count=count),
         items=write_lines(artifacts, "items", ()),
         count=count,
         repeats=1,

@@ -101,8 +101,8 @@ def test_a_database_that_stops_in_the_middle_loses_nothing(server: Server, home:
         again = finished(start([*arguments, "--overwrite"], **environment))
         assert again.code == 0, again.stderr
         assert len(server.requests) == before, "what was answered while the database was away is not asked again"
-        assert Responses(cluster.start).many(key for sample in kept for key in sample.response_keys).keys() == {
-            key for sample in kept for key in sample.response_keys
+        assert Responses(cluster.start).many(key for sample in kept for key in sample.keys).keys() == {
+            key for sample in kept for key in sample.keys
         }
     finally:
         cluster.remove()

@@ -89,8 +89,8 @@ def assert_judged_as_bare(run: str, reader: Path, pictures: dict[str, bytes]) ->
     """Ten queries, with a demonstration and without, were answered token for token as bare generates say."""
     samples, bare, pictured = samples_of(run), Bare(reader), set[int]()
     assert len(samples) == 10
-    assert all(sample.response_keys for sample in samples)
-    for answer in kept([key for sample in samples for key in sample.response_keys]):
+    assert all(sample.keys for sample in samples)
+    for answer in kept([key for sample in samples for key in sample.keys]):
         request, response = asked_and_said(answer)
         [turn] = request["messages"]
         words = "".join(part.get("text", "IMAGE") for part in turn["content"])

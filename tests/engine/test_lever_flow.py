@@ -178,9 +178,9 @@ def test_samples_lead_to_the_answers_that_made_them(world: World) -> None:
     assert headline.metric == "accuracy.grpo"
     assert headline.value == pytest.approx(world.first.json["grpo"]["accuracy"])
     [first, *_] = found.samples
-    assert first.response_keys
-    kept = responses().many(first.response_keys)
-    assert set(kept) == set(first.response_keys)
+    assert first.keys
+    kept = responses().many(first.keys)
+    assert set(kept) == set(first.keys)
     choices: Any = first.detail["choices"]
     assert {one["answer"] for one in choices.values()} <= {
         str(one.response["text"]) for one in kept.values() if isinstance(one.response, dict)

@@ -152,7 +152,7 @@ def test_a_benchmark_is_answered_by_weights_on_this_disk(tmp_path: Path) -> None
         assert done.code == 0, done.stderr
         samples = samples_of(done.json["run"]["id"])
         assert len(samples) == 5
-        for answer in kept([key for sample in samples for key in sample.response_keys]):
+        for answer in kept([key for sample in samples for key in sample.keys]):
             request, response = asked_and_said(answer)
             bare = bare_text(model, request["messages"], most=request["max_tokens"])
             assert (response["text"], answer.completion_tokens) == bare

@@ -9,7 +9,7 @@ from typing import Any
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import (
     Counts,
-    DataFacts,
+    Dataset,
     Estimate,
     EvalReport,
     Item,
@@ -55,7 +55,7 @@ def task_result(task: str = "Sums", **changed: Any) -> TaskResult:
         "task": task,
         "version": "1-abcdef",
         "family": "math",
-        "data": DataFacts(name=task, source="own/sums", checksum="b" * 64, count=2),
+        "data": Dataset(name=task, source="own/sums", checksum="b" * 64, count=2),
         "settings": {"version": "1-abcdef", "repeats": 2, "limit": None, "sampling": {"temperature": 0.7}},
         "metrics": {"accuracy_avg": 0.5, "accuracy_std_err": 0.25, "num_total": 2, "run_stats": [{"accuracy": 0.5}]},
         "estimates": (

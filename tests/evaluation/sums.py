@@ -13,7 +13,7 @@ from models.protocols import ChatRequest, ChatResponse, Text
 from storage.artifacts import Artifacts
 from tasks.calls import Answer, response_key
 from tasks.evaluation.benchmarks.benchmark_registry import definition_digest, find_benchmark
-from tasks.evaluation.evaluation_records import DataFacts, Item, Sampling
+from tasks.evaluation.evaluation_records import Dataset, Item, Sampling
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.model_spec import ModelSpec
@@ -71,7 +71,7 @@ def task_of(items: Iterable[Item], artifacts: Artifacts, **changed: Any) -> Plan
         "benchmark": "Sums",
         "version": "1-abc",
         "family": "math",
-        "data": DataFacts(name="Sums", source="here", checksum="b" * 64, count=len(asked)),
+        "data": Dataset(name="Sums", source="here", checksum="b" * 64, count=len(asked)),
         "items": write_lines(artifacts, "items", asked),
         "count": len(asked),
         "repeats": 1,

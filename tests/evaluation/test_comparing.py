@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import Counts, DataFacts, Estimate, Sample, TaskResult
+from tasks.evaluation.evaluation_records import Counts, Dataset, Estimate, Sample, TaskResult
 from tasks.evaluation.results.run_comparison import (
     Change,
     compare,
@@ -41,7 +41,7 @@ def result(**changed: object) -> TaskResult:
         "task": "AIME24",
         "version": "1",
         "family": "math",
-        "data": DataFacts(name="aime24.json", source="x", checksum="a" * 64, count=30),
+        "data": Dataset(name="aime24.json", source="x", checksum="a" * 64, count=30),
         "settings": {"sampling": {"temperature": 0.7, "top_p": 1}, "repeats": 10},
         "metrics": {},
         "estimates": (),
@@ -145,7 +145,7 @@ def test_turning_two_runs_round_turns_the_difference_round(scores: dict[str, tup
 
 def test_what_besides_the_model_differs_is_said() -> None:
     other = result(
-        data=DataFacts(name="aime24.json", source="x", checksum="b" * 64, count=30),
+        data=Dataset(name="aime24.json", source="x", checksum="b" * 64, count=30),
         version="2",
         judge="gpt-4",
         settings={"sampling": {"temperature": 0.0, "top_p": 1}, "repeats": 10, "limit": 5},

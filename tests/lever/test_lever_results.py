@@ -108,8 +108,8 @@ def test_each_question_and_seed_is_a_sample_with_every_choice() -> None:
     assert made
     (sample,) = made()
     assert (sample.item, sample.repeat, sample.score, sample.extracted, sample.gold) == ("q0", 0, 1.0, "4", "yes")
-    assert sample.figures == {"grpo@2": 1.0, "random@2": 0.3}
-    assert sample.response_keys == (KEY,)
+    assert sample.values == {"grpo@2": 1.0, "random@2": 0.3}
+    assert sample.keys == (KEY,)
     assert sample.detail["seed"] == 7
     choices = sample.detail["choices"]
     assert isinstance(choices, dict)

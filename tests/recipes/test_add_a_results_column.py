@@ -20,13 +20,13 @@ CHANGE = re.compile(r"```diff\n# file: (\S+)\n(.*?)```", re.DOTALL)
 REPORT = """
 import json, sys
 from datetime import UTC, datetime
-from tasks.evaluation.evaluation_records import DataFacts, EvalReport, ModelFacts, RunFacts, Sample, TaskResult
+from tasks.evaluation.evaluation_records import Dataset, EvalReport, ModelFacts, RunFacts, Sample, TaskResult
 from tasks.grading.sample_statistics import summarise_single
 
 now = datetime(2026, 3, 1, tzinfo=UTC)
 samples = [Sample(item="1", score=1.0), Sample(item="2", score=0.0), Sample(item="3", score=0.0, missing=True)]
 found = summarise_single(samples)
-facts = DataFacts(name="Sums", source="own", checksum="b" * 64, count=3)
+facts = Dataset(name="Sums", source="own", checksum="b" * 64, count=3)
 result = TaskResult(task="Sums", version="1", family="math", data=facts, settings={}, metrics=found.metrics,
                     estimates=found.estimates, counts=found.counts)
 model = ModelFacts(name="counted", backend="replay")

@@ -40,7 +40,7 @@ def rows(url: str, query: str) -> list[dict[str, Any]]:
 
 def test_analysts_find_scores_items_calls_and_costs(url: str) -> None:
     store = Evaluations(lambda: url)
-    sample = Sample(item="1", detail={}, score=1.0, extracted="4", gold="4", response_keys=KEYS)
+    sample = Sample(item="1", detail={}, score=1.0, extracted="4", gold="4", keys=KEYS)
     old, last, other = (
         run("old-run", model("a")),
         run("last-run", model("a"), minutes=5).model_copy(update={"calls": 3, "cost": 0.25}),

@@ -202,7 +202,7 @@ def _queries(visit: Visit) -> Response:
         kind=kind,
         shown=[name for name in LISTED if measured.shown(name)],
         rows=[(one, _link(run.id, one.item)) for one in page[:PAGE]],
-        figure=lambda one, name: one.figures.get(f"{name}@{measured.trained}", one.figures.get(f"{name}@0")),
+        figure=lambda one, name: one.values.get(f"{name}@{measured.trained}", one.values.get(f"{name}@0")),
         asked=_asked,
         more=link(item=last.item, repeat=last.repeat) if last else "",
         first=link() if after else "",

@@ -20,6 +20,7 @@ from tasks.evaluation.benchmarks.fields import text, texts
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading import livebench_grading as grading
+from tasks.grading.grading_records import graded_sample
 from tasks.grading.livebench_grading import Scored
 from tasks.grading.reasoning import visible_answer, why_missing
 from tasks.grading.rules.rule_grading import grade_rules
@@ -128,7 +129,7 @@ def _sample(item: Item, response: Response) -> Sample:
         return _followed(item, response)
     answer = visible_answer(response.text)
     score, read = GRADERS[kind](answer, str(item.gold), item.prompts[0]) if answer else Scored(0.0, None)
-    return Sample.graded(
+    return graded_sample(
         item,
         response,
         score=score,

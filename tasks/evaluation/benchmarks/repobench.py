@@ -21,6 +21,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.grading.grading_records import graded_sample
 from tasks.grading.reasoning import visible_answer
 from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import estimates
@@ -116,7 +117,7 @@ def _sample(item: Item, response: Response) -> Sample:
     said = response.text if response.text.strip() == visible else visible  # its indentation counts
     line, gold = next_line(said, str(item.detail["language"])), str(item.gold)
     equal = line.split() == gold.split()
-    return Sample.graded(
+    return graded_sample(
         item,
         response,
         status="scored",

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from models.model_errors import ModelError, TransientModelError
 from tasks.calls import Answer
-from tasks.evaluation.evaluation_records import DataFacts, Estimate, Item, Response, Sample, TaskResult, Usage
+from tasks.evaluation.evaluation_records import Dataset, Estimate, Item, Response, Sample, TaskResult, Usage
 from tasks.evaluation.harness.harness_model import Doc, Heard
 from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version
 from tasks.evaluation.running.generation import reply_of
@@ -300,7 +300,7 @@ def _version(found: Mapping[str, Any], read: Sequence[_Task]) -> str:
     return f"{'+'.join(sorted(numbers))}-lm_eval-{installed_version()}-{digest[:12]}"
 
 
-def _data(name: str, loaded: LoadedTasks) -> DataFacts:
+def _data(name: str, loaded: LoadedTasks) -> Dataset:
     digest, count, sources = hashlib.sha256(), 0, dict[str, None]()
     for task in loaded.tasks.values():
         sources[_source(task)] = None
@@ -308,7 +308,7 @@ def _data(name: str, loaded: LoadedTasks) -> DataFacts:
             count += 1
             digest.update(json.dumps(doc, sort_keys=True, default=str).encode() + b"\n")
     plain = name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
-    return DataFacts(name=plain, source=", ".join(sources), checksum=digest.hexdigest(), count=count)
+    return Dataset(name=plain, source=", ".join(sources), checksum=digest.hexdigest(), count=count)
 
 
 def _source(task: Any) -> str:

@@ -17,7 +17,7 @@ from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.results.foreign_results import dict_or_empty
 from tasks.evaluation.results.inspect_logs import Told
 from tasks.evaluation.results.kept_texts import Asked, Texts
-from tasks.evaluation.results.result_rows import report_from_rows, sample_from_row
+from tasks.evaluation.results.result_rows import report_from_rows
 from tasks.evaluation.results.results_file import lines_beside, read_results, samples_beside
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class FoundRun:
         if self.path:
             return samples_beside(self.path, task)
         assert self._evaluations
-        return map(sample_from_row, self._evaluations.samples(self.report.run.id, task))
+        return self._evaluations.samples(self.report.run.id, task)
 
     def graded(self, task: str) -> Iterator[Sample | Graded]:
         """The samples of a task as a comparison needs them. Raises as `samples` does."""
@@ -57,8 +57,7 @@ class FoundRun:
         """The samples of one item, by repeat; none where it is not there. Raises as `samples` does."""
         self.require(task)
         if self._evaluations and not self.path:
-            rows = self._evaluations.sample(self.report.run.id, task, item)
-            return [sample_from_row(row) for row in rows]
+            return self._evaluations.sample(self.report.run.id, task, item)
         return sorted((one for one in self.samples(task) if one.item == item), key=lambda one: one.repeat)
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import (
     Counts,
-    DataFacts,
+    Dataset,
     Estimate,
     EvalReport,
     ModelFacts,
@@ -87,7 +87,7 @@ def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> lis
             task=task,
             version=str(dict_or_empty(data.get("versions")).get(task, "")),
             family="pretrain" if any("," in name for name in metrics) else "own",
-            data=DataFacts(name=task, source=str(file), checksum=UNKNOWN_DATA, count=_size(data, task, metrics)),
+            data=Dataset(name=task, source=str(file), checksum=UNKNOWN_DATA, count=_size(data, task, metrics)),
             settings={"results_file": _finite(masked(config))},
             metrics=_finite(metrics),
             estimates=estimates,

@@ -12,8 +12,7 @@ from pydantic import JsonValue
 
 from models.backends import is_endpoint, kinds
 from storage.artifacts import Artifacts
-from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Run, Task
-from storage.evaluated import Sample as Row
+from storage.evaluated import EvalSettings, Evaluated, Model, Run, Task
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult
@@ -56,11 +55,11 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
     """
     return Evaluated(
         run=run_row(report),
-        dataset=Dataset.model_validate(result.data.model_dump()),
+        dataset=result.data,
         settings=EvalSettings(name=result.task, parameters=result.settings),
         results=result.estimates,
         task=_task(result),
-        more_samples=lambda: map(sample_row, samples()),
+        more_samples=samples,
     )
 
 
@@ -84,18 +83,6 @@ def run_row(report: EvalReport) -> Run:
         calls=run.calls,
         cost=run.cost,
     )
-
-
-def sample_row(sample: Sample) -> Row:
-    """A sample as the tables hold it."""
-    plain = sample.model_dump(exclude={"group", "values", "keys"})
-    return Row(**plain, item_group=sample.group, figures=sample.values, response_keys=sample.keys)
-
-
-def sample_from_row(row: Row) -> Sample:
-    """A sample read from the tables."""
-    plain = row.model_dump(exclude={"item_group", "figures", "response_keys"})
-    return Sample(**plain, group=row.item_group, values=row.figures, keys=row.response_keys)
 
 
 def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
@@ -141,7 +128,7 @@ def _result(one: Evaluated, task: Task) -> TaskResult:
         {
             **task.model_dump(exclude={"artifacts"}),
             **task.artifacts,
-            "data": one.dataset.model_dump(),
+            "data": one.dataset,
             "settings": one.settings.parameters,
             "estimates": one.results,
         }

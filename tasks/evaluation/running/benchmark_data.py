@@ -19,7 +19,7 @@ from urllib.request import getproxies
 
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable
-from tasks.evaluation.evaluation_records import DataFacts
+from tasks.evaluation.evaluation_records import Dataset
 
 ID_FIELDS = ("id", "unique_id", "idx", "key", "question_id", "task_id")
 """Field names of the item ID in data files; the first that is present counts."""
@@ -112,7 +112,7 @@ class Data:
         path = self.find(file)
         return _count(path) if path else None
 
-    def facts(self, name: str, files: Iterable[DataFile]) -> DataFacts:
+    def facts(self, name: str, files: Iterable[DataFile]) -> Dataset:
         """Source and checksum of all files of a benchmark; the count is of the first file and of optional ones."""
         wanted = tuple(file for file in files if not file.optional or self.find(file))
         found = [self.find(file) for file in wanted]
@@ -124,7 +124,7 @@ class Data:
         # of one file it is the file's own, as `sha256sum` gives it of the unpacked file
         checksum = digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
         source = ", ".join(sources) or "the benchmark's own code"
-        return DataFacts(name=name, source=source, checksum=checksum.hex(), count=count)
+        return Dataset(name=name, source=source, checksum=checksum.hex(), count=count)
 
     def _hub_rows(self, file: DataFile) -> Iterator[Row]:
         for number, fields in enumerate(self._hub(file)):

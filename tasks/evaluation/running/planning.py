@@ -18,7 +18,7 @@ from storage.records import Record, Ref
 from storage.storage_errors import StorageError
 from tasks.evaluation.benchmarks.base import BaseBenchmark, is_whole
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, EvaluationError, OptionUnusable
-from tasks.evaluation.evaluation_records import DataFacts, Family, Item, ModelFacts, Sampling
+from tasks.evaluation.evaluation_records import Dataset, Family, Item, ModelFacts, Sampling
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.grading.grading_records import GradingError
@@ -101,7 +101,7 @@ class PlannedTask(Record):
     version: str
     """Its number and the digest of its definition."""
     family: Family
-    data: DataFacts
+    data: Dataset
     items: Ref
     """JSONL of Item."""
     examples: Ref | None = Field(default=None, exclude_if=lambda value: value is None)
@@ -174,7 +174,7 @@ def plan_task(
     """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
     whole, programs = is_whole(benchmark), benchmark.family == "code"
     items, count = _kept_items(benchmark, data, artifacts, first=settings.first)
-    reads_itself = DataFacts(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
+    reads_itself = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
     sampling, given = effective_sampling(benchmark, settings), given_in(settings)
     repeats = settings.n_repeat or benchmark.repeats
     planned = PlannedTask(

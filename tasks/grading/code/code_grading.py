@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from tasks.grading.grading_records import Counts, Item, Response, Sample, Summary
+from tasks.grading.grading_records import Counts, Item, Response, Sample, Summary, graded_sample
 from tasks.grading.reasoning import visible_text, why_missing
 from tasks.grading.sample_statistics import pass_by_item, tally, unscored_metric
 from tasks.measure.estimates import ByItem, Estimate, estimate
@@ -44,7 +44,7 @@ TryOut = Callable[[Item, str, Sandbox], Verdict]
 
 def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sandbox) -> Sample:
     """The sample of one response; one without an answer is scored 0 and `missing`."""
-    graded = partial(Sample.graded, item, response)
+    graded = partial(graded_sample, item, response)
     answer = visible_text(response.text)
     if answer is None or not answer.strip():
         return graded(score=0.0, reason=why_missing(response), missing=True)

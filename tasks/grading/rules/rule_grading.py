@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary
+from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary, graded_sample
 from tasks.grading.reasoning import visible_answer
 from tasks.grading.rules.rule_checks import KINDS, arguments_of
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -42,7 +42,7 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             if not answer or answer.isspace():
                 said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
                 found |= {"missing": True, "reason": f"no answer: {response.missed or said}"}
-        yield Sample.graded(item, response, **found)
+        yield graded_sample(item, response, **found)
 
 
 def _verdict(kinds: Sequence[str], strict: list[bool], loose: list[bool]) -> dict[str, Any]:

@@ -238,9 +238,9 @@ def _sample(
         extracted=first.answer if first else None,
         gold=item.shown_answer,
         reason=(first.failed or "") if first else "no selector was trained",
-        item_group=item.group,
-        figures={name: one.accuracy for name, one in named.items() if one.accuracy is not None},
-        response_keys=tuple(dict.fromkeys(one.key for one in outcomes.values() if one.key is not None)),
+        group=item.group,
+        values={name: one.accuracy for name, one in named.items() if one.accuracy is not None},
+        keys=tuple(dict.fromkeys(one.key for one in outcomes.values() if one.key is not None)),
     )
 
 
