@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.compat.inert_pickle import MOST_BYTES, read_inert
 from tasks.lever.compat.seed_checkpoints import open_selector, read_seed_checkpoint
+from tasks.lever.compat.torch_files import MOST_BYTES, read_inert
 from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
@@ -291,16 +291,17 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("evil", EVILS)
 def test_what_a_checkpoint_would_run_is_not_run(tmp_path: Path, trap: Path, evil: str) -> None:
     path = save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt")
-    read = read_seed_checkpoint(plant(path, evils(str(trap))[evil]))
+    with suppress(FileUnusable):  # opcodes that torch never writes
+        read = read_seed_checkpoint(plant(path, evils(str(trap))[evil]))
+        assert torch.equal(read.selector.state_dict()["cand_proj.weight"], STATE["cand_proj.weight"])
     assert not trap.exists()
-    assert torch.equal(read.selector.state_dict()["cand_proj.weight"], STATE["cand_proj.weight"])
     assert "evil_when_imported" not in sys.modules
 
 
 @pytest.mark.parametrize("evil", EVILS)
 def test_a_weight_that_would_run_something_is_refused_by_name(tmp_path: Path, trap: Path, evil: str) -> None:
     path = save(lightning({**STATE, "cand_proj.weight": MARKER}), tmp_path / "v2.ckpt")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(FileUnusable, match=r"cand_proj\.weight: no tensors"):
+    with pytest.raises(FileUnusable, match=r"cand_proj\.weight: no tensors|not a whole pickle"):
         read_seed_checkpoint(plant(path, evils(str(trap))[evil]))
     assert not trap.exists()
 
@@ -321,7 +322,7 @@ def test_the_traps_do_spring_when_they_are_unpickled(trap: Path) -> None:
 
 def test_an_extension_opcode_is_refused(tmp_path: Path) -> None:
     path = plant(save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt"), b"\x82\x01")
-    with pytest.raises(FileUnusable, match="EXT1"):
+    with pytest.raises(FileUnusable, match="not a whole pickle"):
         read_seed_checkpoint(path)
 
 
@@ -413,7 +414,7 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
             lambda name, data: data[:-9] if name == "data.pkl" else data, "not a whole pickle", id="cut pickle"
         ),
         pytest.param(
-            lambda name, data: bytes(MOST_BYTES + 1) if name == "data.pkl" else data, "bytes; the most is", id="endless"
+            lambda name, data: bytes(MOST_BYTES + 1) if name == "data.pkl" else data, "the most is", id="endless"
         ),
     ],
 )

@@ -1,7 +1,5 @@
-"""Reads the checkpoints of Lever-Plus, Lightning's `.ckpt` and torch's `.pt`, and runs nothing that their pickles name.
+"""Checkpoints of selectors: ours, and those of Lever-Plus, Lightning's `.ckpt` and torch's `.pt`.
 
-A pickle is read as a description (inert_pickle.py); of the tensors only those of the pointer network are cut out of the
-file (torch_files.py).
 Source of the layouts: yunsoft2019/Lever-Plus (train.py, workflows/grpo_post_train.py).
 """
 
@@ -15,16 +13,8 @@ from typing import Any, NamedTuple, cast
 from pydantic import ValidationError
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.compat.inert_pickle import Made
-from tasks.lever.compat.torch_files import TensorFacts, as_mapping, open_archive
-from tasks.lever.learning.checkpoints import (
-    POOLS_OF,
-    load_selector,
-    named,
-    read_header,
-    require_layout,
-    selector_of,
-)
+from tasks.lever.compat.torch_files import Inert, Weight, open_archive
+from tasks.lever.learning.checkpoints import POOLS_OF, load_selector, named, read_header, require_layout, selector_of
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe
 
@@ -113,27 +103,27 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> Opened:
     Raises FileUnusable for what is no such checkpoint, naming the keys that are missing or too many.
     """
     with open_archive(path) as archive:
-        top = as_mapping(archive.value)
+        top = _texts_of(archive.value)
         if top is None:
             raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
         tensors, notes = _pointer_tensors(top, path)
         config, more = _config(tensors, top, heads, path)
-        require_layout({key: facts.size for key, facts in tensors.items()}, config, str(path))
+        require_layout({key: one.size for key, one in tensors.items()}, config, str(path))
         recipe, selector = _recipe_before(path), selector_of(config, archive.read(tensors), str(path))
         return Opened(selector, (*notes, *more, _assumed(recipe)), None, recipe)
 
 
-Found = tuple[dict[str, TensorFacts], list[str]]
+Found = tuple[dict[str, Weight], list[str]]
 """The tensors of the pointer network, and notes on all others."""
 
 
 def _pointer_tensors(top: Mapping[str, Any], path: Path) -> Found:
-    state, bare = as_mapping(top.get("state_dict")), as_mapping(top.get("model_state_dict"))
+    state, bare = _texts_of(top.get("state_dict")), _texts_of(top.get("model_state_dict"))
     for where in (state, top):
         if where is not None and any(key.startswith(PREFIX) for key in where):
             return _below_prefix(where, path)
     if bare is not None:
-        return _facts(bare, path), []
+        return _weights_in(bare, path), []
     keys = [key[:100] for key in state or top]
     raise FileUnusable(
         f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
@@ -152,18 +142,24 @@ def _below_prefix(state: Mapping[str, Any], path: Path) -> Found:
         notes.append("its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from")
     if len(outside) > len(encoders):
         notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
-    return _facts(inside, path), notes
+    return _weights_in(inside, path), notes
 
 
-def _facts(state: Mapping[str, Any], path: Path) -> dict[str, TensorFacts]:
-    facts = {key: TensorFacts.of(value) for key, value in state.items()}
-    if wrong := [key for key, one in facts.items() if one is None]:
+def _weights_in(state: Mapping[str, Any], path: Path) -> dict[str, Weight]:
+    found = {key: one for key, one in state.items() if isinstance(one, Weight)}
+    if wrong := state.keys() - found.keys():
         raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
-    return {key: one for key, one in facts.items() if one is not None}
+    return found
+
+
+def _texts_of(value: Any) -> dict[str, Any] | None:
+    """The entries of a dict under texts; None for anything else."""
+    found = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
+    return None if found is None else {key: one for key, one in found.items() if isinstance(key, str)}
 
 
 def _config(
-    tensors: Mapping[str, TensorFacts], top: Mapping[str, Any], heads: int | None, path: Path
+    tensors: Mapping[str, Weight], top: Mapping[str, Any], heads: int | None, path: Path
 ) -> tuple[PointerConfig, list[str]]:
     """The configuration that the shapes tell. Layers are as many as have a number; a hole is found by its keys."""
     projection = tensors.get("query_proj.weight")
@@ -203,9 +199,8 @@ def _integers_named(name: str, value: Any) -> Iterator[int]:
     waiting, seen = [value], set[int]()
     while waiting and len(seen) < LOOKED_AT_MOST:
         one = waiting.pop()
-        mappings = [cast(dict[Any, Any], one)] if isinstance(one, dict) else []
-        if isinstance(one, Made):
-            mappings = [part for part in (one.items, as_mapping(one.state)) if part]
+        parts = (one.items, one.state) if isinstance(one, Inert) else (one,)
+        mappings = [found for part in parts if (found := _texts_of(part))]
         if id(one) in seen:
             continue
         seen.add(id(one))
@@ -217,5 +212,5 @@ def _integers_named(name: str, value: Any) -> Iterator[int]:
 
 def _unwrapped(value: Any) -> Any:
     """The content of an OmegaConf node, which keeps it as `_val`."""
-    state = as_mapping(value.state) if isinstance(value, Made) else None
+    state = _texts_of(value.state) if isinstance(value, Inert) else None
     return value if state is None else state.get("_val")

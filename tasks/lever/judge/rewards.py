@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 from tasks.lever.lever_errors import RewardUnusable
 from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
@@ -36,9 +36,6 @@ BONUS = {
     "hard01_plus_gtprob_separated": 2,
 }
 """Weight of the hard score beside a soft one."""
-OF_GTPROB = ("hard_plus_gtprob", "hard01_plus_gtprob", "hard01_plus_gtprob_separated", "hard_plus_gtprob_plus_rel")
-SEED_MODES = ("hard_only", *BONUS, "hard_plus_gtprob_plus_rel", "legacy")
-"""What Lever-Plus calls its formulas."""
 
 
 def reward_of(record: PointerRecord, mode: RewardMode) -> float:
@@ -49,15 +46,15 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
     refuse_unknown(mode, get_args(RewardMode))
     if record.status != "judged":
         raise RewardUnusable(f"the judge failed ({record.reason}): such a pointer has no reward, leave it out")
-    hard = _needed(record.vqa_correct, "vqa_correct", mode)
+    hard = needed_score(record.vqa_correct, "vqa_correct", mode)
     if mode == "legacy":
-        return _clipped((2 * hard - 1) + 0.2 * (record.beam_score or 0.0), CLIP)
+        return clip_reward((2 * hard - 1) + 0.2 * (record.beam_score or 0.0), CLIP)
     if mode == "hard_only":
-        return _clipped(hard, CLIP)
+        return clip_reward(hard, CLIP)
     if mode in OF_LIKELIHOODS:
-        likely = _needed(record.vqa_gt_prob, "vqa_gt_prob", mode)
-        return _clipped(_log(likely) if mode == "gt_logprob" else BONUS[mode] * hard + likely, CLIP)
-    return _clipped(BONUS[mode] * hard + _needed(record.vqa_acc_score, "vqa_acc_score", mode), CLIP)
+        likely = needed_score(record.vqa_gt_prob, "vqa_gt_prob", mode)
+        return clip_reward(_log(likely) if mode == "gt_logprob" else BONUS[mode] * hard + likely, CLIP)
+    return clip_reward(BONUS[mode] * hard + needed_score(record.vqa_acc_score, "vqa_acc_score", mode), CLIP)
 
 
 def refuse_unknown(mode: str, known: Sequence[str]) -> None:
@@ -66,62 +63,8 @@ def refuse_unknown(mode: str, known: Sequence[str]) -> None:
         raise ValueError(f"Unknown reward_mode: {mode}; choose {', '.join(known)}")
 
 
-def compute_reward_for_candidate(
-    beam_score: float | None = None,
-    logprob_score: float | None = None,
-    vqa_correct: int | None = None,
-    vqa_acc_score: float | None = None,
-    use_hard: bool = True,
-    use_soft: bool = True,
-    hard_weight: float = 1.0,
-    soft_weight: float = 1.0,
-    alpha: float = 0.0,
-    beta: float = 0.0,
-    correctness_mode: Literal["01", "pm1"] = "01",
-    use_logprob: bool = False,
-    reward_clip: tuple[float, float] = CLIP,
-    reward_mode: str | None = None,
-    vqa_gt_prob: float | None = None,
-    vqa_rel_score: float | None = None,
-    rel_weight: float = 0.1,
-) -> float:
-    """hard_weight · h + soft_weight · s, and alpha · quality + beta · correctness, clipped; as Lever-Plus names it.
-
-    correctness: h, or s where h is unknown; `pm1` maps 0 … 1 to −1 … 1. quality: the beam score, 0 where there is
-    none; with `use_logprob` the *negative* log-probability, so that a positive alpha rewards what the policy finds
-    unlikely: kept, for rewards that compare with Lever-Plus's. A missing soft score adds nothing.
-    reward_mode: a formula of Lever-Plus's code, with the two weights, in place of `use_hard` and `use_soft`; its
-    `…_plus_rel` adds rel_weight · (1 − h) · relevance. `hybrid` and `gt_logprob` are none of them.
-    Raises RewardUnusable for a missing `vqa_correct`, which Lever-Plus takes for a wrong answer, and for NaN, and
-    ValueError for a mode that there is not.
-    """
-    if reward_mode not in (None, "legacy"):
-        refuse_unknown(reward_mode, SEED_MODES)
-        hard = _needed(vqa_correct, "vqa_correct", reward_mode)
-        found = hard_weight * hard * (1 if reward_mode in ("hard_only", OF_GTPROB[-1]) else BONUS[reward_mode])
-        if reward_mode in OF_GTPROB:
-            found += soft_weight * _needed(vqa_gt_prob, "vqa_gt_prob", reward_mode)
-        elif reward_mode != "hard_only":
-            found += soft_weight * _needed(vqa_acc_score, "vqa_acc_score", reward_mode)
-        if reward_mode == "hard_plus_gtprob_plus_rel":
-            found += rel_weight * (1 - hard) * _needed(vqa_rel_score, "vqa_rel_score", reward_mode)
-        return _clipped(found, reward_clip)
-    if reward_mode == "legacy":
-        use_hard = use_soft = False
-    reward = 0.0
-    if use_hard and hard_weight:
-        reward += hard_weight * _needed(vqa_correct, "vqa_correct", "use_hard")
-    if use_soft and vqa_acc_score is not None:
-        reward += soft_weight * vqa_acc_score
-    if beta:
-        share = _needed(vqa_acc_score if vqa_correct is None else vqa_correct, "vqa_correct", "beta")
-        reward += beta * (2 * share - 1 if correctness_mode == "pm1" else share)
-    if alpha:
-        reward += alpha * (-logprob_score if use_logprob and logprob_score is not None else beam_score or 0.0)
-    return _clipped(reward, reward_clip)
-
-
-def _needed(value: float | None, field: str, by: str) -> float:
+def needed_score(value: float | None, field: str, by: str) -> float:
+    """The value. Raises RewardUnusable where there is none."""
     if value is None:
         raise RewardUnusable(f"a pointer without `{field}`, which {by} needs: judge it again, or choose another reward")
     return float(value)
@@ -131,7 +74,7 @@ def _log(share: float) -> float:
     return math.log(share) if share else -math.inf
 
 
-def _clipped(reward: float, bounds: tuple[float, float]) -> float:
+def clip_reward(reward: float, bounds: tuple[float, float]) -> float:
     if math.isnan(reward):
         raise RewardUnusable("a reward is NaN: one of the scores that it is made of is no number, judge it again")
     return max(bounds[0], min(bounds[1], reward))

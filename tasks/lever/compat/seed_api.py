@@ -1,0 +1,951 @@
+"""Lever-Plus's public names over our network, losses and readers, for code that was written against it.
+
+Parameters and what is returned are Lever-Plus's. Where it computes something wrong, the docstring says what is done
+instead: labels are positions in the pool that stands beside them, where Lever-Plus took a candidate that it did not
+find for a position, and the remainder of an id for another. `learning.trainings` resumes and is judged.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.optim import AdamW, Optimizer
+from torch.utils.data import DataLoader, Dataset
+
+from models.pointer import PointerConfig, PointerSelector
+from tasks.lever.compat.seed_checkpoints import open_selector
+from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.data.json_files import read_by_query
+from tasks.lever.data.pointer_files import beam_of, pool_ids, read_beams
+from tasks.lever.data.rl_data import draw
+from tasks.lever.judge.rewards import BONUS, CLIP, clip_reward, needed_score, refuse_unknown, reward_of
+from tasks.lever.learning import losses
+from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
+from tasks.lever.lever_options import RewardMode, RlDataSettings
+from tasks.lever.lever_records import PointerRecord
+
+if TYPE_CHECKING:
+    from models.protocols import VisionEmbedder
+
+Item = dict[str, Any]
+BeamData = dict[str, dict[str, Any]]
+"""What a JSON file holds, by query id."""
+Vectors = EmbeddingBank | Mapping[Any, Tensor] | Tensor
+"""Embeddings by id; or a tensor, whose row number is the id, as Lever-Plus has it."""
+
+OF_GTPROB = ("hard_plus_gtprob", "hard01_plus_gtprob", "hard01_plus_gtprob_separated", "hard_plus_gtprob_plus_rel")
+SEED_MODES = ("hard_only", *BONUS, "hard_plus_gtprob_plus_rel", "legacy")
+"""What Lever-Plus calls its formulas."""
+
+
+class PointerSelectorV3Config(NamedTuple):
+    """What `build_model_v3` needs."""
+
+    d_model: int = 768
+    K: int = 32
+    """Candidates of a pool; any other number is read as well."""
+    shot_num: int = 2
+    label_smoothing: float = 0.0
+    dropout: float = 0.5
+    hidden_dim: int = 256
+    num_heads: int = 1
+    attn_dropout: float = 0.1
+    num_layers: int = 3
+    clip_epsilon: float = 0.2
+    kl_beta: float = 0.1
+    advantage_clip: float = 5.0
+    gate: bool = True
+    """The state takes in what was picked."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """By name."""
+        return self._asdict()
+
+
+class PointerSelectorV3(PointerSelector):
+    """The pointer network with its losses as methods."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        """The fields of PointerSelectorV3Config, in their order or by name."""
+        shape = PointerSelectorV3Config(*args, **named)
+        config = PointerConfig(
+            embedding_dim=shape.d_model,
+            hidden=shape.hidden_dim,
+            layers=shape.num_layers,
+            heads=shape.num_heads,
+            dropout=shape.dropout,
+            attention_dropout=shape.attn_dropout,
+            gate=shape.gate,
+        )
+        super().__init__(config)
+        self.d_model, self.K, self.shot_num = shape.d_model, shape.K, shape.shot_num
+        self.label_smoothing = shape.label_smoothing
+        self.hidden_dim, self.num_heads, self.num_layers = shape.hidden_dim, shape.num_heads, shape.num_layers
+        self.clip_epsilon, self.kl_beta, self.advantage_clip = shape.clip_epsilon, shape.kl_beta, shape.advantage_clip
+
+    @classmethod
+    def of(cls, selector: PointerSelector) -> Self:
+        """A copy of a selector, with its weights; draws no random numbers."""
+        config = selector.config
+        with torch.device("meta"):
+            made = cls(
+                d_model=config.embedding_dim,
+                dropout=config.dropout,
+                hidden_dim=config.hidden,
+                num_heads=config.heads,
+                attn_dropout=config.attention_dropout,
+                num_layers=config.layers,
+                gate=config.gate,
+            )
+        made.load_state_dict({key: value.clone() for key, value in selector.state_dict().items()}, assign=True)
+        return made.train(selector.training)
+
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, query_emb: Tensor, cand_emb: Tensor, labels: Tensor | None = None, return_loss: bool = True
+    ) -> dict[str, Tensor]:
+        """`logits` (B, S, K) after the labels (B, S), or after its own picks; `predictions` (B, S); with labels `loss`.
+
+        What is picked already has the logit −inf; Lever-Plus writes −100.
+        """
+        encoded = self.encode(query_emb, cand_emb)
+        state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
+        steps = list[Tensor]()
+        for step in range(self.shot_num if labels is None else labels.shape[1]):
+            steps.append(self.step(state, encoded.keys, blocked)[:, 0])
+            picked = steps[-1].argmax(-1) if labels is None else labels[:, step]
+            state = self.advance(state, encoded.keys, picked[:, None])
+            blocked = blocked.scatter(-1, picked[:, None, None], True)
+        logits = torch.stack(steps, dim=1)
+        found = {"logits": logits, "predictions": logits.argmax(-1)}
+        return found | ({"loss": self.compute_loss(logits, labels)} if return_loss and labels is not None else {})
+
+    def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy, the mean over all steps. logits: (B, S, K); labels: (B, S)."""
+        return self._cross_entropy(logits, labels).mean()
+
+    def _cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(…, S). Labels are smoothed over what can still be picked; Lever-Plus smooths over the rest, too."""
+        log_probs, possible = logits.log_softmax(-1), ~logits.isinf()
+        right = log_probs.gather(-1, labels[..., None])[..., 0]
+        spread = torch.where(possible, log_probs, 0).sum(-1) / possible.sum(-1)
+        return -(1 - self.label_smoothing) * right - self.label_smoothing * spread
+
+    def compute_log_probs(self, query_emb: Tensor, cand_emb: Tensor, labels: Tensor) -> Tensor:
+        """(B,) of whole pointers (B, S), without dropout."""
+        return self.compute_log_probs_per_beam(query_emb, cand_emb, labels[:, None])[:, 0]
+
+    def compute_log_probs_per_beam(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
+        """(B, G) of whole pointers, without dropout."""
+        with without_dropout(self):
+            return self.log_probs(query_emb, cand_emb, beam_labels).sum(-1)
+
+    def compute_rce_loss(
+        self,
+        query_emb: Tensor,
+        cand_emb: Tensor,
+        beam_labels: Tensor,
+        beam_rewards: Tensor,
+        temperature: float = 1.0,
+        use_top1_only: bool = False,
+        judged: Tensor | None = None,
+        use_rank_normalization: bool = False,
+    ) -> Tensor:
+        """Cross-entropy weighted by softmax(reward / temperature); `use_top1_only` imitates the best of each group.
+
+        query_emb: (B, d); cand_emb: (B, K, d); beam_labels: (B, G, S) positions; beam_rewards: (B, G), as they are.
+        use_rank_normalization: ranks from 0 to 1 in place of rewards; equals share their mean rank.
+        """
+        log_probs = self._smoothed(query_emb, cand_emb, beam_labels)  # (B, G, S)
+        if use_rank_normalization:
+            beam_rewards = ranks_of(beam_rewards, judged)
+        if not use_top1_only:
+            return losses.rce_loss(log_probs.sum(-1), beam_rewards, temperature=temperature, judged=judged)
+        known = beam_rewards if judged is None else beam_rewards.masked_fill(~judged, -torch.inf)
+        return losses.sft_loss(log_probs[torch.arange(len(log_probs)), known.argmax(-1)])
+
+    def _smoothed(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
+        """(B, G, S) of the picks, less what smoothing takes."""
+        if not self.label_smoothing:
+            return self.log_probs(query_emb, cand_emb, beam_labels)
+        group = beam_labels.shape[1]
+        repeated = [one.repeat_interleave(group, dim=0) for one in (query_emb, cand_emb)]
+        logits = self.forward(*repeated, labels=beam_labels.flatten(0, 1), return_loss=False)["logits"]
+        return -self._cross_entropy(logits.unflatten(0, (-1, group)), beam_labels)
+
+    def compute_grpo_loss(
+        self,
+        query_emb: Tensor,
+        cand_emb: Tensor,
+        beam_labels: Tensor,
+        beam_rewards: Tensor,
+        old_log_probs: Tensor,
+        use_top_k: int | None = None,
+        ref_log_probs: Tensor | None = None,
+        judged: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Clipped GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio` and three figures of advantages.
+
+        old_log_probs: (B, G), as `compute_log_probs_per_beam` gave them at the start; ref_log_probs: of the policy to
+        stay near, none: the same. use_top_k: the loss is taken over the best k; advantages always over the whole group.
+        """
+        new = self.compute_log_probs_per_beam(query_emb, cand_emb, beam_labels)
+        advantage = self.compute_advantage(beam_rewards, judged=judged)
+        counted = judged
+        if use_top_k is not None and use_top_k < beam_rewards.shape[1]:
+            counted = losses.best_members(beam_rewards, use_top_k, judged)
+        reference = old_log_probs if ref_log_probs is None else ref_log_probs
+        found = losses.grpo_loss(
+            new, old_log_probs, reference, advantage, clip=self.clip_epsilon, beta=self.kl_beta, judged=counted
+        )
+        known = advantage if counted is None else advantage[counted]
+        return {
+            "loss": found.loss,
+            "ppo_loss": found.policy,
+            "kl_loss": self.kl_beta * found.kl,
+            "kl": found.kl,
+            "mean_ratio": found.ratio_mean,
+            "mean_advantage": known.mean(),
+            "std_advantage": known.std(correction=0),
+            "max_advantage": known.abs().max(),
+        }
+
+    def compute_advantage(
+        self,
+        rewards: Tensor,
+        normalize: bool = True,
+        use_rank: bool = False,
+        min_std: float = 0.1,
+        judged: Tensor | None = None,
+    ) -> Tensor:
+        """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean.
+
+        use_rank: from −1, the lowest reward, to 1; a group of equals teaches nothing.
+        """
+        known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+        if normalize and not use_rank:
+            found = losses.advantages(rewards, floor=min_std, judged=judged)
+        elif use_rank:
+            found = torch.where(known, 2 * ranks_of(rewards, judged) - 1, 0)
+        else:
+            mean = torch.where(known, rewards, 0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
+            found = torch.where(known, rewards - mean, 0)
+        return found.clamp(-self.advantage_clip, self.advantage_clip)
+
+    def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
+        """As `compute_kl_penalty`."""
+        return compute_kl_penalty(log_probs_new, log_probs_old)
+
+
+def ranks_of(rewards: Tensor, judged: Tensor | None = None) -> Tensor:
+    """(B, G) from 0, the lowest of the group, to 1; equals share their mean rank. A group of one has 1/2."""
+    known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+    lower = (rewards[..., :, None] > rewards[..., None, :]) & known[..., None, :]
+    equal = (rewards[..., :, None] == rewards[..., None, :]) & known[..., None, :]
+    last = known.sum(-1, keepdim=True) - 1
+    ranks = lower.sum(-1) + (equal.sum(-1) - 1) / 2
+    return torch.where(last > 0, ranks / last.clamp(min=1), 0.5).to(rewards.dtype)
+
+
+@contextmanager
+def without_dropout(model: torch.nn.Module) -> Generator[None]:
+    """Log-probabilities that enter a ratio are the policy's own."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def build_model_v3(config: PointerSelectorV3Config | None = None) -> PointerSelectorV3:
+    """A network with random weights."""
+    return PointerSelectorV3(*(config or PointerSelectorV3Config()))
+
+
+class SelectorWithEncoder(NamedTuple):
+    """A network and the encoder that makes its embeddings."""
+
+    pointer_selector: PointerSelectorV3
+    encoder: VisionEmbedder
+    query_encoding_flag: Sequence[str]
+    icd_encoding_flag: Sequence[str]
+
+    def query_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
+        """(n, d) of PNGs and questions."""
+        return self._joint(images, texts, self.query_encoding_flag)
+
+    def candidate_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
+        """(n, d) of PNGs and questions."""
+        return self._joint(images, texts, self.icd_encoding_flag)
+
+    def _joint(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
+        parts = [
+            torch.from_numpy(self.encoder.embed_images(images) if flag == "image" else self.encoder.embed_texts(texts))
+            for flag in flags
+        ]
+        return torch.nn.functional.normalize(torch.stack(parts).mean(0), dim=-1)
+
+
+def build_model_v3_with_adapter(
+    config: PointerSelectorV3Config,
+    clip_name: str = "openai/clip-vit-base-patch32",
+    query_encoding_flag: Sequence[str] = ("image", "text"),
+    icd_encoding_flag: Sequence[str] = ("image", "text"),
+    device: str | None = None,
+) -> SelectorWithEncoder:
+    """A network with random weights behind a CLIP. Raises ValueError if their widths differ, ModelUnavailable."""
+    from models.clip import ClipEmbedder
+
+    if wrong := {*query_encoding_flag, *icd_encoding_flag} - {"image", "text"}:
+        raise ValueError(f"{', '.join(sorted(wrong))} can be no part of an embedding; choose image, text or both")
+    encoder = ClipEmbedder(clip_name, device=device)
+    if encoder.dimension != config.d_model:
+        raise ValueError(f"{clip_name} gives {encoder.dimension} numbers, the network takes {config.d_model}")
+    return SelectorWithEncoder(build_model_v3(config), encoder, query_encoding_flag, icd_encoding_flag)
+
+
+def load_v3_from_sft_checkpoint(
+    checkpoint_path: str | Path, device: str | torch.device | None = None
+) -> PointerSelectorV3:
+    """The network of a v2 or v3 checkpoint, ours or Lever-Plus's, in eval mode. Raises FileUnusable naming keys."""
+    selector = PointerSelectorV3.of(open_selector(Path(checkpoint_path)).selector)
+    return selector.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+load_v3_from_grpo_checkpoint = load_v3_from_sft_checkpoint
+
+
+def normalize_rewards_zscore(rewards: Tensor, dim: int = -1, eps: float = 1e-8) -> Tensor:
+    """(R − mean) / max(std, eps) along `dim`, with the sample deviation; equal rewards give 0."""
+    return losses.advantages(rewards.movedim(dim, -1), floor=eps).movedim(-1, dim)
+
+
+def compute_group_relative_advantage(rewards: Tensor, normalize: bool = True, clip_range: float = 5.0) -> Tensor:
+    """(B, G) z-scores of each group, or distances to its mean, clipped."""
+    found = normalize_rewards_zscore(rewards) if normalize else rewards - rewards.mean(-1, keepdim=True)
+    return found.clamp(-clip_range, clip_range)
+
+
+def compute_softmax_weights(rewards: Tensor, temperature: float = 1.0) -> Tensor:
+    """softmax(rewards / temperature) over each group."""
+    return losses.rce_weights(rewards, temperature)
+
+
+def compute_kl_penalty(log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
+    """Mean of r − 1 − log r with r = old / new: on draws of `new` it is KL(new ‖ old). Lever-Plus has r upside down."""
+    return losses.k3(log_probs_new, log_probs_old).mean()
+
+
+def adaptive_kl_beta(
+    current_kl: float,
+    current_beta: float,
+    kl_target_min: float = 0.01,
+    kl_target_max: float = 0.1,
+    adjustment_factor: float = 1.5,
+    beta_min: float = 0.001,
+    beta_max: float = 10.0,
+) -> float:
+    """`losses.adapt_beta` with the parameter names and defaults of Lever-Plus."""
+    bounds = {"kl_low": kl_target_min, "kl_high": kl_target_max, "least": beta_min, "most": beta_max}
+    return losses.adapt_beta(current_beta, current_kl, **bounds, factor=adjustment_factor)
+
+
+@torch.no_grad()
+def predict_with_v3(
+    model: PointerSelectorV3, query_emb: Tensor, cand_emb: Tensor, top_k: int = 1
+) -> tuple[Tensor, Tensor]:
+    """(B, S) positions of the likeliest picks one after the other, and (B, S) their logits.
+
+    top_k: as in Lever-Plus one pick is given for each step; `beam_search_pointer` gives several pointers.
+    """
+    if top_k != 1:
+        raise ValueError(f"top_k {top_k}: each step has one pick; call beam_search_pointer for several pointers")
+    pointers = model.greedy(query_emb, cand_emb, shots=model.shot_num)
+    with without_dropout(model):
+        taken = [
+            _step_logits(model, query_emb, cand_emb, pointers[:, :step]).gather(1, pointers[:, step, None])
+            for step in range(model.shot_num)
+        ]
+    return pointers, torch.cat(taken, dim=1)
+
+
+def compute_step_logits(
+    model: PointerSelector, query_emb: Tensor, cand_emb: Tensor, selected_indices: Sequence[int] | None = None
+) -> Tensor:
+    """(K,) logits of the next pick after these, −inf for a second time. query_emb: (1, d); cand_emb: (1, K, d)."""
+    return _step_logits(model, query_emb, cand_emb, torch.tensor([list(selected_indices or ())], dtype=torch.long))[0]
+
+
+def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picked: Tensor) -> Tensor:
+    """(B, K) after the picks (B, S)."""
+    encoded = model.encode(query, pool)
+    state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
+    for one in picked.to(pool.device).unbind(-1):
+        state = model.advance(state, encoded.keys, one[:, None])
+        blocked = blocked.scatter(-1, one[:, None, None], True)
+    return model.step(state, encoded.keys, blocked)[:, 0]
+
+
+def sample_pointer_with_temperature(
+    model: PointerSelector,
+    query_emb: Tensor,
+    cand_emb: Tensor,
+    tau: float,
+    exclude_indices: Iterable[int] | None = None,
+    shot_num: int = 2,
+    generator: torch.Generator | None = None,
+) -> tuple[list[int], float]:
+    """A pointer drawn at temperature `tau`, and its log-probability at temperature 1. (d,), (K, d).
+
+    generator: none draws from torch's default one, as Lever-Plus does.
+    """
+    drawn = model.sample(
+        query_emb[None],
+        cand_emb[None],
+        shots=shot_num,
+        draws=1,
+        temperature=tau,
+        generator=generator or torch.default_generator,
+        usable=_usable(cand_emb, exclude_indices),
+    )
+    return drawn.pointers[0, 0].tolist(), drawn.log_probs[0, 0].sum().item()
+
+
+def beam_search_pointer(
+    model: PointerSelector,
+    query_emb: Tensor,
+    cand_emb: Tensor,
+    num_beams: int = 5,
+    shot_num: int = 2,
+    exclude_indices: Iterable[int] | None = None,
+) -> list[dict[str, Any]]:
+    """`pointer`, `score` (sum of the steps' probabilities) and `logprob` of the likeliest pointers, best first."""
+    usable = _usable(cand_emb, exclude_indices)
+    found = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
+    return [
+        {"pointer": pointer.tolist(), "score": steps.exp().sum().item(), "logprob": steps.sum().item()}
+        for pointer, steps in zip(found.pointers[0], found.log_probs[0], strict=True)
+    ]
+
+
+def _usable(cand_emb: Tensor, exclude_indices: Iterable[int] | None) -> Tensor:
+    usable = torch.ones(1, len(cand_emb), dtype=torch.bool, device=cand_emb.device)
+    usable[0, list(exclude_indices or ())] = False
+    return usable
+
+
+def generate_pointer_candidates_for_query(
+    model: PointerSelector,
+    query_emb: Tensor,
+    cand_emb: Tensor,
+    num_beams: int = 5,
+    temps: Sequence[float] = (1.0, 1.3),
+    num_samples_per_temp: int = 2,
+    num_random: int = 1,
+    exclude_indices: Iterable[int] | None = None,
+    shot_num: int = 2,
+    generator: torch.Generator | None = None,
+) -> list[dict[str, Any]]:
+    """Distinct ordered pointers as RL data have them, not judged yet. (d,), (K, d)."""
+    usable = _usable(cand_emb, exclude_indices)[0].nonzero()[:, 0]
+    settings = RlDataSettings(
+        beams=num_beams, temperatures=tuple(temps), samples=num_samples_per_temp, random=num_random
+    )
+    [drawn] = draw(
+        model,
+        [""],
+        queries=query_emb[None],
+        pools=cand_emb[usable][None],
+        shots=shot_num,
+        settings=settings,
+        generator=generator or torch.default_generator,
+    ).values()
+    fields = {"gen_method", "beam_rank", "beam_score", "logprob_score", "temperature", "behaviour_logp"}
+    return [{"pointer": usable[list(record.pointer)].tolist(), **record.model_dump(include=fields)} for record in drawn]
+
+
+def evaluate_pointer_candidate(
+    vqa_model: Any,
+    image: Any,
+    question: str,
+    candidate_pool: Sequence[Any],
+    pointer: Sequence[int],
+    ground_truth_answers: Sequence[str],
+    build_vqa_prompt_fn: Callable[..., Any],
+    compute_vqa_accuracy_fn: Callable[[str, Sequence[str]], tuple[int, float]],
+) -> tuple[str, int, float]:
+    """The answer of `vqa_model.generate(prompt)`, whether it is right, and its accuracy.
+
+    The prompt is `build_vqa_prompt_fn(image, question, *demonstrations)`, in the order of the pointer.
+    Raises PointerUnusable for a position outside of the pool.
+    """
+    if outside := [at for at in pointer if not 0 <= at < len(candidate_pool)]:
+        raise PointerUnusable(f"pointer {list(pointer)}: {outside[0]} is none of 0 to {len(candidate_pool) - 1}")
+    prompt = build_vqa_prompt_fn(image, question, *(candidate_pool[at] for at in pointer))
+    answer = vqa_model.generate(prompt)
+    correct, accuracy = compute_vqa_accuracy_fn(answer, ground_truth_answers)
+    return str(answer), int(correct), float(accuracy)
+
+
+def load_beam_data(json_path: str | Path) -> BeamData:
+    """Beam data, old or new, or RL data, as they stand in the file. Raises FileUnusable naming query and field."""
+    read_beams(Path(json_path))
+    return read_by_query(Path(json_path), "the beam data")[0]
+
+
+def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:
+    """The first queries by id, numbers by size, and the rest; always the same ones."""
+    first = set(sorted(beam_data, key=_by_number)[: int(len(beam_data) * train_ratio)])
+    train = {query: beam for query, beam in beam_data.items() if query in first}
+    return train, {query: beam for query, beam in beam_data.items() if query not in first}
+
+
+def _by_number(query: str) -> tuple[bool, int, str]:
+    """Key that sorts ids that are numbers by size, before all others."""
+    number = query.isdecimal() and len(query) < 100
+    return not number, int(query) if number else 0, query
+
+
+class _Group(NamedTuple):
+    """Pointers of one query and what they are worth."""
+
+    query: str
+    pool: tuple[str, ...] | None
+    """Ids that the labels count; none: all candidates."""
+    labels: list[list[int]]
+    rewards: list[float]
+
+
+class BeamDataset(Dataset[Item]):
+    """Beams with the query's own picture and question. Labels are ids here, as in the file: there is no pool yet."""
+
+    def __init__(
+        self,
+        beam_data: Mapping[str, Any],
+        index_ds: Any,
+        beam_size: int = 5,
+        shot_num: int = 2,
+        query_image_field: str = "image",
+        query_text_field: str = "question",
+        normalize_rewards: bool = False,
+    ) -> None:
+        """index_ds: `index_ds[number]` is a dict of a training item. beam_size: most beams of a query."""
+        self.index_ds, self.normalize_rewards = index_ds, normalize_rewards
+        self.fields = {"images": query_image_field, "text": query_text_field}
+        self.samples: list[_Group] = []
+        for query, value in beam_data.items():
+            beam = beam_of(query, value, f"query {query}")
+            shown = [_shots(query, one, shot_num) for one in beam.demonstrations[:beam_size]]
+            labels = [[_number(id, "BeamDataset counts candidates") for id in one] for one in shown]
+            self.samples.append(_Group(query, None, labels, list(beam.scores[:beam_size])))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Item:
+        sample = self.samples[index]
+        item = self.index_ds[_number(sample.query, "BeamDataset counts queries")]
+        return {
+            "query_id": _query_id(sample.query),
+            "query_input": {name: item[field] for name, field in self.fields.items()},
+            "icd_indices": sorted({id for label in sample.labels for id in label}),
+            **_labels_and_rewards(sample, normalize=self.normalize_rewards),
+        }
+
+
+class _WithEmbedding(Dataset[Item]):
+    """Groups with the embeddings of the query and of its pool, which is gathered when it is asked for."""
+
+    def __init__(
+        self,
+        samples: list[_Group],
+        query_embeddings: Vectors,
+        candidate_embeddings: Vectors,
+        candidate_indices: Sequence[Any],
+        normalize_rewards: bool,
+    ) -> None:
+        self.samples, self.normalize_rewards = samples, normalize_rewards
+        self.query_embeddings, self.candidate_embeddings = query_embeddings, candidate_embeddings
+        self.position = {str(id): place for place, id in enumerate(candidate_indices)}
+        for sample in samples:
+            size = len(self._pool(sample))
+            for label in sample.labels:
+                if len(set(label)) < len(label) or not all(0 <= at < size for at in label):
+                    raise PointerUnusable(
+                        f"query {sample.query}: pointer {label} leaves its pool of {size}, or repeats"
+                    )
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Item:
+        sample = self.samples[index]
+        return {
+            "query_id": _query_id(sample.query),
+            "query_emb": _vector(self.query_embeddings, sample.query),  # (d,)
+            "cand_emb": self._pool(sample),  # (K, d)
+            **_labels_and_rewards(sample, normalize=self.normalize_rewards),
+        }
+
+    def _pool(self, sample: _Group) -> Tensor:
+        found = self.candidate_embeddings
+        if isinstance(found, Tensor) and found.ndim == 3:
+            return _vector(found, sample.query)
+        if isinstance(found, EmbeddingBank):
+            return found.vectors if sample.pool is None else found.rows(sample.pool)
+        if not isinstance(found, Tensor):
+            raise FileUnusable("candidate embeddings are [N, d] with `candidate_indices`, [Q, K, d], or a bank")
+        return found if sample.pool is None else found[_places(sample.query, sample.pool, self.position)]
+
+
+class BeamDatasetWithEmbedding(_WithEmbedding):
+    """Beams with embeddings: of the old format over all candidates, of the new one over each query's own pool."""
+
+    def __init__(
+        self,
+        beam_data: Mapping[str, Any],
+        index_ds: Any,  # noqa: ARG002  Lever-Plus's parameter
+        query_embeddings: Vectors,
+        candidate_embeddings: Vectors,
+        candidate_indices: Sequence[Any],
+        beam_size: int = 5,
+        shot_num: int = 2,
+        normalize_rewards: bool = False,
+    ) -> None:
+        """candidate_embeddings: (N, d); candidate_indices: the N ids of its rows."""
+        everything = tuple(map(str, candidate_indices))
+        samples: list[_Group] = []
+        for query, value in beam_data.items():
+            beam = beam_of(query, value, f"query {query}")
+            position = {id: place for place, id in enumerate(beam.pool or everything)}
+            shown = [_shots(query, one, shot_num) for one in beam.demonstrations[:beam_size]]
+            labels = [_places(query, one, position) for one in shown]
+            samples.append(_Group(query, beam.pool or None, labels, list(beam.scores[:beam_size])))
+        super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
+
+
+class RLBeamDatasetWithEmbedding(_WithEmbedding):
+    """Groups of judged pointers with embeddings; a pointer that could not be judged is left out."""
+
+    def __init__(
+        self,
+        rl_data: Mapping[str, Any],
+        query_embeddings: Vectors,
+        candidate_embeddings: Vectors,
+        candidate_indices: Sequence[Any] = (),
+        shot_num: int = 2,
+        max_beams: int | None = None,
+        reward_mode: RewardMode = "hard_plus_soft",
+        normalize_rewards: bool = False,
+    ) -> None:
+        """candidate_embeddings: (N, d) with the ids of its rows in `candidate_indices`, or (Q, K, d), the pools.
+
+        A pool is the record's `candidate_pool_ids`; without them, all of `candidate_indices`, or the row of (Q, K, d).
+        normalize_rewards: also z-score `beam_rewards`, which GRPO does anyway: twice hides how small differences are.
+        Raises RewardUnusable for a record without its scores, PointerUnusable for a bad pointer.
+        """
+        pooled = isinstance(candidate_embeddings, Tensor) and candidate_embeddings.ndim == 3
+        samples = [
+            group
+            for query in sorted(rl_data, key=_by_number)
+            if (group := _rl_group(query, rl_data[query], reward_mode, max_beams, shot_num, pooled=pooled)).labels
+        ]
+        super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
+
+
+def _rl_group(
+    query: str, value: Mapping[str, Any], mode: RewardMode, most: int | None, shots: int, *, pooled: bool
+) -> _Group:
+    named = "candidate_pool_ids" in value and not pooled
+    group = _Group(query, pool_ids(value, f"query {query}") if named else None, [], [])
+    for place, said in enumerate(cast(list[Any], value.get("pointer_candidates") or [])):
+        try:
+            record = PointerRecord.model_validate(said)
+            if record.status == "judged" and (most is None or len(group.labels) < most):
+                group.rewards.append(reward_of(record, mode))
+                group.labels.append(list(_shots(query, record.pointer, shots)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise FileUnusable(f"query {query}: `pointer_candidates[{place}].{field}`: {first['msg']}") from error
+        except RewardUnusable as error:
+            raise RewardUnusable(f"query {query}: `pointer_candidates[{place}]`: {error}") from error
+    return group
+
+
+def collate_fn_rl_v3(batch: Sequence[Item]) -> Item:
+    """query_emb (B, d), cand_emb (B, K, d), beam_labels (B, G, S), beam_rewards and beam_rewards_raw (B, G), query_id.
+
+    Groups smaller than the largest are filled up; `judged` (B, G) is False there, and losses are given it.
+    """
+    if len(sizes := {tuple(item["cand_emb"].shape) for item in batch}) > 1:
+        raise ValueError(f"pools of different shapes, {sorted(sizes)}, cannot be one batch; take batches of one query")
+    return {
+        "query_id": [item["query_id"] for item in batch],
+        "query_emb": torch.stack([item["query_emb"] for item in batch]),
+        "cand_emb": torch.stack([item["cand_emb"] for item in batch]),
+        **_groups(batch),
+    }
+
+
+def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
+    """As `collate_fn_rl_v3`; of a BeamDataset, the pictures and questions as a CLIP `processor` makes them."""
+    if "query_emb" in batch[0]:
+        return collate_fn_rl_v3(batch)
+    made: Item = {key: [item[key] for item in batch] for key in ("query_id", "icd_indices")} | _groups(batch)
+    if processor is not None:
+        inputs = [item["query_input"] for item in batch]
+        images, texts = ([one[name] for one in inputs] for name in ("images", "text"))
+        made["query_input"] = processor(images=images, text=texts, padding=True, return_tensors="pt")
+    return made
+
+
+def _groups(batch: Sequence[Item]) -> Item:
+    labels = [item["beam_labels"] for item in batch]
+    known = [torch.ones(len(one), dtype=torch.bool) for one in labels]
+    # filled up with the first pointer, which can be scored as any other can
+    filled = [torch.cat([one, one[:1].expand(max(map(len, labels)) - len(one), -1)]) for one in labels]
+    return {
+        "beam_labels": torch.stack(filled),
+        "beam_rewards_raw": pad_sequence([item["beam_rewards_raw"] for item in batch], batch_first=True),
+        "beam_rewards": pad_sequence([item["beam_rewards"] for item in batch], batch_first=True),
+        "judged": pad_sequence(known, batch_first=True),
+    }
+
+
+def _labels_and_rewards(sample: _Group, *, normalize: bool) -> Item:
+    rewards = torch.tensor(sample.rewards, dtype=torch.float32)  # (G,)
+    return {
+        "beam_labels": torch.tensor(sample.labels, dtype=torch.long),  # (G, S)
+        "beam_rewards_raw": rewards,
+        "beam_rewards": normalize_rewards_zscore(rewards) if normalize and len(rewards) > 1 else rewards.clone(),
+    }
+
+
+def _shots(query: str, shown: Sequence[Any], shots: int) -> Sequence[Any]:
+    if len(shown) != shots:
+        raise PointerUnusable(f"query {query}: {len(shown)} demonstrations, and shot_num is {shots}")
+    return shown
+
+
+def _places(query: str, ids: Sequence[str], position: Mapping[str, int]) -> list[int]:
+    if missing := [id for id in ids if id not in position]:
+        raise PointerUnusable(f"query {query}: candidate {missing[0]} is not in `candidate_indices`; embed it")
+    return [position[id] for id in ids]
+
+
+def _number(id: str, what: str) -> int:
+    if not id.isdecimal():
+        raise PointerUnusable(f"{what} by number, and {id!r} is none")
+    return int(id)
+
+
+def _query_id(query: str) -> int | str:
+    return int(query) if query.isdecimal() else query
+
+
+def _vector(vectors: Vectors, query: str) -> Tensor:
+    if isinstance(vectors, EmbeddingBank):
+        return vectors.rows([query])[0]
+    if isinstance(vectors, Tensor):
+        row = _number(query, "a tensor holds its embeddings")
+        if row >= len(vectors):
+            raise FileUnusable(f"query {query} has no row in a tensor of {len(vectors)}; give the embeddings by id")
+        return vectors[row]
+    found = vectors.get(query, vectors.get(_query_id(query)))
+    if found is None:
+        raise FileUnusable(f"no embedding for query {query}; embed it")
+    return found
+
+
+def compute_reward_for_candidate(
+    beam_score: float | None = None,
+    logprob_score: float | None = None,
+    vqa_correct: int | None = None,
+    vqa_acc_score: float | None = None,
+    use_hard: bool = True,
+    use_soft: bool = True,
+    hard_weight: float = 1.0,
+    soft_weight: float = 1.0,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    correctness_mode: Literal["01", "pm1"] = "01",
+    use_logprob: bool = False,
+    reward_clip: tuple[float, float] = CLIP,
+    reward_mode: str | None = None,
+    vqa_gt_prob: float | None = None,
+    vqa_rel_score: float | None = None,
+    rel_weight: float = 0.1,
+) -> float:
+    """hard_weight · h + soft_weight · s, and alpha · quality + beta · correctness, clipped; as Lever-Plus names it.
+
+    correctness: h, or s where h is unknown; `pm1` maps 0 … 1 to −1 … 1. quality: the beam score, 0 where there is
+    none; with `use_logprob` the *negative* log-probability, so that a positive alpha rewards what the policy finds
+    unlikely: kept, for rewards that compare with Lever-Plus's. A missing soft score adds nothing.
+    reward_mode: a formula of Lever-Plus's code, with the two weights, in place of `use_hard` and `use_soft`; its
+    `…_plus_rel` adds rel_weight · (1 − h) · relevance. `hybrid` and `gt_logprob` are none of them.
+    Raises RewardUnusable for a missing `vqa_correct`, which Lever-Plus takes for a wrong answer, and for NaN, and
+    ValueError for a mode that there is not.
+    """
+    if reward_mode not in (None, "legacy"):
+        refuse_unknown(reward_mode, SEED_MODES)
+        hard = needed_score(vqa_correct, "vqa_correct", reward_mode)
+        found = hard_weight * hard * (1 if reward_mode in ("hard_only", OF_GTPROB[-1]) else BONUS[reward_mode])
+        if reward_mode in OF_GTPROB:
+            found += soft_weight * needed_score(vqa_gt_prob, "vqa_gt_prob", reward_mode)
+        elif reward_mode != "hard_only":
+            found += soft_weight * needed_score(vqa_acc_score, "vqa_acc_score", reward_mode)
+        if reward_mode == "hard_plus_gtprob_plus_rel":
+            found += rel_weight * (1 - hard) * needed_score(vqa_rel_score, "vqa_rel_score", reward_mode)
+        return clip_reward(found, reward_clip)
+    if reward_mode == "legacy":
+        use_hard = use_soft = False
+    reward = 0.0
+    if use_hard and hard_weight:
+        reward += hard_weight * needed_score(vqa_correct, "vqa_correct", "use_hard")
+    if use_soft and vqa_acc_score is not None:
+        reward += soft_weight * vqa_acc_score
+    if beta:
+        share = needed_score(vqa_acc_score if vqa_correct is None else vqa_correct, "vqa_correct", "beta")
+        reward += beta * (2 * share - 1 if correctness_mode == "pm1" else share)
+    if alpha:
+        reward += alpha * (-logprob_score if use_logprob and logprob_score is not None else beam_score or 0.0)
+    return clip_reward(reward, reward_clip)
+
+
+@dataclass(eq=False)
+class GRPOTrainer:
+    """RCE, then GRPO, epoch by epoch, on batches of `collate_fn_rl_v3`."""
+
+    model: PointerSelectorV3
+    train_loader: DataLoader[Item]
+    val_loader: DataLoader[Item]
+    device: str | torch.device
+    rce_epochs: int = 1
+    rce_lr: float = 1e-5
+    rce_temp_start: float = 2.0
+    rce_temp_end: float = 0.5
+    use_top1_only: bool = False
+    grpo_epochs: int = 3
+    grpo_lr: float = 5e-6
+    grpo_early_epochs: int = 0
+    grpo_early_top_k: int | None = None
+    """The loss is taken over so many of each group; None: all of them."""
+    grpo_late_top_k: int | None = None
+    kl_target_min: float = 0.01
+    kl_target_max: float = 0.1
+    kl_adjustment_factor: float = 1.5
+    gradient_clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.model = self.model.to(self.device)
+
+    def train(self) -> list[dict[str, float]]:
+        """Both stages; the figures of each epoch. GRPO's ratios are taken to the policy that RCE has left."""
+        optimizer = AdamW(self.model.parameters(), lr=self.rce_lr)
+        found = [self.train_rce_epoch(optimizer, epoch, self.rce_epochs) for epoch in range(self.rce_epochs)]
+        old = self.compute_old_log_probs(copy.deepcopy(self.model))
+        optimizer = AdamW(self.model.parameters(), lr=self.grpo_lr)
+        return found + [
+            self.train_grpo_epoch(optimizer, old, epoch, self.grpo_epochs) for epoch in range(self.grpo_epochs)
+        ]
+
+    @torch.no_grad()
+    def compute_old_log_probs(self, sft_model: PointerSelectorV3) -> dict[int | str, Tensor]:
+        """Query id → (G,) log-probabilities of its pointers under `sft_model`."""
+        found: dict[int | str, Tensor] = {}
+        for batch in self._on_device(self.train_loader):
+            log_probs = sft_model.compute_log_probs_per_beam(*_inputs(batch)).cpu()
+            known = batch["judged"].cpu()
+            found |= {query: log_probs[row][known[row]] for row, query in enumerate(batch["query_id"])}
+        return found
+
+    def train_rce_epoch(self, optimizer: Optimizer, epoch: int, total_epochs: int) -> dict[str, float]:
+        """One pass; `rce_loss` is the mean over its batches. The temperature falls in a line over all epochs."""
+        self.model.train()
+        steps = total_epochs * len(self.train_loader)
+
+        def figures(step: int, batch: Item) -> dict[str, Tensor]:
+            number = epoch * len(self.train_loader) + step
+            loss = self.model.compute_rce_loss(
+                *_inputs(batch),
+                batch["beam_rewards_raw"],
+                temperature=losses.linear_temperature(number, steps, self.rce_temp_start, self.rce_temp_end),
+                use_top1_only=self.use_top1_only,
+                judged=batch["judged"],
+            )
+            return {"loss": loss}
+
+        return {"rce_loss": self._epoch(optimizer, figures)["loss"]}
+
+    def train_grpo_epoch(
+        self, optimizer: Optimizer, old_log_probs_dict: Mapping[int | str, Tensor], epoch: int, total_epochs: int
+    ) -> dict[str, float]:
+        """One pass; `grpo_loss` and the other figures of `compute_grpo_loss`, the means over its batches."""
+        del total_epochs
+        self.model.train()
+        top_k = self.grpo_early_top_k if epoch < self.grpo_early_epochs else self.grpo_late_top_k
+
+        def figures(step: int, batch: Item) -> dict[str, Tensor]:
+            del step
+            old = pad_sequence([old_log_probs_dict[query] for query in batch["query_id"]], batch_first=True)
+            found = self.model.compute_grpo_loss(
+                *_inputs(batch), batch["beam_rewards"], old.to(self.device), use_top_k=top_k, judged=batch["judged"]
+            )
+            targets = self.kl_target_min, self.kl_target_max, self.kl_adjustment_factor
+            self.model.kl_beta = adaptive_kl_beta(found["kl"].item(), self.model.kl_beta, *targets)
+            return found
+
+        found = self._epoch(optimizer, figures)
+        return {"grpo_loss": found.pop("loss"), **found}
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """`val_loss`, the RCE loss at temperature 1. It tells nothing of the answers: do not choose epochs by it."""
+        training = self.model.training
+        self.model.eval()
+        found = [
+            self.model.compute_rce_loss(*_inputs(batch), batch["beam_rewards_raw"], judged=batch["judged"]).item()
+            for batch in self._on_device(self.val_loader)
+        ]
+        self.model.train(training)
+        return {"val_loss": _mean(found)}
+
+    def _epoch(self, optimizer: Optimizer, figures: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
+        """Descend along `loss` on every batch; the mean of each figure."""
+        found: dict[str, list[float]] = {"loss": []}
+        for step, batch in enumerate(self._on_device(self.train_loader)):
+            optimizer.zero_grad()
+            of_batch = figures(step, batch)
+            of_batch["loss"].backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
+            optimizer.step()
+            for name, value in of_batch.items():
+                found.setdefault(name, []).append(value.item())
+        return {name: _mean(values) for name, values in found.items()}
+
+    def _on_device(self, loader: Iterable[Item]) -> Iterable[Item]:
+        for batch in loader:
+            moved = {name: one.to(self.device) if isinstance(one, Tensor) else one for name, one in batch.items()}
+            judged = torch.ones_like(moved["beam_rewards"], dtype=torch.bool)
+            yield {"judged": judged, **moved}
+
+
+def _inputs(batch: Item) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, d), (B, K, d), (B, G, S)."""
+    return batch["query_emb"], batch["cand_emb"], batch["beam_labels"]
+
+
+def _mean(values: list[float]) -> float:
+    if not values:
+        raise RewardUnusable("the loader gave no batch: there is nothing to learn from")
+    return sum(values) / len(values)
