@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
@@ -15,9 +17,15 @@ from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.records import FiniteRecord
+from storage.storage_errors import DatabaseUnavailable
 from storage.tables import model_failures, responses
 from storage.totals import add_up
 
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+RETRY_S = 30.0
+"""After a failure the database is left alone for so long: an address that nobody answers at takes ten seconds."""
 ESCAPE = "\ufdd0"  # a code point that no text uses (a Unicode noncharacter) introduces what PostgreSQL cannot hold
 UNSTORABLE = re.compile(f"[\x00{ESCAPE}\ud800-\udfff]")
 ESCAPED = re.compile(f"{ESCAPE}([0-9a-f]{{4}})")
@@ -111,6 +119,58 @@ class Responses:
         more = {"count": model_failures.c.count + 1}
         query = row.on_conflict_do_update(index_elements=["model", "error", "hour"], set_=more)
         self._database.run(lambda connection: connection.execute(query))
+
+
+class OptionalResponses:
+    """Responses of a run that goes on while the database is away: nothing is found then, and nothing stored.
+
+    Results keep the answers that they rest on; `trivet eval import` writes them into the database later. `trouble`
+    says what a person must know. Any number of threads may use it.
+    """
+
+    def __init__(self, responses: Responses, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._responses, self._clock = responses, clock
+        self._away_until: float | None = None
+        self._reason = ""
+        self._unsaved = 0
+
+    @property
+    def trouble(self) -> str | None:
+        """A sentence where the database was away; else None."""
+        if not self._reason:
+            return None
+        return (
+            f"The database was away ({self._reason}): {self._unsaved} answers are not in the response store, and may "
+            "be asked again."
+        )
+
+    def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
+        """The answers that are there, by key; none while the database is away."""
+        wanted = list(keys)
+        return self._try(lambda: self._responses.many(wanted)) or {}
+
+    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+        """Store answers durably, unless the database is away."""
+        if not self._try(lambda: self._responses.put_many(rows) or True):
+            self._unsaved += len(rows)
+
+    def note_failure(self, model: str, error: str) -> None:
+        """Count a request that failed, unless the database is away."""
+        self._try(lambda: self._responses.note_failure(model, error))
+
+    def _try(self, work: Callable[[], Result]) -> Result | None:
+        """What `work` gets from the database; None while it is away."""
+        if self._away_until is not None and self._clock() < self._away_until:
+            return None
+        try:
+            result = work()
+        except DatabaseUnavailable as error:
+            if self._away_until is None:
+                log.warning("database away, answers are not stored: %s", error)
+            self._away_until, self._reason = self._clock() + RETRY_S, str(error).rstrip(".")
+            return None
+        self._away_until = None
+        return result
 
 
 def escape(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The tables as they are now; storage/migrations holds how they came to be."""
+"""The tables of the database; storage/migrations makes them, and views of them."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def ask_all(
 
     A TransientModelError after the last try and a ContextOverflow are answers, and so is each RequestRefused of a
     BatchChat. What concerns all requests is raised once everything under way is answered, stored and given: an
-    endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises (storage.forgiving.Forgiving
-    raises nothing; show its `trouble` at the end). Closing the iterator ends what is under way at once.
+    endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises (OptionalResponses raises
+    nothing; show its `trouble` at the end). Closing the iterator ends what is under way at once.
     """
     lookup = _Lookup[Tag](chat, responses)
     if isinstance(chat, BatchChat):

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from storage.artifacts import Artifacts
     from storage.embeddings import EmbeddingCache
     from storage.evaluations import Evaluations
-    from storage.forgiving import Forgiving
     from storage.incidents import Incidents
     from storage.lineages import Lineage
-    from storage.responses import Responses
+    from storage.responses import OptionalResponses, Responses
     from storage.results import Results
     from storage.sample_pages import SamplePages
     from storage.sessions import Sessions
@@ -166,11 +165,11 @@ def responses() -> Responses:
 
 
 @_kept
-def kept_responses() -> Forgiving:
-    """As `responses`; while the database is away answers wait in files of this home."""
-    from storage.forgiving import Forgiving
+def kept_responses() -> OptionalResponses:
+    """As `responses`; while the database is away nothing is found and nothing stored."""
+    from storage.responses import OptionalResponses
 
-    return Forgiving(responses(), resources().home / "unsaved")
+    return OptionalResponses(responses())
 
 
 @_kept

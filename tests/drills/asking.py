@@ -1,4 +1,4 @@
-"""A process that asks an endpoint for many answers: `python -m tests.drills.asking BASE_URL DATABASE_URL FOLDER COUNT`.
+"""A process that asks an endpoint for many answers: `python -m tests.drills.asking BASE_URL DATABASE_URL COUNT`.
 
 Prints a JSON object for each answer as it gets it, and at the end the trouble that the store had.
 """
@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import random
 import sys
-from pathlib import Path
 
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, Message, Text
-from storage.forgiving import Forgiving
-from storage.responses import Responses
+from storage.responses import OptionalResponses, Responses
 from tasks.bulk import ask_all
 from tasks.calls import Answer, CallSettings, Limits
 from tests.models.server import MODEL
@@ -28,9 +26,9 @@ def requests(count: int) -> list[tuple[int, ChatRequest]]:
     ]
 
 
-def main(base_url: str, database_url: str, folder: str, count: str) -> None:
+def main(base_url: str, database_url: str, count: str) -> None:
     """Ask them all."""
-    store = Forgiving(Responses(lambda: database_url), Path(folder))
+    store = OptionalResponses(Responses(lambda: database_url))
     limits = Limits(CallSettings(concurrency=CONCURRENCY), rng=random.Random(1))
     chat = OpenAIChat(MODEL, base_url=base_url)
     for tag, answer in ask_all(chat, requests(int(count)), responses=store, limits=limits):

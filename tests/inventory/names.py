@@ -135,7 +135,7 @@ def tables() -> Iterator[str]:
         yield f"{table.name} | primary key {', '.join(column.name for column in table.primary_key)}"
         yield from (f"{table.name} | index {one.name}" for one in table.indexes)
         yield from (f"{table.name} | constraint {one.name}" for one in table.constraints if one.name)
-    views = importlib.import_module("storage.migrations.versions.0007_views").VIEWS
+    views = importlib.import_module("storage.migrations.versions.0009_initial").VIEWS
     yield from (f"view {name}.{column}" for name, (*_, columns) in views.items() for column in columns)
     scripts = ScriptDirectory(str(Path(tables.__file__).parent / "migrations"))
     yield from (f"migration {one.revision} after {one.down_revision}" for one in scripts.walk_revisions())

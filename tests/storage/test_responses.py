@@ -16,7 +16,7 @@ from pydantic import JsonValue, ValidationError
 
 from storage import connections
 from storage.embedded import Cluster
-from storage.responses import Responses, StoredResponse, escape, unescape
+from storage.responses import RETRY_S, OptionalResponses, Responses, StoredResponse, escape, unescape
 from storage.storage_errors import DatabaseUnavailable
 
 
@@ -161,3 +161,22 @@ def test_unescape_undoes_escape(value: object) -> None:
 @given(any_text)
 def test_escaped_text_is_utf8_without_nul(text: str) -> None:
     assert b"\0" not in escape(text).encode("utf-8", "strict")
+
+
+def test_a_database_that_is_away_is_left_alone_for_a_while_and_told_without_its_password() -> None:
+    clock, asked = [0.0], list[float]()
+
+    def locate() -> str:
+        asked.append(clock[0])
+        return "postgresql://me:secret@127.0.0.1:9/trivet"
+
+    store = OptionalResponses(Responses(locate), clock=lambda: clock[0])
+    assert store.many(["0" * 64]) == {}
+    tried = len(asked)
+    store.note_failure("m", "TransientModelError")
+    assert len(asked) == tried
+    clock[0] = RETRY_S
+    store.note_failure("m", "TransientModelError")
+    assert len(asked) > tried
+    assert store.trouble
+    assert "secret" not in store.trouble

@@ -1,4 +1,4 @@
-"""Views for analysts, and what migration 0007 does to rows that were there before."""
+"""Views for analysts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from storage.embedded import Cluster
 from storage.evaluated import Sample
 from storage.evaluations import Evaluations
 from storage.responses import Responses, StoredResponse
-from tests.storage.test_evaluation_migration import migrate
 from tests.storage.test_evaluation_scores import evaluated, model, run
 
 pytestmark = pytest.mark.postgres
@@ -97,32 +96,3 @@ def test_a_figure_is_kept_once_and_read_as_it_was_written(url: str) -> None:
     [read] = store.read("a-run-1")
     assert read.task == written.task
     assert store.write([written]) == 0
-
-
-OLD = (
-    f"insert into datasets (name, source, checksum, count) values ('MBPP', 'own', '{'b' * 64}', 1)",
-    f"insert into eval_settings values ('{'a' * 64}', 'MBPP', '{{}}')",
-    "insert into models (name, revision, backend, is_external) values ('m', '', 'hf', false)",
-    "insert into eval_runs (id, kind, status, started_at, version, environment, model) "
-    "values ('r1', 'benchmark', 'completed', now(), '0.1.0', '{}', 1)",
-    "insert into eval_tasks (run, task, dataset, settings, version, family, metrics, counts, usage, notes, artifacts) "
-    f"values ('r1', 'MBPP', 1, '{'a' * 64}', '1', 'code', "
-    """'{"accuracy": 0.1, "pass@2": 0.5, "n": 3, "nothing": null}', '{}', '{"calls": 1}', '[]', '{}')""",
-    "insert into eval_results (run, dataset, task, metric, part, settings, value, n, headline) "
-    f"values ('r1', 1, 'MBPP', 'accuracy', '', '{'a' * 64}', 0.1, 1, true)",
-)
-
-
-def test_rows_of_0006_are_read_after_the_upgrade_and_lose_only_what_stood_twice(url: str) -> None:
-    migrate(url, "0006")
-    with connections.connected(connections.engine(url)) as connection:
-        for row in OLD:
-            connection.execute(text(row.replace(":", r"\:")))
-
-    (read,) = Evaluations(lambda: url).read("r1")  # brings the tables to the head
-    assert read.task is not None
-    assert read.task.metrics == {"accuracy": 0.1, "pass@2": 0.5, "n": 3, "nothing": None}
-    assert rows(url, "select metrics ->> 'accuracy' as twice, calls from eval_tasks join eval_runs on run = id") == [
-        {"twice": None, "calls": None}
-    ]
-    assert [one["score"] for one in rows(url, "select score from leaderboard")] == [0.1]

@@ -193,18 +193,17 @@ def import_results(
 ) -> None:
     """Write results files into the database; repeating it changes nothing."""
     from tasks.evaluation.results.result_rows import import_all
-    from tasks.resources import evaluations, kept_responses
+    from tasks.resources import evaluations
 
     with plain_errors(EvaluationError, failed=(StorageError,)):
         done, unusable = import_all(path, evaluations())
-        answers = kept_responses().store_unsaved()
-    told = {"imported": [one.model_dump(mode="json") for one in done], "unusable": unusable, "answers": answers}
-    emit(told, as_json, lambda: _say(done, unusable, answers))
+    told = {"imported": [one.model_dump(mode="json") for one in done], "unusable": unusable}
+    emit(told, as_json, lambda: _say(done, unusable))
     if unusable:
         fail(f"{len(unusable)} files were not imported", DONE_WITH_FAILURES if done else REFUSED)
 
 
-def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
+def _say(done: list[Imported], unusable: dict[str, str]) -> None:
     for one in done:
         rows = f"{one.changed} rows written" if one.changed else "everything was there already"
         typer.echo(
@@ -212,7 +211,5 @@ def _say(done: list[Imported], unusable: dict[str, str], answers: int) -> None:
         )
         for note in one.notes:
             typer.echo(harmless(f"  note: {note}"))
-    if answers:
-        typer.echo(f"{answers} answers that waited for the database are in the response store now")
     for reason in unusable.values():
         typer.echo(harmless(f"not imported: {reason}"))
