@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 def _resources() -> Resources:
-    from flows.running.call_tracing import trace_calls  # the settings are read when the first step needs them
-    from flows.running.configuring import step_resources
+    from flows.running.configuring import step_resources  # the settings are read when the first step needs them
 
-    trace_calls()
     return step_resources()
 
 

@@ -18,7 +18,6 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
 from flows.running.evaluation_config import EvaluateConfig as EvaluateConfig
-from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import EvaluationRun
 from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
@@ -44,7 +43,6 @@ runner: Any = task_runner(max(4, os.cpu_count() or 1))
     name="evaluation", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False
 )
 @watched
-@with_lineage
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""
     ongoing = EvaluationRun.begin(flow_run.id, config.model_dump(mode="json"))

@@ -16,7 +16,6 @@ from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.running.lever_config import LeverConfig
-from flows.running.lineage_shown import with_lineage
 from flows.running.ongoing import LeverRun
 from flows.running.shown import flow_version, say, watched
 from storage.records import Ref
@@ -52,7 +51,6 @@ runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shar
 
 @flow(name="lever", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False)
 @watched
-@with_lineage
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
     ongoing = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))

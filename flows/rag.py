@@ -18,7 +18,6 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.running.answer_models import models_of, with_concepts
-from flows.running.lineage_shown import with_lineage
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
 from flows.running.settings import settings
@@ -46,7 +45,6 @@ runner: Any = task_runner(os.cpu_count() or 1)
 
 @flow(name="rag", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False)
 @watched
-@with_lineage
 def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     """Index a folder of documents; only what is new or changed is read, described, cut and embedded."""
     require_folder(config.documents)
@@ -152,7 +150,6 @@ def watch_folder(config: IndexConfig) -> None:
     persist_result=False,
 )
 @watched
-@with_lineage
 def answer_batch(config: AnswerConfig) -> BatchReport:
     """Answer a file of questions; an answer that was given before on the same index is recalled."""
     models, reranker = models_of(config.llm), config.reranker or settings().reranker

@@ -12,7 +12,6 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
-from tasks.call_spans import note_call
 from tasks.call_thread import CallThread, Ended, refuse_when_stopped
 from tasks.calls import Answer, Limits, ResponseStore, ask_anew, canonical, estimate, kept, key_of, recalled, used
 from tasks.group_commit import GroupCommit
@@ -322,7 +321,6 @@ class _Engine:
         try:
             for number, response in answers:
                 took_s = self._limits.clock() - started
-                note_call(self._chat.id, requests[number], response, took_s=took_s)
                 yield self._settled(unanswered.pop(number), response, latency_s=took_s)
                 while not self._came.empty() or self._storing > UNSTORED:
                     yield self._next_stored()

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 from weakref import WeakSet
 
 from models.model_errors import ModelUnavailable, TransientModelError
-from tasks.call_spans import here
 
 Result = TypeVar("Result")
 Call = Callable[[threading.Event], Result]
@@ -42,8 +41,6 @@ class CallThread:
         """A call is under way, whose result is wanted."""
         self._calls: SimpleQueue[tuple[Call[Any], threading.Event] | None] | None = None
         self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
-        self.spans = here()
-        """What spans of its calls are parts of, whatever thread waits for them."""
         with _guard:
             _waiting.add(self)
 

@@ -20,7 +20,6 @@ from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, 
 from storage.records import Record
 from tasks.budget import Budget, Tokens
 from tasks.call_breaker import FAILURES, REST_S, RESTS, Breaker, LeftAlone
-from tasks.call_spans import call_span
 from tasks.call_thread import Call, CallThread, refuse_when_stopped
 from tasks.call_thread import finish_asking as finish_asking
 from tasks.call_thread import is_asking as is_asking
@@ -133,15 +132,13 @@ def ask_anew(
     started = limits.clock()
     budget.take(expected)
     try:
-        with call_span(chat.id, request, within=thread.spans) as say:
-            response = limits.run(
-                lambda left: chat.complete(request, on_text=on_text and _until(left, on_text)),
-                expected=expected,
-                thread=thread,
-                # in this process it is loaded first, and answers others before; given up, it would go on all the same
-                timed=not isinstance(chat, BatchChat),
-            )
-            say(response)
+        response = limits.run(
+            lambda left: chat.complete(request, on_text=on_text and _until(left, on_text)),
+            expected=expected,
+            thread=thread,
+            # in this process it is loaded first, and answers others before; given up, it would go on all the same
+            timed=not isinstance(chat, BatchChat),
+        )
         spent = used(response, expected)
     finally:
         budget.settle(expected, spent)

@@ -54,9 +54,6 @@ Verify = Callable[[Any, dict[str, Any]], bool]
 _sent_by: ContextVar[str | None] = ContextVar("_sent_by", default=None)
 """The run that a step was sent by, in the process that it was sent to."""
 
-_found: dict[str, set[str]] = {}
-"""Keys of records that steps found in this process, by flow run."""
-
 
 class Incomplete(Exception, Generic[R]):
     """Some items could not be finished now, but may be later: `result` holds the rest, Retry redoes just these."""
@@ -94,7 +91,6 @@ class StepKey(CachePolicy):
         if (record := results().read(key)) is not None:
             if self._holds(record, inputs):
                 results().renew(key, record)
-                _found.get(str(task_ctx.task_run.flow_run_id), set[str]()).add(key)
             else:
                 results().remove(key)
         return key
@@ -256,16 +252,6 @@ def _note(key: StepKey, inputs: dict[str, Any], run: str, started: datetime, res
 def slot(name: str) -> AbstractContextManager[None]:
     """Hold one of the places that a server gives out under `name` (deployments/limits.yaml); unlimited elsewhere."""
     return concurrency(name)
-
-
-@contextmanager
-def noting_found(run: str) -> Generator[set[str]]:
-    """Keys of the records that steps of a flow run find in this process, while the block lasts."""
-    _found[run] = set()
-    try:
-        yield _found[run]
-    finally:
-        del _found[run]
 
 
 @contextmanager

@@ -59,16 +59,6 @@ class Settings(BaseSettings):
     """Automatic retries of a run, or of a step on the GPU pool, whose process was killed; 0: none."""
     api_linger_s: float = Field(default=600.0, ge=0, validation_alias="TRIVET_API_LINGER_S")
     """Idle seconds after which the Prefect API that commands share ends; 0: each command has its own."""
-    openlineage_url: SecretStr | None = Field(default=None, validation_alias="OPENLINEAGE_URL")
-    """Server that is told of runs, their steps and the digests that these used and made: `http://127.0.0.1:5000`."""
-    openlineage_endpoint: str = Field(default="api/v1/lineage", validation_alias="OPENLINEAGE_ENDPOINT")
-    """Path of that server that takes events."""
-    openlineage_api_key: SecretStr | None = Field(default=None, validation_alias="OPENLINEAGE_API_KEY")
-    """Key of that server, sent as a bearer token."""
-    openlineage_namespace: str = Field(default="trivet", validation_alias="OPENLINEAGE_NAMESPACE")
-    """Namespace of the jobs in its events."""
-    otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
-    """OpenTelemetry collector that gets a span for each model call: `http://127.0.0.1:4318`."""
     parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
     """File that gets `start read SHA256` and `finish read SHA256` of each document that is read anew."""
 

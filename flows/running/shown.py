@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import wraps
 from inspect import signature
 from math import floor
 from threading import Event, Lock, Thread
@@ -37,7 +37,6 @@ from prefect.states import Failed
 
 from flows.running.ending import ending_in_order
 from flows.running.environment import git_commit, program_version
-from flows.running.told_elsewhere import told
 from tasks import progress
 
 P = ParamSpec("P")
@@ -81,7 +80,6 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
         run = context.flow_run if context else None
         if run is None:
             return flow(*args, **kwargs)
-        name = context.flow.name if context and context.flow else ""
         around = _deployed.get()
         runs = (*around, run) if around or run.deployment_id else ()
         token = _deployed.set(runs)
@@ -89,7 +87,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
             # a run that is a part of another ends with that
             in_order = ending_in_order() if runs and not around else nullcontext()
             with in_order, _bars(run.id, get_run_logger()) if runs else nullcontext():
-                result = told(partial(flow, *args, **kwargs), run=run, flow=name)
+                result = flow(*args, **kwargs)
             if isinstance(result, State) and isinstance(error := result.data, Exception):
                 _note(error)
             return result

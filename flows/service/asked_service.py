@@ -25,7 +25,7 @@ POOLS = ("cpu", "gpu")
 LOOPBACK = "127.0.0.1"
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS"
-    r"|OPENLINEAGE|OTEL)_\w+|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PG[A-Z]+|PYTHONPATH"
+    r")_\w+|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PG[A-Z]+|PYTHONPATH"
     r"|(?i:(https?|all|no)_proxy)"
 )
 """Variables that change what programs do. Others (TERM, SSH_TTY) differ between shells and cause no restart."""

@@ -79,7 +79,6 @@ def examine(settings: Settings) -> Report:
             _vision(settings),
             _language(settings),
             ok("reranker", settings.reranker or "none: --rerank NAME or TRIVET_RERANKER names one"),
-            *_openlineage(settings),
             _configured(settings),
         )
     )
@@ -229,13 +228,6 @@ def _language(settings: Settings) -> Check:
             return ok(name, f"openai: {settings.openai_model}, {settings.openai_small_model}{where}")
         case other:
             return ok(name, other)
-
-
-def _openlineage(settings: Settings) -> list[Check]:
-    if settings.openlineage_url is None:
-        return []
-    remedy = "pip install 'trivet[openlineage]', or unset OPENLINEAGE_URL"
-    return [_package("openlineage-python", remedy, without="OPENLINEAGE_URL hears of no run")]
 
 
 def _configured(settings: Settings) -> Check:

@@ -52,16 +52,6 @@ def test_an_absent_package_is_missing_and_an_absent_option_is_warned_of(
     )
 
 
-def test_a_server_of_lineage_needs_its_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "openlineage-python" not in found(Settings(home=tmp_path))
-    told = Settings(home=tmp_path, openlineage_url=SecretStr("http://user:hunter2@host"))
-    assert found(told)["openlineage-python"].status == "ok"
-    monkeypatch.setattr(doctor, "_version", lambda distribution: None)
-    lacking = found(told)["openlineage-python"]
-    assert (lacking.status, "trivet[openlineage]" in (lacking.remedy or "")) == ("warn", True)
-    assert "hunter2" not in str(found(told))
-
-
 def test_absent_programs_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     checks = found(Settings(home=tmp_path))

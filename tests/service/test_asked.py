@@ -65,7 +65,6 @@ def test_what_has_changed_is_said(wanted: Wanted, said: list[str]) -> None:
     [
         *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MY_GATEWAY_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY"),
         *("TRIVET_MODELS", "TRIVET_DATA_DIR", "TRIVET_SANDBOX_PYTHON", "DATABASE_URL", "PGPASSWORD", "OPENAI_BASE_URL"),
-        "OPENLINEAGE_URL",
         *("CUDA_VISIBLE_DEVICES", "VLLM_CPU_KVCACHE_SPACE", "OMP_NUM_THREADS", "PREFECT_LOGGING_LEVEL", "https_proxy"),
     ],
 )
