@@ -24,7 +24,7 @@ from flows.running.settings import settings
 from flows.running.shown import as_part, few, flow_version, say, watched
 from flows.running.task_runners import task_runner
 from flows.running.watching import changes
-from models.chats import is_in_process, revision_of
+from models.backends import is_in_process, revision_of
 from models.embedders import fingerprint_of
 from models.weight_files import fingerprint
 from tasks.language.tokens import installed_tokenizer

@@ -17,8 +17,7 @@ from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.growing_cache import growing_cache, keep_rows
 from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
-from models.prompt_pictures import pictures_of
-from models.prompts import Listener, cut
+from models.prompts import Listener, cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.shared_prefixes import PACKED_TOKENS, packs_of, reads_trees, score_pack
 from models.token_likelihoods import Window, pair_windows, prompt_tokens, score, shared_rows, text_windows

@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from models.causal_weights import adapted, check_adapter, device_for, failures_named, progress_hidden
-from models.prompt_pictures import open_picture
-from models.prompts import sendable
+from models.prompts import open_picture, sendable
 from models.weight_files import ClipWeights, find_clip
 
 GPU_BATCH = 64

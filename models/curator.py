@@ -13,8 +13,7 @@ import yaml
 from pydantic import JsonValue, SecretStr
 
 from models.model_errors import ModelUnavailable
-from models.openai import OpenAIChat
-from models.request_fields import AS_ASKED, LEAST, Thinking
+from models.openai import AS_ASKED, LEAST, OpenAIChat, Thinking
 
 
 class Provider(NamedTuple):
@@ -68,7 +67,7 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
 class CuratorChat(OpenAIChat):
     """A model by LiteLLM's name, at its provider or at `base_url`.
 
-    response_format: the format of each answer (models.request_fields). place: timeout_s.
+    response_format: the format of each answer (models.response_format). place: timeout_s.
     A seed is left out where the server has refused it by name (Gemini does), and `sent` shows that.
     Raises ModelUnavailable where the provider asks for a key and there is none, and for what it would not heed.
     """
@@ -102,4 +101,4 @@ class CuratorChat(OpenAIChat):
         place |= {"base_url": self.base_url, "api_key": api_key}
         super().__init__(model, thinking=thinking, response_format=response_format, **place)
         self.id = f"curator:{name}{self.id.removeprefix(f'openai:{model}')}"
-        self._optional.append("seed")
+        self._optional.add("seed")

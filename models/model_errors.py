@@ -3,7 +3,7 @@
 ModelError
 ├── TransientModelError   time-out, 429, 5xx, connection lost: worth a retry
 ├── ModelUnavailable      no such model, no endpoint, missing key: stops the run with the remedy
-│   ├── NoSuchPath        the endpoint lacks this API (models.openai_endpoint)
+│   ├── NoSuchPath        the endpoint lacks this API
 │   └── NoChatTemplate    the model has none, or none of that name
 └── RequestRefused        400 and kin: this request will never work
     └── ContextOverflow   the request is longer than the model's context
@@ -26,6 +26,10 @@ class TransientModelError(ModelError):
 
 class ModelUnavailable(ModelError):
     """There is no such model, endpoint or key, or it cannot be loaded: every request to it will fail."""
+
+
+class NoSuchPath(ModelUnavailable):
+    """The endpoint has no such API; the model may be there all the same."""
 
 
 class NoChatTemplate(ModelUnavailable):

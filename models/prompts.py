@@ -1,13 +1,20 @@
-"""Requests as the text that a model reads, with or without its chat template, and answers up to their stops."""
+"""Requests as the text and the pictures that a model reads, and answers up to their stops.
+
+Pictures are PNGs alone: those of documents and datasets have been converted before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import io
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import PIL.Image
+
 from models.model_errors import NoChatTemplate, RequestRefused
-from models.prompt_pictures import pictures_of
 from models.protocols import ChatRequest, Image, Message, Text
 
 if TYPE_CHECKING:
@@ -17,6 +24,10 @@ WITHOUT = (
     "take a model that is made to be asked, or send the prompts as they stand (`--apply_chat_template False` of eval "
     "run, `--set prompts.template=false` of lever run)"
 )
+
+MOST_PIXELS = 80_000_000  # an A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model
+KNOWN_SIZES = 64  # pictures that are not decoded again for their size: demonstrations come again and again
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 Turn = dict[str, Any]
 
@@ -166,3 +177,56 @@ def _check_placeholders(text: str, request: ChatRequest, sight: Sight) -> None:
             "picture to this model, or its chat template leaves pictures out; take that out of the words, or "
             f"{WITHOUT}."
         )
+
+
+def pictures_of(messages: Sequence[Message]) -> Iterator[bytes]:
+    """The PNGs of messages, in their order."""
+    yield from (part.png for message in messages for part in message.content if isinstance(part, Image))
+
+
+def open_picture(png: bytes) -> PIL.Image.Image:
+    """The picture in RGB, read to its end; what is transparent lies on white. Raises RequestRefused."""
+    with _opened(png) as picture:
+        if not picture.has_transparency_data:
+            return picture.convert("RGB")
+        layer = picture.convert("RGBA")
+        white = PIL.Image.new("RGBA", layer.size, "white")
+        return PIL.Image.alpha_composite(white, layer).convert("RGB")
+
+
+@lru_cache(maxsize=KNOWN_SIZES)
+def picture_size(png: bytes) -> tuple[int, int]:
+    """Height and width in pixels of a picture that is whole, its pixels included. Raises RequestRefused."""
+    with _opened(png) as picture:
+        picture.verify()  # the checksums; it leaves the picture closed
+    with _opened(png) as picture:
+        picture.load()
+        return picture.height, picture.width
+
+
+@contextmanager
+def _opened(png: bytes) -> Generator[PIL.Image.Image]:
+    _check_header(png)
+    try:
+        with PIL.Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
+            yield picture
+    except (OSError, ValueError, SyntaxError) as error:
+        raise _unreadable(png, str(error)) from error
+
+
+def _check_header(png: bytes) -> None:
+    """Before Pillow sees a byte: it warns of large pictures, and where warnings are errors it fails with one."""
+    if not png.startswith(SIGNATURE):
+        raise _unreadable(png, f"it begins with {png[:8].hex() or 'nothing'}, and a PNG with {SIGNATURE.hex()}")
+    if png[12:16] != b"IHDR" or len(png) < 24:
+        raise _unreadable(png, "it has no header")
+    width, height = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
+    if width * height > MOST_PIXELS:
+        raise RequestRefused(
+            f"A picture has {width} × {height} pixels by its header, and no more than {MOST_PIXELS:,} are decoded; "
+            "make it smaller."
+        )
+
+
+def _unreadable(png: bytes, why: str) -> RequestRefused:
+    return RequestRefused(f"A picture of {len(png)} bytes cannot be read ({why}); give a whole PNG.")

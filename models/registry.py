@@ -6,7 +6,6 @@ qwen:                                # eval run --model qwen, rag index --vlm qw
   revision: 66285546d2b8             # hub revision
   args: {dtype: bfloat16}            # its model_args
   price: {prompt: 0.15, answer: 0.6} # per million tokens
-  default: true                      # what --model auto takes
 claude:
   backend: curator
   name: anthropic/claude-sonnet-4-5
@@ -27,22 +26,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
-from models.backends import OF_THE_CALLER, PRESS, backends, check_args, is_endpoint, open_backend, parse_model_args
+from models.backends import OF_THE_CALLER, PRESS, backends, check_args, is_endpoint
 from models.gguf_files import SMOLLM2, smollm2_file
 from models.model_errors import ModelUnavailable
-from models.protocols import Chat
-from models.request_fields import BRIEFLY
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +52,10 @@ PERHAPS_LOCAL = ("peft", "tokenizer")  # arguments that are a folder or a name o
 SECRET_NAME = re.compile(r"(\w+_)?(api_?key|key|token|password|passwd|secret|authorization)", re.I)
 NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")
 SECRET = re.compile(r"\b(sk-[\w-]{16,}|(hf_|gsk_|xai-|AIza)[\w-]{30,}|Bearer \S{8,})")
+
+
+class RegistryUnusable(ModelUnavailable):
+    """The file cannot be taken as it is; its text names file and line."""
 
 
 class Price(BaseModel):
@@ -93,18 +85,11 @@ class Entry(BaseModel):
     api_key_env: str | None = Field(default=None, pattern=VARIABLE_NAME)
     """Name of the environment variable that holds the key."""
     price: Price | None = None
-    default: bool = False
-    """Taken by `--model auto`."""
-
-    @field_validator("backend")
-    @classmethod
-    def _is_known(cls, backend: str) -> str:
-        if backend not in backends() and "." not in backend:
-            raise ValueError(f"there is no backend {backend!r}; there are {', '.join(backends())}")
-        return backend
 
     @model_validator(mode="after")
     def _can_be_opened(self) -> Self:
+        if self.backend not in backends() and "." not in self.backend:
+            raise ValueError(f"there is no backend {self.backend!r}; there are {', '.join(backends())}")
         if self.backend != "scripted" and not self.name:
             raise ValueError("`name` is missing; write the model's name, or its folder or file")
         if not is_endpoint(self.backend) and (self.base_url or self.api_key_env):
@@ -115,17 +100,12 @@ class Entry(BaseModel):
             check_args(self.backend, self.own_args)
         except ModelUnavailable as error:
             raise ValueError(str(error)) from None
-        return self
-
-    @model_validator(mode="after")
-    def _has_rates(self) -> Self:
         for names in PRESS.values():
             given = [name for name in names if name in self.args]
             if len(given) > 1:
                 raise ValueError(f"{' and '.join(given)} mean the same; write one of them")
-            for name in given:
-                if type(value := self.args[name]) is not int or value < 1:
-                    raise ValueError(f"{name}: expected a whole number from 1")
+            if given and (type(value := self.args[given[0]]) is not int or value < 1):
+                raise ValueError(f"{given[0]}: expected a whole number from 1")
         return self
 
     @property
@@ -141,7 +121,7 @@ class Entry(BaseModel):
 
     @property
     def spelled(self) -> str:
-        """The model for models.chats.open_chat, in a process that has no such file: `hf:NAME,{"dtype": …}`.
+        """The model for models.backends.open_chat, in a process that has no such file: `hf:NAME,{"dtype": …}`.
 
         Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers.
         """
@@ -168,7 +148,7 @@ def named(name: str) -> Entry | None:
 
 
 def is_taken(name: str) -> bool:
-    """True for a name that means something without a file: a backend's, or a word such as `auto`."""
+    """True for a name that means something without a file: a backend's, or a word such as `none`."""
     return name in WORDS or name in backends()
 
 
@@ -180,54 +160,28 @@ def spelled(name: str) -> str:
 
 def press_of(name: str) -> dict[str, int]:
     """How hard the model of a spelled name may be pressed, as its entry says where this process finds the file."""
-    try:
-        return next((entry.press for entry in registered().values() if entry.spelled == name), {})
-    except ModelUnavailable as error:
-        log.warning("rates of models are not known here: %s", error)
-        return {}
+    entry = _entry_of(name)
+    return entry.press if entry else {}
 
 
 def price_of(name: str) -> Price | None:
     """Prices of the model of a spelled name, as its entry says where this process finds the file."""
+    entry = _entry_of(name)
+    return entry.price if entry else None
+
+
+def _entry_of(spelled_name: str) -> Entry | None:
     try:
-        return next((entry.price for entry in registered().values() if entry.spelled == name), None)
+        return next((entry for entry in registered().values() if entry.spelled == spelled_name), None)
     except ModelUnavailable as error:
-        log.warning("prices of models are not known here: %s", error)
+        log.warning("rates and prices of models are not known here: %s", error)
         return None
 
 
 def registered() -> dict[str, Entry]:
     """All models of the file that TRIVET_MODELS names; empty where it names none. Raises RegistryUnusable."""
-    if not (file := os.environ.get(VARIABLE)):
-        return {}
-    return read_models(Path(file))
-
-
-def open_spelled(name: str, *, base_url: str | None, api_key: SecretStr | None, timeout_s: float) -> Chat | None:
-    """An endpoint whose name has arguments, `openai:MODEL,{"base_url": …}`, or is curator's; None for another name.
-
-    base_url, api_key: of OpenAI's protocol in general, where the name does not say. Raises ModelUnavailable.
-    """
-    kind, _, rest = name.partition(":")
-    model, found, said = rest.partition(",{")
-    if not is_endpoint(kind) or not (found or kind == "curator"):
-        return None
-    args = parse_model_args("{" + said) if found else {}
-    variable = args.pop("api_key_env", None)
-    if kind == "curator":
-        from models.curator import Usual, usual_place
-
-        base_url, api_key = usual_place(model, os.environ.get, Usual(base_url, api_key))
-    if variable:
-        api_key = SecretStr(os.environ.get(str(variable), ""))
-        if not api_key:
-            raise ModelUnavailable(f"{model}: there is no environment variable {variable} here, which holds its key")
-    chosen: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
-    return open_backend(kind, name=model, args=args, thinking=BRIEFLY, **chosen)
-
-
-class RegistryUnusable(ModelUnavailable):
-    """The file cannot be taken as it is; its text names file and line."""
+    file = os.environ.get(VARIABLE)
+    return read_models(Path(file)) if file else {}
 
 
 class _Source(NamedTuple):
@@ -244,16 +198,6 @@ class _Source(NamedTuple):
 
 def read_models(file: Path) -> dict[str, Entry]:
     """The models of a file by their names. Raises RegistryUnusable."""
-    plain, source = _parsed(file)
-    models = {name: _entry(name, given, source) for name, given in plain.items()}
-    if len(defaults := [name for name, entry in models.items() if entry.default]) > 1:
-        where = source.at(defaults[1], "default")
-        raise RegistryUnusable(f"{where}: {defaults[0]!r} is the default already; mark one model only")
-    return models
-
-
-def _parsed(file: Path) -> tuple[dict[str, Any], _Source]:
-    """The file's values, and where each is."""
     import yaml
 
     try:
@@ -274,11 +218,11 @@ def _parsed(file: Path) -> tuple[dict[str, Any], _Source]:
     lines: dict[Place, int] = {}
     for place, line in _places(node, ()):
         if place in lines:
-            raise RegistryUnusable(
-                f"{file}, line {line}: {'.'.join(place)!r} is in line {lines[place]} too; write it once"
-            )
+            name = ".".join(place)
+            raise RegistryUnusable(f"{file}, line {line}: {name!r} is in line {lines[place]} too; write it once")
         lines[place] = line
-    return {str(name): value for name, value in cast("dict[Any, Any]", plain).items()}, _Source(file, lines)
+    source = _Source(file, lines)
+    return {str(name): _entry(str(name), given, source) for name, given in cast("dict[Any, Any]", plain).items()}
 
 
 def _places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
@@ -314,7 +258,16 @@ def _entry(name: str, given: Any, source: _Source) -> Entry:
             f"{where}: a value of it looks like a key or a password; export that as an environment variable and name "
             "the variable: api_key_env (a whole address with a password: OPENAI_BASE_URL)"
         )
-    return _anchored(entry, source.file.absolute().parent)
+    if is_endpoint(entry.backend):
+        return entry
+    # whole paths, whatever folder a command is started in
+    folder = source.file.absolute().parent
+    args: dict[str, JsonValue] = {
+        name: _whole(value, folder, always=False) if name in PERHAPS_LOCAL and isinstance(value, str) else value
+        for name, value in entry.args.items()
+    }
+    own = entry.name and _whole(entry.name, folder, always=entry.backend in FILES)
+    return entry.model_copy(update={"name": own, "args": args})
 
 
 def _refuse_secrets(at: Place, given: Mapping[Any, Any], source: _Source) -> None:
@@ -334,6 +287,8 @@ def _refused(name: str, error: ValidationError, source: _Source) -> RegistryUnus
     first = error.errors(include_input=False, include_url=False)[0]
     place = (name, *(str(part) for part in first["loc"]))
     where = source.at(*place)
+    if place[1:] == ("default",):
+        return RegistryUnusable(f"{where}: `--model auto` is gone, and no model is taken by default; leave it out")
     if first["type"] == "extra_forbidden":
         return RegistryUnusable(f"{where} is not known; give {', '.join(Entry.model_fields)}")
     if first["type"] == "missing":
@@ -341,18 +296,6 @@ def _refused(name: str, error: ValidationError, source: _Source) -> RegistryUnus
     if place[-1] == "api_key_env":
         return RegistryUnusable(f"{where}: write the name of an environment variable, such as TEAM_KEY, and no key")
     return RegistryUnusable(f"{where}: {first['msg'].removeprefix('Value error, ')}")
-
-
-def _anchored(entry: Entry, folder: Path) -> Entry:
-    """The entry with whole paths, whatever folder a command is started in."""
-    if is_endpoint(entry.backend):
-        return entry
-    args: dict[str, JsonValue] = {
-        name: _whole(value, folder, always=False) if name in PERHAPS_LOCAL and isinstance(value, str) else value
-        for name, value in entry.args.items()
-    }
-    name = entry.name and _whole(entry.name, folder, always=entry.backend in FILES)
-    return entry.model_copy(update={"name": name, "args": args})
 
 
 def _whole(name: str, folder: Path, *, always: bool) -> str:

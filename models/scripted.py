@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from models.model_errors import ModelUnavailable, RequestRefused
-from models.prompt_pictures import picture_size, pictures_of
-from models.prompts import Listener, cut
+from models.prompts import Listener, cut, picture_size, pictures_of
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 
 

@@ -12,7 +12,7 @@ from models.causal_lm import CausalLM, Prompt
 from models.causal_weights import Loaded
 from models.local import held
 from models.model_errors import ModelError
-from models.prompt_pictures import pictures_of
+from models.prompts import pictures_of
 from models.protocols import ChatRequest
 from models.token_likelihoods import encode, likelihoods
 from models.vision_weights import Seeing, Sight, load_seeing

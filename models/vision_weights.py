@@ -22,7 +22,7 @@ from models.causal_weights import (
     weights_folder,
 )
 from models.model_errors import ModelUnavailable, RequestRefused
-from models.prompt_pictures import open_picture, picture_size
+from models.prompts import open_picture, picture_size
 from models.weight_files import read_json
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from models.decoding import readable
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.prompts import Listener
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.request_fields import format_in_id
+from models.response_format import format_in_id
 from models.token_likelihoods import Window, encode, pair_windows, text_windows
 from models.vision_weights import kind_of
 from models.vllm_engine import EngineGone, Job, JobRefused, driver_of
@@ -63,7 +63,7 @@ class VLLMChat:
     ) -> None:
         """min_pixels, max_pixels: bounds of a resized picture; None: the model's own.
 
-        response_format: see models.request_fields; not for likelihoods. engine: fields of models.vllm_loading.Setup.
+        response_format: see models.response_format; not for likelihoods. engine: fields of models.vllm_loading.Setup.
         """
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")

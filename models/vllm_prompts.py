@@ -15,10 +15,9 @@ from pydantic import JsonValue
 from models.causal_weights import Loaded, Weights, context_tokens_of, end_tokens_of, failures_named, progress_hidden
 from models.decoding import readable, seed_of
 from models.model_errors import ContextOverflow
-from models.prompt_pictures import open_picture, pictures_of
-from models.prompts import cut
+from models.prompts import cut, open_picture, pictures_of
 from models.protocols import ChatRequest, ChatResponse
-from models.request_fields import schema_of
+from models.response_format import schema_of
 from models.token_likelihoods import Window, prompt_tokens
 from models.vision_weights import read_processor, sight_of
 from models.vllm_loading import Setup

@@ -231,9 +231,9 @@ def embedding_cache() -> EmbeddingCache:
 def vision(name: str, *, revision: str = "") -> Chat:
     """The vision model called `name`, opened once for all threads. Raises models.model_errors.ModelUnavailable.
 
-    revision: what lies on this disk under that name now (models.chats.revision_of); another one is opened anew.
+    revision: what lies on this disk under that name now (models.backends.revision_of); another one is opened anew.
     """
-    from models.chats import open_chat
+    from models.backends import open_chat
 
     del revision  # part of the key under which the model is kept
     base_url = resources().vlm_base_url or resources().openai_base_url
@@ -246,7 +246,7 @@ def language(name: str, *, local: bool, revision: str = "") -> Chat:
 
     revision: as of `vision`. Raises models.model_errors.ModelUnavailable.
     """
-    from models.chats import open_chat
+    from models.backends import open_chat
 
     del revision  # part of the key under which the model is kept
     told = resources()

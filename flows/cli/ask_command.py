@@ -34,8 +34,7 @@ def known_llm(value: str | None) -> str | None:
     """Refuse an unknown model before anything is opened."""
     if value is None or value in WIRINGS:
         return value
-    from models.backends import backends
-    from models.chats import local_of, spellings
+    from models.backends import backends, local_of, spellings
     from models.registry import spelled
 
     try:

@@ -18,7 +18,7 @@ from storage.storage_errors import StorageError
 from tasks.rag.retrieval.strategies import strategy_names
 
 if TYPE_CHECKING:
-    from models.chats import Local
+    from models.backends import Local
     from tasks.evaluation.running.model_spec import ModelSpec
 
     class Strategy(enum.StrEnum):
@@ -84,7 +84,7 @@ def refuse_unusable(name: str, option: str, *, pictures: bool = True) -> None:
 
     option: the option with its value.
     """
-    from models.chats import local_of
+    from models.backends import local_of
     from tasks.resources import vision
 
     with plain_errors(ModelUnavailable, option=option):
@@ -96,8 +96,7 @@ def refuse_unusable(name: str, option: str, *, pictures: bool = True) -> None:
 
 def require_here(local: Local, *, pictures: bool = False) -> None:
     """Raise ModelUnavailable if a local model lacks its files, its engine, or support for pictures."""
-    from models.backends import require_vllm
-    from models.chats import require_weights
+    from models.backends import require_vllm, require_weights
 
     require_weights(local, pictures=pictures)
     if local.kind == "vllm" and not settings().gpu_deployment:  # else the engine is on the GPU worker's machine
@@ -108,8 +107,7 @@ def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
     """As `refuse_unusable`, for a model of an evaluation."""
     import importlib.util
 
-    from models.backends import kinds
-    from models.chats import Local, require_weights
+    from models.backends import Local, kinds, require_weights
     from tasks.evaluation.running.open_models import open_model
 
     with plain_errors(ModelUnavailable, option=f"--{flag} {spec.backend}"):

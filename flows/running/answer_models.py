@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from flows.running.settings import settings
-from models.backends import backends
-from models.chats import revision_of, spellings
+from models.backends import backends, revision_of, spellings
 from models.model_errors import ModelUnavailable
 from models.registry import named, spelled
 
@@ -85,7 +84,7 @@ def models_of(llm: str | None) -> Models:
                     "--llm openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
                 )
             large, small = settings().openai_model, settings().openai_small_model
-            return Models(wiring="openai", large=f"responses:{large}", small=f"responses:{small}")
+            return Models(wiring="openai", large=f"openai:{large}", small=f"openai:{small}")
         case name if name.partition(":")[0] in backends():
             if not (_has_place(name) or settings().openai_api_key):
                 raise ModelUnavailable(

@@ -76,7 +76,7 @@ def opened(chosen: argparse.Namespace, folder: Path) -> tuple[list[Item], Pools,
     artifacts = Artifacts(folder / "store")
     sizes: dict[str, Any] = {"train_queries": 1500, "validation": 200, "test": 300}
     if chosen.world == "trec":
-        from models.chats import open_chat
+        from models.backends import open_chat
         from models.minilm import MiniLM
         from models.registry import spelled
         from tasks.lever.judge.text_classification import text_views

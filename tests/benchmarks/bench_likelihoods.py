@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
+from models.backends import open_chat
 from models.causal_lm import MOST_ROWS, CausalLM
 from models.causal_weights import Loaded
-from models.chats import open_chat
 from models.protocols import LogProb
 from models.registry import spelled
 from models.shared_prefixes import packs_of, score_pack

@@ -151,7 +151,7 @@ def save_weights(folder: Path) -> Path:
 
 def our_model(name: str) -> Any:
     """Our backend, as `trivet eval run` gives it to the harness."""
-    from models.chats import open_chat
+    from models.backends import open_chat
     from models.protocols import LogLikelihood
     from tasks.bulk import ask_all
     from tasks.calls import CallSettings, Limits

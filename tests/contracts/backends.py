@@ -162,10 +162,10 @@ def _openai(base_url: str) -> Any:
 
 
 def _responses(base_url: str) -> Any:
-    from models.openai_responses import OpenAIResponses
+    from models.openai import OpenAIChat
     from tests.models.server import MODEL
 
-    return OpenAIResponses(MODEL, base_url=base_url, timeout_s=10)
+    return OpenAIChat(MODEL, responses=True, base_url=base_url, timeout_s=10)
 
 
 def _curator(base_url: str) -> Any:
@@ -343,7 +343,6 @@ BACKENDS: dict[str, Backend] = {
     "openai, almost": Backend(lambda folder: _served(_openai, dialect=_almost), ALMOST | {DRAWS}),
     "responses": Backend(lambda folder: _served(_responses), SERVED),
     "responses, almost": Backend(lambda folder: _served(_responses, dialect=_almost), ALMOST),
-    "responses without the API": Backend(lambda folder: _served(_responses, responses_status=404), SERVED | {DRAWS}),
     "curator": Backend(lambda folder: _served(_curator), SERVED | {DRAWS}),
     "lm_eval HFLM": Backend(_from_folder(_hflm), HARNESS, text_weights, marks=(pytest.mark.peers, WITH_ACCELERATE)),
     "hf": Backend(_from_folder(_causal), LOCAL | {ALIKE, LOADS}, text_weights),

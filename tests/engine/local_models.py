@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from models.chats import open_chat
+from models.backends import open_chat
 from storage.responses import StoredResponse
 from tasks.calls import response_key
 from tests.lever.vqa_folders import annotation, question, write_files

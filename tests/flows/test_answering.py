@@ -59,7 +59,7 @@ def test_a_wiring_that_lacks_something_names_what_to_set(
         (
             {"OPENAI_BASE_URL": SERVER},
             "openai",
-            Models(wiring="openai", large="responses:gpt-5-mini", small="responses:gpt-4o-mini"),
+            Models(wiring="openai", large="openai:gpt-5-mini", small="openai:gpt-4o-mini"),
         ),
         ({}, "scripted", Models(wiring="local", large="scripted", small="scripted")),
         ({"OPENAI_API_KEY": "key"}, "openai:m", Models(wiring="local", large="openai:m", small="openai:m")),

@@ -1,4 +1,4 @@
-"""`--model NAME` and `--model auto` become a model that any process can open."""
+"""`--model NAME` becomes a model that any process can open."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 
 from flows.cli.evaluation.eval_config import config_of, judge_of
 from flows.running.nightly_plan import known_flags, plan_of
-from models.auto import LOCAL
 from models.registry import VARIABLE
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.nightly.suite import read_suite
 from tests.command import run_here
-from tests.models.server import MODEL, Server, serving
+from tests.models.server import Server, serving
 
 MODELS = """\
 qwen:
@@ -125,8 +124,8 @@ def test_curator_names_have_rates_and_keys_as_other_endpoints() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"model": "qwne"}, "--model qwne: .* backends are openai, .*, auto, .* has qwen, claude, echo$"),
-        ({"model": "auto", "base_url": "http://127.0.0.1:9/v1"}, "--model auto: nothing answers here; tried: .*http"),
+        ({"model": "qwne"}, "--model qwne: .* backends are openai, .* has qwen, claude, echo$"),
+        ({"model": "auto"}, "--model auto is gone; name a backend and its model"),
     ],
 )
 def test_a_name_that_nobody_has_is_refused_with_those_that_there_are(flags: dict[str, Any], said: str) -> None:
@@ -142,45 +141,7 @@ def test_a_bad_file_is_refused_by_the_command(file: Path) -> None:
     assert "hush" not in done.stderr
 
 
-def test_auto_says_what_it_is_and_the_run_knows_the_model(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    model = configured(model="auto", base_url=server.base_url).model
-    assert (model.backend, model.name, model.base_url) == ("openai", MODEL, server.base_url)
-    assert f"note: --model auto is openai {MODEL}: --base-url at {server.base_url} serves it" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("flags", [{"model_name": "qwen"}, {"model_args": "pretrained=qwen"}], ids=["flag", "args"])
-def test_auto_asks_a_model_of_the_file_by_its_own_name(flags: dict[str, Any]) -> None:
-    config = configured(model="auto", max_cost=5, **flags)
-    assert config.model == configured(model="qwen").model
-    assert (config.model.name, config.spending.prices.prompt) == ("Qwen/Qwen3-8B", 0.15)
-
-
-def test_a_suite_that_says_auto_means_the_model_that_eval_run_means(tmp_path: Path) -> None:
-    suite = tmp_path / "night.yaml"
-    suite.write_text("tasks: [AIME24]\nmodels:\n  - {model: auto, model_name: qwen}\n")
-    [planned] = plan_of(read_suite(suite, known=known_flags())).models.values()
-    assert planned.model == configured(model="qwen").model
-
-
-@pytest.mark.parametrize("how", ["the file has a default", "the name is a folder"])
-def test_auto_asks_at_the_address_that_is_given_and_nowhere_else(
-    how: str, server: Server, file: Path, tmp_path: Path
-) -> None:
-    file.write_text(MODELS + "mine: {backend: scripted, default: true}\n")
-    server.models = (str(tmp_path),)
-    name = str(tmp_path) if how == "the name is a folder" else None
-    model = configured(model="auto", model_name=name, base_url=server.base_url).model
-    assert (model.backend, model.name, model.base_url) == ("openai", str(tmp_path), server.base_url)
-    server.models = ("another",)
-    with pytest.raises(OptionUnusable, match=f"tried: --base-url at {server.base_url} serves another"):
-        configured(model="auto", model_name=str(tmp_path), base_url=server.base_url)
-
-
 def test_a_price_is_of_the_model_that_the_file_names() -> None:
     with pytest.raises(OptionUnusable, match="--max-cost 5: it needs the model's prices"):
         configured(model="qwen", model_name="Qwen/Qwen3-32B", max_cost=5)
     assert configured(model="qwen", model_name="Qwen/Qwen3-8B", max_cost=5).spending.prices.prompt == 0.15
-
-
-def test_auto_asks_only_servers_of_this_machine_unasked() -> None:
-    assert {place.base_url for place in LOCAL} == {f"http://127.0.0.1:{port}/v1" for port in (1234, 8000, 11434)}

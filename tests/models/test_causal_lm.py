@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 import torch
 
+from models.backends import open_chat
 from models.causal_lm import CausalLM
-from models.chats import open_chat
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tests.models.tiny import make_tiny_model, memory_for_three

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from models.backends import open_backend
+from models.backends import open_backend, open_chat
 from models.curator import PROVIDERS, CuratorChat, Usual, parse_litellm_name, usual_place
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message, Text
-from models.registry import open_spelled
 from tests.models.server import MODEL, Reply, Server, serving
 
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=5, seed=3)
@@ -147,7 +146,6 @@ def test_the_key_of_openai_goes_to_openai_alone(name: str, environment: dict[str
 def test_the_other_pipelines_open_the_same_names(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(os.environ, "ANTHROPIC_API_KEY", "sk-ant")
     place: dict[str, Any] = {"base_url": None, "api_key": SecretStr("sk-openai"), "timeout_s": 10}
-    chat = open_spelled(f'curator:anthropic/{MODEL},{{"base_url": "{server.base_url}"}}', **place)
-    assert chat is not None
+    chat = open_chat(f'curator:anthropic/{MODEL},{{"base_url": "{server.base_url}"}}', **place)
     chat.complete(REQUEST)
     assert (chat.id, server.requests[0]["headers"]["authorization"]) == (f"curator:anthropic/{MODEL}", "Bearer sk-ant")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models import gguf_files
-from models.chats import local_of, open_chat, require_weights, revision_of
+from models.backends import local_of, open_chat, require_weights, revision_of
 from models.gguf_files import SMOLLM2, SMOLLM2_PACKAGE, smollm2_file, split_gguf
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text

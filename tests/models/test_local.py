@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 import models.vision_language
-from models.backends import open_backend
+from models.backends import Local, is_in_process, local_of, open_backend, open_chat, revision_of
 from models.causal_lm import CausalLM
-from models.chats import Local, is_in_process, local_of, open_chat, revision_of
 from models.local import held, release_held
 from models.model_errors import ContextOverflow, ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text

@@ -11,25 +11,26 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from models.chats import open_chat
+from models.backends import open_chat
 from models.model_errors import (
     ContextOverflow,
     ModelError,
     ModelUnavailable,
+    NoSuchPath,
     RequestRefused,
     TransientModelError,
 )
-from models.openai import OpenAIChat, OpenAIEmbedder
-from models.openai_endpoint import NoSuchPath
-from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
-from models.request_fields import (
+from models.openai import (
     AS_ASKED,
     BRIEFLY,
     REASONING_TOKENS,
+    OpenAIChat,
+    OpenAIEmbedder,
     Thinking,
     is_reasoning,
     reasoning_effort,
 )
+from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
 from tests.models.server import (
     DIMENSION,
     MODEL,
@@ -430,7 +431,7 @@ def test_what_changes_the_answer_is_never_left_out(server: Server, refused: str)
         pytest.param(Reply(200, b"data: {", STREAM, declared_length=900), "hung up", id="fewer bytes than said"),
         pytest.param(web_page(), "base URL", id="web page"),
         pytest.param(invalid_json(), "not a completion", id="broken JSON in one piece"),
-        pytest.param(Reply(200, b'{"choices": []}'), "not a completion", id="empty in one piece"),
+        pytest.param(Reply(200, b'{"choices": []}'), "ended before the answer did", id="empty in one piece"),
         pytest.param(too_many(), "429", id="rate"),
         pytest.param(error_reply(500, "oops"), "500", id="server error"),
     ],

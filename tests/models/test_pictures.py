@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from models.model_errors import RequestRefused
-from models.prompt_pictures import MOST_PIXELS, open_picture, picture_size
+from models.prompts import MOST_PIXELS, open_picture, picture_size
 from tests.models.tiny_vision import make_huge_png, make_png, make_png_without_pixels
 
 READ_WITH_LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
 from models.model_errors import RequestRefused
-from models.prompt_pictures import open_picture, picture_size
+from models.prompts import open_picture, picture_size
 
 open_picture(Path(sys.argv[2]).read_bytes())  # what Pillow loads at first use is loaded
 mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

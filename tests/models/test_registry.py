@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from models.chats import local_of, open_chat
+from models.backends import local_of, open_chat
 from models.curator import CuratorChat
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
@@ -17,7 +17,6 @@ from models.registry import (
     Price,
     RegistryUnusable,
     named,
-    open_spelled,
     press_of,
     read_models,
     registered,
@@ -32,7 +31,6 @@ qwen:
   revision: abc123
   args: {dtype: bfloat16, max_length: 4096}
   price: {prompt: 0.15, answer: 0.6}
-  default: true
 claude-4.5:
   backend: curator
   name: anthropic/claude-sonnet-4-5
@@ -63,7 +61,6 @@ def test_an_entry_is_found_by_its_name_with_whole_paths(file: Path) -> None:
         revision="abc123",
         args={"dtype": "bfloat16", "max_length": 4096},
         price=Price(prompt=0.15, answer=0.6),
-        default=True,
     )
     assert list(registered()) == ["qwen", "claude-4.5", "echo", "plain"]
 
@@ -128,7 +125,7 @@ def test_a_process_that_does_not_find_the_file_goes_on_without_rates(
     name = spelled("claude-4.5")
     file.unlink()
     assert press_of(name) == {}
-    assert "rates of models are not known here" in caplog.text
+    assert "rates and prices of models are not known here" in caplog.text
 
 
 def test_the_order_of_the_fields_of_an_answer_is_kept(file: Path) -> None:
@@ -159,13 +156,13 @@ def test_a_spelled_name_needs_no_file(file: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_variable_that_is_not_there_is_named() -> None:
     name = 'openai:gpt,{"api_key_env": "NOT_SET"}'
     with pytest.raises(ModelUnavailable, match="no environment variable NOT_SET here"):
-        open_spelled(name, base_url=None, api_key=SecretStr("sk-openai"), timeout_s=1)
+        open_chat(name, base_url=None, api_key=SecretStr("sk-openai"), timeout_s=1)
 
 
 def test_a_key_of_ones_own_goes_to_the_provider_and_not_to_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEAM_KEY", "sk-team")
     name = 'curator:anthropic/claude,{"api_key_env": "TEAM_KEY"}'
-    chat = open_spelled(name, base_url="http://127.0.0.1:9/v1", api_key=None, timeout_s=1)
+    chat = open_chat(name, base_url="http://127.0.0.1:9/v1", api_key=None, timeout_s=1)
     assert isinstance(chat, CuratorChat)
     assert chat.base_url == "https://api.anthropic.com/v1"
 
@@ -193,7 +190,7 @@ def test_a_file_that_is_not_there_is_named(file: Path) -> None:
         ("a:\n  backend: hf\n", "line 1: a: `name` is missing"),
         (
             "a:\n  backend: telepathy\n  name: m\n",
-            r"line 2: a\.backend: there is no backend 'telepathy'; there are ope",
+            r"line 1: a: there is no backend 'telepathy'",
         ),
         (
             "a:\n  backend: hf\n  name: m\n  color: red\n",
@@ -215,10 +212,7 @@ def test_a_file_that_is_not_there_is_named(file: Path) -> None:
             "a: {backend: openai, name: m, args: {concurrency: 2, num_concurrent: 3}}\n",
             "concurrency and num_concurrent mean the same",
         ),
-        (
-            "a: {backend: hf, name: m, default: true}\nb: {backend: hf, name: n, default: true}\n",
-            r"line 2: b\.default: 'a' is the default already",
-        ),
+        ("a: {backend: hf, name: m, default: true}\n", r"line 1: a\.default: `--model auto` is gone"),
     ],
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:

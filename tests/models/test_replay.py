@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models.chats import open_chat
+from models.backends import open_chat
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message
 from models.replay import ReplayChat

@@ -8,7 +8,7 @@ from pathlib import Path
 import PIL.Image
 import pytest
 
-from models.chats import open_chat
+from models.backends import open_chat
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
 from models.scripted import (

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from models.backends import check_args, open_backend
 from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message, Text
-from models.request_fields import format_in_id, schema_of
+from models.response_format import format_in_id, schema_of
 from tests.models.server import MODEL, Server, error_reply, serving
 
 GRADE: dict[str, JsonValue] = {"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}
@@ -92,14 +92,9 @@ def test_chat_completions_gets_the_format_with_a_name(
     ],
     ids=["schema", "any"],
 )
-def test_the_responses_api_gets_it_flat_and_the_other_as_usual(
-    server: Server, said: dict[str, JsonValue], sent: object
-):
+def test_the_responses_api_gets_it_flat(server: Server, said: dict[str, JsonValue], sent: object):
     chat = opened(server, "responses", said)
     assert chat.complete(REQUEST).sent["text"] == server.requests[0]["body"]["text"] == {"format": sent}
-    server.responses_status = 404
-    chat.complete(REQUEST)
-    assert server.requests[-1]["body"]["response_format"]["type"] == said["type"]
     assert chat.id == opened(server, "responses", None).id + format_in_id(said)
 
 

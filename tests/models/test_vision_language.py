@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import models.vision_weights
+from models.backends import open_chat
 from models.causal_lm import CausalLM
-from models.chats import open_chat
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
-from models.prompt_pictures import open_picture, pictures_of
+from models.prompts import open_picture, pictures_of
 from models.protocols import BatchChat, ChatRequest, ChatResponse, Image, Message, Text
 from models.vision_language import HFVision
 from tests.models.tiny import make_tiny_model, memory_for_three

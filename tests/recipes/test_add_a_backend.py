@@ -15,7 +15,7 @@ RECIPE = Path(__file__).with_name("add_a_backend.md")
 OPENED = """
 import json, sys
 from models.backends import open_backend
-from models.chats import is_in_process, open_chat, revision_of
+from models.backends import is_in_process, open_chat, revision_of
 from models.protocols import ChatRequest, Message, Text
 
 request = ChatRequest(messages=(Message(role="user", content=(Text(text="Polly?"),)),))

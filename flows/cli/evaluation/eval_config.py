@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import typer
 import yaml
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from flows.cli.commands import nested
 from flows.cli.evaluation import other_harnesses
 from flows.cli.evaluation.run_options import OPTIONS
-from flows.cli.output import harmless
 from flows.cli.shared_options import prices_of
 from flows.running.evaluation_config import EvaluateConfig
-from models.auto import LOCAL, Place, pick
 from models.backends import PRESS, backends, parse_model_args
 from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, named, registered
@@ -312,18 +309,14 @@ def model_name_of(entry: Entry) -> str | None:
 
 
 def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with `--model NAME` or `auto` replaced by the entry it stands for; given flags precede the entry.
+    """The flags, with `--model NAME` replaced by the entry it stands for; given flags precede the entry.
 
     given: the model_args. Raises OptionUnusable.
     """
     if not isinstance(name := chosen["model"], str):
         return dict(chosen)  # the validation of the model refuses it
     called = chosen["model_name"] or given.get("model") or given.get("pretrained")
-    if name == "auto":
-        entry, called = _picked(called, chosen, given), None  # the picked model has a name of its own
-        given = {name: value for name, value in given.items() if name not in ("model", "pretrained")}
-    else:
-        entry = entry_of(name, "model")
+    entry = entry_of(name, "model")
     if entry is None:
         _refuse_unknown(name)
         return {**chosen, "model_args": dict(given)}
@@ -337,29 +330,13 @@ def resolved(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _picked(called: str | None, chosen: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
-    """The model that `--model auto` stands for; a note on stderr names it."""
-    variable = chosen["api_key_env"] or given.get("api_key_env") or "OPENAI_API_KEY"
-    key = given.get("api_key") or os.environ.get(str(variable))
-    secret = SecretStr(str(key)) if key else None
-    address = chosen["base_url"] or given.get("base_url") or given.get("api_base")
-    usual = os.environ.get("OPENAI_BASE_URL")
-    places = (*((Place("OPENAI_BASE_URL", usual, secret, of_user=True),) if usual else ()), *LOCAL)
-    try:
-        place = Place("--base-url", str(address), secret, of_user=True) if address else None
-        picked = pick(called, places, given=place)
-    except ModelUnavailable as error:
-        raise OptionUnusable(f"--model auto: {error}") from error
-    what = f"{picked.entry.backend} {picked.entry.name or ''}".strip()
-    typer.secho(harmless(f"note: --model auto is {what}: {picked.why}"), err=True)
-    return picked.entry
-
-
 def _refuse_unknown(name: str) -> None:
     if name in backends() or "." in name:
         return
+    if name == "auto":
+        raise OptionUnusable("--model auto is gone; name a backend and its model: --model hf --model_name FOLDER")
     own = ", ".join(registered()) or "no models"
     raise OptionUnusable(
         f"--model {name}: there is no such backend, and no such model of yours; backends are {', '.join(backends())}, "
-        f"auto, and any lm_eval model class by its dotted path; the file that {VARIABLE} names has {own}"
+        f"and any lm_eval model class by its dotted path; the file that {VARIABLE} names has {own}"
     )

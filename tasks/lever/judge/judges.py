@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import model_validator
 
-from models.chats import is_in_process, revision_of
+from models.backends import is_in_process, revision_of
 from models.registry import press_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from models.chats import is_in_process
+from models.backends import is_in_process
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
 from tasks import resources
@@ -21,7 +21,7 @@ class Models(Record):
 
     wiring: WiringName = "none"
     large: str | None = None
-    """Writes the answer; a name for models.chats.open_chat."""
+    """Writes the answer; a name for models.backends.open_chat."""
     small: str | None = None
     """Names the kind of question and rewrites the answer."""
     revision: str = ""

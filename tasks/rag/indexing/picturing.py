@@ -8,11 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from models.backends import kinds
+from models.backends import Local, kinds, local_of
 from models.causal_weights import declared_context
-from models.chats import Local, local_of
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused
-from models.prompt_pictures import picture_size
+from models.prompts import picture_size
 from models.protocols import BatchChat, Chat, ChatRequest
 from storage import files
 from storage.artifacts import Artifacts
@@ -242,7 +241,7 @@ def plan_folder(
 
 
 def figure_model(vlm: str, settings: FigureSettings) -> str | None:
-    """The vision model's full name for models.chats.open_chat; None where figures are off.
+    """The vision model's full name for models.backends.open_chat; None where figures are off.
 
     vlm: a model behind an endpoint keeps its name; `hf` and `vllm` alone mean the folder `qwen3_vl_model_path`.
     Arguments in the name win over the settings. Raises ModelUnavailable.

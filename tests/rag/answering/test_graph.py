@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from models.causal_lm import CausalLM
 from models.openai import OpenAIChat
-from models.openai_responses import OpenAIResponses
 from storage.catalogue import CatalogueEntry, Fact
 from storage.index import open_index
 from storage.index_generation import Index
@@ -129,8 +128,7 @@ def wired(server: Server, name: WiringName, *, store: Kept | None = None, **limi
         one = Model(OpenAIChat("small-vision", base_url=server.base_url), limits(**limited))
         return Wiring(large=one, small=one, responses=store or Kept())
     large, small = (
-        Model(OpenAIResponses(model, base_url=server.base_url), limits(**limited))
-        for model in ("gpt-5-mini", "gpt-4o-mini")
+        Model(OpenAIChat(model, base_url=server.base_url), limits(**limited)) for model in ("gpt-5-mini", "gpt-4o-mini")
     )
     return Wiring(large=large, small=small, responses=store or Kept())
 
@@ -190,9 +188,9 @@ def test_the_openai_wiring_asks_the_small_model_to_sort_and_rewrite_and_the_larg
 ) -> None:
     answered = assistant(index, wired(server, "openai")).ask(BUDGET)
     assert asked_by(server) == [
-        ("responses", "gpt-4o-mini", "classify"),
-        ("responses", "gpt-5-mini", "answer"),
-        ("responses", "gpt-4o-mini", "rewrite"),
+        ("chat/completions", "gpt-4o-mini", "classify"),
+        ("chat/completions", "gpt-5-mini", "answer"),
+        ("chat/completions", "gpt-4o-mini", "rewrite"),
     ]
     assert [call.role for call in answered.calls] == ["classify", "answer", "rewrite"]
     assert answered.plan.decided_by == "model"
@@ -203,13 +201,6 @@ def test_the_local_wiring_asks_one_model_through_chat(index: Index, server: Serv
     assert asked_by(server) == [
         ("chat/completions", "small-vision", role) for role in ("classify", "answer", "rewrite")
     ]
-
-
-def test_an_endpoint_without_responses_is_asked_through_chat(index: Index, server: Server) -> None:
-    server.responses_status = 404
-    answered = assistant(index, wired(server, "openai")).ask(BUDGET)
-    assert [path for path, _, _ in asked_by(server)].count("chat/completions") == 3
-    assert answered.answer == REWRITTEN
 
 
 def test_the_answer_cites_only_what_is_there_and_says_which_sentence_no_block_bears_out(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.chats import local_of
+from models.backends import local_of
 from models.model_errors import ModelUnavailable
 from tasks.rag.indexing.figures import FigureSettings
 from tasks.rag.indexing.picturing import figure_model

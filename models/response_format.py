@@ -1,0 +1,71 @@
+"""The format that a model's answers keep to: a JSON schema, or any JSON object, as `response_format` says it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator, JsonValue
+
+from models.model_errors import ModelUnavailable
+
+NAME = "answer"  # name of a schema that has none; the APIs require one
+EXAMPLE = '{"type": "json_schema", "json_schema": {"schema": {…}}} or {"type": "json_object"}'
+
+
+def schema_of(response_format: object) -> dict[str, JsonValue] | None:
+    """The JSON schema that each answer keeps to; None where any JSON object will do.
+
+    Raises ModelUnavailable for what is no response_format; whether the schema is a good one, the engine says.
+    """
+    if not isinstance(response_format, Mapping):
+        raise _unusable(f"{str(response_format)[:80]!r} is no JSON object")
+    said = cast("Mapping[str, Any]", response_format)
+    match said.get("type"):
+        case "json_object":
+            return None
+        case "json_schema":
+            about = said.get("json_schema")
+            schema: object = cast("Mapping[str, Any]", about).get("schema") if isinstance(about, Mapping) else None
+            if not isinstance(schema, dict):
+                raise _unusable("there is no schema in it, under json_schema.schema")
+            return cast("dict[str, JsonValue]", schema)
+        case other:
+            raise _unusable(f"there is no type {other!r}")
+
+
+def with_name(response_format: Mapping[str, JsonValue]) -> dict[str, Any]:
+    """The format as Chat Completions takes it, the schema named. Raises ModelUnavailable."""
+    if schema_of(response_format) is None:
+        return dict(response_format)
+    about = cast("Mapping[str, JsonValue]", response_format["json_schema"])
+    return {**response_format, "json_schema": {"name": NAME, **about}}
+
+
+def format_in_id(response_format: Mapping[str, JsonValue] | None) -> str:
+    """What an id says about the format: nothing where there is none."""
+    if response_format is None:
+        return ""
+    return f"@format={hashlib.sha256(json.dumps(response_format).encode()).hexdigest()[:8]}"
+
+
+def _checked(said: object) -> object:
+    if isinstance(said, str):
+        with suppress(ValueError):
+            said = json.loads(said)
+    if said is not None:
+        schema_of(said)
+    return said
+
+
+ResponseFormat = Annotated[dict[str, JsonValue] | None, BeforeValidator(_checked)]
+"""The field of a backend's model_args; its JSON will do too, whose order no store and no key changes."""
+
+
+def _unusable(why: str) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"response_format: {why}; write {EXAMPLE}. On a command line, give all of model_args as one JSON object."
+    )
