@@ -1,4 +1,7 @@
-"""Content-addressed store of what steps make: written once under its own SHA-256, verified whenever it is read."""
+"""Content-addressed store of what steps make: written once under its own SHA-256, verified whenever it is read.
+
+And the records of finished steps: small JSON objects by key, in the store that holds the artifacts they name.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ Model = TypeVar("Model", bound=BaseModel)
 BLOCK_BYTES = 1 << 20
 FRESH = timedelta(days=1)
 """A remote object put again within this time is left alone; an older one is renewed: `gc` must not see it as old."""
+RESULTS = "results"
+"""Folder of the records of steps."""
 KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -113,18 +118,6 @@ class Artifacts:
         except (MissingArtifact, DamagedArtifact):
             return False
         return True
-
-    def is_whole(self, ref: Ref) -> bool:
-        """As `verify`, and changes nothing: a damaged object stays where it is, and none is downloaded.
-
-        Of an object of a remote store only the size is compared. Raises StoreUnreachable.
-        """
-        if self.remote:
-            return self._remote_stat(ref) is not None
-        try:
-            return self._has(ref)
-        except MissingArtifact:
-            return False
 
     def save(self, kind: str, value: BaseModel) -> Ref:
         """Store a pydantic value as JSON; equal values have one Ref. Raises StoreUnreachable."""
@@ -263,6 +256,52 @@ class Artifacts:
 
     def _path(self, ref: Ref) -> Path:
         return self.root / _name(ref)
+
+
+class Results:
+    """Records by name, below `results/` of a folder or of a remote store. Every method raises StoreUnreachable."""
+
+    def __init__(self, store: Folder | Remote) -> None:
+        self._store = store
+
+    @classmethod
+    def beside(cls, store: Artifacts, home: Path) -> Results:
+        """Those of a store: in the home while the store is there too, else in the store, for all who share it."""
+        return cls(store.remote or Folder(home if store.root == home / "store" else store.root))
+
+    @property
+    def folder(self) -> Path | None:
+        """Where they are on this machine; None in a remote store."""
+        return self._store.root / RESULTS if isinstance(self._store, Folder) else None
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a record, or None where there is none of this name."""
+        try:
+            return self._store.read(f"{RESULTS}/{name}")
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Keep a record; an older one of the name is replaced in one step."""
+        self._store.write(f"{RESULTS}/{name}", content)
+
+    def renew(self, name: str, content: bytes) -> None:
+        """Note that a record has served: `trivet gc` removes those that serve nobody any more."""
+        found = self._store.stat(f"{RESULTS}/{name}")
+        if found is None or found.modified < datetime.now(UTC) - FRESH:
+            self.write(name, content)
+
+    def remove(self, name: str, *, before: datetime | None = None) -> bool:
+        """Forget a record, unless it was written or has served since `before`; True when it is gone."""
+        if before and (found := self._store.stat(f"{RESULTS}/{name}")) and found.modified >= before:
+            return False
+        self._store.delete(f"{RESULTS}/{name}")
+        return True
+
+    def listed(self) -> Iterator[Stat]:
+        """Every record, with its size and when it was written or has last served (to the day)."""
+        for found in self._store.find(RESULTS):
+            yield found._replace(name=found.name.removeprefix(f"{RESULTS}/"))
 
 
 def _name(ref: Ref) -> str:

@@ -23,12 +23,11 @@ from sqlalchemy import text
 
 from storage import connections as database
 from storage import files
-from storage.artifacts import Artifacts
+from storage.artifacts import RESULTS, Artifacts, Results
 from storage.embedded import Cluster
-from storage.lineages import FILE as LINEAGE
+from storage.lineage import FILE as LINEAGE
 from storage.postgres_binaries import find_program
 from storage.records import Record
-from storage.results import FOLDER, Results
 from storage.storage_errors import (
     BackupUnusable,
     DamagedArtifact,
@@ -99,7 +98,7 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
         written, results = _Writer(tar), Results.beside(store, home)
         for name in sorted(each.name for each in results.listed()):
             if (record := results.read(name)) is not None:  # else removed since it was listed
-                written.data(f"{FOLDER}/{name}", record)
+                written.data(f"{RESULTS}/{name}", record)
         for key, ref in sorted(store.notes(), key=lambda note: note[0]):
             written.data(f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
         with _dumped(home, database_url, beside=target) as dump:
@@ -141,7 +140,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
                 shutil.move(staging / LINEAGE, home / LINEAGE)
         except BaseException:  # take back what was brought into a home that was empty
             Cluster(home).remove()
-            for name in ("store", FOLDER):
+            for name in ("store", RESULTS):
                 shutil.rmtree(home / name, ignore_errors=True)
             raise
     return manifest
@@ -226,7 +225,7 @@ def _section(name: str) -> str:
     if KEY_NAME.fullmatch(name):
         return "keys"
     parts = PurePosixPath(name).parts
-    if len(parts) > 1 and parts[0] == FOLDER and ".." not in parts and "\0" not in name and "\\" not in name:
+    if len(parts) > 1 and parts[0] == RESULTS and ".." not in parts and "\0" not in name and "\\" not in name:
         return "results"
     raise BackupUnusable(f"the backup holds {name!r}, which no backup does; it was made or changed by something else")
 

@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from storage import files
-from storage.artifacts import Artifact, Artifacts
+from storage.artifacts import RESULTS, Artifact, Artifacts, Results
 from storage.embeddings import EmbeddingCache
 from storage.records import Record
-from storage.results import FOLDER, Results
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -64,7 +63,7 @@ def collect(
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
     removed = list(_remove_records(results, needed, before=now - unused_for, dry_run=dry_run))
-    gone = {each.name.removeprefix(f"{FOLDER}/") for each in removed}
+    gone = {each.name.removeprefix(f"{RESULTS}/") for each in removed}
     staying = [each.name for each in results.listed() if each.name not in gone]
     marked = _mark(store, listed, results, staying)
     kept: list[Artifact] = []
@@ -98,7 +97,7 @@ def _remove_records(
     for each in list(results.listed()):
         dead = each.modified < before and each.name not in needed
         if dead and (dry_run or results.remove(each.name, before=before)):
-            yield Removal(name=f"{FOLDER}/{each.name}", size=each.size)
+            yield Removal(name=f"{RESULTS}/{each.name}", size=each.size)
 
 
 def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, staying: Iterable[str]) -> set[str]:

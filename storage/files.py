@@ -1,6 +1,7 @@
 """Atomic writes: a reader sees the whole old file or the whole new one, after a kill and after a power cut too.
 
-Also the locks between processes of one home.
+Also the locks between processes of one home, and who may enter it: TRIVET_HOME is closed to other accounts. What users
+ask for (an index, results, reports) lies elsewhere, and keeps the permissions of their umask.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -17,10 +19,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from storage.home import mode_of
 from storage.storage_errors import StoreUnreachable
 
 TEMPORARY = ".writing-"  # what the names of unfinished files begin with
+
+CLOSED = 0o700
+PASSED = 0o711
+"""As root PostgreSQL runs as another account, which passes through these folders to its own, and lists nothing."""
+PASSAGES = ("", "postgres", "server", "server/postgres")
+PARTS = {
+    *("api", "cache", "chat_history", "indexes", "logs", "postgres", "prefect", "results", "serve-token", "server"),
+    *("service", "store", "unsaved", "lineage.sqlite", "lineage.sqlite-wal", "lineage.sqlite-shm"),
+}
+"""Names in a home that are ours: TRIVET_HOME may be a folder with other things in it, which are left alone."""
+
+_homes: set[Path] = set()
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -96,7 +109,8 @@ def make_folder(folder: Path) -> None:
         if folder.is_dir():
             return
         make_folder(folder.parent)
-        folder.mkdir(mode=mode_of(folder), exist_ok=True)
+        home = next((home for home in _homes if folder.is_relative_to(home)), None)
+        folder.mkdir(mode=_mode(folder, home) if home else 0o777, exist_ok=True)
     except OSError as error:
         raise StoreUnreachable(refusal(folder, error)) from error
     sync_folder(folder.parent)
@@ -160,3 +174,27 @@ def sync_file(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def close_home(home: Path) -> None:
+    """Close what lies in `home` to other accounts, as earlier versions left it, and what this process makes there."""
+    _homes.add(home)
+    with suppress(FileNotFoundError):
+        for part in sorted(PARTS & set(os.listdir(home))):  # noqa: PTH208 one call at the start of every command
+            _close(home / part, home)
+        for passage in PASSAGES[1:]:
+            for path in (home / passage).iterdir() if (home / passage).is_dir() else ():
+                _close(path, home)
+
+
+def _close(path: Path, home: Path) -> None:
+    with suppress(OSError):  # of another account, or of a file system without permissions
+        facts = path.lstat()
+        closed = stat.S_IMODE(facts.st_mode) & _mode(path, home)
+        if facts.st_uid == os.geteuid() and not stat.S_ISLNK(facts.st_mode) and closed != stat.S_IMODE(facts.st_mode):
+            path.chmod(closed)
+
+
+def _mode(path: Path, home: Path) -> int:
+    is_passage = str(path.relative_to(home)) in PASSAGES or path == home
+    return PASSED if is_passage and os.geteuid() == 0 else CLOSED

@@ -1,14 +1,38 @@
-"""What a step used and made, and what a digest was made of."""
+"""What every finished step used and made: one table of edges, in PostgreSQL where one is configured, else in a file.
+
+An edge says that a digest went into a step, or came out of it. `item` numbers what a step did for one of many inputs
+(a document of a shard), so that an origin leads to its own inputs and not to those of the whole shard.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
 
+import sqlalchemy as sa
 from pydantic import JsonValue
+from sqlalchemy import Connection, Engine, RowMapping, event, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
+from storage import files
+from storage.connections import Reconnecting
+from storage.embeddings import switch_to_wal
 from storage.records import Record
+from storage.storage_errors import StoreUnreachable
+from storage.tables import lineage_collected, lineage_edges, lineage_steps
 
+Result = TypeVar("Result")
+
+FILE = "lineage.sqlite"
+WAIT_FOR_WRITERS_S = 30.0
+AT_ONCE = 500
+"""Digests in one query."""
 EVERY = -1
 """Item of an edge that holds for all items of its step."""
 
@@ -29,16 +53,6 @@ class StepRun(Record):
     seconds: float
     parameters: dict[str, JsonValue]
     """Inputs without digests."""
-
-
-class Named(NamedTuple):
-    """A digest, and what it is of."""
-
-    kind: str
-    """Kind of the artifact; empty where it names none."""
-    digest: str
-    name: str
-    """The field or input that held it: `content`, `checksum`."""
 
 
 class Edge(NamedTuple):
@@ -73,3 +87,279 @@ class Origin(Record):
     """Digests."""
     collected: datetime | None = None
     """When `trivet gc` removed it, if it did."""
+
+
+class Lineage:
+    """The edges of a home, or of all that share a database. Methods raise StoreUnreachable, DatabaseUnavailable.
+
+    database: gives the address of a PostgreSQL that was configured; None: `file` is used.
+    """
+
+    def __init__(self, database: Callable[[], str] | None, file: Path) -> None:
+        self._database: Reconnecting | _File = Reconnecting(database) if database else _File(file)
+
+    def record(self, run: StepRun, edges: Iterable[Edge], *, only_new: bool = False) -> None:
+        """Keep what a step did; the same again changes nothing but its date.
+
+        only_new: leave out what a step of this name made before, under whatever key, and the step if nothing is left.
+        """
+        step = run.model_dump(mode="json") | {"at": run.at, "parameters": json.dumps(run.parameters)}
+        rows = [edge._asdict() | {"key": run.key} for edge in edges]
+
+        def write(connection: Connection) -> None:
+            nonlocal rows
+            if only_new:
+                known = _made_by(connection, run.step, [row["digest"] for row in rows if row["made"]])
+                rows = [row for row in rows if not (row["made"] and row["digest"] in known)]
+                if not any(row["made"] for row in rows):
+                    return
+            insert = _insert(connection)
+            told = insert(lineage_steps).values(step)
+            changed = {name: told.excluded[name] for name in step if name != "key"}
+            connection.execute(told.on_conflict_do_update(index_elements=["key"], set_=changed))
+            if rows:
+                connection.execute(insert(lineage_edges).on_conflict_do_nothing(), rows)
+
+        self._database.run(write)
+
+    def origins(self, digests: Collection[str], *, most: int) -> dict[str, Origin]:
+        """Every digest that leads to these, and these, by digest; no more than `most` are followed."""
+        return self._database.run(lambda connection: _walk(connection, digests, most))
+
+    def of_run(self, run: str, *, found: Collection[str] = ()) -> list[Ran]:
+        """Steps that ran for a flow run, in the order in which they began; kinds are those that anybody knows.
+
+        found: keys of steps that it took from the cache, which are told as well.
+        """
+        return self._database.run(lambda connection: _of_run(connection, run, found))
+
+    def beginning(self, prefix: str) -> list[str]:
+        """Digests that steps made or used and that begin so, at most ten."""
+        column = lineage_edges.c.digest
+        query = select(column).distinct().where(column >= prefix, column < prefix + "g").order_by(column).limit(10)
+        return self._database.run(lambda connection: [*connection.scalars(query)])
+
+    def note_collected(self, digests: Iterable[str], *, at: datetime) -> None:
+        """Remember which of these digests are gone, and since when."""
+        edges = lineage_edges.c.digest
+
+        def write(connection: Connection) -> None:
+            for some in _parts(digests):
+                known = [*connection.scalars(select(edges).distinct().where(edges.in_(some)))]
+                if known:
+                    told = _insert(connection)(lineage_collected).on_conflict_do_nothing()
+                    connection.execute(told, [{"digest": digest, "at": at} for digest in known])
+
+        self._database.run(write)
+
+
+class _File:
+    """An SQLite file that any number of processes of one machine share."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opening = Lock()
+        self._engine: Engine | None = None
+
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of `work` in a transaction of its own. Raises StoreUnreachable."""
+        try:
+            with self._opening:
+                self._engine = self._engine or _opened(self._path)
+            with self._engine.begin() as connection:
+                return work(connection)
+        except DBAPIError as error:
+            raise StoreUnreachable(
+                f"{self._path} cannot be used ({error.orig}); free disk space, or see to the permissions of its folder"
+            ) from error
+
+
+def _opened(path: Path) -> Engine:
+    files.make_folder(path.parent)
+    with files.reachable(path):
+        path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
+    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": WAIT_FOR_WRITERS_S})
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction] SQLAlchemy calls it
+        switch_to_wal(connection)
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    with engine.begin() as connection:
+        for table in (lineage_steps, lineage_edges, lineage_collected):
+            connection.execute(CreateTable(table, if_not_exists=True))
+            for index in table.indexes:
+                connection.execute(CreateIndex(index, if_not_exists=True))
+    return engine
+
+
+def _parts(digests: Iterable[str]) -> Iterator[list[str]]:
+    """Few enough for one query each."""
+    waiting = sorted(digests)
+    yield from (waiting[start : start + AT_ONCE] for start in range(0, len(waiting), AT_ONCE))
+
+
+def _insert(connection: Connection) -> Any:
+    """`insert` of the dialect, which knows `on conflict`."""
+    return postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+
+
+def _walk(connection: Connection, digests: Collection[str], most: int) -> dict[str, Origin]:
+    found: dict[str, Origin] = {}
+    coming = list(dict.fromkeys(digests))
+    steps, settings = set[str](), set[tuple[str, str]]()
+    while coming and len(found) < most:
+        level = coming[: most - len(found)]
+        made = _nearest_first(connection, _makers(connection, level), {*found, *level}, settings)
+        used = _used(connection, {maker["key"] for makers in made.values() for maker in makers})
+        gone = dict(_collected(connection, level))
+        for digest in level:
+            found[digest] = _origin(digest, made.get(digest, ()), used, gone.get(digest))
+        new = {step.key: step for digest in level if (step := found[digest].step) and step.key not in steps}
+        steps |= new.keys()
+        settings.update(told for step in new.values() for told in _leaves(step.parameters))
+        follow = dict.fromkeys(one for digest in level for one in found[digest].used)
+        coming = [one for one in follow if one not in found]
+    called = _called(connection, [digest for digest, one in found.items() if not one.kind])
+    return {digest: one.model_copy(update=called.get(digest, {})) for digest, one in found.items()}
+
+
+def _makers(connection: Connection, digests: Sequence[str]) -> dict[str, list[RowMapping]]:
+    """The steps that made each digest, the last first."""
+    edges, steps = lineage_edges, lineage_steps
+    by_digest: dict[str, list[RowMapping]] = {}
+    for some in _parts(digests):
+        query = (
+            select(edges.c.digest, edges.c.item, edges.c.kind, edges.c.name, steps)
+            .join_from(edges, steps, edges.c.key == steps.c.key)
+            .where(edges.c.digest.in_(some), edges.c.made)
+            .order_by(steps.c.at.desc(), steps.c.key)
+        )
+        for row in connection.execute(query).mappings():
+            by_digest.setdefault(row["digest"], []).append(row)
+    return by_digest
+
+
+def _nearest_first(
+    connection: Connection, made: dict[str, list[RowMapping]], reached: set[str], settings: set[tuple[str, str]]
+) -> dict[str, list[RowMapping]]:
+    """The makers of each digest, first the one that made, and used, most of what else is reached; of such the one
+    whose parameters are most like those of the steps that are reached, of such the last.
+
+    Equal contents are one artifact, whoever made them: the numbers of all documents without any, say.
+    """
+    shared = {digest: makers for digest, makers in made.items() if len(makers) > 1}
+    edges = lineage_edges.c
+    beside: dict[tuple[str, int], set[str]] = {}
+    for some in _parts({maker["key"] for makers in shared.values() for maker in makers}):
+        query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(some))
+        for key, item, digest in connection.execute(query):
+            if digest in reached:
+                beside.setdefault((key, item), set()).add(digest)
+
+    def nearness(maker: RowMapping) -> tuple[int, int]:
+        key = maker["key"]
+        close = beside.get((key, maker["item"]), set()) | beside.get((key, EVERY), set())
+        return len(close), len(settings.intersection(_leaves(json.loads(maker["parameters"]))))
+
+    return made | {digest: sorted(makers, key=nearness, reverse=True) for digest, makers in shared.items()}
+
+
+def _leaves(parameters: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
+    """Name and value, as JSON, of every parameter, however deep it stands."""
+    if isinstance(parameters, dict):
+        for inner, value in parameters.items():
+            yield from _leaves(value, inner)
+    else:
+        yield name, json.dumps(parameters)
+
+
+def _made_by(connection: Connection, step: str, digests: Sequence[str]) -> set[str]:
+    """Which of these a step of this name made."""
+    edges, steps = lineage_edges.c, lineage_steps.c
+    joined = lineage_edges.join(lineage_steps, edges.key == steps.key)
+    known = set[str]()
+    for some in _parts(digests):
+        query = select(edges.digest).select_from(joined).where(edges.digest.in_(some), edges.made, steps.step == step)
+        known |= set(connection.scalars(query))
+    return known
+
+
+def _used(connection: Connection, keys: Collection[str]) -> dict[tuple[str, int], list[str]]:
+    """What each item of a step used."""
+    used: dict[tuple[str, int], list[str]] = {}
+    edges = lineage_edges.c
+    for some in _parts(keys):
+        query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(some), ~edges.made)
+        for key, item, digest in connection.execute(query.order_by(edges.key, edges.item, edges.digest)):
+            used.setdefault((key, item), []).append(digest)
+    return used
+
+
+def _step_run(row: RowMapping) -> StepRun:
+    told = {name: row[name] for name in StepRun.model_fields}
+    return StepRun.model_validate(told | {"at": _in_utc(told["at"]), "parameters": json.loads(told["parameters"])})
+
+
+def _origin(
+    digest: str, makers: Sequence[RowMapping], used: Mapping[tuple[str, int], Sequence[str]], collected: datetime | None
+) -> Origin:
+    at = None if collected is None else _in_utc(collected)
+    if not makers:
+        return Origin(kind="", digest=digest, collected=at)
+    last = makers[0]
+    key, item = last["key"], last["item"]
+    sources = dict.fromkeys([*used.get((key, item), ()), *used.get((key, EVERY), ())])
+    return Origin(
+        kind=last["kind"],
+        digest=digest,
+        name=last["name"],
+        step=_step_run(last),
+        item=item,
+        used=tuple(one for one in sources if one != digest),
+        collected=at,
+    )
+
+
+def _of_run(connection: Connection, run: str, found: Collection[str]) -> list[Ran]:
+    edges, steps = lineage_edges.c, lineage_steps
+    # without an index: where there are a million edges, there are some thousand steps
+    wanted = [steps.c.run == run, *(steps.c.key.in_(some) for some in _parts(found))]
+    rows = [row for each in wanted for row in connection.execute(select(steps).where(each)).mappings()]
+    ran = {row["key"]: _step_run(row) for row in sorted(rows, key=lambda row: (row["at"], row["key"]))}
+    by_key: dict[str, list[Edge]] = {}
+    for some in _parts(ran):
+        query = select(edges.key, edges.item, edges.made, edges.kind, edges.digest, edges.name)
+        query = query.where(edges.key.in_(some)).order_by(edges.key, edges.item, edges.made, edges.digest)
+        for key, *edge in connection.execute(query):
+            by_key.setdefault(key, []).append(Edge(*edge))
+    called = _called(connection, list({edge.digest for told in by_key.values() for edge in told if not edge.kind}))
+    return [
+        Ran(
+            step,
+            tuple(one if one.kind else one._replace(kind=called[one.digest]["kind"]) for one in by_key.get(key, ())),
+        )
+        for key, step in ran.items()
+    ]
+
+
+def _called(connection: Connection, digests: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Kind and name of those that no step made, as those who used them called them."""
+    edges = lineage_edges.c
+    called = dict[str, dict[str, str]]()
+    for some in _parts(digests):
+        query = select(edges.digest, edges.kind, edges.name).distinct().where(edges.digest.in_(some))
+        for digest, kind, name in connection.execute(query.order_by(edges.digest, edges.kind, edges.name)):
+            called[digest] = {"kind": kind, "name": name}
+    return called
+
+
+def _collected(connection: Connection, digests: Sequence[str]) -> Iterator[tuple[str, datetime]]:
+    gone = lineage_collected.c
+    for some in _parts(digests):
+        yield from ((d, at) for d, at in connection.execute(select(gone.digest, gone.at).where(gone.digest.in_(some))))
+
+
+def _in_utc(at: datetime) -> datetime:
+    """SQLite keeps no zone."""
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
-from storage.lineage import EVERY, Edge, Named
+from storage.lineage import EVERY, Edge
 from storage.records import Ref
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -20,6 +20,16 @@ MOST_SOURCES = 50_000
 MOST_CHARS = 2_000
 """Of a text that is kept whole."""
 _plain = TypeAdapter[Any](Any)
+
+
+class Named(NamedTuple):
+    """A digest, and what it is of."""
+
+    kind: str
+    """Kind of the artifact; empty where it names none."""
+    digest: str
+    name: str
+    """The field or input that held it: `content`, `checksum`."""
 
 
 def digests_in(value: Any, name: str = "") -> Iterator[Named]:

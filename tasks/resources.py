@@ -15,13 +15,12 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from models.protocols import Chat, Embedder, Reranker
-    from storage.artifacts import Artifacts
+    from storage.artifacts import Artifacts, Results
     from storage.embeddings import EmbeddingCache
     from storage.evaluations import Evaluations
     from storage.incidents import Incidents
-    from storage.lineages import Lineage
+    from storage.lineage import Lineage
     from storage.responses import OptionalResponses, Responses
-    from storage.results import Results
     from storage.sample_pages import SamplePages
     from storage.sessions import Sessions
     from storage.totals import Totals
@@ -143,7 +142,7 @@ def artifacts() -> Artifacts:
 @_kept
 def results() -> Results:
     """The records of finished steps."""
-    from storage.results import Results
+    from storage.artifacts import Results
 
     return Results.beside(artifacts(), resources().home)
 
@@ -151,7 +150,7 @@ def results() -> Results:
 @_kept
 def lineage() -> Lineage:
     """What finished steps used and made: in the database that was configured, else in a file of this home."""
-    from storage.lineages import FILE, Lineage
+    from storage.lineage import FILE, Lineage
 
     return Lineage(_database if resources().database_url else None, resources().home / FILE)
 

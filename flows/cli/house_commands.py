@@ -14,8 +14,7 @@ from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_erro
 from flows.running.settings import settings
 from flows.service.doctor import Report, examine
 from flows.service.gpu_doctor import examine_gpu
-from storage.artifacts import Artifacts
-from storage.results import FOLDER, Results
+from storage.artifacts import RESULTS, Artifacts, Results
 from storage.storage_errors import BackupUnusable, StorageError
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def gc(
 ) -> None:
     """Remove old runs, results that no run has used since, and artifacts that nothing refers to; shrink databases."""
     from flows.service.old_runs import clear_history, prefect_files
-    from storage.sqlite_space import give_space_back
+    from storage.embeddings import give_space_back
     from tasks.resources import lineage, responses
 
     now, home = datetime.now(UTC), settings().home
@@ -87,7 +86,7 @@ def gc(
         if calls_older_than is not None:
             calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
         if not dry_run:
-            gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(FOLDER)]
+            gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(RESULTS)]
             lineage().note_collected(gone, at=now)
     freed = 0 if dry_run else sum(map(give_space_back, prefect_files(home)))
     prefect = [each.model_dump(mode="json") for each in cleared.histories]

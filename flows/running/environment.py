@@ -16,8 +16,7 @@ from pathlib import Path
 from platformdirs import user_data_path
 from pydantic import JsonValue
 
-from storage.files import make_folder
-from storage.home import close
+from storage.files import close_home, make_folder
 from storage.storage_errors import StoreUnreachable
 
 QUIET = {
@@ -54,7 +53,7 @@ def trust(authority: str | None = None) -> ssl.SSLContext:
 
 def prepare_environment() -> None:
     """Set what is not set yet; Prefect's own home goes below ours unless the user, or a worker, has chosen one."""
-    close(home_folder())
+    close_home(home_folder())
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     # loopback past the user's proxy: a proxy elsewhere would ask itself

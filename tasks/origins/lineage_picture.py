@@ -10,8 +10,7 @@ from html import escape
 from statistics import fmean
 from typing import NamedTuple
 
-from storage.lineage import Ran
-from storage.lineages import Lineage
+from storage.lineage import Lineage, Ran
 from tasks.origins.told import MOST, Told
 
 WIDTH, HEIGHT, GAP, ROW = 260, 44, 28, 92

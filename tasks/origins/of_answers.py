@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from textwrap import shorten
 
 from storage.artifacts import Artifacts
-from storage.lineages import Lineage
+from storage.lineage import Lineage
 from tasks.origins.told import Told, recorded
 from tasks.rag.answers import Answered, Citation
 from tasks.rag.corpus import Corpus, Embedded, Searchable

@@ -7,7 +7,7 @@ from contextlib import suppress
 from textwrap import shorten
 
 from storage.artifacts import Artifacts
-from storage.lineages import Lineage
+from storage.lineage import Lineage
 from storage.records import Ref
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 from tasks.evaluation.evaluation_records import Sample, TaskResult, Usage

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from storage.artifacts import Artifacts
-from storage.lineages import Lineage
+from storage.lineage import Lineage
 from tasks.lever.lever_records import Curve, CurvePoint, Dataset
 
 DATASET = "vqa-dataset"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from storage.lineage import Origin, StepRun
-from storage.lineages import Lineage
+from storage.lineage import Lineage, Origin, StepRun
 from storage.records import Record
 
 MOST = 2_000

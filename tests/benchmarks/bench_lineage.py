@@ -13,8 +13,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from storage.lineage import Edge, StepRun
-from storage.lineages import FILE, Lineage
+from storage.lineage import FILE, Edge, Lineage, StepRun
 from tests.benchmarks.bench_flow import TRIVET
 
 STEPS = ("scan", "parse", "find_figures", "extract_figures", "chunk", "embed")
@@ -24,7 +23,7 @@ COUNTED = """
 import sys, time
 import tasks.step as step
 from tasks import resources
-from storage.lineages import Lineage
+from storage.lineage import Lineage
 
 spent = 0.0
 def timed(function):

@@ -70,8 +70,7 @@ def test_no_record_lies_in_a_home(machines: list[Machine]) -> None:
 def test_no_record_tells_how_to_get_into_the_store(
     machines: list[Machine], store: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from storage.artifacts import Artifacts
-    from storage.results import Results
+    from storage.artifacts import Artifacts, Results
 
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.home import PARTS, PASSAGES
+from storage.files import PARTS, PASSAGES
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can look as another account")
 

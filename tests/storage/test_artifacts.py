@@ -124,15 +124,6 @@ def test_a_damaged_note_is_no_note(tmp_path: Path) -> None:
     assert store.recall(KEY) is None
 
 
-def test_looking_whether_an_object_is_whole_changes_nothing(tmp_path: Path) -> None:
-    store = Artifacts(tmp_path)
-    whole, damaged, gone = (store.put("document", data) for data in (b"abc", b"def", b"ghi"))
-    store.path(damaged).write_bytes(b"dxf")
-    store.path(gone).unlink()
-    assert [store.is_whole(ref) for ref in (whole, damaged, gone)] == [True, False, False]
-    assert (tmp_path / "objects" / "document" / damaged.digest[:2] / damaged.digest).read_bytes() == b"dxf"
-
-
 def test_a_damaged_object_is_kept_aside(tmp_path: Path) -> None:
     store = Artifacts(tmp_path)
     ref = store.put("document", b"abc")

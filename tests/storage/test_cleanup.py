@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.artifacts import Artifacts
+from storage.artifacts import Artifacts, Results
 from storage.cleanup import Cleanup, collect
 from storage.embeddings import EmbeddingCache
 from storage.records import Ref
-from storage.results import Results
 from storage.stores import Folder
 
 LATER = datetime.now(UTC) + timedelta(days=30)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from storage import files, home
+from storage import files
 
 
 @pytest.fixture(autouse=True)
 def _forgets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(home, "_homes", set[Path]())
+    monkeypatch.setattr(files, "_homes", set[Path]())
     os.umask(before := os.umask(0o022))
     yield
     os.umask(before)
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 
 
 def test_folders_made_in_a_home_are_closed_and_others_are_not(tmp_path: Path):
-    home.close(tmp_path / "home")
+    files.close_home(tmp_path / "home")
     files.write(tmp_path / "home" / "store" / "objects" / "one", b"secret")
     files.write(tmp_path / "index" / "manifest.json", b"{}")
     assert mode(tmp_path / "home" / "store") == 0o700
@@ -39,7 +39,7 @@ def test_a_home_of_an_earlier_version_is_mended_and_things_of_others_are_left(tm
     (tmp_path / "chat_history").write_text("what was asked")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "cache").symlink_to(tmp_path / "elsewhere")
-    home.close(tmp_path)
+    files.close_home(tmp_path)
     passed = 0o711 if os.geteuid() == 0 else 0o700
     modes = {path.name: mode(path) for path in tmp_path.iterdir()}
     ours = {"store": 0o700, "logs": 0o700, "server": passed, "postgres": passed, "chat_history": 0o600}
@@ -49,5 +49,5 @@ def test_a_home_of_an_earlier_version_is_mended_and_things_of_others_are_left(tm
 
 def test_a_closed_home_stays_closed(tmp_path: Path):
     (tmp_path / "server").mkdir(mode=0o700)
-    home.close(tmp_path)
+    files.close_home(tmp_path)
     assert mode(tmp_path / "server") == 0o700

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from storage.artifacts import Artifacts
+from storage.artifacts import RESULTS, Artifacts, Results
 from storage.backup import backup, restore
-from storage.results import FOLDER, Results
 from storage.stores import Folder
 from tests.storage.buckets import bucket_of, s3
 
@@ -86,7 +85,7 @@ def test_nothing_is_listed_where_nothing_was_written(place: Place) -> None:
 def test_an_old_record_that_serves_is_young_again(tmp_path: Path) -> None:
     results = Results(Folder(tmp_path))
     results.write(KEY, b"{}")
-    os.utime(tmp_path / FOLDER / KEY, (LONG_AGO.timestamp(), LONG_AGO.timestamp()))
+    os.utime(tmp_path / RESULTS / KEY, (LONG_AGO.timestamp(), LONG_AGO.timestamp()))
     results.renew(KEY, b"{}")
     [found] = results.listed()
     assert found.modified > LONG_AGO
@@ -95,9 +94,9 @@ def test_an_old_record_that_serves_is_young_again(tmp_path: Path) -> None:
 def test_a_young_record_that_serves_is_left_alone(tmp_path: Path) -> None:
     results = Results(Folder(tmp_path))
     results.write(KEY, b"{}")
-    before = (tmp_path / FOLDER / KEY).stat().st_ino
+    before = (tmp_path / RESULTS / KEY).stat().st_ino
     results.renew(KEY, b"{}")
-    assert (tmp_path / FOLDER / KEY).stat().st_ino == before
+    assert (tmp_path / RESULTS / KEY).stat().st_ino == before
 
 
 @pytest.mark.parametrize(

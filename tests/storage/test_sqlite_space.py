@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import sqlite_space
-from storage.sqlite_space import give_space_back
+from storage import embeddings
+from storage.embeddings import give_space_back
 
 ROWS = 1_000
 
@@ -40,7 +40,7 @@ def test_a_database_shrinks_while_a_server_has_it_open(emptied: Path) -> None:
 
 
 def test_one_that_is_written_is_left_alone(emptied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_space, "WAIT_S", 0.1)
+    monkeypatch.setattr(embeddings, "SPACE_WAIT_S", 0.1)
     with closing(sqlite3.connect(emptied, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("INSERT INTO runs VALUES (7, NULL)")

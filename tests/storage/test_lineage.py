@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from storage import connections
-from storage.lineage import EVERY, Edge, StepRun
-from storage.lineages import FILE, Lineage
+from storage.lineage import EVERY, FILE, Edge, Lineage, StepRun
 from storage.storage_errors import StoreUnreachable
 
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -124,22 +123,6 @@ def test_a_step_that_only_finds_the_same_again_is_not_recorded_again(lineage: Li
     lineage.record(ran("scan", key="k3", at=AT.replace(hour=12)), [made("a"), made("b")], only_new=True)
     found = lineage.origins([digest("a"), digest("b")], most=10)
     assert [one.step and one.step.key for one in found.values()] == ["k1", "k3"]
-
-
-def test_earlier_runs_are_found_by_what_they_used(lineage: Lineage) -> None:
-    old, new = ran("parse", key="old"), ran("parse", key="new", at=AT.replace(hour=11))
-    lineage.record(old, [made("1"), used("a"), used("b", item=0)])
-    lineage.record(new, [made("2"), used("a")])
-    lineage.record(ran("scan", key="other"), [made("3"), used("a")])
-
-    found = lineage.uses("tasks.rag.steps.parse", [digest("a"), digest("b"), digest("9")])
-
-    assert found == {digest("a"): [new, old], digest("b"): [old]}
-    assert {key: {one.digest[0] for one in named} for key, named in lineage.used(["old", "new", "none"]).items()} == {
-        "old": {"a", "b"},
-        "new": {"a"},
-    }
-    assert lineage.last("tasks.rag.steps.parse") == [new, old]
 
 
 def test_what_was_collected_is_said(lineage: Lineage) -> None:
