@@ -21,14 +21,11 @@ def masked(value: Any) -> Any:
         case str():
             return IN_ADDRESS.sub(rf"\1{MASK}@", ARGUMENT.sub(rf"\1\2{MASK}", value))
         case dict():
-            return {name: MASK if _names_secret(name) and item else masked(item) for name, item in value.items()}
+            secret = {name for name in value if isinstance(name, str) and NAME.fullmatch(name.replace("-", "_"))}
+            return {name: MASK if name in secret and item else masked(item) for name, item in value.items()}
         case list():
             return [masked(item) for item in value]
         case tuple():
             return tuple(masked(item) for item in value)
         case _:
             return value
-
-
-def _names_secret(name: Any) -> bool:
-    return isinstance(name, str) and NAME.fullmatch(name.replace("-", "_")) is not None

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from flows.cli.evaluation.board_tables import show_boards
 from storage.evaluated import StoredScore
@@ -28,8 +29,8 @@ from tasks.evaluation.results.ranking import (
     rank,
     render_page,
     scores_of,
+    setting_words,
 )
-from tasks.evaluation.results.setting_words import Settings, setting_words
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.scores import NOON, score
 
@@ -105,7 +106,7 @@ def test_ways_are_named_by_what_differs_between_them() -> None:
         (dict.fromkeys("pqrs", 1), dict.fromkeys("pqrs", 2), ("p 1, q 1, r 1 and 1 more", "p 2, q 2, r 2 and 1 more")),
     ],
 )
-def test_words_of_settings(one: Settings, other: Settings, words: tuple[str, str]) -> None:
+def test_words_of_settings(one: dict[str, JsonValue], other: dict[str, JsonValue], words: tuple[str, str]) -> None:
     assert tuple(setting_words({"a" * 64: one, "b" * 64: other}).values()) == words
 
 

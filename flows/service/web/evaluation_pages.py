@@ -15,8 +15,7 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import TaskResult
 from tasks.evaluation.results.finding_runs import FoundRun, find_stored_run, look_up
 from tasks.evaluation.results.ranking import page_values, rank
-from tasks.evaluation.results.run_comparison import Comparison, compare_pairs, differences, regressed
-from tasks.evaluation.results.setting_words import flat
+from tasks.evaluation.results.run_comparison import Comparison, compare_pairs, differences, flat, regressed
 from tasks.grading.reading import READINGS, readings_of
 from tasks.measure.page_style import axis_around
 

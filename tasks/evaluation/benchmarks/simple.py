@@ -156,16 +156,12 @@ def _sentences(error: ValidationError, file: YamlFile) -> Iterator[str]:
         message = one["msg"].removeprefix("Value error, ")
         keys = ".".join(str(part) for part in one["loc"] if part not in ("str", "tuple[str, ...]"))
         if one["type"] == "extra_forbidden":
-            message = f"there is no such key; there are {', '.join(_keys_at(one['loc'][:-1]))}"
+            kinds = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
+            kind = kinds.get(str(one["loc"][0]), Definition) if len(one["loc"]) == 2 else Definition
+            message = f"there is no such key; there are {', '.join(kind.model_fields)}"
         elif one["type"] == "missing":
             message = "is missing"
         yield f"{file.path}, line {file.line(*one['loc'])}: {keys + ': ' if keys else ''}{message}"
-
-
-def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
-    kinds = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
-    kind = kinds.get(str(loc[0]), Definition) if len(loc) == 1 else Definition
-    return list(kind.model_fields)
 
 
 class Shown(NamedTuple):

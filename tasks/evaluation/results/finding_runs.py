@@ -14,9 +14,9 @@ from storage.records import Record
 from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
+from tasks.evaluation.record_lines import Asked, Texts
 from tasks.evaluation.results.foreign_results import dict_or_empty
 from tasks.evaluation.results.inspect_logs import Told
-from tasks.evaluation.results.kept_texts import Asked, Texts
 from tasks.evaluation.results.result_rows import report_from_rows
 from tasks.evaluation.results.results_file import lines_beside, read_results, samples_beside
 

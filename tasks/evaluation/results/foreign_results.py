@@ -101,32 +101,28 @@ def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> lis
 
 def _estimates(data: Mapping[str, Any], task: str, metrics: dict[str, Any]) -> Iterator[Estimate]:
     better = dict_or_empty(dict_or_empty(data.get("higher_is_better")).get(task))
-    names = [name for name, value in metrics.items() if _is_figure(name, value)]
+    names = [
+        name
+        for name, value in metrics.items()
+        if _number(value) is not None and name not in NO_FIGURES and "_stderr" not in name and "std_err" not in name
+    ]
     shown = next((name for head in HEADLINES for name in names if _plain(name) == head), names[0] if names else None)
     for name in names:
+        metric, comma, chosen = name.partition(",")
+        std_err = STD_ERRS.get(name, f"{metric}_stderr{comma}{chosen}")
         yield Estimate(
             metric=_plain(name),
             value=metrics[name],
-            std_err=_number(metrics.get(_std_err_of(name))),
+            std_err=_number(metrics.get(std_err)),
             n=_size(data, task, metrics),
             headline=name == shown,
-            higher_is_better=better.get(name.partition(",")[0]) is not False,
+            higher_is_better=better.get(metric) is not False,
         )
-
-
-def _is_figure(name: str, value: Any) -> bool:
-    is_error = "_stderr" in name or "std_err" in name
-    return _number(value) is not None and name not in NO_FIGURES and not is_error
 
 
 def _plain(name: str) -> str:
     """The metric without the filter `none`, which the harness adds behind a comma."""
     return name.removesuffix(",none")
-
-
-def _std_err_of(name: str) -> str:
-    metric, comma, chosen = name.partition(",")
-    return STD_ERRS.get(name, f"{metric}_stderr{comma}{chosen}")
 
 
 def _size(data: Mapping[str, Any], task: str, metrics: dict[str, Any]) -> int:

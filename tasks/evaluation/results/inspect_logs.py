@@ -33,7 +33,7 @@ def inspect_log(report: EvalReport, result: TaskResult, told: Iterable[Told]) ->
     buffer = io.BytesIO()
     ids: dict[str, None] = {}
     summaries: list[dict[str, Any]] = []
-    scorer = _scorer(result)
+    scorer = result.headline.metric if result.headline else result.family
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for one in told:
             sample = _sample(one, model=report.run.model.name, scorer=scorer)
@@ -111,10 +111,6 @@ def _header(report: EvalReport, result: TaskResult, *, ids: Sequence[str], sampl
         "results": {"total_samples": samples, "completed_samples": samples, "scores": scores},
         "stats": {"started_at": _time(run.started_at), "completed_at": ended, "model_usage": {}},
     }
-
-
-def _scorer(result: TaskResult) -> str:
-    return result.headline.metric if result.headline else result.family
 
 
 def _time(moment: datetime) -> str:

@@ -11,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import JsonValue
+
 from storage.evaluated import EvalSettings, StoredScore
 from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage
-from tasks.evaluation.results.setting_words import setting_words
+from tasks.evaluation.results.run_comparison import flat
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
 
@@ -66,6 +68,10 @@ def shown(value: Value, *, thousands: str = "") -> str:
     return f"{value:{thousands}}" if isinstance(value, int) else f"{value:{thousands}.4g}"
 
 
+MOST_NAMED = 3
+VALUE_CHARS = 24
+LAST_NAMED = ("version", "grader")
+"""Digests and numbers of ours, named only where nothing else differs."""
 _LEFT_OUT = ("part", "headline", "counts", "usage", "settings")
 _FIELDS = [name for name in StoredScore.model_fields if name not in _LEFT_OUT]
 _FIGURES = _FIELDS.index("n") + 1
@@ -213,7 +219,9 @@ def as_csv(boards: Sequence[Board]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, EXPORTED, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _harmless(value) for name, value in row.items()} for row in as_rows(boards))
+    for row in as_rows(boards):
+        risky = {name for name, value in row.items() if isinstance(value, str) and value.startswith(FORMULA_STARTS)}
+        writer.writerow({name: f"'{value}" if name in risky else value for name, value in row.items()})
     return out.getvalue()
 
 
@@ -243,6 +251,33 @@ def _variant(key: tuple[str, ...], boards: Mapping[tuple[str, ...], Sequence[Sto
     return ", ".join(words for at, words in enumerate(told, start=1) if len({way[at] for way in ways}) > 1)
 
 
+def setting_words(settings: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, str]:
+    """Digest → what its settings have otherwise than the others; the digest's beginning where no word tells."""
+    leaves = {digest: {name: _word(value) for name, value in flat(one)} for digest, one in settings.items()}
+    names = sorted({name for values in leaves.values() for name in values})
+    names = [name for name in names if len({values.get(name, "unset") for values in leaves.values()}) > 1]
+    names = [name for name in names if name not in LAST_NAMED] or names
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    words = {
+        digest: ", ".join(
+            # `max_tokens` for `sampling.max_tokens`, `judge name` for `judge.name`
+            f"{name.removeprefix('sampling.').replace('.', ' ')} {values.get(name, 'unset')}"
+            for name in names[:MOST_NAMED]
+        )
+        + more
+        for digest, values in leaves.items()
+    }
+    told = list(words.values())
+    return {
+        digest: said if names and told.count(said) == 1 else f"settings {digest[:8]}" for digest, said in words.items()
+    }
+
+
+def _word(value: JsonValue) -> str:
+    text = " ".join(("unset" if value is None else str(value)).split())
+    return text if len(text) <= VALUE_CHARS else f"{text[: VALUE_CHARS - 1]}…"
+
+
 def _model(score: StoredScore) -> _Model:
     return score.model, score.revision, score.backend
 
@@ -270,10 +305,6 @@ def _same(score: StoredScore) -> tuple[str, ...]:
 def _when(score: StoredScore) -> tuple[bool, float, str]:
     ended: datetime | None = score.ended_at
     return score.status == "completed", ended.timestamp() if ended else 0.0, score.run
-
-
-def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
 
 
 def _markdown(board: Board) -> str:

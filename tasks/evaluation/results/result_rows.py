@@ -17,8 +17,7 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult
 from tasks.evaluation.masking import masked
-from tasks.evaluation.record_lines import read_shards
-from tasks.evaluation.results.kept_texts import Asked
+from tasks.evaluation.record_lines import Asked, read_shards
 from tasks.evaluation.results.results_file import read_results, samples_beside, write_results
 
 if TYPE_CHECKING:

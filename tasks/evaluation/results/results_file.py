@@ -16,8 +16,8 @@ from storage import files
 from tasks.evaluation.evaluation_errors import OptionUnusable, ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.masking import masked
+from tasks.evaluation.record_lines import Texts
 from tasks.evaluation.results.foreign_results import arguments, report_of
-from tasks.evaluation.results.kept_texts import Texts
 
 UNSAFE = re.compile(r"[^\w.+=@-]+")
 NAME_CHARS = 120
@@ -45,7 +45,9 @@ def write_results(
         texts = asked(result) if asked else None
         with files.replacing(samples_path(path, report, result.task)) as file:
             for sample in samples(result):
-                file.write(_line(sample, texts(sample) if texts else None))
+                item, response = texts(sample) if texts else Texts(None, None)
+                said = (list(item.prompts) if item else [], [one.text for one in response.turns] if response else [])
+                file.write(_json(sample.model_dump() | dict(zip(TEXTS, said, strict=True))) + b"\n")
     files.write(path, _json(content_of(report), indent=2) + b"\n")
     return path
 
@@ -123,12 +125,6 @@ def lines_beside(path: Path, task: str) -> Iterator[tuple[Sample, dict[str, list
                 yield _read_line(beside, number, line)
     except FileNotFoundError:
         return
-
-
-def _line(sample: Sample, texts: Texts | None) -> bytes:
-    prompts = list(texts.item.prompts) if texts and texts.item else []
-    replies = [reply.text for reply in texts.response.turns] if texts and texts.response else []
-    return _json(sample.model_dump() | dict(zip(TEXTS, (prompts, replies), strict=True))) + b"\n"
 
 
 def _read_line(file: Path, number: int, line: bytes) -> tuple[Sample, dict[str, list[str]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,6 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import read_shards
-from tasks.evaluation.results.setting_words import flat
 from tasks.measure.estimates import is_binary
 from tasks.measure.paired_tests import SIGNIFICANT, Method, newcombe, paired_test
 
@@ -89,28 +88,19 @@ def compare(
         if shared:
             why = f"none of the {len(shared)} items that both runs have was scored in both; score them again first"
         raise ResultsUnusable(why)
-    gains = [pair.gain if higher_is_better else -pair.gain for pair in paired]
-    differences = [pair.gain for pair in paired]
-    binary = is_binary(scores.mean for pair in paired for scores in (pair.before, pair.after))
-    interval, p, method = paired_test(differences, binary=binary, seed=0)
-    return Comparison(
-        n=len(paired),
-        before=fsum(pair.before.mean for pair in paired) / len(paired),
-        after=fsum(pair.after.mean for pair in paired) / len(paired),
-        difference=fsum(differences) / len(paired),
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        p=p,
-        method=method,
-        wins=sum(gain > 0 for gain in gains),
-        ties=sum(gain == 0 for gain in gains),
-        losses=sum(gain < 0 for gain in gains),
-        better=_changes(pair for pair, gain in zip(paired, gains, strict=True) if gain > 0),
-        worse=_changes(pair for pair, gain in zip(paired, gains, strict=True) if gain < 0),
-        only_before=tuple(item for item in first if item not in second),
-        only_after=tuple(item for item in second if item not in first),
-        unscored=tuple(item for item in shared if not (first[item].n and second[item].n)),
-        differs=tuple(differs),
+    found = compare_pairs(
+        [(pair.before.mean, pair.after.mean, 1) for pair in paired], differs=differs, higher_is_better=higher_is_better
+    )
+    better = [pair for pair in paired if (pair.gain > 0 if higher_is_better else pair.gain < 0)]
+    worse = [pair for pair in paired if (pair.gain < 0 if higher_is_better else pair.gain > 0)]
+    return found.model_copy(
+        update={
+            "better": _changes(better),
+            "worse": _changes(worse),
+            "only_before": tuple(item for item in first if item not in second),
+            "only_after": tuple(item for item in second if item not in first),
+            "unscored": tuple(item for item in shared if not (first[item].n and second[item].n)),
+        }
     )
 
 
@@ -208,7 +198,9 @@ class _Pair(NamedTuple):
 def _by_item(samples: Iterable[Sample | Graded]) -> dict[str, _Scores]:
     found = dict[str, _Scores]()
     for sample in samples:
-        one = found.get(sample.item) or _Scores(0, 0.0, _answer(sample), _short(sample.gold))
+        # empty where rules or judges grade the whole text, None without an answer
+        answer = _short(sample.extracted) if sample.missing or sample.extracted is not None else ""
+        one = found.get(sample.item) or _Scores(0, 0.0, answer, _short(sample.gold))
         if sample.status == "scored" and sample.score is not None:
             one = one._replace(n=one.n + 1, total=one.total + sample.score)
         found[sample.item] = one
@@ -229,11 +221,6 @@ def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
     )
 
 
-def _answer(sample: Sample | Graded) -> str | None:
-    """The extracted answer; empty where rules or judges grade the whole text, None without an answer."""
-    return _short(sample.extracted) if sample.missing or sample.extracted is not None else ""
-
-
 def _short(text: str | None) -> str | None:
     return text if text is None or len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
@@ -242,6 +229,15 @@ def _facts(result: TaskResult) -> dict[str, JsonValue]:
     """Everything besides the model that can change a figure, one name per value."""
     facts: dict[str, JsonValue] = {"data": result.data.checksum[:12], "version": result.version, "judge": result.judge}
     return facts | dict(sorted(flat(result.settings)))
+
+
+def flat(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[str, JsonValue]]:
+    """`sampling.max_tokens` and its value, of each setting."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", value
 
 
 def _shown(value: JsonValue) -> str:

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
+from tasks.evaluation.evaluation_records import EvalReport, TaskResult
 from tasks.evaluation.results.ranking import columns_of
 from tasks.measure.bar_plot import Bar, draw
 
@@ -92,10 +92,9 @@ def _weakest(result: TaskResult) -> Iterator[str]:
 
 def plot_results(report: EvalReport) -> bytes:
     """The headlines of a run with their intervals as a PNG; equal values give equal bytes."""
-    bars = [_bar(result, result.headline) for result in report.results if result.headline]
+    bars = list[Bar]()
+    for result in report.results:
+        if one := result.headline:
+            unscored = f" · {result.counts.unscored:,} unscored" if result.counts.unscored else ""
+            bars.append(Bar(result.task, f"{one.metric} · {one.n:,} items{unscored}", one.value, one.low, one.high))
     return draw(bars, title=report.run.model.name)
-
-
-def _bar(result: TaskResult, one: Estimate) -> Bar:
-    unscored = f" · {result.counts.unscored:,} unscored" if result.counts.unscored else ""
-    return Bar(result.task, f"{one.metric} · {one.n:,} items{unscored}", one.value, one.low, one.high)

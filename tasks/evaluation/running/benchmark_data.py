@@ -195,11 +195,15 @@ class Data:
             datasets.disable_progress_bars()
             _go_offline_when_cut_off()
             found = datasets.load_dataset(file.hub, file.hub_config, split=file.hub_split or "test")
-            return cast("Iterable[dict[str, Any]]", found.select_columns(_plain_columns(found)))
+            # images and audio are not JSON, and need packages of their own to be read
+            media = ("Image", "Audio", "Video", "Pdf")
+            plain = [name for name, feature in found.features.items() if type(feature).__name__ not in media]
+            return cast("Iterable[dict[str, Any]]", found.select_columns(plain))
         except ImportError as error:
             raise DataMissing(self._where(file, "reading the hub needs `pip install trivet[harness]`")) from error
         except Exception as error:  # the hub's client raises what its own libraries raise
-            raise DataMissing(self._where(file, f"the hub did not give it: {_first_line(error)}")) from error
+            why = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise DataMissing(self._where(file, f"the hub did not give it: {why}")) from error
 
     def _where(self, file: DataFile, why: str) -> str:
         put = f"put it as {file.file} into {self.folder}" if self.folder else f"give the folder of {file.file}"
@@ -256,7 +260,9 @@ def _jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
 
 def _json(file: BinaryIO, path: Path) -> Iterator[Row]:
     raw = file.read().removeprefix(BOM)
-    if _is_lines(raw):
+    first, _, rest = raw.lstrip().partition(b"\n")
+    if first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{"):
+        # one object per line, as in the files of some benchmarks
         yield from _jsonl(io.BytesIO(raw), path)
         return
     for number, value in enumerate(_list_in(_loads(raw, str(path)), path)):
@@ -304,12 +310,6 @@ def _object(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataUnusable(f"{place}: expected a JSON object with the fields of an item, found {type(value).__name__}")
     return cast("dict[str, Any]", value)
-
-
-def _is_lines(raw: bytes) -> bool:
-    """Whether a `.json` file holds one object per line, as those of some benchmarks do."""
-    first, _, rest = raw.lstrip().partition(b"\n")
-    return first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{")
 
 
 def _list_in(value: Any, path: Path) -> list[Any]:
@@ -368,16 +368,6 @@ def _go_offline_when_cut_off() -> None:
         config.HF_HUB_OFFLINE = True
 
 
-def _plain_columns(found: Any) -> list[str]:
-    """Columns other than images and audio, which are not JSON and need packages of their own to read."""
-    media = ("Image", "Audio", "Video", "Pdf")
-    return [name for name, feature in found.features.items() if type(feature).__name__ not in media]
-
-
 def _hub_name(file: DataFile) -> str:
     parts = [part for part in (file.hub_config, file.hub_split) if part]
     return f"{file.hub} ({', '.join(parts)})" if parts else str(file.hub)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -85,6 +85,9 @@ def choose(
         if benchmark is None:
             harness.append(chosen)
             continue
+        own = settings
+        if model.backend == "replay" and not settings.n_repeat:  # as many repeats as were recorded
+            own = settings.model_copy(update={"n_repeat": repeats_in(recorded_of(model, benchmark.name))})
         task = plan_task(
             benchmark,
             data,
@@ -92,7 +95,7 @@ def choose(
             # a file or a class is found again as it was named
             named=chosen.task if any(sign in chosen.task for sign in "./:") else benchmark.name,
             definition=definition_digest(benchmark),
-            settings=_as_recorded(settings, model, benchmark),
+            settings=own,
             model=model,
             judge=judge_of(benchmark, judge, auto=auto_judge),
             batch_size=chosen.batch_size,
@@ -169,13 +172,6 @@ def done_before(task: PlannedTask, model: ModelFacts, known: Evaluations) -> str
         )
     except DatabaseUnavailable:
         return None
-
-
-def _as_recorded(settings: RunSettings, model: ModelSpec, benchmark: BaseBenchmark) -> RunSettings:
-    """With the number of repeats that recorded answers have."""
-    if model.backend != "replay" or settings.n_repeat:
-        return settings
-    return settings.model_copy(update={"n_repeat": repeats_in(recorded_of(model, benchmark.name))})
 
 
 def _refuse_to_generate(task: PlannedTask, model: ModelSpec) -> None:
