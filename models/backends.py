@@ -18,12 +18,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError
 
-from models.gguf_files import gguf_in, split_gguf
 from models.model_errors import ModelUnavailable
 from models.openai import AS_ASKED, BRIEFLY, OpenAIChat, Thinking
 from models.protocols import Chat
 from models.response_format import ResponseFormat
-from models.weight_files import GENERATOR_FILES, digest_files, digest_folder
+from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, gguf_in, split_gguf
 
 ENTRY_POINTS = "trivet.backends"
 PRESS = {
@@ -230,7 +229,7 @@ def _open_endpoint(asked: Asked) -> Chat:
 
 def _open_hf(asked: Asked) -> Chat:
     """A vision-language model without its encoder where no pictures come and transformers can load it so."""
-    from models.vision_weights import Kind, kind_of
+    from models.vision_language import Kind, kind_of
 
     args = checked_args(HFArgs, asked)
     name = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")

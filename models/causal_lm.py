@@ -13,17 +13,26 @@ from pydantic import JsonValue
 from torch import Tensor
 
 from models.causal_weights import Loaded, find_weights, load, refuse_longer
-from models.decoding import Drawing, Draws, Ends, readable, seed_of
-from models.growing_cache import growing_cache, keep_rows
+from models.decoding import Drawing, Draws, Ends, growing_cache, keep_rows, readable, seed_of
 from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.prompts import Listener, cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.shared_prefixes import PACKED_TOKENS, packs_of, reads_trees, score_pack
-from models.token_likelihoods import Window, pair_windows, prompt_tokens, score, shared_rows, text_windows
+from models.token_likelihoods import (
+    PACKED_TOKENS,
+    Window,
+    packs_of,
+    pair_windows,
+    prompt_tokens,
+    reads_trees,
+    score,
+    score_pack,
+    shared_rows,
+    text_windows,
+)
 
 if TYPE_CHECKING:
-    from models.vision_weights import Sight
+    from models.vision_language import Sight
 
 log = logging.getLogger(__name__)
 

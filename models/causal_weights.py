@@ -12,15 +12,16 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.gguf_files import gguf_in, read_once
 from models.model_errors import ModelError, ModelUnavailable
 from models.weight_files import (
     GENERATOR_FILES,
     digest_files,
     digest_folder,
+    gguf_in,
     hub_folder,
     label_of,
     read_json,
+    read_once,
     require_safetensors,
 )
 
@@ -166,7 +167,7 @@ def load(weights: Weights, *, device: str | None, device_map: Any, max_length: i
     """The model on its device. Only safetensors and GGUF are read. Raises ModelUnavailable."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from models.growing_cache import read_in_groups
+    from models.decoding import read_in_groups
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
     reading = read_once() if weights.gguf else nullcontext()

@@ -21,7 +21,7 @@ from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 from torch import Tensor
 
-from models.bert import HEADS, WIDTH, Encoder, Precision, native_precision
+from models.minilm import HEADS, WIDTH, Encoder, Precision, native_precision
 from models.model_errors import ModelUnavailable
 from models.prompts import sendable
 from models.weight_files import E5_REMEDY, e5_file, fingerprint

@@ -18,7 +18,7 @@ from models.model_errors import NoChatTemplate, RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
 
 if TYPE_CHECKING:
-    from models.vision_weights import Sight
+    from models.vision_language import Sight
 
 WITHOUT = (
     "take a model that is made to be asked, or send the prompts as they stand (`--apply_chat_template False` of eval "

@@ -29,8 +29,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from models.backends import OF_THE_CALLER, PRESS, backends, check_args, is_endpoint
-from models.gguf_files import SMOLLM2, smollm2_file
 from models.model_errors import ModelUnavailable
+from models.weight_files import SMOLLM2, smollm2_file
 
 log = logging.getLogger(__name__)
 

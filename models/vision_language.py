@@ -1,21 +1,39 @@
-"""A vision-language model of the transformers library in this process: answers in batches, and how likely they are."""
+"""A vision-language model of the transformers library in this process: how it is loaded and takes pictures, its answers
+in batches, and how likely they are."""
 
 from __future__ import annotations
 
+import inspect
+import io
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import PIL.Image
 import torch
 from torch import Tensor
 
 from models.causal_lm import CausalLM, Prompt
-from models.causal_weights import Loaded
+from models.causal_weights import (
+    Loaded,
+    Weights,
+    failures_named,
+    loaded_of,
+    progress_hidden,
+    read_model,
+    weights_folder,
+)
 from models.local import held
-from models.model_errors import ModelError
-from models.prompts import pictures_of
+from models.model_errors import ModelError, ModelUnavailable, RequestRefused
+from models.prompts import open_picture, picture_size, pictures_of
 from models.protocols import ChatRequest
 from models.token_likelihoods import encode, likelihoods
-from models.vision_weights import Seeing, Sight, load_seeing
+from models.weight_files import read_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Answer(NamedTuple):
@@ -99,3 +117,183 @@ class HFVision(CausalLM):
     def _answer_bytes(self, one: Answer) -> int:
         """Memory of a row's keys, values and logits."""
         return self._cache_bytes(one.prompt) + self._logit_bytes((tuple(one.tokens), []))
+
+
+SHAPES = ((48, 32), (30, 70), (700, 700))
+"""Sizes of the probe pictures whose preprocessing identifies a model's image processor: wide, tall, large."""
+
+
+class Seeing(NamedTuple):
+    """A vision-language model in memory, its image processor, and a cache of prepared pictures."""
+
+    loaded: Loaded
+    sight: Sight
+    pictures: Pictures
+
+
+class Kind(NamedTuple):
+    """What a model can be loaded as."""
+
+    sees: bool  # the model takes pictures
+    reads_text_alone: bool  # transformers can load it as a language model without the encoder
+
+
+def kind_of(name: str, revision: str | None = None) -> Kind:
+    """The kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable."""
+    config = read_json(weights_folder(name, revision, ("config.json",), "model") / "config.json")
+    if "vision_config" not in config:
+        return Kind(sees=False, reads_text_alone=True)
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return Kind(sees=True, reads_text_alone=config.get("model_type") in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+
+
+def load_seeing(
+    weights: Weights, *, device: str | None, device_map: Any, max_length: int | None, pixels: dict[str, int]
+) -> Seeing:
+    """The model on its device, and how it sees. pixels: `min_pixels`, `max_pixels`. Raises ModelUnavailable."""
+    from transformers import AutoModelForImageTextToText
+
+    with progress_hidden(), failures_named(weights.folder):
+        processor = read_processor(weights.folder, pixels)
+        placing = {"device": device, "device_map": device_map}
+        model = read_model(AutoModelForImageTextToText, weights, processor.tokenizer, **placing)
+    sight = sight_of(processor, model.config, weights.folder)
+    sight = sight._replace(names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters)
+    _check_reading(sight, weights.folder)
+    return Seeing(loaded_of(model, processor.tokenizer, max_length), sight, Pictures(sight))
+
+
+def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
+    """Tokenizer and preparation of pictures, by Pillow on every machine."""
+    from transformers import AutoConfig, AutoImageProcessor
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(folder, **source)
+    if type(config) not in PROCESSOR_MAPPING:
+        raise ModelUnavailable(f"{folder} holds no model that takes pictures; name one that does")
+    try:
+        processor = _without_videos(PROCESSOR_MAPPING[type(config)]).from_pretrained(folder, **source)
+    except TypeError as error:
+        raise _unlike(folder) from error
+    processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **source, **pixels)
+    if pixels and "max_pixels" not in inspect.get_annotations(processor.image_processor.valid_kwargs):
+        raise ModelUnavailable(
+            f"the model in {folder} has a size of its own for pictures; leave {' and '.join(pixels)} out"
+        )
+    return processor
+
+
+def _without_videos(kind: Any) -> Any:
+    """The class of a processor without its part for videos, which cannot be had without torchvision."""
+    names = [name for name in kind.get_attributes() if name != "video_processor"]
+    return type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)})
+
+
+def sight_of(processor: Any, config: Any, folder: Path) -> Sight:
+    """How a model takes pictures; its tokenizer gets the processor's chat template. Raises ModelUnavailable."""
+    tokenizer, token = processor.tokenizer, getattr(processor, "image_token", None)
+    if token is None:
+        raise _unlike(folder)
+    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
+    around = [getattr(config, f"vision_{side}_token_id", None) for side in ("start", "end")]
+    marks: list[str] = tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
+    token_id = tokenizer.convert_tokens_to_ids(token)
+    return Sight(processor=processor, token=token, token_id=token_id, written=token.join(marks))
+
+
+def _check_reading(sight: Sight, folder: Path) -> None:
+    """Raises ModelUnavailable unless the model's own processor makes the same of some pictures as we do."""
+    try:
+        if _reads_alike(sight):
+            return
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
+        raise _unlike(folder) from error
+    raise _unlike(folder)
+
+
+def _unlike(folder: Path) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"the model in {folder} takes pictures in a way that is not supported in this process; take one of the "
+        "Qwen-VL (2, 2.5, 3) or LLaVA kind, or serve this one behind an OpenAI-compatible endpoint"
+    )
+
+
+def _reads_alike(sight: Sight) -> bool:
+    import torch
+
+    pngs = [_sample(width, height) for width, height in SHAPES]
+    text = " and ".join([sight.written] * len(pngs))
+    theirs = dict(sight.processor(text=[text], images=[open_picture(png) for png in pngs], return_tensors="pt"))
+    tokens = theirs.pop("input_ids")[0].tolist()
+    pictures = {name: value for name, value in theirs.items() if name not in ("attention_mask", "mm_token_type_ids")}
+    ours = Pictures(sight).joined(pngs)
+    if sight.expanded(sight.processor.tokenizer(text)["input_ids"], pngs) != tokens or ours.keys() != pictures.keys():
+        return False
+    return all(torch.equal(ours[name], pictures[name]) for name in ours)
+
+
+def _sample(width: int, height: int) -> bytes:
+    file = io.BytesIO()
+    PIL.Image.linear_gradient("L").resize((width, height)).save(file, "PNG")
+    return file.getvalue()
+
+
+PICTURE_BYTES = 512 * 2**20
+"""Most memory for preprocessed pictures kept for later prompts: demonstrations are shown many times."""
+
+
+class Sight(NamedTuple):
+    """How one model takes pictures; typed Any because transformers picks the class from the folder."""
+
+    processor: Any
+    token: str  # what stands in a text for a picture, and again for each part of it
+    token_id: int
+    written: str  # a picture in a prompt without a chat template, as the model was trained to see it
+    names_types: bool = False  # True if the model takes a mask of the tokens that belong to a picture
+
+    def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
+        """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
+        counts = iter(self._counts(pngs))
+        return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
+
+    def _counts(self, pngs: Sequence[bytes]) -> list[int]:
+        if not pngs:
+            return []
+        sizes = [picture_size(png) for png in pngs]
+        try:
+            return self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens
+        except ValueError as error:
+            shown = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
+            raise RequestRefused(
+                f"The model takes no pictures of this shape ({error}; pictures of {shown} pixels); crop them."
+            ) from error
+
+    def seen(self, png: bytes) -> dict[str, Tensor]:
+        """The tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""
+        return dict(self.processor.image_processor(images=[open_picture(png)], return_tensors="pt"))
+
+
+class Pictures:
+    """Pictures as a model takes them; the newest are kept, so that demonstrations are not prepared for each prompt."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._kept: OrderedDict[bytes, dict[str, Tensor]] = OrderedDict()
+
+    def joined(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
+        """What the model wants for all of them, in their order; nothing for none. Raises RequestRefused."""
+        import torch
+
+        if not pngs:
+            return {}
+        missing = [png for png in dict.fromkeys(pngs) if png not in self._kept]
+        with ThreadPoolExecutor() as pool:  # Pillow and numpy let go of the interpreter
+            self._kept |= zip(missing, pool.map(self._sight.seen, missing), strict=True)
+        for png in dict.fromkeys(pngs):
+            self._kept.move_to_end(png)
+        parts = [self._kept[png] for png in pngs]
+        while sum(value.nbytes for part in self._kept.values() for value in part.values()) > PICTURE_BYTES:
+            self._kept.popitem(last=False)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

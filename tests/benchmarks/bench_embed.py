@@ -23,8 +23,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is first imported
 
 import numpy as np
 
-from models.bert import Precision, native_precision
-from models.minilm import MiniLM
+from models.minilm import MiniLM, Precision, native_precision
 from storage.embeddings import EmbeddingCache
 
 CHUNKS, CHUNK_CHARS, LOOKUPS = 60, 800, 100_000

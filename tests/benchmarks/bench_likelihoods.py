@@ -24,8 +24,7 @@ from models.causal_lm import MOST_ROWS, CausalLM
 from models.causal_weights import Loaded
 from models.protocols import LogProb
 from models.registry import spelled
-from models.shared_prefixes import packs_of, score_pack
-from models.token_likelihoods import Window, pair_windows, score, shared_rows
+from models.token_likelihoods import Window, packs_of, pair_windows, score, score_pack, shared_rows
 from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.opened_worlds import open_items, open_task
 

@@ -136,7 +136,7 @@ def save_weights(folder: Path) -> Path:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from models.gguf_files import smollm2_file
+    from models.weight_files import smollm2_file
 
     file = smollm2_file()
     quantised: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)

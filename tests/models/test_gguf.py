@@ -10,11 +10,10 @@ import pytest
 
 from models import gguf_files
 from models.backends import local_of, open_chat, require_weights, revision_of
-from models.gguf_files import SMOLLM2, SMOLLM2_PACKAGE, smollm2_file, split_gguf
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
 from models.registry import named, spelled
-from models.weight_files import digest_files
+from models.weight_files import SMOLLM2, SMOLLM2_PACKAGE, digest_files, smollm2_file, split_gguf
 
 pytest.importorskip("gguf", reason="GGUF files need the library gguf, which is not installed here")
 needs_smollm2 = pytest.mark.skipif(

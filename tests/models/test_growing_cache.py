@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 from transformers.cache_utils import DynamicLayer
 
-from models.growing_cache import GROUPED, GrowingLayer, growing_cache, read_in_groups
+from models.decoding import GROUPED, GrowingLayer, growing_cache, read_in_groups
 
 SMALL: dict[str, Any] = {
     "vocab_size": 40,

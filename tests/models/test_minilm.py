@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from models import bert, weight_files
-from models.bert import Precision, native_precision
-from models.minilm import MiniLM
+from models.minilm import MiniLM, Precision, native_precision
 from models.model_errors import ModelUnavailable
 from models.weight_files import minilm_folder
 

@@ -8,8 +8,17 @@ import pytest
 
 from models.causal_lm import CausalLM
 from models.causal_weights import Loaded
-from models.shared_prefixes import Tree, packs_of, reads_trees, score_pack, tree_of
-from models.token_likelihoods import Window, pair_windows, score, shared_rows
+from models.token_likelihoods import (
+    Tree,
+    Window,
+    packs_of,
+    pair_windows,
+    reads_trees,
+    score,
+    score_pack,
+    shared_rows,
+    tree_of,
+)
 from tests.models.tiny import make_tiny_model
 
 SHOWN = ("word1 word2", "word1 word3", "word1 word2 word4", "word5")

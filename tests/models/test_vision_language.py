@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import pytest
 import torch
 
-import models.vision_weights
+import models.vision_language
 from models.backends import open_chat
 from models.causal_lm import CausalLM
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
@@ -258,7 +258,7 @@ def test_a_picture_of_a_shape_that_the_model_does_not_take_is_refused(qwen: HFVi
 
 def test_answers_do_not_depend_on_what_is_kept_of_pictures(qwen: HFVision, monkeypatch: pytest.MonkeyPatch):
     expected = answers(qwen, ASKED)
-    monkeypatch.setattr(models.vision_weights, "PICTURE_BYTES", 0)
+    monkeypatch.setattr(models.vision_language, "PICTURE_BYTES", 0)
     assert answers(qwen, ASKED) == expected
     assert not qwen._see().pictures._kept
 
@@ -266,13 +266,13 @@ def test_answers_do_not_depend_on_what_is_kept_of_pictures(qwen: HFVision, monke
 def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch):
     model, prepared = HFVision(str(folders["qwen"]), device="cpu"), list[bytes]()
     model._load()
-    real = models.vision_weights.Sight.seen
+    real = models.vision_language.Sight.seen
 
-    def counted(self: models.vision_weights.Sight, png: bytes) -> dict[str, torch.Tensor]:
+    def counted(self: models.vision_language.Sight, png: bytes) -> dict[str, torch.Tensor]:
         prepared.append(png)
         return real(self, png)
 
-    monkeypatch.setattr(models.vision_weights.Sight, "seen", counted)
+    monkeypatch.setattr(models.vision_language.Sight, "seen", counted)
     answers(model, [request(make_png(seed), make_png(0), "hi") for seed in (1, 2, 1)])
     answers(model, [request(make_png(2), "hi")])
     assert sorted(prepared) == sorted(make_png(seed) for seed in (0, 1, 2))

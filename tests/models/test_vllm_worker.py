@@ -11,11 +11,11 @@ from subprocess import PIPE
 import psutil
 import pytest
 
-from models.vllm_loading import OPENER, end_orphans
+from models.vllm_engine import OPENER, end_orphans
 
 WORKER = """
 import time
-from models.vllm_loading import EndsWithItsOpener
+from models.vllm_engine import EndsWithItsOpener
 
 class Worker:
     def __init__(self, rank):
