@@ -98,8 +98,7 @@ def _judge_of(suite: Suite) -> ModelSpec | None:
     if suite.judge is None:
         return None
     from flows.cli.evaluation.eval_config import judge_of
-    from tasks.grading.judge_check import LabelsUnusable
-    from tasks.grading.judge_questions import read_questions
+    from tasks.grading.judge_questions import LabelsUnusable, read_questions
 
     try:
         read_questions(suite.judge.labels)  # a mistake in the file is one of the night, before anything begins

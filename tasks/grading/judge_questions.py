@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from models.protocols import ChatRequest
 from storage.records import FiniteRecord
-from tasks.grading.judge_check import LabelsUnusable, Preference, label_lines
+from tasks.grading.grading_records import GradingError
 from tasks.grading.judge_grading import judge_request, label, rating
 from tasks.grading.reasoning import visible_answer
 
@@ -17,6 +19,11 @@ LOWEST, HIGHEST = 0, 10
 STEPS = 9
 """From the lowest to the highest rating of MT-Bench, 1 to 10."""
 EXPECTED = "{prompt, human}"
+Preference = Literal["A", "B", "C"]
+
+
+class LabelsUnusable(GradingError):
+    """A file of labels that cannot be read, or in which a figure has no basis."""
 
 
 class JudgeQuestion(FiniteRecord):
@@ -44,7 +51,7 @@ def read_questions(path: Path) -> tuple[JudgeQuestion, ...]:
     """The labelled judgments of a JSONL file, by names of their own. Raises LabelsUnusable with file and line."""
     found: dict[str, int] = {}
     questions: list[JudgeQuestion] = []
-    for line, one in label_lines(path, JudgeQuestion, EXPECTED):
+    for line, one in _questions(path):
         question = one if one.id is not None else one.model_copy(update={"id": line})
         if question.name in found:
             where = f"{path}, line {line}: id"
@@ -54,6 +61,32 @@ def read_questions(path: Path) -> tuple[JudgeQuestion, ...]:
     if not questions:
         raise LabelsUnusable(f"{path} holds no judgment; give lines of {EXPECTED}")
     return tuple(questions)
+
+
+def _questions(path: Path) -> Iterator[tuple[int, JudgeQuestion]]:
+    """Records of a JSONL file with their line numbers; other fields are left out.
+
+    Raises LabelsUnusable with file and line.
+    """
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabelsUnusable(f"{path} cannot be read ({error}); give a JSONL file of {EXPECTED}") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            plain = json.loads(line)
+            if isinstance(plain, dict):
+                known = cast("dict[str, Any]", plain)
+                plain = {name: value for name, value in known.items() if name in JudgeQuestion.model_fields}
+            yield number, JudgeQuestion.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"][:1])
+            raise LabelsUnusable(f"{path}, line {number}: {where}: {first['msg']}") from error
+        except ValueError as error:
+            raise LabelsUnusable(f"{path}, line {number}: not JSON ({error})") from error
 
 
 def verdict_in(reply: str, human: Preference | float) -> Preference | float | None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.grading.judge_check import LabelsUnusable
-from tasks.grading.judge_questions import agreement, read_questions, verdict_in
+from tasks.grading.judge_questions import LabelsUnusable, agreement, read_questions, verdict_in
 
 
 def write(folder: Path, *rows: Any) -> Path:
