@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models import gguf_files
+from models import weight_files
 from models.backends import local_of, open_chat, require_weights, revision_of
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
@@ -17,7 +17,7 @@ from models.weight_files import SMOLLM2, SMOLLM2_PACKAGE, digest_files, smollm2_
 
 pytest.importorskip("gguf", reason="GGUF files need the library gguf, which is not installed here")
 needs_smollm2 = pytest.mark.skipif(
-    importlib.util.find_spec(SMOLLM2_PACKAGE) is None, reason=f"{gguf_files.INSTALL_SMOLLM2} was not run here"
+    importlib.util.find_spec(SMOLLM2_PACKAGE) is None, reason=f"{weight_files.INSTALL_SMOLLM2} was not run here"
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from models import bert, weight_files
+from models import minilm, weight_files
 from models.minilm import MiniLM, Precision, native_precision
 from models.model_errors import ModelUnavailable
 from models.weight_files import minilm_folder
@@ -61,7 +61,7 @@ def test_tokens_beyond_256_change_nothing(fp32: MiniLM) -> None:
 def test_padding_is_not_attended_to(fp32: MiniLM, tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "word " * (tokens - 2)
     padded = fp32.embed([text])
-    monkeypatch.setattr(bert, "LENGTH_STEP", 1)
+    monkeypatch.setattr(minilm, "LENGTH_STEP", 1)
     assert np.allclose(padded, fp32.embed([text]), atol=1e-6)
 
 
