@@ -1,1 +1,1 @@
-"""How good searches and answers are: figures with intervals, sweeps, plots, and their rows in the database."""
+"""How good searches and answers are: figures with intervals, and their rows in the database."""

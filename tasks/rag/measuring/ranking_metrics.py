@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import log2
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -205,11 +205,3 @@ def mean_of(values: Sequence[float], *, seed: int = 0) -> Mean:
         raise ValueError("a mean needs at least one value")
     low, high = bootstrap(values, seed=seed)
     return Mean(value=float(np.mean(values)), low=low, high=high)
-
-
-def paired_difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Mean:
-    """Mean of `values` minus `baseline`, paired by question. Raises ValueError if they share no question."""
-    shared = [name for name in values if name in baseline]
-    if not shared:
-        raise ValueError("the two runs have no question in common; compare runs over the same questions")
-    return mean_of([values[name] - baseline[name] for name in shared])

@@ -46,8 +46,6 @@ class RetrievalStrategy(NamedTuple):
     needs: frozenset[Literal["meaning", "words"]] = frozenset()
     """`meaning`: an embedder that reads the script of the question; `words`: an index with BM25. Where a need is not
     met, a plan runs `tasks.rag.STRATEGY` and notes it."""
-    weighs_words: bool = False
-    """Whether `bm25_weight` changes the ranking: a sweep varies it for these only."""
 
 
 def strategy_names() -> tuple[str, ...]:
@@ -161,5 +159,5 @@ _BUILT_IN = {
     "bm25": RetrievalStrategy(  # by the words of the question
         rank=lambda retrievers, count, scope: alone("bm25", retrievers.bm25(count, scope)), needs=frozenset(["words"])
     ),
-    "rrf": RetrievalStrategy(rank=_rrf, weighs_words=True),  # all of these, and words that are added to the question
+    "rrf": RetrievalStrategy(rank=_rrf),  # all of these, and words that are added to the question
 }

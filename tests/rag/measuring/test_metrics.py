@@ -6,7 +6,6 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +16,6 @@ from tasks.rag.measuring.ranking_metrics import (
     hit,
     mean_of,
     ndcg,
-    paired_difference,
     rank_questions,
     read_questions,
     reciprocal_rank,
@@ -189,26 +187,6 @@ def test_the_gold_document_goes_by_the_name_that_hits_carry() -> None:
     questions = [Question(id="1", question="a", document="copy.pdf", pages=(1,))]
     (ranked,) = rank_questions(questions, lambda _: [Place("x.pdf", 1)], name_of=lambda _: "x.pdf")
     assert (ranked.page["hit@1"], ranked.document["hit@1"]) == (1.0, 1.0)
-
-
-def test_a_paired_difference_is_of_the_questions_that_both_have() -> None:
-    difference = paired_difference({"a": 1.0, "b": 0.5, "c": 0.0}, {"a": 0.5, "b": 0.0, "d": 1.0})
-    assert difference.value == difference.low == difference.high == 0.5
-
-
-def test_a_paired_interval_is_narrower_than_that_of_the_means() -> None:
-    rng = np.random.default_rng(0)
-    hard = {str(at): float(value) for at, value in enumerate(rng.random(100))}
-    better = {name: value + 0.05 + 0.01 * float(rng.random()) for name, value in hard.items()}
-    difference = paired_difference(better, hard)
-    alone = mean_of(list(hard.values()), seed=0)
-    assert 0 < difference.low < difference.high
-    assert difference.high - difference.low < 0.1 * (alone.high - alone.low)
-
-
-def test_runs_over_other_questions_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match="no question in common"):
-        paired_difference({"a": 1.0}, {"b": 1.0})
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.integers(0, 1000))
