@@ -133,7 +133,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=9)
+@step(version=10)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

@@ -12,7 +12,7 @@ from storage.index_generation import Index
 from tasks.language.sentences import language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_questions import line_question, phrase_question, read_cell_question, read_extreme_question
-from tasks.rag.answering.told_numbers import fact_numbers, told_numbers
+from tasks.rag.answering.told_numbers import told_numbers
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_answers import LEAST, answer_of, answer_of_extreme, confidence_of
@@ -133,9 +133,7 @@ class Cells:
         self._tokenizer = index.manifest.tokenizer or BIGRAM
         among = _among(plan, hits, index)
         told = told_numbers(hits, question, among.numbers)
-        entries = [entry for document in among.documents if among.named and (entry := index.entry(document))]
-        facts = [number for entry in entries for number in fact_numbers(entry)]
-        self.numbers = [*among.numbers, *(one for one in told if one.document in among.documents), *facts]
+        self.numbers = [*among.numbers, *(one for one in told if one.document in among.documents)]
         self.named = among.named
         self._around = _Around(index, among.documents, hits, titled=not among.named)
         self._found: dict[tuple[str, str, When | None], list[Match]] = {}

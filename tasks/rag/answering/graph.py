@@ -28,6 +28,7 @@ from tasks.rag.answering.cell_lookup import describing, looked_up
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.computing import checked, worked, worked_as_told
 from tasks.rag.answering.extractive import Group, extract_answer
+from tasks.rag.answering.notice_answers import answer_from_facts
 from tasks.rag.answering.promise import kept
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
@@ -41,7 +42,6 @@ from tasks.rag.answers import (
     Retrieved,
     Turn,
 )
-from tasks.rag.facts.fact_comparison import answer_from_facts
 from tasks.rag.numbers.computation_reading import asks_to_work_out
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of

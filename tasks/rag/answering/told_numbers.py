@@ -6,19 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from storage.catalogue import CatalogueEntry
-from tasks.documents.blocks import BBox
 from tasks.language.numbers import CALENDAR, read_numbers
-from tasks.language.numbers import Number as Said
 from tasks.rag.answering.passages import Passage, read_passages
 from tasks.rag.numbers.line_lookup import UNDATED, Number
 from tasks.rag.numbers.periods import period_in
 from tasks.rag.retrieval.search import Hit
 
-CALLED = {"amount": "사업비 예산 사업 금액 budget", "points": "배점"}
-"""Facts that are figures, and what they are called."""
-FACTS = -1_000_000
-"""Their table."""
 MOST_CHARS = 400
 """A longer passage states too much for its numbers to be told apart."""
 DIGITS = re.compile(r"\d[\d,.]*")
@@ -45,15 +38,6 @@ def told_numbers(hits: Sequence[Hit], question: str, cells: Sequence[Number]) ->
     ]
 
 
-def fact_numbers(entry: CatalogueEntry) -> Iterator[Number]:
-    """The amounts and the points that the catalogue holds of a document."""
-    for at, fact in enumerate(entry.facts):
-        found = read_numbers(fact.value) if fact.name in CALLED else []
-        if len(found) == 1:
-            path = (f"{fact.label}: {fact.value}", f"{fact.label} {CALLED[fact.name]}")
-            yield _number(found[0], entry.document, entry.name, fact.page, fact.bbox, path, (FACTS, at, 0))
-
-
 def _numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Number]:
     text = passage.text
     found = [one for one in read_numbers(text) if one.unit not in (*CALENDAR, "year")]
@@ -67,36 +51,21 @@ def _numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Nu
         before, after = text[ends[col] : number.start], text[number.end : starts[col]]
         label = before if WORD.search(before) else after
         path = (*hit.chunk.heading_path[-1:], text, " ".join(label.split()))
-        made = _number(
-            number, hit.chunk.document, hit.document_name, hit.chunk.page, hit.chunk.bbox, path, (table, row, col)
+        yield Number(
+            name=hit.document_name,
+            document=hit.chunk.document,
+            value=number.value,
+            shown=number.text,
+            scale=Decimal(1),
+            unit=number.unit,
+            period=period,
+            row_path=path,
+            column_path=(),
+            page=hit.chunk.page,
+            bbox=hit.chunk.bbox,
+            table=table,
+            row=row,
+            col=col,
+            statement="other",
+            broken=None,
         )
-        yield made._replace(period=period)
-
-
-def _number(
-    found: Said,
-    document: str,
-    name: str,
-    page: int | None,
-    bbox: BBox | None,
-    path: tuple[str, ...],
-    place: tuple[int, int, int],
-) -> Number:
-    return Number(
-        name=name,
-        document=document,
-        value=found.value,
-        shown=found.text,
-        scale=Decimal(1),
-        unit=found.unit,
-        period=UNDATED,
-        row_path=path,
-        column_path=(),
-        page=page,
-        bbox=bbox,
-        table=place[0],
-        row=place[1],
-        col=place[2],
-        statement="other",
-        broken=None,
-    )

@@ -19,10 +19,10 @@ from tasks.documents.formats import sniff
 from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadDocument, ReadLimits, read_document
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
-from tasks.rag.facts.fact_extraction import extract_facts
 from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
+from tasks.rag.indexing.notice_facts import extract_facts
 from tasks.rag.numbers.document_numbers import document_numbers
 
 PARSER_VERSION = 5
@@ -85,7 +85,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 9
+CHUNKER_VERSION = 10
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 

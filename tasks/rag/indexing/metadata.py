@@ -15,10 +15,10 @@ from typing import NamedTuple
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.text_reader import decode, read_bytes
-from tasks.rag.facts.fact_values import FACTS, bare
+from tasks.rag.indexing.notice_facts import WORDS, bare
 from tasks.rag.rag_errors import MetadataUnusable
 
-COLUMNS: dict[str, str] = FACTS["columns"]
+COLUMNS: dict[str, str] = WORDS["columns"]
 """Headers of the CSV, without spaces and brackets, and our names for them."""
 MOST_FIELD_CHARS = 10_000_000
 
@@ -136,7 +136,7 @@ FIRST_BLOCKS = 60
 """Number of blocks that are read of a document without pages."""
 MOST_VALUE_CHARS = 200
 
-_LABELS = {label: name for name, labels in FACTS["first_pages"].items() for label in str(labels).split()}
+_LABELS = {label: name for name, labels in WORDS["first_pages"].items() for label in str(labels).split()}
 _LINE = re.compile(r"[\s○●◦■□▪▶❍◎ㅇ\-•*·※]*(?:\(?[\d가-하]{1,2}[.)]\s*)?([^:：\n]{2,24}?)\s*[:：]\s*(\S.*)")
 _MONTH = (
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December"

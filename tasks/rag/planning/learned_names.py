@@ -34,14 +34,15 @@ from tasks.rag.planning.names import (
     name_words,
 )
 from tasks.rag.planning.qualifiers import Period, Qualifiers
+from tasks.rag.planning.transliteration import bones, sound
 
 Kind = Literal["entity", "title", "id"]
-How = Literal["full", "lead", "initials"]
-"""How a spelling matches a name: whole, by its first words, or by its initials."""
+How = Literal["full", "lead", "initials", "sound"]
+"""How a spelling matches a name: whole, by its first words, by its initials, or in Korean letters."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOWS: tuple[How, ...] = get_args(How)
-VERSION = 3
+VERSION = 4
 """Of the files; raised when the same entries would teach something else."""
 UNUSED_DAYS = 30
 """After which the file of a part is removed."""
@@ -100,6 +101,8 @@ class Learned(NamedTuple):
     compacts: NDArray[np.uint8]
     """Of entities, in one word."""
     compact_ends: NDArray[np.uint32]
+    sounds: NDArray[np.uint64]
+    """Of entities in Latin letters; 0 for others."""
     entity_words: NDArray[np.uint64]
     """Words of entities …"""
     entity_of_word: NDArray[np.uint32]
@@ -286,6 +289,8 @@ class _Pupil:
         told["keys"].append(hash_of(f"{kind} {key}"))
         told["texts"].append(value)
         told["compacts"].append(key if kind == "entity" else "")
+        heard = bones(sound(" ".join(words))) if kind == "entity" and key.isascii() else ""
+        told["sounds"].append(hash_of(heard) if heard else 0)
         if kind == "entity":
             told["entity_words"] += map(hash_of, words)
             told["entity_of_word"] += [number] * len(words)
@@ -304,7 +309,7 @@ class _Pupil:
             arrays[of] = np.frombuffer(b"".join(encoded), np.uint8)
             arrays[ends] = np.cumsum([len(one) for one in encoded], dtype=np.uint32)
         arrays["word_hashes"] = np.array([hash_of(word) for word in self._words], np.uint64)
-        hashes = ("sames", "owners", "values", "keys", "entity_words", "spellings")
+        hashes = ("sames", "owners", "values", "keys", "sounds", "entity_words", "spellings")
         small = ("dated", "kinds", "fields", "hows", "weights")
         for field in Learned._fields:
             if field not in arrays:

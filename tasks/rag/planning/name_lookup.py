@@ -1,4 +1,4 @@
-"""Finds the names of a catalogue in a question: exact in any spacing, by their first words or initials.
+"""Finds the names of a catalogue in a question: exact in any spacing, by their first words, initials or sound.
 
 A name that most documents bear counts as none, and a word counts by how few names hold it.
 """
@@ -20,16 +20,21 @@ from storage.lexical import hash_of
 from tasks.language.tokens import FUNCTION_WORDS
 from tasks.rag.planning.learned_names import HOWS, KINDS, WHOLE, HashTable, How, Kind, Learned, is_hangul, texts_in
 from tasks.rag.planning.names import CONNECTIVES, FIELDS, Word, compact, core_words, name_words
+from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 from tasks.rag.planning.type_words import without_particles
 
 SURE = 0.85
 """Confidence from which a name alone rules other documents out."""
+SOUNDED = 0.9
+"""Confidence of a name that is written by its sound."""
 COMMON_SHARE = 0.6
 """A name that more of the documents bear does not tell them apart."""
 MOST_KNOWN = 10_000
 """Names, and rarities of words, that are kept once they are read."""
 MOST_COMPOUNDS = 100_000
 MOST_RUN = 8
+MOST_SOUNDED = 4
+"""Words of a Latin name that is written in Korean letters."""
 
 _PLACE = re.compile(r"[가-힣]{1,6}(?:특별시|광역시|특별자치시|특별자치도|도|시|군|구|읍|면|동|리)")
 # two letters and a sign, which are initials of nothing but these
@@ -84,6 +89,8 @@ class NameLookup:
         order = sorted(range(len(keys)), key=keys.__getitem__)
         self._entities = [keys[at] for at in order]
         self._entity_at = entities[order]
+        heard = entities[names.sounds[entities] > 0]
+        self._sounds = HashTable.of(names.sounds[heard], heard)
         self._known: dict[int, _Name] = {}
         self._rarities: dict[str, float] = {}
 
@@ -165,6 +172,8 @@ class NameLookup:
             size, here = self._longest(words, at, lower=lower, shouted=shouted)
             found += here
             at += size
+        if not any(mention.confidence >= SURE for mention in found):
+            found += self._sounded(words)
         return found
 
     def _longest(self, words: Sequence[Word], at: int, *, lower: bool, shouted: bool) -> tuple[int, list[Mention]]:
@@ -218,6 +227,35 @@ class NameLookup:
         owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
         confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
         return [_mention(name, word.said, confidence, "lead") for name in begun] or self._joined_initials(word)
+
+    def _sounded(self, words: Sequence[Word]) -> list[Mention]:
+        """Latin names that the question writes in Korean letters, the longest at each place: 아메리칸 워터 웍스."""
+        if not len(self._sounds.keys):
+            return []
+        found: list[Mention] = []
+        at = 0
+        while at < len(words):
+            size, here = 1, list[Mention]()
+            for size in range(min(MOST_SOUNDED, len(words) - at), 0, -1):
+                run = words[at : at + size]
+                if not any(is_hangul(word.form) for word in run):
+                    continue
+                said = " ".join(word.said for word in run)
+                head = " ".join(word.form for word in run[:-1])
+                spellings = [f"{head} {last}" for last in _forms(run[-1].form)]
+                alike = [
+                    name
+                    for one in spellings
+                    if (heard := bones(sound(one)))
+                    for at in self._sounds.get(hash_of(heard))[0].tolist()
+                    if sounds_alike(one, " ".join((name := self._name(at)).words))
+                ]
+                here = [_mention(name, said, SOUNDED, "sound") for name in dict.fromkeys(alike)]
+                if here:
+                    break
+            found += here
+            at += size
+        return found
 
     def matched_words(self, word: Word) -> dict[str, float]:
         """Words of names that a word of the question is or holds → how much of them, 0 to 1."""

@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 
 from storage.catalogue import CatalogueEntry, Fact
-from tasks.rag.facts.asked_facts import asked_names
-from tasks.rag.facts.fact_comparison import FactCell, compare_facts, fact_answer, table_markdown
+from tasks.rag.answering.notice_answers import answer_from_facts, asked_names, compare_facts
+from tasks.rag.answers import Filters, RetrievalPlan
 
 BOX = (1.0, 2.0, 3.0, 4.0)
 
@@ -27,19 +27,12 @@ GARAM = _entry(
     _fact("amount", "사업 예산", "금 1,250,000,000원 (부가세 포함)", "1250000000"),
     _fact("period", "사업 기간", "계약일로부터 9개월", "9 months"),
     _fact("deadline", "입찰 마감", "2024. 4. 22. 17:00", "2024-04-22 17:00"),
-    _fact("points", "기술능력", "90점", "90"),
-    _fact("points", "입찰가격", "10점", "10"),
-    _fact("points", "기능 요구사항", "20", "20"),
-    _fact("points", "기능", "7", "7"),
-    _fact("requirement", "SFR-001", "원격 감시", "SFR-001"),
-    _fact("requirement", "SFR-002", "배포", "SFR-002"),
     issuer="가람시",
 )
 NARAE = _entry(
     "나래시_교통신호 통합관제시스템 구축.pdf",
     _fact("amount", "사업금액", "11억 9천만원", "1190000000"),
     _fact("period", "과업 기간", "9개월", "9 months"),
-    _fact("points", "기술 평가", "80점", "80"),
     issuer="나래시 교통정책과",
     bid_end="2024-04-22 17:00",
 )
@@ -65,9 +58,6 @@ FARES = _entry(
         ("When are proposals for RFP 24-017 due?", ("deadline",)),
         ("질의 마감은 언제인가?", ("questions_due",)),
         ("입찰 참여 시작 일시는?", ("opening",)),
-        ("기능 요구사항의 배점은 몇 점인가?", ("points",)),
-        ("요구사항은 몇 건인가?", ("requirement",)),
-        ("SFR-001은 무엇인가?", ("requirement",)),
         ("예산이 13억 원인 사업의 발주 기관은?", ("issuer",)),
         ("공고 번호와 문의처는?", ("notice", "contact")),
         ("부가세 포함 여부는?", ("vat",)),
@@ -75,7 +65,6 @@ FARES = _entry(
         ("Compare budget, contract term and submission deadline", ("amount", "period", "deadline")),
         ("When are proposals due?", ("deadline",)),
         ("What is the deadline for questions?", ("questions_due",)),
-        ("How many points does security get?", ("points",)),
     ],
 )
 def test_a_question_asks_for_facts(question: str, names: tuple[str, ...]) -> None:
@@ -106,10 +95,6 @@ def test_a_question_about_something_else_asks_for_none(question: str) -> None:
         ("예산은?", ["금 1,250,000,000원 (부가세 포함)"]),
         ("가람시 사업의 추정가격은?", ["1,136,363,636원"]),
         ("사업 기간과 마감은?", ["계약일로부터 9개월", "2024. 4. 22. 17:00"]),
-        ("교통신호 사업에서 기능 요구사항의 배점은?", ["20"]),
-        ("기술능력과 입찰가격의 배점은?", ["90점", "10점"]),
-        ("배점은?", ["90점", "10점", "20", "7"]),
-        ("SFR-002는 무엇인가?", ["배포"]),
         ("다래시 교통신호 사업의 예산은?", []),
         ("가람시 교통신호 사업 3차 재공고의 예산은?", []),
         ("상황판 교체 예산은 얼마인가?", []),
@@ -117,58 +102,28 @@ def test_a_question_about_something_else_asks_for_none(question: str) -> None:
     ],
 )
 def test_the_fact_of_one_document_answers(question: str, values: list[str]) -> None:
-    assert [fact.value for fact in fact_answer(question, GARAM)] == values
-
-
-def test_a_cell_says_where_it_stands() -> None:
-    cell = compare_facts(["period"], [GARAM]).rows[0].cells[0]
-
-    assert cell.fact
-    assert (cell.fact.value, cell.fact.canonical, cell.fact.page, cell.fact.bbox, cell.entry.document) == (
-        "계약일로부터 9개월",
-        "9 months",
-        3,
-        BOX,
-        GARAM.document,
+    plan = RetrievalPlan(
+        query_type="single",
+        strategy="rrf",
+        top_k=8,
+        needs_multi_doc=False,
+        filters=Filters(mode="only", documents=(GARAM.document,)),
+        decided_by="default",
     )
+    answer = answer_from_facts(question, plan, [GARAM, NARAE])
 
-
-def test_rows_tell_what_is_equal_and_what_differs() -> None:
-    rows = compare_facts(["period", "amount", "issuer"], [GARAM, NARAE]).rows
-
-    assert [(row.name, row.agreement) for row in rows] == [
-        ("issuer", "unknown"),
-        ("amount", "differ"),
-        ("period", "equal"),
-    ]
-
-
-def _value(cell: FactCell) -> str | None:
-    return cell.fact.value if cell.fact else None
-
-
-def test_the_split_of_points_is_one_row_however_it_is_called() -> None:
-    rows = compare_facts(["points"], [GARAM, NARAE]).rows
-
-    assert [_value(cell) for cell in rows[0].cells] == ["90점", "80점"]
-    assert [_value(cell) for cell in rows[1].cells] == ["10점", None]
-
-
-def test_requirements_are_counted_or_named() -> None:
-    counted = compare_facts(["requirement"], [GARAM, NARAE]).rows
-    named = compare_facts(["requirement"], [GARAM, NARAE], question="SFR-002를 비교").rows
-
-    assert [_value(cell) for cell in counted[0].cells] == ["2", None]
-    assert [(row.label, _value(row.cells[0])) for row in named] == [("SFR-002", "배포")]
+    lines = answer.text.splitlines() if answer else []
+    assert [line.partition(": ")[2].rpartition(" [")[0] for line in lines] == values
+    cited = [(one.page, one.bbox, one.digest) for one in answer.citations] if answer else []
+    assert cited == [(3, BOX, GARAM.document)] * len(values)
 
 
 def test_the_metadata_fills_what_the_document_does_not_state() -> None:
-    cells = compare_facts(["deadline"], [GARAM, NARAE]).rows[0].cells
+    table = compare_facts(["deadline"], [GARAM, NARAE], "마감 비교")
 
-    assert [(cell.fact.canonical, cell.of_metadata, cell.fact.page) for cell in cells if cell.fact] == [
-        ("2024-04-22 17:00", False, 3),
-        ("2024-04-22 17:00", True, None),
-    ]
+    assert "| 2024. 4. 22. 17:00 [1]" in table.text
+    assert "| 2024-04-22 17:00 (메타데이터)" in table.text
+    assert [one.page for one in table.citations] == [3]
 
 
 @pytest.mark.parametrize(
@@ -185,15 +140,14 @@ def test_the_document_wins_over_the_metadata_and_the_difference_is_noted(
     field: str, told: str, contradicts: bool
 ) -> None:
     entry = GARAM.model_copy(update={"metadata": {field: told}})
-    table = compare_facts(["amount", "deadline", "issuer"], [entry])
+    table = compare_facts(["amount", "deadline", "issuer"], [entry], "비교")
 
-    assert [one.metadata for one in table.contradictions] == [told] * contradicts
-    amounts = [row.cells[0].fact for row in table.rows if row.name == "amount"]
-    assert [fact and fact.canonical for fact in amounts] == ["1250000000"]
+    assert ("메타데이터에" in table.text) == contradicts
+    assert "금 1,250,000,000원 (부가세 포함) [" in table.text
 
 
 def test_a_table_in_korean_is_aligned_and_says_what_is_missing() -> None:
-    shown = table_markdown(compare_facts(["amount", "period", "questions_due"], [GARAM, NARAE]), "ko").text
+    shown = compare_facts(["amount", "period", "questions_due"], [GARAM, NARAE], "비교해 줘").text
     lines = shown.splitlines()
 
     assert lines[0].split(" | ")[0] == "| 항목     "
@@ -205,7 +159,7 @@ def test_a_table_in_korean_is_aligned_and_says_what_is_missing() -> None:
 
 def test_a_table_in_english_names_metadata_and_contradiction() -> None:
     entry = GARAM.model_copy(update={"metadata": {"project_amount": "1300000000"}})
-    shown = table_markdown(compare_facts(["amount", "deadline"], [entry, NARAE, FARES]), "en").text
+    shown = compare_facts(["amount", "deadline"], [entry, NARAE, FARES], "Compare them").text
 
     assert "2024-04-22 17:00 (metadata)" in shown
     assert "not stated" in shown
@@ -213,12 +167,6 @@ def test_a_table_in_english_names_metadata_and_contradiction() -> None:
 
 
 def test_a_bar_in_a_value_does_not_break_the_table() -> None:
-    table = compare_facts(["place"], [_entry("a.pdf", _fact("place", "제출처", "3층 | 계약팀"))])
+    table = compare_facts(["place"], [_entry("a.pdf", _fact("place", "제출처", "3층 | 계약팀"))], "비교")
 
-    assert "3층 \\| 계약팀" in table_markdown(table, "ko").text
-
-
-def test_no_documents_and_unknown_names_give_an_empty_table() -> None:
-    assert compare_facts(["amount"], []).rows[0].cells == ()
-    assert compare_facts(["weather"], [GARAM]).rows == ()
-    assert table_markdown(compare_facts(["weather"], []), "en").text == "| Fact |\n| ---- |"
+    assert "3층 \\| 계약팀" in table.text

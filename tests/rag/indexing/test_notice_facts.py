@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.documents.blocks import Block, Cell, Document, Kind, Page, PageStatus
-from tasks.rag.facts.fact_extraction import MOST_FACTS, extract_facts
+from tasks.rag.indexing.notice_facts import MOST_FACTS, extract_facts
 
 BOX = (10.0, 20.0, 30.0, 40.0)
 TITLE = Block(kind="heading", text="제안요청서", page=1)
@@ -62,27 +62,20 @@ def _values(name: str, *blocks: Block) -> list[str | None]:
         ("- 추정가격 : 35,750천원", "amount", "35750000"),
         ("1) 기초금액：일금 삼천오백칠십오만원정", "amount", "35750000"),
         ("배정예산(단위: 백만원): 1,250", "amount", "1250000000"),
-        ("사업 금액은 금 157,300,000원이며, 사업 기간은 계약일로부터 5개월이다.", "amount", "157300000"),
         ("Budget: $1.2 million", "amount", "1200000 USD"),
-        ("The budget for all five years is $18,750,000.", "amount", "18750000 USD"),
         ("Estimated contract value: EUR 640,000", "amount", "640000 EUR"),
         ("사 업 기 간 : 착수일로부터 12개월", "period", "12 months"),
         ("계약기간: 2024. 7. 1. ~ 2024. 11. 30.", "period", "2024-07-01/2024-11-30"),
         ("과업기간 : 계약일로부터 90일 이내", "period", "90 days"),
         ("용역기간: 계약일로부터 2024. 12. 31.까지", "period", "/2024-12-31"),
         ("Contract term: three (3) years", "period", "36 months"),
-        ("The initial contract term is 24 months.", "period", "24 months"),
-        ("The term of the contract shall be three (3) years.", "period", "36 months"),
-        ("The contract period is from July 1, 2024 through June 30, 2027.", "period", "2024-07-01/2027-06-30"),
         ("제안서 제출 마감: 2024. 5. 7.(화) 17:00", "deadline", "2024-05-07 17:00"),
         ("입찰마감일시 : 2024년 5월 7일 오후 5시", "deadline", "2024-05-07 17:00"),
         ("제안서 접수기간: 2024. 5. 1. 10:00 ~ 2024. 5. 7. 17:00", "deadline", "2024-05-07 17:00"),
         ("Proposals due April 12, 2024, 2:00 p.m.", "deadline", "2024-04-12 14:00"),
         ("Submission deadline: 12 April 2024", "deadline", "2024-04-12"),
         ("Deadline: no later than 3:00 PM on Friday, May 24, 2024", "deadline", "2024-05-24 15:00"),
-        ("Proposals must be received by 2:00 PM on May 25, 2024.", "deadline", "2024-05-25 14:00"),
         ("제안서 제출 : 2024.5.21.(화) 14:00까지 전자조달", "deadline", "2024-05-21 14:00"),
-        ("Questions must be submitted in writing by May 1, 2024.", "questions_due", "2024-05-01"),
         ("질의 마감: 2024. 4. 1. 18:00", "questions_due", "2024-04-01 18:00"),
         ("Last day for questions March 8, 2024", "questions_due", "2024-03-08"),
         ("입찰 참여 시작: 2024. 3. 25. 10:00", "opening", "2024-03-25 10:00"),
@@ -173,100 +166,8 @@ def test_the_tax_of_an_amount_is_a_fact(said: str, canonical: str) -> None:
     assert _values("vat", _text(f"사업예산: 1,000,000원 ({said})")) == [canonical]
 
 
-def test_points_of_a_table_with_merged_groups_are_read_for_group_and_criterion() -> None:
-    table = _table(
-        "평가 부문 | 평가 항목 | 평가 기준 | 배점",
-        "기술 (35점) | 기능 | 구현 방안이 우수한가 | 20",
-        " | 보안 | 분리 방안이 타당한가 | 15점",
-        "가격 | 입찰 가격 | 산식에 따름 | 65",
-        "합계 | | | 100",
-        spans={(1, 0): (2, 1), (4, 0): (1, 3)},
-    )
-
-    assert _facts(table) == [
-        ("points", "기술", "35"),
-        ("points", "기능", "20"),
-        ("points", "보안", "15"),
-        ("points", "입찰 가격", "65"),
-        ("points", "합계", "100"),
-    ]
-
-
-def test_english_points_name_what_is_judged() -> None:
-    table = _table(
-        "Criterion | What is judged | Points",
-        "Technical (45 points) | Fit | 30",
-        " | Security | 15",
-        "Price | Total price | 55",
-        spans={(1, 0): (2, 1)},
-    )
-
-    assert [label for _, label, _ in _facts(table)] == ["Technical", "Fit", "Security", "Price"]
-
-
-def test_points_may_stand_beside_the_group_and_beside_each_criterion() -> None:
-    table = _table(
-        "평가 부문 | 배점 | 평가 항목 | 배점",
-        "기술 | 90 | 이해도 | 20",
-        " | | 전략 | 70",
-        spans={(1, 0): (2, 1), (1, 1): (2, 1)},
-    )
-
-    assert [(label, points) for _, label, points in _facts(table)] == [("기술", "90"), ("이해도", "20"), ("전략", "70")]
-
-
 def test_the_tax_in_the_next_cell_is_that_of_the_amount() -> None:
     assert _values("vat", _table("사업예산 | 금 1억원 | 부가세 포함")) == ["included"]
-
-
-def test_points_in_other_tables_are_none() -> None:
-    assert _facts(_table("팀 | 승 | 점수", "하나 | 3 | 9", "둘 | 1 | 3")) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "canonical"),
-    [
-        ("배점은 기술능력 90점, 입찰가격 10점으로 한다.", ["90", "10"]),
-        ("기술 평가 80점과 가격 평가 20점을 합하여 정한다.", ["80", "20"]),
-        ("기술능력평가(90%), 입찰가격평가(10%)", ["90", "10"]),
-        ("Technical proposal: 70 points, price: 30 points", ["70", "30"]),
-        ("기술 평가 80점, 가격 평가 30점", []),
-    ],
-)
-def test_a_split_between_technique_and_price_makes_a_hundred(line: str, canonical: list[str]) -> None:
-    assert _values("points", _text(line)) == canonical
-
-
-def test_requirements_of_a_list_have_their_names() -> None:
-    table = _table(
-        "분류 | 고유번호 | 요구사항 명칭", "기능 | SFR-001 | 원격 감시", " | SFR-002 | 배포", spans={(1, 0): (2, 1)}
-    )
-
-    assert [(fact.label, fact.value) for fact in extract_facts(_document(TITLE, table))] == [
-        ("SFR-001", "원격 감시"),
-        ("SFR-002", "배포"),
-    ]
-
-
-def test_a_requirement_in_detail_is_named_in_another_row() -> None:
-    table = _table(
-        "요구사항 분류 | 기능 | 고유번호 | PER-001", "요구사항 명칭 | 응답 시간 | | ", "정의 | 빨라야 한다 | | "
-    )
-
-    assert [(fact.label, fact.value) for fact in extract_facts(_document(TITLE, table))] == [("PER-001", "응답 시간")]
-
-
-def test_any_id_under_its_label_is_that_of_a_requirement() -> None:
-    table = _table("요구사항 고유번호 | F-01", "요구사항 명칭 | 로그인")
-
-    assert [(fact.label, fact.value) for fact in extract_facts(_document(TITLE, table))] == [("F-01", "로그인")]
-
-
-def test_a_requirement_that_is_listed_and_detailed_is_one_fact() -> None:
-    listed = _table("고유번호 | 요구사항 명칭", "SFR-001 | 원격 감시")
-    detailed = _text("SFR-001 원격 감시", kind="heading")
-
-    assert len(_facts(listed, detailed)) == 1
 
 
 def test_two_spellings_of_an_amount_are_one_fact() -> None:
@@ -300,12 +201,12 @@ def test_facts_come_in_reading_order() -> None:
 
 
 def test_facts_are_limited_in_number() -> None:
-    rows = [f"SFR-{number:04d} | 이름 {number}" for number in range(MOST_FACTS + 50)]
+    lines = [_text(f"제출처: {number}동 계약팀") for number in range(MOST_FACTS + 50)]
 
-    assert len(_facts(_table("고유번호 | 요구사항 명칭", *rows))) == MOST_FACTS
+    assert len(_facts(*lines)) == MOST_FACTS
 
 
-@given(st.lists(st.text(alphabet="사업예산기간배점SFR-01 :|원만억.점\n(),%은는", max_size=80), max_size=8))
+@given(st.lists(st.text(alphabet="사업예산기간01 :|원만억.점\n(),%은는", max_size=80), max_size=8))
 @settings(max_examples=150)
 def test_any_text_and_table_is_read(texts: list[str]) -> None:
     blocks = [_text(text) for text in texts] + ([_table(*[text.replace("\n", " ") for text in texts])] if texts else [])
@@ -315,7 +216,7 @@ def test_any_text_and_table_is_read(texts: list[str]) -> None:
         assert fact.label
 
 
-@pytest.mark.parametrize("piece", ["사업 예산은 ", "기술 90점 ", "The budget ", "a: ", "( ", "SFR-001 "])
+@pytest.mark.parametrize("piece", ["사업 예산은 ", "The budget ", "a: ", "( "])
 @pytest.mark.timeout(60)
 def test_a_long_line_keeps_nobody_for_long(piece: str) -> None:
     text = "\n".join([piece * (2_000 // len(piece))] * 8)
