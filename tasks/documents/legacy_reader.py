@@ -11,8 +11,8 @@ from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.docx.docx_reader import open_docx
 from tasks.documents.office_program import PROGRAM, ProgramFailed, converted
+from tasks.documents.pptx_reader import open_pptx
 from tasks.documents.sheets.xlsx_reader import open_xlsx
-from tasks.documents.slides.pptx_reader import open_pptx
 
 
 def open_doc(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001

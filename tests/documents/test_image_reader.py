@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from tasks.documents import image_reader
 from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.images import image_reader
-from tasks.documents.images.image_reader import image_pictures, open_image, render_pages
+from tasks.documents.image_reader import image_pictures, open_image, render_pages
 
 needs_tesseract = pytest.mark.program("tesseract")
 

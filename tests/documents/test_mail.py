@@ -12,8 +12,7 @@ import pytest
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.mail.eml_reader import open_eml
-from tasks.documents.mail.msg_reader import open_msg
+from tasks.documents.mail_reader import open_eml, open_msg
 from tests.documents.ole_writer import ole_file
 
 

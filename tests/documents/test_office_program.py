@@ -24,8 +24,7 @@ from pptx.util import Emu
 from tasks.documents import office_program
 from tasks.documents.blocks import Block
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.docx.docx_layout import render_pages
-from tasks.documents.docx.docx_reader import open_docx
+from tasks.documents.docx.docx_reader import open_docx, render_pages
 from tasks.documents.formats import sniff
 from tasks.documents.legacy_reader import open_doc, open_ppt, open_xls
 from tasks.documents.office_program import ProgramFailed, converted

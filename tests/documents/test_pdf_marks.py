@@ -10,8 +10,8 @@ import pytest
 
 from tasks.documents.blocks import Block
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.pdf.pdf_direction import as_read
 from tasks.documents.pdf.pdf_reader import open_pdf
+from tasks.documents.pdf.pdf_text import as_read
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 

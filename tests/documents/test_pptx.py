@@ -19,7 +19,7 @@ from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.slides.pptx_reader import open_pptx, pptx_images
+from tasks.documents.pptx_reader import open_pptx, pptx_images
 from tests.documents.ole_writer import ole_file
 from tests.documents.zips import changed
 

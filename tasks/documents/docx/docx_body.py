@@ -12,9 +12,9 @@ from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_readers import table_text
 from tasks.documents.docx import docx_inline
 from tasks.documents.docx.docx_inline import CHART, MC, A, first_copy
-from tasks.documents.docx.docx_package import Part, W, WordPackage, attribute, child_value
 from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, integer
 from tasks.documents.list_marks import mark_of
+from tasks.documents.office_package import Part, W, WordPackage, attribute, child_value
 
 _WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
 _MOST_COLUMNS = 1000  # Word itself allows 63

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from tasks.documents.docx.docx_package import R, W, attribute, child_is_on
+from tasks.documents.office_package import R, W, attribute, child_is_on
 
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DRAWING_PARTS = ("main", "picture", "wordprocessingDrawing", "chart", "diagram")

@@ -2,29 +2,28 @@
 
 It reads the XML itself: python-docx skips text boxes, content controls, notes, equations and generated numbers.
 Order: body with text boxes at their anchors, then notes and comments, then headers and footers, once each.
+LibreOffice lays the document out as pages where it is installed, and draws pages with boxes.
 """
 
 from __future__ import annotations
 
 import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tasks.documents.blocks import ImageCandidate, Kind, Page
-from tasks.documents.document_errors import RefusedDocument
+from tasks.documents.blocks import BBox, ImageCandidate, Kind, Page
+from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_inline import MC, VML, A
-from tasks.documents.docx.docx_layout import PageMargins, lay_out
-from tasks.documents.docx.docx_package import Part, R, W, WordPackage, attribute
 from tasks.documents.docx.docx_styles import Numbering, Styles, integer
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.laid_pages import LayoutFailed
-from tasks.documents.office_package import core_properties, refuse_encrypted
-from tasks.documents.office_program import PROGRAM
+from tasks.documents.laid_pages import LaidPage, LayoutFailed
+from tasks.documents.office_package import Part, R, W, WordPackage, attribute, core_properties, refuse_encrypted
+from tasks.documents.office_program import PROGRAM, ProgramFailed, converted
 from tasks.documents.page_join import join
 
 READER = "trivet docx 2"
@@ -201,3 +200,54 @@ def _docx_image(package: WordPackage, part: Part, id_: str) -> Embedded:
     if relationship.external:
         return ABROAD
     return read_embedded(lambda: package.read(relationship.target))
+
+
+class PageMargins(NamedTuple):
+    """Points above and below the body of a page, where headers and footers stand."""
+
+    top: float
+    bottom: float
+
+
+def lay_out(path: Path, *, suffix: str, margins: PageMargins) -> list[LaidPage]:
+    """The pages of a document. Raises LayoutFailed."""
+    import pymupdf
+
+    try:
+        with converted(path, suffix=suffix, to="pdf") as made, pymupdf.open(made, filetype="pdf") as document:
+            pages = [_laid_page(page, margins) for page in document]
+    except (ProgramFailed, RuntimeError) as failure:  # MuPDF raises the latter over what is no PDF
+        raise LayoutFailed(str(failure)) from failure
+    if not any(page.signs for page in pages):
+        raise LayoutFailed("LibreOffice draws no text")
+    return pages
+
+
+def _laid_page(page: Any, margins: PageMargins) -> LaidPage:
+    signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
+    bottom = page.rect.height - margins.bottom
+    for block in page.get_text("rawdict")["blocks"]:
+        if block["type"]:
+            images.append((len(boxes), tuple(block["bbox"])))
+        for span in (span for line in block.get("lines", ()) for span in line["spans"]):
+            for char in span["chars"]:
+                middle = (char["bbox"][1] + char["bbox"][3]) / 2
+                if not char["c"].isspace():
+                    signs.append(char["c"])
+                    zones.append("h" if middle < margins.top else "f" if middle > bottom else "b")
+                    boxes.append(tuple(char["bbox"]))
+    size = page.rect
+    return LaidPage(size.width, size.height, "".join(signs), "".join(zones), tuple(boxes), tuple(images))
+
+
+def render_pages(
+    path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
+) -> Iterator[tuple[int, bytes]]:
+    """(1-based page, PNG) for each existing page of `boxes`. Raises DocumentError."""
+    from tasks.documents.pdf import pdf_document
+
+    try:
+        with converted(path, suffix="docx", to="pdf") as made:
+            yield from pdf_document.render_pages(made, boxes, password=password)
+    except ProgramFailed as failure:
+        raise UnsupportedDocument(f"The document cannot be laid out ({failure}); convert it to PDF.") from failure

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
 from tasks.documents.document_readers import counted, roman
-from tasks.documents.docx.docx_package import W, attribute, child_is_on, child_value
+from tasks.documents.office_package import W, attribute, child_is_on, child_value
 
 _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
 _TITLE_STYLES = {"title", "제목"}

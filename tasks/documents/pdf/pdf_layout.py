@@ -9,9 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from tasks.documents.list_marks import starts_item
-from tasks.documents.pdf.pdf_direction import line_of, runs_right_to_left
 from tasks.documents.pdf.pdf_tables import Table
-from tasks.documents.pdf.pdf_text import Fragment
+from tasks.documents.pdf.pdf_text import Fragment, line_of, runs_right_to_left
 from tasks.documents.pdf.pdf_words import outline
 
 BIN = 2.0  # points; resolution of the search for gutters between columns

@@ -15,11 +15,18 @@ import pymupdf
 
 from tasks.documents.blocks import BBox, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, storable
-from tasks.documents.pdf.pdf_blocks import Margins, Running, margins_of, page_blocks, running_rows
+from tasks.documents.pdf.pdf_blocks import (
+    BodyStyle,
+    Margins,
+    Running,
+    body_style,
+    margins_of,
+    page_blocks,
+    running_rows,
+)
 from tasks.documents.pdf.pdf_columns import page_tables
 from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes
 from tasks.documents.pdf.pdf_grids import Grid, Point, drawn_edges, grid_of_boxes
-from tasks.documents.pdf.pdf_headings import BodyStyle, body_style
 from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, languages, read_scan, why_no_text
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (

@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import completed, holds_columns, without_sign_columns
-from tasks.documents.pdf.pdf_direction import line_of, runs_right_to_left
-from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edge, Edges, Grid, GridCell, find_grids
+from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edge, Edges, Grid, GridCell, find_grids, join_stripes
 from tasks.documents.pdf.pdf_lists import is_list, without_notes
-from tasks.documents.pdf.pdf_stripes import join_stripes
-from tasks.documents.pdf.pdf_text import Fragment, Word
+from tasks.documents.pdf.pdf_text import Fragment, Word, line_of, runs_right_to_left
 from tasks.documents.pdf.pdf_words import (
     gaps_of,
     is_number,
