@@ -1,5 +1,6 @@
 """Shows the numbers of spreadsheets as people see them: by their number format, a small language of its own.
 
+Formats with conditions ([>=100]), exponents and fractions are not read: their numbers stand as cells without a format.
 Source: ISO/IEC 29500-1, 18.8.30 and 18.8.31.
 """
 
@@ -31,7 +32,7 @@ _TOKEN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ELAPSED = re.compile(r"h+|m+|s+", re.IGNORECASE)
-_CONDITION = re.compile(r"(<=|>=|<>|<|>|=)\s*(-?\d+(?:\.\d+)?)")
+_CONDITION = re.compile(r"[<>=]")
 
 
 class Token(NamedTuple):
@@ -45,8 +46,9 @@ class Section(NamedTuple):
     """One of the formats for positive, negative, zero and text, which `;` parts."""
 
     tokens: tuple[Token, ...]
-    condition: tuple[str, Decimal] | None
     is_date: bool
+    is_read: bool
+    """False for a condition, an exponent or a fraction."""
 
 
 def is_date(code: str) -> bool:
@@ -56,10 +58,13 @@ def is_date(code: str) -> bool:
 
 def shown(value: float, code: str, *, since_1904: bool = False) -> str:
     """A number as its format shows it; what the format cannot show stands as General."""
-    number = Decimal(repr(value))
-    section, bare = _section_for(number, _sections(code))
-    if not number.is_finite() or section is None or not section.tokens:
-        return "" if section and not section.tokens else general(value)
+    number, sections = Decimal(repr(value)), _sections(code)
+    if not number.is_finite() or not all(section.is_read for section in sections):
+        return general(value)
+    bare = number < 0 and len(sections) > 1  # the format for negative numbers writes their sign
+    section = sections[1 if bare else 2 if number == 0 and len(sections) > 2 else 0]
+    if not section.tokens:
+        return ""
     if section.is_date:
         return _as_date(value, section.tokens, since_1904=since_1904) or general(value)
     return " ".join(_as_number(abs(number) if bare else number, section.tokens, value).split())
@@ -86,9 +91,11 @@ def _sections(code: str) -> tuple[Section, ...]:
 
 
 def _section(tokens: Sequence[Token]) -> Section:
-    condition = None
     kept: list[Token] = []
+    is_read = True
     for kind, text in tokens:
+        if kind == "exponent" or (kind == "bracket" and _CONDITION.match(text)):
+            is_read = False
         if kind == "space":
             kept.append(Token("literal", " "))
         elif kind in ("quoted", "escaped", "other"):
@@ -101,33 +108,9 @@ def _section(tokens: Sequence[Token]) -> Section:
             kept.append(Token("literal", text[1:].split("-")[0]))
         elif _ELAPSED.fullmatch(text):
             kept.append(Token("elapsed", text.lower()))
-        elif found := _CONDITION.fullmatch(text):
-            condition = (found[1], Decimal(found[2]))
     dated = any(kind in ("date", "elapsed", "half") for kind, _ in kept)
-    return Section(tuple(kept), condition, dated)
-
-
-def _section_for(number: Decimal, sections: Sequence[Section]) -> tuple[Section | None, bool]:
-    """The section that shows a number, and whether it shows the number without its sign."""
-    conditioned = [section for section in sections if section.condition]
-    if conditioned:
-        for section in conditioned:
-            if section.condition and _holds(number, *section.condition):
-                return section, number < 0 and section.condition[0] in ("<", "<=")
-        rest = [section for section in sections if not section.condition]
-        return (rest[-1] if rest else None), False
-    if number < 0 and len(sections) > 1:
-        return sections[1], True
-    if number == 0 and len(sections) > 2:
-        return sections[2], False
-    return sections[0], False
-
-
-def _holds(number: Decimal, sign: str, bound: Decimal) -> bool:
-    return {
-        "<": number < bound, ">": number > bound, "=": number == bound,
-        "<=": number <= bound, ">=": number >= bound, "<>": number != bound,
-    }[sign]  # fmt: skip
+    fraction = not dated and any(kind == "digit" for kind, _ in kept) and Token("literal", "/") in kept
+    return Section(tuple(kept), dated, is_read and not fraction)
 
 
 def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
@@ -136,8 +119,6 @@ def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
     if "digit" not in kinds:
         written = general(float(number))
         return "".join(written if kind in ("general", "text") else text for kind, text in tokens if kind != "comma")
-    if any(kind == "literal" and text == "/" for kind, text in tokens):
-        return general(value)  # fractions are told as decimals
     first, last = kinds.index("digit"), len(kinds) - 1 - kinds[::-1].index("digit")
     before, body = tokens[:first], tokens[first : last + 1]
     scaling = 0
@@ -158,11 +139,6 @@ def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
 def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
     """The number, without its sign, in the places between the first and the last digit of a format."""
     kinds = [kind for kind, _ in body]
-    if "exponent" in kinds:
-        places = _places_behind_point(body[: kinds.index("exponent")])
-        mantissa, _, power = f"{abs(number):.{len(places)}E}".partition("E")
-        width = kinds[kinds.index("exponent") :].count("digit")
-        return f"{mantissa}E{power[0]}{power[1:].lstrip('0').zfill(width)}"
     point = kinds.index("point") if "point" in kinds else len(body)
     places = _places_behind_point(body)
     try:

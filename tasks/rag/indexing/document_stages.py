@@ -25,7 +25,7 @@ from tasks.rag.indexing.metadata import read_facts
 from tasks.rag.indexing.notice_facts import extract_facts
 from tasks.rag.numbers.document_numbers import document_numbers
 
-PARSER_VERSION = 5
+PARSER_VERSION = 6
 """Raise it when a reader would give another document for the same bytes."""
 
 
