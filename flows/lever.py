@@ -21,6 +21,7 @@ from flows.running.shown import flow_version, say, watched
 from storage.records import Ref
 from tasks.lever import file_steps, steps
 from tasks.lever.data.folder_layout import Layout
+from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.judge.judges import (
     CPU_WORLDS,
     DIGITS,
@@ -30,7 +31,6 @@ from tasks.lever.judge.judges import (
     fingerprint_of_judge,
     text_encoder_spec,
 )
-from tasks.lever.judge.text_classification import WORDINGS
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS

@@ -10,12 +10,13 @@ from storage.records import Record
 from tasks.lever.data.beam_search import count_weighed
 from tasks.lever.data.embeddings import of_modality
 from tasks.lever.data.folder_layout import Layout
+from tasks.lever.judge.demonstration_task import open_task
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.learning.baselines import CLASSES, possible_with
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import ZERO_SHOT
-from tasks.lever.opened_worlds import open_items, open_task
+from tasks.lever.opened_worlds import open_items
 
 
 class CallCounts(Record):

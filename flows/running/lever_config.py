@@ -13,9 +13,8 @@ from storage.records import Record
 from tasks.budget import Spending
 from tasks.lever import lever_options as options
 from tasks.lever.data.folder_layout import Layout
-from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
-from tasks.lever.judge.text_classification import WORDINGS
 from tasks.lever.lever_records import PoolRecipe, Sampler
 
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]

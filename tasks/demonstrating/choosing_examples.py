@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from tasks.evaluation.evaluation_records import Example, Item
-from tasks.lever.compat.seed_checkpoints import Opened, open_selector
 from tasks.lever.data.candidate_pools import Banks, draw_pools
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of
 from tasks.lever.learning.baselines import Shown, choose_at_random, choose_nearest
+from tasks.lever.learning.checkpoints import Opened, open_selector
 from tasks.lever.learning.predicting import USUAL_SIZE, predict
 from tasks.lever.lever_errors import PoolTooSmall
 

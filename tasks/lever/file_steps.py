@@ -28,8 +28,7 @@ class CheckpointRead(Record):
 @step(version=2, reads_world=True)
 def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
     """The selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
-    from tasks.lever.compat.seed_checkpoints import open_selector
-    from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
+    from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
 
     opened = open_selector(path, heads=heads)
     opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)

@@ -16,7 +16,7 @@ from tasks import progress
 from tasks.budget import Spending
 from tasks.calls import wait_for_twin
 from tasks.keys import content_key
-from tasks.lever.judge.demonstration_task import DemonstrationTask, PromptSettings
+from tasks.lever.judge.demonstration_task import WORDINGS, DemonstrationTask, PromptSettings, open_task
 from tasks.lever.judge.judges import JudgeSpec
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import (
@@ -175,30 +175,10 @@ def open_items(
     from tasks.lever.data.datasets import open_dataset
     from tasks.lever.data.earlier_files import with_queries_of
     from tasks.lever.data.text_files import open_texts
-    from tasks.lever.judge.text_classification import WORDINGS
 
     opened = open_texts if name in WORDINGS else open_dataset
     found = opened(name, data_dir, train_queries=train_queries, validation=validation, test=test, seed=seed)
     return found if queries_of is None else with_queries_of(found, queries_of)
-
-
-def open_task(dataset: str, prompts: PromptSettings, *, stem: bool = False) -> DemonstrationTask[Any]:
-    """What the items of a dataset are to the judge."""
-    from tasks.lever.judge.text_classification import WORDINGS, TextClassification
-    from tasks.lever.judge.vqa_task import VqaTask
-
-    if wording := WORDINGS.get(dataset):
-        return TextClassification(wording, prompts)
-    return VqaTask(prompts, stem=stem)
-
-
-def task_without_pictures(dataset: str, prompts: PromptSettings) -> DemonstrationTask[Any]:
-    """The same with an empty picture for each, where prompts are only counted."""
-    from models.protocols import Image
-    from tasks.lever.judge.vqa_task import VqaTask
-
-    task = open_task(dataset, prompts)
-    return VqaTask(prompts, pictures=lambda _: Image(png=b"")) if isinstance(task, VqaTask) else task
 
 
 def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:

@@ -8,7 +8,7 @@ from typing import Any
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
 from tasks.lever.file_steps import digest_of_folder
-from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.judge.demonstration_task import PromptSettings, open_task
 from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
@@ -34,7 +34,6 @@ from tasks.lever.opened_worlds import (
     open_beams,
     open_items,
     open_setting,
-    open_task,
     open_training,
     open_weights,
     telling,
@@ -110,7 +109,7 @@ def read_dataset(
 @step(version=2, gpu=True)
 def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     """Vectors of all pictures and questions, or texts; a shard that is done is done for good."""
-    from tasks.lever.data.dataset_embeddings import embed_dataset
+    from tasks.lever.data.embeddings import embed_dataset
 
     found = artifacts().load(Dataset, dataset)
     views = open_task(found.name, PromptSettings()).views(encoder)

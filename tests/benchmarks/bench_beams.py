@@ -24,12 +24,12 @@ from storage.artifacts import Artifacts
 from tasks.calls import CallSettings, Limits
 from tasks.lever.data.beam_search import count_weighed, search
 from tasks.lever.data.candidate_pools import build
-from tasks.lever.data.dataset_embeddings import embed_dataset
-from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.data.embeddings import embed_dataset
+from tasks.lever.judge.demonstration_task import PromptSettings, open_task
 from tasks.lever.judge.judging import Asked, Judging
 from tasks.lever.lever_options import BeamSettings
 from tasks.lever.lever_records import Item, PoolRecipe, Pools
-from tasks.lever.opened_worlds import draw_world, open_items, open_task
+from tasks.lever.opened_worlds import draw_world, open_items
 from tests.lever.small_judges import Kept
 
 
@@ -79,14 +79,14 @@ def opened(chosen: argparse.Namespace, folder: Path) -> tuple[list[Item], Pools,
         from models.backends import open_chat
         from models.minilm import MiniLM
         from models.registry import spelled
-        from tasks.lever.judge.text_classification import text_views
+        from tasks.lever.judge.demonstration_task import text_views
 
         judge, data = open_chat(spelled("smollm2")), chosen.data_dir
         views = text_views(MiniLM())
     else:
         from tasks.lever.digits.digits_judge import DigitsEncoder, DigitsJudge
         from tasks.lever.digits.digits_training import train_judge
-        from tasks.lever.judge.vqa_task import views_of
+        from tasks.lever.judge.demonstration_task import views_of
 
         weights, data = train_judge(seed=0, steps=chosen.judge_steps), folder / "data"
         judge, views = DigitsJudge(weights), views_of(DigitsEncoder(weights))

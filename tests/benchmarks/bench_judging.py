@@ -30,9 +30,8 @@ from models.protocols import ChatRequest, ChatResponse
 from storage.responses import Responses
 from tasks.calls import CallSettings, Limits
 from tasks.grading.vqa_accuracy import CONTRACTIONS, vqa_accuracy
-from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.judge.judging import Asked, Judging
-from tasks.lever.judge.vqa_task import VqaTask
 from tasks.lever.lever_records import VqaItem
 from tests.benchmarks.bench_calls import MODEL, Cost, _cost, _endpoint, _store
 from tests.benchmarks.peers.plain_vqa import plain_accuracy

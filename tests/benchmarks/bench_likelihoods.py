@@ -25,8 +25,8 @@ from models.causal_weights import Loaded
 from models.protocols import LogProb
 from models.registry import spelled
 from models.token_likelihoods import Window, packs_of, pair_windows, score, score_pack, shared_rows
-from tasks.lever.judge.demonstration_task import PromptSettings
-from tasks.lever.opened_worlds import open_items, open_task
+from tasks.lever.judge.demonstration_task import PromptSettings, open_task
+from tasks.lever.opened_worlds import open_items
 
 
 def main() -> None:

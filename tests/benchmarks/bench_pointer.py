@@ -28,8 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.learning.kl import exact_kl, score
-from tasks.lever.learning.losses import advantages, grpo_loss
+from tasks.lever.learning.losses import advantages, exact_kl, grpo_loss, score
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 
 QUERIES, CANDIDATES, SHOTS = 32, 64, 2

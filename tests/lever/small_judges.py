@@ -16,9 +16,8 @@ from models.protocols import ChatRequest, ChatResponse, Text
 from storage.responses import Responses, StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
-from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.judge.judging import Asked, Judging
-from tasks.lever.judge.vqa_task import VqaTask
 from tasks.lever.lever_records import VqaItem
 
 ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)

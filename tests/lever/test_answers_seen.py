@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from models.pointer import PointerConfig, PointerSelector
 from storage.artifacts import Artifacts
-from tasks.lever.compat.seed_checkpoints import Opened
 from tasks.lever.data.candidate_pools import banks_of
-from tasks.lever.data.dataset_embeddings import embed_dataset
 from tasks.lever.data.earlier_files import SOLVED, banks_by_file, embedded_in
-from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.judge.text_classification import text_views
+from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
+from tasks.lever.judge.demonstration_task import text_views
+from tasks.lever.learning.checkpoints import Opened
 from tasks.lever.learning.predicting import predict, predict_files
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, TextItem

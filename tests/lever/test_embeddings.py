@@ -9,10 +9,9 @@ import pytest
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
-from tasks.lever.data import dataset_embeddings
-from tasks.lever.data.dataset_embeddings import embed_dataset
-from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.judge.vqa_task import views_of
+from tasks.lever.data import embeddings
+from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
+from tasks.lever.judge.demonstration_task import views_of
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, Embedded
 from tests.lever.small_dataset import ColourEncoder, dataset, item, png
@@ -116,7 +115,7 @@ def test_another_encoder_embeds_anew(store: Artifacts, pictures: Path) -> None:
 def test_an_export_that_was_interrupted_goes_on_where_it_stopped(
     store: Artifacts, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset_embeddings, "PER_SHARD", 4)
+    monkeypatch.setattr(embeddings, "PER_SHARD", 4)
     with pytest.raises(KeyboardInterrupt):
         embed(many(pictures, 11), ColourEncoder(dies_after=8), store)
     resumed = ColourEncoder()
@@ -129,12 +128,12 @@ def test_the_shards_do_not_show_in_the_vectors(
     store: Artifacts, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = embed(many(pictures, 11), ColourEncoder(), store)
-    monkeypatch.setattr(dataset_embeddings, "PER_SHARD", 3)
+    monkeypatch.setattr(embeddings, "PER_SHARD", 3)
     assert embed(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "other")) == whole
 
 
 def test_progress_adds_up_to_the_items(store: Artifacts, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_embeddings, "PER_SHARD", 1)
+    monkeypatch.setattr(embeddings, "PER_SHARD", 1)
     told: list[int] = []
     embed(small(pictures), ColourEncoder(), store, tell=told.append)
     assert told == [3, 2]

@@ -9,9 +9,15 @@ from collections.abc import Callable, Sequence
 import pytest
 from PIL import Image
 
-from tasks.lever.learning.choices_plot import draw_choices, shown_queries
+from tasks.lever.learning.lever_plots import (
+    Training,
+    draw_accuracy,
+    draw_choices,
+    draw_curves,
+    draw_shots,
+    shown_queries,
+)
 from tasks.lever.learning.selector_comparison import Summary, summarise
-from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
 from tasks.lever.lever_records import CurvePoint, Search, SelectorResult, Stage, TextItem
 from tests.lever.outcomes import result, seed_of
 

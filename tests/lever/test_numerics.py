@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerSelector
-from tasks.lever.learning.kl import exact_kl, step_log_probs
-from tasks.lever.learning.losses import advantages, grpo_loss, k3, rce_loss, sft_loss
+from tasks.lever.learning.losses import advantages, exact_kl, grpo_loss, k3, rce_loss, sft_loss, step_log_probs
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 from tests.lever.small_policies import Problem, all_pointers, problem, small_selector
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from storage.artifacts import Artifacts
 from tasks.lever.data import candidate_pools as module
 from tasks.lever.data.candidate_pools import build, draw_pools, most_similar
-from tasks.lever.data.dataset_embeddings import embed_dataset
-from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.judge.vqa_task import views_of
+from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
+from tasks.lever.judge.demonstration_task import views_of
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
 from tests.lever.small_dataset import ColourEncoder, bank, dataset, item, png

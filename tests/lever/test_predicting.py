@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.compat.seed_checkpoints import Opened
 from tasks.lever.data.candidate_pools import draw_pools
 from tasks.lever.data.embeddings import of_modality
+from tasks.lever.learning.checkpoints import Opened
 from tasks.lever.learning.predicting import Predicted, predict, predict_files
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe

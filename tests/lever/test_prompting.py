@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.protocols import ChatRequest, Image, Message, Text
-from tasks.lever.judge.demonstration_task import PromptSettings
-from tasks.lever.judge.vqa_task import VqaTask
+from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.lever_records import VqaItem
 
 

@@ -12,10 +12,11 @@ import pytest
 from flows.cli.lever.read_config import config_of
 from models.protocols import ChatResponse
 from tasks.lever.digits.digits_judge import DigitsJudge
+from tasks.lever.judge.demonstration_task import open_task
 from tasks.lever.judge.recorded_answers import Choice, RecordedAnswers, digest_of_asking, read_recorded, record
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import TextItem
-from tasks.lever.opened_worlds import draw_world, open_items, open_task
+from tasks.lever.opened_worlds import draw_world, open_items
 from tests.samples.make_judgments import DEMO
 
 ROOT = Path(__file__).parents[2]

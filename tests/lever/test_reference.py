@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.lever.learning import kl as reference_policy
-from tasks.lever.learning.kl import Reference, read_off, score, step_log_probs
+from tasks.lever.learning import losses as reference_policy
+from tasks.lever.learning.losses import Reference, read_off, score, step_log_probs
 from tasks.lever.learning.training_inputs import Material
 from tests.lever.small_policies import all_pointers, problem, small_selector
 from tests.lever.small_trainings import small_groups, small_start

@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.compat.seed_checkpoints import open_selector, read_seed_checkpoint
 from tasks.lever.compat.torch_files import MOST_BYTES, read_inert
-from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
+from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, read_seed_checkpoint, save_selector
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
 from tests.lever.seed_files import (

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from models.protocols import LogProb, Text
-from tasks.lever.judge.demonstration_task import PromptSettings
+from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings, TextClassification
 from tasks.lever.judge.judging import Asked, Judging, Judgment
-from tasks.lever.judge.text_classification import WORDINGS, TextClassification
 from tasks.lever.lever_errors import JudgeUnusable
 from tasks.lever.lever_records import TextItem
 from tests.lever.small_judges import Endpoint, Kept, limits

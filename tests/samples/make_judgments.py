@@ -21,13 +21,13 @@ from flows.running.lever_config import LeverConfig
 from models.protocols import ChatResponse
 from storage.artifacts import Artifacts
 from tasks.lever.data.candidate_pools import build
-from tasks.lever.data.dataset_embeddings import embed_dataset
+from tasks.lever.data.embeddings import embed_dataset
 from tasks.lever.digits.digits_judge import DigitsEncoder, DigitsJudge
 from tasks.lever.digits.digits_training import train_judge
 from tasks.lever.digits.net import DigitsNet, NetConfig, to_bytes
+from tasks.lever.judge.demonstration_task import open_task, views_of
 from tasks.lever.judge.recorded_answers import Choice, RecordedAnswers, digest_of_asking, record
-from tasks.lever.judge.vqa_task import views_of
-from tasks.lever.opened_worlds import draw_world, open_items, open_task
+from tasks.lever.opened_worlds import draw_world, open_items
 
 DEMO = Path(__file__).parent / "lever" / "demo.yaml"
 AT_ONCE = 20_000

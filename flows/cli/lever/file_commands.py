@@ -46,8 +46,8 @@ def predict(
 ) -> None:
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
     with plain_errors(errors.LeverError):
-        from tasks.lever.compat.seed_checkpoints import open_selector
         from tasks.lever.data.folder_layout import sampler_of
+        from tasks.lever.learning.checkpoints import open_selector
         from tasks.lever.learning.predicting import predict_files
 
         opened = open_selector(checkpoint, heads=heads)

@@ -21,8 +21,8 @@ def config_of(given: Given, *, until: str, file: Path | None = None, settings: S
     """The parameters of the flow: its defaults, then the YAML file, then the options, then each --set."""
     from flows.running.lever_config import LeverConfig
     from tasks.lever.data.folder_layout import dataset_of
+    from tasks.lever.judge.demonstration_task import WORDINGS
     from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
-    from tasks.lever.judge.text_classification import WORDINGS
 
     typed: dict[str, Any] = {}
     for one in settings:

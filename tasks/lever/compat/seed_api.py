@@ -22,13 +22,13 @@ from torch.optim import AdamW, Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.compat.seed_checkpoints import open_selector
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.json_files import read_by_query
 from tasks.lever.data.pointer_files import beam_of, pool_ids, read_beams
 from tasks.lever.data.rl_data import draw
 from tasks.lever.judge.rewards import BONUS, CLIP, clip_reward, needed_score, refuse_unknown, reward_of
 from tasks.lever.learning import losses
+from tasks.lever.learning.checkpoints import open_selector
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
 from tasks.lever.lever_options import RewardMode, RlDataSettings
 from tasks.lever.lever_records import PointerRecord

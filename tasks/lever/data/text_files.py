@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.lever.judge.text_classification import WORDINGS
+from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, TextItem
 

@@ -13,9 +13,8 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.lever.learning.choices_plot import draw_choices
+from tasks.lever.learning.lever_plots import Training, draw_accuracy, draw_choices, draw_curves, draw_shots
 from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
-from tasks.lever.learning.selector_plot import Training, draw_accuracy, draw_curves, draw_shots
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Item, Outcome, TrainedSelector, VqaItem
 
 

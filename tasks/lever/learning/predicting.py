@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.pointer import PointerSelector
-from tasks.lever.compat.seed_checkpoints import Opened
 from tasks.lever.data.candidate_pools import Banks, draw_pools
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
@@ -17,6 +16,7 @@ from tasks.lever.data.embeddings import (
     read_embeddings,
     solved_beside,
 )
+from tasks.lever.learning.checkpoints import Opened
 from tasks.lever.learning.training_inputs import Prediction, likeliest
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning import losses
-from tasks.lever.learning.kl import CHUNK, Reference, exact_kl, score
+from tasks.lever.learning.losses import CHUNK, Reference, exact_kl, score
 from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn, possible_pointers, tensors_of
 from tasks.lever.learning.training_loop import (
     Learnt,

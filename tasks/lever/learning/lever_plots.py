@@ -1,0 +1,401 @@
+"""Plots of a run: accuracy by selector and by shots, learning curves, choices. Equal values give equal bytes."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
+from tasks.lever.lever_records import (
+    ORACLE,
+    RANDOM,
+    SIMILARITY,
+    TRAINED,
+    UNTRAINED,
+    CurvePoint,
+    Evaluated,
+    Item,
+    Outcome,
+    Stage,
+    VqaItem,
+)
+from tasks.measure import plot_style as style
+from tasks.measure.plot_style import BAND, COLOURS, INK, NEUTRAL, SOFT, Format, printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, _ = COLOURS
+LOOKS = {
+    "zero_shot": ("zero-shot", NEUTRAL),
+    "random": ("random", NEUTRAL),
+    "similarity": ("nearest of all (RICES)", BLUE),
+    "similarity_vote": ("nearest of the voted class", "#5B7BD5"),
+    "mmr": ("near and diverse (MMR)", "#2A8C82"),
+    "similarity_pool": ("nearest of the pool", SKY),
+    "TextSimSampler": ("TextSimSampler", "#8FB3CF"),
+    "ImgSimSampler": ("ImgSimSampler", "#3F6E9A"),
+    "MixSampler": ("MixSampler", "#8C8C9C"),
+    "similarity_class": ("nearest by class", "#7E74B8"),
+    "sft": ("SFT", YELLOW),
+    "rce": ("RCE", ORANGE),
+    "grpo": ("RCE + GRPO", GREEN),
+    "oracle": ("oracle", INK),
+}
+"""Selector → its name and colour in plots; others have their own names and one colour."""
+WIDTH_IN, ROW_IN, FRAME_IN = 10.2, 0.42, 1.7
+BAR, DOT = 0.62, 12
+BESIDE: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+"""Placement of text beside a point."""
+LEAST_GAP = 0.042
+"""Smallest distance of two labels at the right of lines, as a share of the height."""
+
+
+def _name(figure: Figure) -> str:
+    at_least = " (at least)" if figure.is_lower_bound else ""
+    return LOOKS.get(figure.selector, (printable(figure.selector, 40),))[0] + at_least
+
+
+def _colour(selector: str) -> str:
+    return LOOKS.get(selector, ("", PINK))[1]
+
+
+def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
+    """A bar for each selector with its 95 % interval and a dot per seed; what training gains over similarity."""
+    shots, shown = summary.conditions.trained_shots, summary.compared()
+
+    def draw() -> Drawing:
+        drawing = style.new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=style.TITLE_IN)
+        values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+        for axes in (values, gains):
+            style.rows(axes, [_name(figure) for figure in shown])
+        _draw_values(values, shown)
+        _draw_gains(gains, shown, summary, shots)
+        heading = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
+        style.title(drawing, heading, _about(summary, "lines: 95 % intervals"))
+        return drawing
+
+    return style.save(draw, format)
+
+
+def _draw_values(axes: Axes, shown: Sequence[Figure]) -> None:
+    for at, figure in enumerate(shown):
+        one, tint = figure.accuracy, _colour(figure.selector)
+        if figure.selector in (RANDOM, ORACLE):
+            axes.axvline(one.value, color=tint, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1.5)
+        if figure.selector == ORACLE:
+            axes.barh(at, one.value, height=BAR, color="none", edgecolor=SOFT, linewidth=1, zorder=2)
+        else:
+            axes.barh(at, one.value, height=BAR, color=tint, alpha=0.78, linewidth=0, zorder=2)
+        _draw_estimate(axes, one, at, tint=INK, text=f"{one.value:.3f}", bold=figure.selector == "grpo")
+    axes.set_xlim(0, 1.12)  # room for the oracle's number
+    axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+    axes.set_xlabel("accuracy")
+
+
+def _draw_gains(axes: Axes, shown: Sequence[Figure], summary: Summary, shots: int) -> None:
+    """What was trained against the nearest neighbours among all candidates, which are the hollow dot."""
+    from matplotlib.ticker import MaxNLocator
+
+    gains = {gain.better: gain.accuracy for gain in summary.gains if gain.shots == shots and gain.worse == SIMILARITY}
+    if not gains:
+        axes.set_axis_off()
+        return
+    for at, figure in enumerate(shown):
+        tint = _colour(figure.selector)
+        if one := gains.get(figure.selector):
+            text = f"{one.value:+.3f}".replace("-", "−")
+            _draw_estimate(axes, one, at, tint=tint, text=text, bold=figure.selector == "grpo")
+            axes.scatter([one.value], [at], s=44, color=tint, zorder=4)
+        elif figure.selector == SIMILARITY:
+            axes.scatter([0], [at], s=44, color="white", edgecolors=tint, linewidths=1.5, zorder=4)
+    axes.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
+    low, high = axes.get_xlim()
+    axes.set_xlim(low - 0.08 * (high - low), high + 0.22 * (high - low))  # room for the numbers
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlabel("gain over the nearest of all candidates, paired")
+
+
+def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:
+    """The interval, a dot per seed, and the number at its right, on the colour of its row: no line crosses it."""
+    if one.low is not None and one.high is not None:
+        axes.plot([one.low, one.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
+    across = list(one.by_seed.values())
+    if len(across) > 1:
+        height = at + BAR / 2 - 0.12
+        axes.scatter(across, [height] * len(across), s=DOT, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
+    behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
+    right = max([one.high or one.value, one.value, *across])
+    weight = "bold" if bold else "regular"
+    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **BESIDE)
+
+
+def draw_shots(summary: Summary, *, format: Format = "png") -> bytes:
+    """A line for each selector over the number of demonstrations, with 95 % intervals."""
+    counts, trained = sorted({figure.shots for figure in summary.figures}), summary.conditions.trained_shots
+    selectors = list(dict.fromkeys(figure.selector for figure in summary.figures))
+
+    def draw() -> Drawing:
+        drawing = style.new_figure(8.4, 5.2, title_in=style.TITLE_IN)
+        axes = drawing.subplots()
+        _set_grid(axes)
+        if trained in counts and len(counts) > 1:
+            axes.axvspan(trained - 0.14, trained + 0.14, color=BAND, zorder=0, linewidth=0)
+            above: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "ha": "center"}
+            axes.annotate("trained for", (trained, 1), (0, 4), fontsize=8, color=SOFT, **above)
+        for place, selector in enumerate(selectors):
+            line = [figure for figure in summary.figures if figure.selector == selector]
+            # shifted, so that intervals do not cover each other
+            _draw_line(axes, line, shift=(place - (len(selectors) - 1) / 2) * 0.018)
+        axes.set_xticks(counts)
+        axes.set_xlim(min(counts) - 0.25, max(counts) + 0.2)
+        axes.set_xlabel("demonstrations in the prompt")
+        axes.set_ylabel("accuracy")
+        _label_lines(axes, summary, last=max(counts))
+        about = _about(summary, "upright lines: 95 % intervals")
+        style.title(drawing, "Accuracy by number of demonstrations", about)
+        return drawing
+
+    return style.save(draw, format)
+
+
+def _draw_line(axes: Axes, line: Sequence[Figure], *, shift: float) -> None:
+    tint, across = _colour(line[0].selector), [figure.shots + shift for figure in line]
+    learnt = line[0].selector not in (*UNTRAINED, ORACLE)
+    for at, figure in zip(across, line, strict=True):
+        one = figure.accuracy
+        if one.low is not None and one.high is not None:
+            axes.plot([at, at], [one.low, one.high], color=tint, linewidth=1.1, alpha=0.75, zorder=2)
+        inside, size = "white" if figure.is_lower_bound else tint, 6.5 if learnt else 4.5
+        axes.plot([at], [one.value], "o", color=tint, markersize=size, markerfacecolor=inside, zorder=5)
+    dashed: Any = {"linewidth": 1.3, "linestyle": (0, (4, 2)), "zorder": 3}
+    look: Any = {"linewidth": 2.4, "zorder": 4} if learnt else dashed
+    axes.plot(across, [figure.accuracy.value for figure in line], color=tint, **look)
+
+
+def _label_lines(axes: Axes, summary: Summary, *, last: int) -> None:
+    """The names at the right of the lines, moved apart where they would touch; a line that ends early has its own."""
+    ends = {figure.selector: figure for figure in summary.figures}  # by shots: the last one counts
+    low, high = axes.get_ylim()
+    gap, lowest = LEAST_GAP * (high - low), low
+    for figure in sorted(ends.values(), key=lambda one: one.accuracy.value):
+        across, height, away = figure.shots, figure.accuracy.value, 14
+        if figure.shots == last:
+            across, height, away = axes.get_xlim()[1], max(height, lowest), 4
+            lowest = height + gap
+        text = f"{_name(figure)}  {figure.accuracy.value:.2f}"
+        axes.annotate(text, (across, height), (away, 0), fontsize=9, color=_colour(figure.selector), **BESIDE)
+
+
+def _about(summary: Summary, lines: str) -> str:
+    about, seeds = summary.conditions, len(summary.seeds)
+    n = max((figure.accuracy.n for figure in summary.figures), default=0)
+    of_seeds = f"{seeds} seeds" if seeds > 1 else f"seed {summary.seeds[0]}"
+    return (
+        f"{about.dataset} · {n:,} held-out questions, {of_seeds} · pools of {about.pool_size} by {about.sampler} · "
+        f"judge {about.judge} · {lines}"
+    )
+
+
+def _set_grid(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=style.GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+
+
+PANELS = {
+    "loss": "loss",
+    "reward_mean": "mean reward",
+    "kl": "KL to where it started",
+    "entropy": "entropy of the picks, nats",
+}
+"""Figures of a curve that are drawn, with what stands above them; the validation accuracy comes before these."""
+PANEL_IN, CURVE_ROW_IN, CURVE_FRAME_IN = 2.7, 2.15, 0.95
+SMOOTHED = 0.06
+"""Share of a curve that a point of its bold line is the mean of."""
+
+
+class Training(NamedTuple):
+    """One training as it is drawn."""
+
+    stage: Stage
+    seed: int
+    points: Sequence[CurvePoint]
+    validation: dict[int, float]  # epoch (0: before the first) → accuracy on the validation queries
+    chosen_epoch: int
+
+    def known(self, panel: str) -> dict[int, float]:
+        """Update → figure, where it is a number."""
+        found = {point.step: point.figures[panel] for point in self.points if panel in point.figures}
+        return {step: value for step, value in found.items() if math.isfinite(value)}
+
+
+def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
+    """Validation accuracy by epoch and the figures of each update, stage by stage. about: a few words for the title."""
+    stages = list(dict.fromkeys(one.stage for one in trainings))
+    shown = [panel for panel in PANELS if any(one.known(panel) for one in trainings)]
+    bold = "mean of the seeds, smoothed" if len({one.seed for one in trainings}) > 1 else "smoothed"
+
+    def draw() -> Drawing:
+        height = CURVE_FRAME_IN + CURVE_ROW_IN * max(1, len(stages))
+        drawing = style.new_figure(PANEL_IN * (1 + max(1, len(shown))), height, title_in=style.TITLE_IN)
+        grid = drawing.subplots(max(1, len(stages)), 1 + len(shown), squeeze=False)
+        for row, stage in zip(grid, stages, strict=False):
+            of_stage = [one for one in trainings if one.stage == stage]
+            _draw_validation(row[0], of_stage)
+            row[0].set_ylabel(LOOKS[stage][0], fontsize=11, fontweight="bold", color=_colour(stage))
+            for axes, panel in zip(row[1:], shown, strict=True):
+                if curves := [known for one in of_stage if (known := one.known(panel))]:
+                    _draw_curves(axes, curves, stage, "update", linewidth=0.7, alpha=0.3, smooth=True)
+                else:  # the stage does not have the figure
+                    axes.set_axis_off()
+        for axes, text in zip(grid[0], ["validation accuracy", *map(PANELS.__getitem__, shown)], strict=True):
+            axes.set_title(text, fontsize=9.5, loc="left", color=INK)
+        if not stages:
+            grid[0][0].set_axis_off()
+        style.title(drawing, "How the selectors learnt", f"{about} · bold: {bold} · ring: the chosen epoch")
+        return drawing
+
+    return style.save(draw, format)
+
+
+def _draw_validation(axes: Axes, trainings: Sequence[Training]) -> None:
+    """Accuracy over epochs; the chosen epoch of each seed is ringed."""
+    curves, stage = [dict(sorted(one.validation.items())) for one in trainings], trainings[0].stage
+    _draw_curves(axes, curves, stage, "epoch", linewidth=1, alpha=0.45)
+    ring: Any = {"s": 30, "facecolors": "white", "edgecolors": _colour(stage), "linewidths": 1.4, "zorder": 4}
+    for one in trainings:
+        if one.chosen_epoch in one.validation:
+            axes.scatter([one.chosen_epoch], [one.validation[one.chosen_epoch]], **ring)
+
+
+def _draw_curves(
+    axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage, unit: str, *, smooth: bool = False, **faint: Any
+) -> None:
+    """A faint line for each seed, and a bold one for their mean at the points that all of them have."""
+    from matplotlib.ticker import MaxNLocator
+
+    for curve in curves:
+        axes.plot(list(curve), list(curve.values()), color=_colour(stage), zorder=2, **faint)
+    shared = sorted(set.intersection(*map(set, curves)))
+    means = [math.fsum(curve[at] for curve in curves) / len(curves) for at in shared]
+    if smooth and len(means) > 3:  # means of windows around each value, shorter at the ends
+        half = max(1, round(SMOOTHED * len(means) / 2))
+        windows = [means[max(0, at - half) : at + half + 1] for at in range(len(means))]
+        means = [math.fsum(window) / len(window) for window in windows]
+    axes.plot(shared, means, color=_colour(stage), linewidth=2, zorder=3)
+    _set_grid(axes)
+    axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.set_xlabel(unit, fontsize=8, color=SOFT, labelpad=1)
+
+
+CELL_IN, WORDS_IN = 1.25, 0.85
+"""Width of a picture, and height of the words above and below it."""
+LEAST_HEIGHT, MOST_HEIGHT = 0.45, 1.3
+"""Of a picture to its width."""
+WORDS, LINES = 24, 4
+"""Characters of a line below a picture, and lines."""
+HOW = {1: "better", -1: "worse", 0: "no better"}
+"""Sign of the difference to similarity → in words."""
+SIDE_PX = 320
+"""Larger pictures are reduced to this."""
+
+
+class Shown(NamedTuple):
+    """A query, and what each selector made of it."""
+
+    why: str
+    query: str
+    outcomes: Mapping[str, Outcome]
+
+    @property
+    def items(self) -> set[str]:
+        """Ids of the query and of all that it is shown."""
+        return {self.query, *(name for outcome in self.outcomes.values() for name in outcome.shown)}
+
+
+def shown_queries(evaluated: Evaluated) -> list[Shown]:
+    """The first test query on which the last trained stage is better than similarity, the first on which it is worse,
+    and the first on which both are alike with other demonstrations; fewer where there are none."""
+    shots = evaluated.conditions.trained_shots
+    of = {one.selector: {each.query: each for each in one.outcomes} for one in evaluated.results if one.shots == shots}
+    stages = [stage for stage in TRAINED if stage in of]
+    if not stages or SIMILARITY not in of:
+        return []
+    last, found = stages[-1], dict[int, Shown]()
+    for query, mine in of[last].items():
+        theirs = of[SIMILARITY].get(query)
+        if theirs is None or mine.accuracy is None or theirs.accuracy is None or mine.shown == theirs.shown:
+            continue
+        sign = (mine.accuracy > theirs.accuracy) - (mine.accuracy < theirs.accuracy)
+        chosen = {name: of[name][query] for name in (SIMILARITY, *stages)}
+        found.setdefault(sign, Shown(f"{last} does {HOW[sign]}", query, chosen))
+    return [found[sign] for sign in HOW if sign in found]
+
+
+def draw_choices(evaluated: Evaluated, items: Mapping[str, Item], *, format: Format = "png") -> bytes | None:
+    """The queries of `shown_queries`, a row each; None where there are none."""
+    if not (queries := shown_queries(evaluated)):
+        return None
+    about, names = evaluated.conditions, list(queries[0].outcomes)
+    pictures = {name: _picture(items[name]) for one in queries for name in one.items}
+    tallest = max([LEAST_HEIGHT, *(one.shape[0] / one.shape[1] for one in pictures.values() if one is not None)])
+    row_in = CELL_IN * min(tallest, MOST_HEIGHT) + WORDS_IN
+
+    def draw() -> Drawing:
+        columns = 1 + len(names) * about.trained_shots
+        size = CELL_IN * columns, row_in * len(queries) + style.TITLE_IN
+        drawing = style.new_figure(*size, title_in=style.TITLE_IN)
+        cells: Any = drawing.subplots(len(queries), columns, squeeze=False)
+        for row, one in zip(cells, queries, strict=True):
+            query = items[one.query]
+            _draw_item(row[0], query, pictures[one.query], f"right: {query.shown_answer}", colour=INK, above=one.why)
+            for number, (name, outcome) in enumerate(one.outcomes.items()):
+                colour = GREEN if (outcome.accuracy or 0) >= about.threshold else ORANGE
+                for place, shown in enumerate(outcome.shown):
+                    above = f"{name} → {outcome.answer or '—'}" if place == 0 else ""
+                    cell, below = row[1 + number * about.trained_shots + place], f"→ {items[shown].shown_answer}"
+                    _draw_item(cell, items[shown], pictures[shown], below, colour=colour, above=above)
+        chosen = "the first test queries on which the last stage is better, worse and alike; green: the answer is right"
+        detail = f"{about.dataset}, seed {evaluated.seed} · {chosen}"
+        style.title(drawing, "Demonstrations that each selector chose", detail)
+        return drawing
+
+    return style.save(draw, format)
+
+
+def _draw_item(axes: Axes, item: Item, picture: Any, below: str, *, colour: str, above: str) -> None:
+    """above: what stands over the picture, in colour."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_color(colour if colour != INK else SOFT)
+    words = item.question if isinstance(item, VqaItem) else item.text
+    lines = textwrap.wrap(printable(words, WORDS * LINES), WORDS)[:LINES]
+    if picture is None:
+        axes.text(0.5, 0.5, "\n".join(lines), ha="center", va="center", fontsize=6.5, transform=axes.transAxes)
+        lines = []
+    else:
+        axes.imshow(picture, interpolation="nearest", cmap="gray")
+    axes.set_xlabel("\n".join([*lines, printable(below, WORDS)]), fontsize=6.5, labelpad=3)
+    axes.set_title(printable(above, WORDS + 4), fontsize=7.5, color=colour, loc="left", pad=3)
+
+
+def _picture(item: Item) -> Any:
+    """Pixels; None for a text, and where the file is away."""
+    import numpy as np
+    from PIL import Image
+
+    if not isinstance(item, VqaItem):
+        return None
+    try:
+        with Image.open(item.image) as file:
+            file.thumbnail((SIDE_PX, SIDE_PX))
+            return np.asarray(file)
+    except OSError:
+        return None
