@@ -21,23 +21,9 @@ VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 BANK = EmbeddingBank(("7", "a b", "9"), VECTORS, "clip-vit@abc")
 
 
-def test_rows_come_in_the_order_asked_for() -> None:
-    assert torch.equal(BANK.rows(["9", "7", "9"]), VECTORS[[2, 0, 2]])
-
-
-def test_no_ids_are_no_rows() -> None:
-    assert BANK.rows([]).shape == (0, 2)
-
-
 def test_a_missing_id_is_named() -> None:
     with pytest.raises(FileUnusable, match=r"no embedding for 1 ids \(8\)"):
         BANK.rows(["7", "8"])
-
-
-def test_a_bank_survives_its_bytes() -> None:
-    again = EmbeddingBank.from_bytes(BANK.to_bytes())
-    assert (again.ids, again.encoder) == (BANK.ids, BANK.encoder)
-    assert torch.equal(again.vectors, BANK.vectors)
 
 
 @given(st.lists(st.text(max_size=4), unique=True, max_size=5), st.integers(1, 3))

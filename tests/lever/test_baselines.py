@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -45,10 +42,6 @@ def test_the_most_similar_of_all_is_shown_last() -> None:
     assert similar(1) == {"q": ("a",), "r": ("d",)}
 
 
-def test_in_the_pool_the_nearest_is_that_of_the_pool() -> None:
-    assert similar_in_pool(2) == {"q": ("b", "a"), "r": ("b", "d")}
-
-
 def test_the_class_that_most_neighbours_have_gives_the_demonstrations() -> None:
     # of a, b and c two are numbers; a, which is nearest, is not shown
     assert choose_by_vote(["q"], "abcd", CLASSES, QUERIES, CANDIDATES, shots=2) == {"q": ("c", "b")}
@@ -56,19 +49,9 @@ def test_the_class_that_most_neighbours_have_gives_the_demonstrations() -> None:
     assert choose_by_vote(["q"], "abd", CLASSES, QUERIES, CANDIDATES, shots=2) == {"q": ("d", "a")}
 
 
-def test_a_query_is_not_its_own_neighbour() -> None:
-    assert choose_nearest(["a"], "abcd", CANDIDATES, CANDIDATES, shots=2) == {"a": ("c", "b")}
-
-
 def test_of_equals_the_smaller_id_is_the_more_similar_one() -> None:
     assert similar(2, ALIKE) == {"q": ("b", "a"), "r": ("b", "a")}
     assert similar_in_pool(2, ALIKE) == {"q": ("b", "a"), "r": ("b", "a")}
-
-
-@pytest.mark.parametrize("choose", [similar, similar_in_pool])
-def test_a_candidate_without_a_vector_is_named(choose: Callable[..., Shown]) -> None:
-    with pytest.raises(FileUnusable, match="d"):
-        choose(2, bank({name: [0.6, 0.8] for name in "abc"}))
 
 
 def test_the_diverse_choice_is_near_and_unlike_what_is_picked() -> None:
@@ -82,13 +65,6 @@ def test_random_candidates_are_distinct_and_a_query_s_own() -> None:
     assert choose_at_random(["r"], "dcba", shots=3, seed=1)["r"] == both["r"]
     assert set(both["a"]) == set("bcd"), "never the query itself"
     assert len(set(both["r"])) == 3
-
-
-def test_every_ordered_choice_is_drawn_alike() -> None:
-    drawn = Counter(choose_at_random(["q"], "abcd", shots=2, seed=seed)["q"] for seed in range(2_400))
-    # 12 ordered pairs, 200 each; 6 standard deviations of a binomial are 81
-    assert len(drawn) == 12
-    assert all(abs(count - 200) < 81 for count in drawn.values())
 
 
 def test_a_sampler_shows_what_it_would_draw_first_last() -> None:

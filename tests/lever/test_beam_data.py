@@ -16,7 +16,7 @@ from tasks.lever.data.pointer_files import (
     read_beams,
     with_ids,
 )
-from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
+from tasks.lever.lever_errors import FileUnusable, PointerUnusable
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools
 
 OLD = {"100": {"id_list": [[7, 8, 100], [9, 7, 100]], "score_list": [0.046, 0.045]}}
@@ -41,11 +41,6 @@ def as_file(content: object) -> bytes:
 def test_both_formats_give_the_same_sequences_best_first(content: object) -> None:
     beam = read_beams(as_file(content))["100"]
     assert (beam.demonstrations, beam.scores) == (BEST_FIRST, (0.046, 0.045))
-
-
-def test_a_file_is_read(tmp_path: Path) -> None:
-    (tmp_path / "beams.json").write_bytes(as_file(OLD))
-    assert read_beams(tmp_path / "beams.json") == read_beams(as_file(OLD))
 
 
 @pytest.mark.parametrize(
@@ -148,11 +143,6 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path, text: bytes, said: st
         read_beams(tmp_path / "beams.json")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileUnusable, match=r"there is no .*beams\.json"):
-        read_beams(tmp_path / "beams.json")
-
-
 def test_sequences_become_positions_in_the_querys_own_pool() -> None:
     records = pointers_in(read_beams(as_file(OLD)), POOLS, shots=2)["100"]
     assert [record.pointer for record in records] == [(1, 2), (3, 1)]
@@ -184,15 +174,6 @@ def test_pools_take_in_what_the_beams_name_and_keep_their_size() -> None:
     around = pools_around(read_beams(as_file(OLD)), pools)
     assert around.pools == {"100": ("1", "7", "8", "9"), "101": ("1", "2", "3", "4")}
     assert pointers_in(read_beams(as_file(OLD)), around, shots=2)["100"][0].pointer == (1, 2)
-
-
-def test_pools_that_hold_all_of_it_stay_as_they_are() -> None:
-    assert pools_around(read_beams(as_file(OLD)), POOLS) == POOLS
-
-
-def test_a_pool_too_small_for_the_beams_is_refused() -> None:
-    with pytest.raises(PoolTooSmall, match="query 100: its beams name 3 candidates, its pool holds 2"):
-        pools_around(read_beams(as_file(OLD)), POOLS.model_copy(update={"pools": {"100": ("1", "2")}}))
 
 
 def test_numbers_of_the_training_file_become_ids() -> None:

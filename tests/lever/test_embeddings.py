@@ -104,14 +104,6 @@ def test_a_second_export_embeds_nothing_and_gives_the_same(store: Artifacts, pic
     assert (idle.pictures, idle.texts) == ([], [])
 
 
-def test_another_encoder_embeds_anew(store: Artifacts, pictures: Path) -> None:
-    embed(small(pictures), ColourEncoder(), store)
-    other = ColourEncoder()
-    other.id = "colours:2"
-    embed(small(pictures), other, store)
-    assert len(other.pictures) == 2
-
-
 def test_an_export_that_was_interrupted_goes_on_where_it_stopped(
     store: Artifacts, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,27 +116,7 @@ def test_an_export_that_was_interrupted_goes_on_where_it_stopped(
     assert embedded == embed(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "undisturbed"))
 
 
-def test_the_shards_do_not_show_in_the_vectors(
-    store: Artifacts, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = embed(many(pictures, 11), ColourEncoder(), store)
-    monkeypatch.setattr(embeddings, "PER_SHARD", 3)
-    assert embed(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "other")) == whole
-
-
-def test_progress_adds_up_to_the_items(store: Artifacts, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "PER_SHARD", 1)
-    told: list[int] = []
-    embed(small(pictures), ColourEncoder(), store, tell=told.append)
-    assert told == [3, 2]
-
-
 def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path) -> None:
     black = dataset([item("night", picture=png(0), question="a", folder=pictures)])
     with pytest.raises(DatasetUnusable, match=r"item night: .* zero or no number"):
         embed(black, ColourEncoder(), store)
-
-
-def test_a_missing_picture_is_named(store: Artifacts, pictures: Path) -> None:
-    with pytest.raises(DatasetUnusable, match="question gone"):
-        embed(dataset([item("gone", picture=RED)]), ColourEncoder(), store)

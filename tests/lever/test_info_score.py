@@ -9,7 +9,6 @@ import pytest
 
 from tasks.lever.data.beam_search import count_weighed, search
 from tasks.lever.judge.judging import Asked
-from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem
 
@@ -53,12 +52,6 @@ def test_the_better_half_goes_behind_the_best_and_what_helps_there_is_tried_else
     assert judge.asked == ["", "a", "b", "c", "d", "ab", "ba"]
 
 
-def test_what_helps_the_best_is_tried_behind_the_others() -> None:
-    judge = Likelihoods(a=0.5, b=0.4, c=0.3, ab=0.6, ba=0.7)
-    found(judge, width=3)
-    assert judge.asked[5:] == ["ab", "ba", "cb"]
-
-
 def test_without_screening_every_kept_sequence_grows_by_every_candidate() -> None:
     judge = Likelihoods(a=0.5, b=0.4, c=0.3, d=0.2, bd=0.9)
     assert found(judge, width=2, screened=False)[0].pointer == (1, 3)
@@ -84,18 +77,9 @@ def test_a_candidate_that_cannot_be_shown_is_in_no_sequence() -> None:
     assert all(0 not in one.pointer for one in found(judge, width=2))
 
 
-def test_where_nothing_can_be_shown_nothing_is_found() -> None:
-    assert found(Likelihoods(a=math.nan, b=math.nan, c=math.nan, d=math.nan)) == []
-
-
 def test_fewer_candidates_may_be_tried_always_the_same_ones() -> None:
     first, again = Likelihoods(), Likelihoods()
     found(first, candidates=3)
     found(again, candidates=3)
     assert first.asked == again.asked
     assert len({one for one in first.asked if len(one) == 1}) == 3
-
-
-def test_fewer_candidates_than_shots_are_refused() -> None:
-    with pytest.raises(PoolTooSmall, match="query q: 1 candidates are tried for 2 shots"):
-        found(Likelihoods(), candidates=1)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
-from models.protocols import ChatRequest, ChatResponse, Message
 from storage import connections
 from storage.embedded import Cluster
 from storage.responses import Responses
@@ -59,16 +57,6 @@ def test_what_is_recorded_is_not_asked(items: dict[str, VqaItem]) -> None:
     assert [bool(each.key) for each in judged] == [False, True]
 
 
-def test_stems_are_compared_on_demand(items: dict[str, VqaItem]) -> None:
-    [judgment] = judging(Endpoint(lambda _: "ships"), items, stem=True).judge(asked("abq"))
-    assert judgment.accuracy == 1.0
-
-
-def test_judgments_come_in_the_order_of_what_was_asked(items: dict[str, VqaItem]) -> None:
-    judged = judging(Endpoint(lambda names: names), items).judge(asked("dq", "abq", "q", "cq"))
-    assert [one.answer for one in judged] == ["dq", "abq", "q", "cq"]
-
-
 def test_who_watches_hears_of_what_is_answered_and_of_nothing_that_failed(items: dict[str, VqaItem]) -> None:
     def say(names: str) -> str:
         if names == "bq":
@@ -112,14 +100,6 @@ def test_equal_beginnings_of_prompts_are_neighbours(
     prompts = PromptSettings.model_validate({"latest_pick": latest_pick})
     judging(chat, items, prompts=prompts).judge(asked("cbq", "abq", "bq", "acq", "abc"))
     assert chat.asked == order
-
-
-@pytest.mark.parametrize("style", ["completion", "chat"])
-def test_other_prompts_are_other_questions(items: dict[str, VqaItem], style: str) -> None:
-    store, chat = Kept(), Endpoint()
-    judging(chat, items, store, prompts=PromptSettings(max_new_tokens=6)).judge(asked("abq"))
-    judging(chat, items, store, prompts=PromptSettings.model_validate({"style": style})).judge(asked("abq"))
-    assert chat.asked == ["abq", "abq"]
 
 
 def test_a_picture_that_is_gone_fails_what_shows_it_and_nothing_else(items: dict[str, VqaItem]) -> None:
@@ -197,34 +177,6 @@ def test_a_question_of_another_dataset_is_refused_before_anything_is_asked(items
     with pytest.raises(DatasetUnusable, match="there is no item z in this dataset"):
         judge.log_probs([(one, "ferry") for one in asked("abq", "az")])
     assert (chat.asked, chat.weighed) == ([], [])
-
-
-@pytest.mark.parametrize("method", ["judge", "log_probs", "gt_prob"])
-def test_nothing_asked_is_nothing_answered(items: dict[str, VqaItem], method: str) -> None:
-    assert getattr(judging(Engine(), items), method)([]) == []
-
-
-def test_questions_that_look_alike_share_their_answer(items: dict[str, VqaItem]) -> None:
-    """Two ids may stand for one picture and question."""
-    twin = items["q"].model_copy(update={"id": "r", "answers": ("boat",) * 10})
-    chat = Engine()
-    judge = judging(chat, items | {"r": twin})
-    assert [one.accuracy for one in judge.judge(asked("aq", "ar"))] == [0.6, 0.0]
-    assert judge.log_probs([(one, "ship") for one in asked("aq", "ar")]) == [chat.log_prob("ship")] * 2
-    assert (chat.asked, chat.weighed) == (["aq"], [("aq", "ship")])
-
-
-def test_requests_hold_the_pictures_of_all_questions_in_them(items: dict[str, VqaItem]) -> None:
-    seen: list[tuple[Message, ...]] = []
-
-    class Looking(Endpoint):
-        def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-            seen.append(request.messages)
-            return super().complete(request)
-
-    judging(Looking(), items).judge(asked("abq"))
-    pngs = [part.png for [message] in seen for part in message.content if part.type == "image"]
-    assert pngs == [Path(items[name].image).read_bytes() for name in "abq"]
 
 
 @pytest.mark.postgres

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from models.protocols import ChatRequest
 from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
 from tasks.budget import Budget, BudgetSpent, Prices
-from tasks.lever.judge.demonstration_task import PromptSettings
-from tasks.lever.judge.judging import TOGETHER
 from tasks.lever.lever_errors import JudgeUnusable
 from tasks.lever.lever_records import VqaItem
-from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
+from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, judging
 
 
 @pytest.fixture
@@ -32,30 +29,6 @@ def test_log_probabilities_come_in_order_and_each_is_asked_for_once(items: dict[
     assert judge.log_probs(pairs) == expected
     assert judge.log_probs(pairs[::-1]) == expected[::-1]
     assert sorted(chat.weighed) == sorted([("abq", "ferry"), ("abq", "ship"), ("bq", "ferry"), ("bq", "ship")])
-
-
-def test_log_probabilities_are_found_again_whatever_the_answer_may_be_long(items: dict[str, VqaItem]) -> None:
-    store, pairs = Kept(), [(one, "ship") for one in asked("abq", "bq")]
-    first = judging(Engine(), items, store).log_probs(pairs)
-    later = Engine()
-    assert judging(later, items, store, prompts=PromptSettings(max_new_tokens=9)).log_probs(pairs) == first
-    assert later.weighed == []
-
-
-@pytest.mark.parametrize("changed", [{"style": "chat"}, {"template": False}, {"instruction": "Be brief."}])
-def test_log_probabilities_depend_on_the_prompt(items: dict[str, VqaItem], changed: dict[str, object]) -> None:
-    store, chat, pairs = Kept(), Engine(), [(one, "ship") for one in asked("abq")]
-    judging(chat, items, store).log_probs(pairs)
-    judging(chat, items, store, prompts=PromptSettings.model_validate(changed)).log_probs(pairs)
-    assert len(chat.weighed) == 2
-
-
-def test_an_answer_and_its_log_probability_do_not_meet_in_the_store(items: dict[str, VqaItem]) -> None:
-    store, chat = Kept(), Engine()
-    judge = judging(chat, items, store)
-    judge.judge(asked("abq"))
-    assert judge.log_probs([(asked("abq")[0], "ship")]) == [chat.log_prob("ship")]
-    assert len(store.rows) == 2
 
 
 def test_an_impossible_answer_has_minus_infinity_in_the_store_too(items: dict[str, VqaItem]) -> None:
@@ -96,19 +69,6 @@ def test_log_probabilities_that_came_before_a_failure_are_kept(items: dict[str, 
     assert len(later.weighed) == 1
 
 
-def test_many_log_probabilities_are_asked_for_in_batches(items: dict[str, VqaItem]) -> None:
-    chat = Engine()
-    judging(chat, items).log_probs([(asked("abq")[0], f"{number}") for number in range(TOGETHER + 3)])
-    assert chat.batches == [TOGETHER, 3]
-
-
-def test_a_picture_that_is_gone_has_no_log_probability(items: dict[str, VqaItem]) -> None:
-    forget(items["a"])
-    judge = judging(Engine(), items)
-    assert [math.isnan(one) for one in judge.log_probs([(one, "ship") for one in asked("abq", "bq")])] == [True, False]
-    assert [math.isnan(one) for one in judge.gt_prob(asked("abq", "bq"))] == [True, False]
-
-
 def test_a_request_that_the_judge_refuses_has_no_log_probability_and_is_named(
     items: dict[str, VqaItem], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -120,21 +80,10 @@ def test_a_request_that_the_judge_refuses_has_no_log_probability_and_is_named(
     assert "query=q error=an odd shape" in caplog.text
 
 
-def test_a_judge_that_refuses_every_answer_ends_the_asking(items: dict[str, VqaItem]) -> None:
-    with pytest.raises(JudgeUnusable, match=r"all 1 questions .* q: an odd shape"):
-        judging(Engine(refuses=["abq"]), items).gt_prob(asked("abq"))
-
-
 def test_the_probability_of_a_right_answer_weighs_answers_by_people(items: dict[str, VqaItem]) -> None:
     # 2 of 10 say "ferry", one "a boat", seven "ship"; the engine halves for each letter
     expected = 2 / 3 * 2**-5 + 1 / 3 * 2**-6 + 1 * 2**-4
     assert judging(Engine(), items).gt_prob(asked("abq", "q")) == pytest.approx([expected, expected])
-
-
-def test_the_right_answer_that_is_weighed_is_the_one_that_demonstrations_show(items: dict[str, VqaItem]) -> None:
-    judge = judging(chat := Engine(), items)
-    assert judge.answer_log_probs(asked("abq")) == [chat.log_prob("ship")]
-    assert chat.weighed == [("abq", "ship")]
 
 
 def test_a_store_that_takes_nothing_is_no_secret(items: dict[str, VqaItem]) -> None:
@@ -146,15 +95,6 @@ def test_a_store_that_takes_nothing_is_no_secret(items: dict[str, VqaItem]) -> N
         judging(Engine(), items, Away()).log_probs([(asked("abq")[0], "ship")])
 
 
-def test_a_judge_that_leaves_answers_out_is_no_secret(items: dict[str, VqaItem]) -> None:
-    class Forgetful(Engine):
-        def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-            return super().answer_log_probs(asked[1:])
-
-    with pytest.raises(RuntimeError, match="gave 1 log-probabilities for 2 answers"):
-        judging(Forgetful(), items).log_probs([(one, "ship") for one in asked("abq", "bq")])
-
-
 def test_a_limit_on_calls_counts_log_probabilities_and_what_was_paid_for_is_kept(items: dict[str, VqaItem]) -> None:
     store, chat, pairs = Kept(), Engine(), [(one, "ship") for one in asked("abq", "bq", "cq", "dq")]
     with pytest.raises(BudgetSpent, match="the 3 model calls that were allowed are used up"):
@@ -164,13 +104,6 @@ def test_a_limit_on_calls_counts_log_probabilities_and_what_was_paid_for_is_kept
     assert again.log_probs(pairs) == [chat.log_prob("ship")] * 4
     assert again.budget is not None
     assert again.budget.calls == 1
-
-
-def test_nothing_is_asked_without_a_call_left(items: dict[str, VqaItem]) -> None:
-    chat = Engine()
-    with pytest.raises(BudgetSpent):
-        judging(chat, items, budget=Budget(max_calls=0)).log_probs([(asked("abq")[0], "ship")])
-    assert chat.weighed == []
 
 
 def test_a_limit_on_the_cost_counts_the_tokens_of_prompts(items: dict[str, VqaItem]) -> None:

@@ -46,12 +46,6 @@ def test_a_judge_has_a_name_that_files_can_bear(judge: str, name: str) -> None:
     assert model_in_names(judge) == name
 
 
-def test_the_folders_are_those_of_the_seed() -> None:
-    assert FILES.cache == Path("results/okvqa/cache")
-    assert FILES.rl_data("TextSimSampler") == Path("results/okvqa/generated_data/rl_data_TextSimSampler.json")
-    assert FILES.checkpoint("sft", "RandSampler").parent == Path("results/okvqa/model_cpk/v2")
-
-
 def test_several_seeds_do_not_overwrite_each_other() -> None:
     first, second = FILES.of_seed(0, alone=False), FILES.of_seed(1, alone=False)
     assert first.rl_data("RandSampler") != second.rl_data("RandSampler")
@@ -125,13 +119,6 @@ def test_a_checkpoint_of_the_seed_serves_where_there_is_none_of_ours(tmp_path: P
 def test_a_stage_whose_file_is_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileUnusable, match="there is no v2 checkpoint"):
         Layout(tmp_path, "okvqa").files_before("rce", sampler="RandSampler")
-
-
-def test_two_files_that_may_be_meant_are_named(tmp_path: Path) -> None:
-    files = Layout(tmp_path, "okvqa")
-    touch(*(files.beam_data("digits", RANDOM, size, 2, 800) for size in (3, 5)))
-    with pytest.raises(FileUnusable, match=r"2 files .*beam_size:3.*; name one by --beam-data"):
-        files.files_before("sft", sampler="RandSampler")
 
 
 def test_naming_files_loads_no_torch() -> None:

@@ -56,10 +56,6 @@ def test_a_summary_is_drawn_the_same_each_time(draw: Callable[..., bytes]) -> No
     assert ElementTree.fromstring(made).tag.endswith("svg")
 
 
-def test_every_selector_has_a_row() -> None:
-    assert size_of(draw_accuracy(summary()))[1] > size_of(draw_accuracy(summary(selectors=("random", "sft"))))[1]
-
-
 def test_names_values_and_gains_stand_in_the_picture() -> None:
     texts = words_of(draw_accuracy(summary(), format="svg"))
     for word in ("RCE + GRPO", "nearest of all (RICES)", "oracle", "0.800", "+0.400", "2 seeds"):
@@ -149,8 +145,3 @@ def test_the_first_query_of_each_kind_is_drawn_with_what_selectors_chose() -> No
     assert made == draw_choices(evaluated, items, format="svg")
     assert made
     assert {"text of q3", "text of a", "text of b"} <= {*words_of(made)}
-
-
-def test_without_a_trained_selector_no_choices_are_drawn() -> None:
-    evaluated = seed_of(0, {"similarity": [1.0, 0.0], "random": [0.0, 0.0]})
-    assert draw_choices(evaluated, {}) is None

@@ -59,14 +59,6 @@ def test_the_words_tell_figures_gains_and_what_is_missing() -> None:
     assert "shots |" not in told
 
 
-def test_several_numbers_of_shots_have_a_table_of_their_own() -> None:
-    one = seed_of(0, {"sft": [1.0, 0.0]})
-    fewer = one.results[0].model_copy(update={"shots": 1})
-    assert "| sft | 0.500 | 0.500 |" in markdown_of(
-        summarise([one.model_copy(update={"results": (fewer, *one.results)})])
-    )
-
-
 def rows(of: Dataset = TEST, seeds: list[Evaluated] = SEEDS, id: str = "r1") -> Rows:
     report = LeverReport(
         run=id,
@@ -114,13 +106,6 @@ def test_each_question_and_seed_is_a_sample_with_every_choice() -> None:
     choices = sample.detail["choices"]
     assert isinstance(choices, dict)
     assert choices["grpo@2"] == {"pointer": [5, 2], "shown": ["a", "b"], "answer": "4", "accuracy": 1.0, "failed": None}
-
-
-def test_an_answer_that_could_not_be_given_is_unscored() -> None:
-    made = rows().more_samples
-    assert made
-    status = {(one.item, one.repeat): one.status for one in made()}
-    assert [key for key, value in status.items() if value == "unscored"] == [("q2", 1)]
 
 
 def test_the_data_set_is_known_by_its_content_not_by_its_place() -> None:

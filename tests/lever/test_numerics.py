@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -58,13 +56,6 @@ def test_a_beam_as_wide_as_the_pool_finds_the_best_pairs_of_all(config: dict[str
     if width == 30:
         assert found.pointers.equal(expected)
     torch.testing.assert_close(found.log_probs.sum(-1)[:, 0], best.values[:, 0], rtol=0, atol=1e-12)
-
-
-def test_a_beam_that_cuts_nothing_off_finds_all_triples_in_order():
-    selector, given = small_selector(), problem()
-    best = _all_log_probs(selector, given, shots=3).sort(descending=True).indices
-    found = selector.beam(*given, shots=3, width=60)
-    assert found.pointers.equal(all_pointers(5, 3, queries=2).gather(1, best[..., None].expand(-1, -1, 3)))
 
 
 def test_a_beam_of_one_misses_the_best_pair_where_the_likeliest_first_pick_leads_nowhere():
@@ -240,16 +231,3 @@ def test_grpo_learns_the_pointer_that_is_rewarded():
             loss.backward()
             optimizer.step()
     assert selector.greedy(*given, shots=2).equal(wanted)
-
-
-def test_prefixes_are_in_the_order_of_permutations():
-    selector, given = small_selector(), problem(candidates=4)
-    levels = step_log_probs(selector, selector.encode(*given), shots=3)
-    prefixes = list(permutations(range(4), 2))
-    assert [level.shape[1] for level in levels] == [1, 4, 12]
-    for number in (0, 5, 11):
-        first, second = prefixes[number]
-        third = next(one for one in range(4) if one not in (first, second))
-        whole = selector.log_probs(*given, torch.tensor([[[first, second, third]]] * 2))[:, 0, 2]
-        torch.testing.assert_close(levels[2][:, number, third], whole)
-        assert levels[2][0, number, first].item() == -math.inf

@@ -53,12 +53,6 @@ def test_of_more_shots_some_hundred_are_tried_and_the_accuracy_is_a_lower_bound(
     assert found.search.is_lower_bound
 
 
-def test_few_pointers_of_many_shots_are_all_tried() -> None:
-    found = search_best(["q"], pools({"q": "abcde"}), Verdicts(lambda *_: 0.0), shots=4, seed=0)
-    assert found.search
-    assert (found.search.judged, found.search.is_lower_bound) == (120, False)
-
-
 @pytest.mark.parametrize("most", [None, 0, 5])
 def test_no_selector_is_better_than_the_oracle_and_what_it_found_is_not_asked_again(most: int | None) -> None:
     shown = ("c1", "c3", "c5", "c7")
@@ -87,25 +81,3 @@ def test_a_limit_ends_the_search_with_the_best_so_far() -> None:
     assert found.search
     assert (found.search.judged, found.search.settled, found.search.is_lower_bound) == (20, 1, True)
     assert [one.accuracy for one in found.outcomes] == [1, 0.3]
-
-
-def test_queries_that_a_limit_left_out_are_unscored() -> None:
-    found = search_best(["q", "r"], POOLS, Verdicts(lambda *_: 1.0), shots=2, seed=0, most_judgments=1)
-    assert [one.accuracy for one in found.outcomes] == [1, None]
-    assert (found.unscored, accuracy_of(found)) == (1, 1)
-
-
-def test_where_the_judge_fails_the_best_is_not_known() -> None:
-    judge = Verdicts(lambda _, shown: None if shown == ("c0",) else 0.0)
-    found = search_best(["q"], POOLS, judge, shots=1, seed=0)
-    assert found.search
-    assert (found.search.judged, found.search.is_lower_bound) == (8, True)
-
-
-def test_the_same_seed_searches_alike() -> None:
-    one, other, third = (Verdicts(lambda *_: 0.0) for _ in range(3))
-    search_best(["q", "r"], POOLS, one, shots=3, seed=4)
-    search_best(["r", "q"], POOLS, other, shots=3, seed=4)
-    search_best(["q", "r"], POOLS, third, shots=3, seed=5)
-    of_r = [[asked for asked in judge.asked if asked.query == "r"] for judge in (one, other, third)]
-    assert of_r[0] == of_r[1] != of_r[2]

@@ -74,8 +74,3 @@ def test_a_pool_of_unknown_size_is_one_of_64_or_of_all_there_are(tmp_path: Path)
     found = ask(tmp_path, RANDOM.model_copy(update={"size": 0}), shots=12)
     assert set(found.chosen["q"].demonstrations) == set(IDS)
     assert found.warnings == ()
-
-
-def test_a_query_without_a_pool_is_named() -> None:
-    with pytest.raises(FileUnusable, match="1 queries have no pool"):
-        predict(SELECTOR, *BANKS["joint"], shots=2, pools={"q": IDS})

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from models.protocols import ChatRequest, Image, Message, Text
+from models.protocols import ChatRequest, Image, Text
 from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.lever_records import VqaItem
 
@@ -84,23 +82,6 @@ def test_the_latest_pick_stands_first_on_demand(style: str) -> None:
     assert prompt(COW, (DOG, CAT), settings) != prompt(COW, (DOG, CAT), usual)
 
 
-@pytest.mark.parametrize("style", ["completion", "chat"])
-def test_without_demonstrations_only_the_question_is_asked(style: str) -> None:
-    request = prompt(COW, (), PromptSettings.model_validate({"style": style}))
-    assert shown(request) == [("user", "<cow>"), ("user", "Question:What is cow? Short answer:")]
-
-
-def test_settings_reach_the_request() -> None:
-    settings = PromptSettings(instruction="Be short.", max_new_tokens=7, template=False)
-    request = prompt(COW, (DOG,), settings)
-    assert request.messages[0] == Message(role="system", content=(Text(text="Be short."),))
-    assert (request.max_tokens, request.template, request.temperature) == (7, False, 0.0)
-
-
-def test_five_tokens_are_enough_unless_said() -> None:
-    assert prompt(COW, (), PromptSettings()).max_tokens == 5
-
-
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
@@ -119,8 +100,3 @@ def test_five_tokens_are_enough_unless_said() -> None:
 )
 def test_the_answer_ends_at_a_cue_or_at_a_comma(text: str, answer: str) -> None:
     assert answer_in(text) == answer
-
-
-@given(st.text())
-def test_an_answer_is_its_own_answer(text: str) -> None:
-    assert answer_in(answer_in(text)) == answer_in(text)

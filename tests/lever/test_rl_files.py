@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of
-from tasks.lever.data.pointer_files import iter_rl_data, read_rl_data, rl_data_bytes
+from tasks.lever.data.pointer_files import read_rl_data, rl_data_bytes
 from tasks.lever.learning.training_inputs import groups_of
 from tasks.lever.lever_errors import FileUnusable, RewardUnusable
 from tasks.lever.lever_records import PointerRecord, RlQuery
@@ -86,35 +86,10 @@ def test_what_is_written_has_the_published_structure() -> None:
     jsonschema.validate(json.loads(rl_data_bytes(DATA)), PUBLISHED)
 
 
-def test_the_schema_would_notice_what_is_missing() -> None:
-    written = json.loads(rl_data_bytes(DATA))
-    del written["12345"]["pointer_candidates"][0]["vqa_correct"]
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(written, PUBLISHED)
-
-
 def test_the_seeds_own_fields_stand_first_in_their_order_and_ours_follow() -> None:
     written = json.loads(rl_data_bytes(DATA))["12345"]
     assert list(written["pointer_candidates"][0]) == [*FIELDS, "behaviour_logp", "status"]
     assert set(written) == {"meta", "candidate_pool", "candidate_pool_ids", "pointer_candidates"}
-
-
-def test_unknown_scores_are_null_as_in_the_seed() -> None:
-    failed = json.loads(rl_data_bytes(DATA))["12345"]["pointer_candidates"][2]
-    assert failed["beam_rank"] is failed["vqa_correct"] is failed["vqa_pred_answer"] is None
-    assert (failed["status"], failed["reason"]) == ("eval_failed", "the judge is away")
-
-
-def test_there_is_no_infoscore_in_it() -> None:
-    assert b"info" not in rl_data_bytes(DATA).lower()
-
-
-def test_what_is_written_is_read_again() -> None:
-    assert read_rl_data(rl_data_bytes(DATA)) == DATA
-
-
-def test_words_of_any_language_stay_readable() -> None:
-    assert "책".encode() in rl_data_bytes(DATA)
 
 
 records = st.builds(
@@ -229,16 +204,6 @@ def test_a_bad_record_is_named_by_file_query_and_field(tmp_path: Path, content: 
         read_rl_data(tmp_path / "rl.json")
 
 
-def test_a_truth_value_counts_as_the_number_it_is() -> None:
-    [(_, one)] = iter_rl_data(changed(1, vqa_correct=True))
-    assert json.loads(rl_data_bytes({"12345": one}))["12345"]["pointer_candidates"][1]["vqa_correct"] == 1
-
-
-def test_another_number_of_shots_is_refused() -> None:
-    with pytest.raises(FileUnusable, match="has 2 positions, 3 are expected"):
-        read_rl_data(rl_data_bytes(DATA), shots=3)
-
-
 @pytest.mark.parametrize(
     "record",
     [BEAM.model_copy(update={"beam_score": math.nan}), BEAM.model_copy(update={"behaviour_logp": -math.inf})],
@@ -247,11 +212,6 @@ def test_another_number_of_shots_is_refused() -> None:
 def test_numbers_that_are_none_are_not_written(record: PointerRecord) -> None:
     with pytest.raises(FileUnusable, match="query 1 of the RL data: Out of range float values"):
         rl_data_bytes({"1": query(record)})
-
-
-def test_meta_that_json_has_no_word_for_is_not_written() -> None:
-    with pytest.raises(FileUnusable, match="query 1 of the RL data"):
-        rl_data_bytes({"1": query(BEAM).model_copy(update={"meta": {"threshold": math.nan}})})
 
 
 # as tensors
@@ -271,22 +231,6 @@ def test_groups_hold_what_the_file_says() -> None:
     expected = torch.tensor([[-1.5, -2.0, math.nan], [-2.0, math.nan, math.nan]])
     torch.testing.assert_close(groups.behaviour, expected, equal_nan=True)
     assert groups.bank is CANDIDATES.vectors
-
-
-@pytest.mark.parametrize(("mode", "first"), [("hard_only", 1.0), ("soft_only", 0.9), ("separated", 2.9)])
-def test_rewards_follow_the_mode(mode, first: float) -> None:
-    groups = groups_of(DATA.items(), queries=QUERIES, candidates=CANDIDATES, mode=mode)
-    assert groups.rewards[0, 0].item() == pytest.approx(first)
-
-
-def test_a_query_that_nobody_could_judge_is_left_out() -> None:
-    data = {"12345": query(FAILED), "12346": query(SAMPLE)}
-    assert groups_of(data.items(), queries=QUERIES, candidates=CANDIDATES, mode="hard_only").ids == ("12346",)
-
-
-def test_nothing_judged_is_an_error() -> None:
-    with pytest.raises(RewardUnusable, match="no pointer of the RL data could be judged"):
-        groups_of({"12345": query(FAILED)}.items(), queries=QUERIES, candidates=CANDIDATES, mode="hard_only")
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.lever import (
     BeamDataset,
@@ -18,7 +14,6 @@ from tasks.lever import (
     RLBeamDatasetWithEmbedding,
     collate_fn_rl_v3,
     collate_fn_v3,
-    load_beam_data,
     split_beam_data,
 )
 from tasks.lever.data.embeddings import EmbeddingBank
@@ -87,13 +82,6 @@ def test_what_nobody_could_judge_is_left_out() -> None:
     assert dataset[0]["beam_labels"].tolist() == [[0, 1]]
 
 
-def test_queries_are_in_the_order_of_their_numbers_and_groups_no_larger_than_wanted() -> None:
-    data = {str(query): {"pointer_candidates": [record([0, 1]), record([1, 0])]} for query in (10, 9, 2)}
-    dataset = RLBeamDatasetWithEmbedding(data, rows(11, D), rows(3, D), [7, 8, 9], max_beams=1)
-    assert [dataset[place]["query_id"] for place in range(3)] == [2, 9, 10]
-    assert dataset[0]["beam_labels"].shape == (1, 2)
-
-
 def test_rewards_follow_the_mode_and_can_be_normalised() -> None:
     data = {"0": {"pointer_candidates": [record([0, 1], 1, 0.9), record([1, 0], 0, 0.3)]}}
     item = RLBeamDatasetWithEmbedding(
@@ -144,26 +132,6 @@ def test_pools_of_different_sizes_are_no_batch() -> None:
         collate_fn_rl_v3(items)
 
 
-def test_files_are_loaded_and_split_as_they_stand(tmp_path: Path) -> None:
-    (tmp_path / "beams.json").write_text(json.dumps(OLD))
-    loaded = load_beam_data(str(tmp_path / "beams.json"))
-    assert loaded == OLD
-    assert split_beam_data(loaded, 0.5) == ({"0": OLD["0"]}, {"1": OLD["1"]})
-
-
-def test_a_damaged_file_is_not_loaded(tmp_path: Path) -> None:
-    (tmp_path / "beams.json").write_text('{"0": {"id_list": [[7, 8, 1]], "score_list": [1]}}')
-    with pytest.raises(FileUnusable, match=r"query 0: `id_list\[0\]` ends with '1'"):
-        load_beam_data(tmp_path / "beams.json")
-
-
 def test_the_first_queries_by_number_are_for_training() -> None:
     train, validation = split_beam_data({key: {} for key in ("10", "9", "x", "2", "30")}, train_ratio=0.6)
     assert (train, validation) == ({"10": {}, "9": {}, "2": {}}, {"x": {}, "30": {}})
-
-
-@given(st.dictionaries(st.text(max_size=3), st.just({}), max_size=20), st.floats(0, 1))
-def test_a_split_loses_nothing(beams: dict[str, dict[str, Any]], ratio: float) -> None:
-    train, validation = split_beam_data(beams, ratio)
-    assert {**train, **validation} == beams
-    assert len(train) == int(len(beams) * ratio)

@@ -71,11 +71,6 @@ def test_the_package_alone_loads_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_no_other_name_is_found() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'PointerSelectorV4'"):
-        tasks.lever.PointerSelectorV4  # noqa: B018  # pyright: ignore
-
-
 PARAMETERS = {
     compute_reward_for_candidate: "beam_score logprob_score vqa_correct vqa_acc_score use_hard use_soft hard_weight "
     "soft_weight alpha beta correctness_mode use_logprob reward_clip",

@@ -8,7 +8,7 @@ import pytest
 from tasks.lever.learning.choosing import evaluate
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
 from tasks.lever.lever_errors import PoolTooSmall
-from tasks.lever.lever_records import Evaluated, Outcome, Search, SelectorResult
+from tasks.lever.lever_records import Evaluated, Outcome, SelectorResult
 from tasks.measure import bootstrap
 from tasks.measure.bootstrap import resample_crossed
 from tests.lever.outcomes import CONDITIONS, accuracy_of, outcome, result, seed_of
@@ -52,12 +52,6 @@ def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
     )
 
 
-def test_the_standard_error_is_that_of_a_mean() -> None:
-    # deviations ±.5 around .5: sqrt(4 · .25 / 3 / 4)
-    assert value_of(summarise([seed_of(0, {"sft": [0, 1, 0, 1]})]), "sft").se == pytest.approx((1 / 12) ** 0.5)
-    assert value_of(summarise([seed_of(0, {"sft": [1]})]), "sft").se is None
-
-
 def test_each_number_of_shots_has_its_own_result_and_none_is_zero_shot() -> None:
     choosers = {"zero_shot": lambda shots: {"q": ()}, "random": lambda shots: {"q": ("a", "b", "c")[:shots]}}
     results = evaluate(choosers, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[0, 1, 3])
@@ -82,10 +76,6 @@ def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
     assert found.outcomes[1].failed == "the judge is away"
 
 
-def test_where_nothing_is_scored_there_is_no_accuracy() -> None:
-    assert accuracy_of(result("sft", [None])) is None
-
-
 def test_shots_beyond_the_pool_are_refused_before_anything_is_judged() -> None:
     judge = Verdicts(lambda *_: 1.0)
     with pytest.raises(PoolTooSmall, match="query q: 3 candidates, 4 are to be shown"):
@@ -94,17 +84,6 @@ def test_shots_beyond_the_pool_are_refused_before_anything_is_judged() -> None:
 
 
 # summarise
-
-
-def test_a_constant_difference_has_an_interval_without_width() -> None:
-    hard = [0.1, 0.9, 0.3, 0.6, 0.2]
-    summary = summarise([seed_of(0, {"rce": hard, "grpo": [one + 0.1 for one in hard]})])
-    gain = gain_of(summary, "grpo", "rce").accuracy
-    assert (gain.value, gain.low, gain.high) == pytest.approx((0.1, 0.1, 0.1))
-    grpo = value_of(summary, "grpo")
-    assert grpo.low is not None
-    assert grpo.high is not None
-    assert grpo.high - grpo.low > 0.2
 
 
 def test_a_paired_gain_is_surer_than_its_two_figures() -> None:
@@ -130,15 +109,6 @@ def test_an_interval_of_one_seed_is_that_of_a_bootstrap_over_queries() -> None:
     error = values.std(ddof=1) / 200**0.5
     assert found.se == pytest.approx(error)
     assert width(found) == pytest.approx(2 * 1.96 * error, rel=0.08)
-
-
-def test_the_mean_over_seeds_weighs_seeds_alike() -> None:
-    first = seed_of(0, {"sft": [1.0, 1.0, 1.0, 1.0]})
-    second = seed_of(1, {"sft": [0.0, None, None, None]})
-    found = value_of(summarise([first, second]), "sft")
-    assert (found.value, found.by_seed, found.n) == (0.5, {0: 1.0, 1: 0.0}, 4)
-    # the seeds' means 1 and 0: sqrt(.5) / sqrt(2)
-    assert found.se == pytest.approx(0.5)
 
 
 def test_seeds_that_disagree_widen_the_interval() -> None:
@@ -176,16 +146,6 @@ def test_a_gain_is_over_the_queries_that_both_were_scored_on() -> None:
     gain = gain_of(found, "grpo", "rce").accuracy
     assert (gain.value, gain.n) == (0.5, 2)
     assert [figure.unscored for figure in found.figures] == [1, 1]
-
-
-def test_unscored_queries_are_in_no_mean() -> None:
-    assert value_of(summarise([seed_of(0, {"sft": [1.0, None, 0.0, None]})]), "sft").value == 0.5
-
-
-def test_a_selector_that_was_never_scored_has_no_figure() -> None:
-    summary = summarise([seed_of(0, {"sft": [None, None], "rce": [1.0, 0.0]})])
-    assert summary.figure("sft") is None
-    assert summary.gains == ()
 
 
 def test_a_single_query_has_no_interval() -> None:
@@ -237,24 +197,6 @@ def test_the_way_from_similarity_to_the_oracle_is_a_share() -> None:
     assert way.low is not None
     assert way.high is not None
     assert 0 < way.low < 0.75 < way.high <= 1
-
-
-def test_there_is_no_way_where_the_oracle_is_no_better_than_similarity() -> None:
-    assert summarise([seed_of(0, {"similarity": [1.0, 0.0], "grpo": [1.0, 1.0], "oracle": [1.0, 0.0]})]).ways == ()
-
-
-def test_an_oracle_that_did_not_try_everything_is_a_lower_bound() -> None:
-    one = seed_of(0, {"oracle": [1.0, 0.5]})
-    searched = one.results[0].model_copy(update={"search": Search(judged=500, settled=1, queries=2)})
-    (figure,) = summarise([one.model_copy(update={"results": (searched,)})]).figures
-    assert figure.is_lower_bound
-
-
-def test_equal_outcomes_give_equal_summaries() -> None:
-    values = np.random.default_rng(2).random((3, 40)).tolist()
-    both = [summarise([seed_of(at, {"sft": one, "rce": one[::-1]}) for at, one in enumerate(values)]) for _ in "12"]
-    assert both[0] == both[1]
-    assert both[0] == Summary.model_validate_json(both[0].model_dump_json())
 
 
 def test_blocks_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:

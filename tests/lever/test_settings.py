@@ -38,10 +38,6 @@ def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, object], sai
         GrpoSettings.model_validate(wrong)
 
 
-def test_the_usual_loss_is_not_written_so_that_older_keys_hold():
-    assert "loss" not in GrpoSettings().model_dump(mode="json")
-
-
 def test_settings_are_read_without_torch():
     code = "import sys, tasks.lever.lever_options; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -63,14 +63,6 @@ def test_a_number_that_is_some_id_by_chance_stays_a_number(tmp_path: Path) -> No
     assert shown(path) == {"3": [("9251", "250")]}
 
 
-def test_a_number_beyond_the_training_file_is_no_number(tmp_path: Path) -> None:
-    path = old(tmp_path / "vqa.json", {"0": [["1", "6"]]})
-    with pytest.raises(FileUnusable, match="holds beams of no train query"):
-        beams_in(path, POOLS, okvqa(), shots=2)
-    with pytest.raises(FileUnusable, match="none of its queries is a training item"):
-        with_queries_of(okvqa(), path)
-
-
 def test_sequences_that_show_what_is_set_apart_are_not_imitated(tmp_path: Path) -> None:
     path = old(tmp_path / "vqa.json", {"9251": [["250", "4381"], ["3", "9250"]], "3": [["4380", "4381"]]})
     assert shown(path) == {"9251": [("3", "9250")], "3": []}

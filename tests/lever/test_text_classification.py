@@ -9,7 +9,7 @@ import pytest
 
 from models.protocols import LogProb, Text
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings, TextClassification
-from tasks.lever.judge.judging import Asked, Judging, Judgment
+from tasks.lever.judge.judging import Asked, Judging
 from tasks.lever.lever_errors import JudgeUnusable
 from tasks.lever.lever_records import TextItem
 from tests.lever.small_judges import Endpoint, Kept, limits
@@ -69,15 +69,6 @@ def test_a_prompt_ends_where_the_label_of_the_query_follows() -> None:
     )
 
 
-def test_the_latest_pick_stands_first_on_demand_and_the_instruction_can_be_another() -> None:
-    settings = PromptSettings(latest_pick="first", instruction="Say the type.")
-    assert text_of(settings, WHEN, WHERE).startswith("Say the type.\n\nQuestion: Where is it ?")
-
-
-def test_a_dataset_without_an_instruction_begins_with_its_text() -> None:
-    assert text_of(PromptSettings(), dataset="sst2") == "Review: Who was Galileo ?\nSentiment:"
-
-
 def test_the_likeliest_label_is_the_answer() -> None:
     found = judging(Reader(half_a_person)).judge([Asked("q", ()), Asked("q", ("a",))])
     assert [(one.answer, one.accuracy, one.correct) for one in found] == [("Person", 1.0, 1), ("Number", 0.0, 0)]
@@ -109,24 +100,6 @@ def test_a_prompt_is_weighed_once_whatever_is_asked_of_it_and_a_second_run_weigh
     assert later.read == []
 
 
-def test_another_instruction_is_another_question() -> None:
-    store = Kept()
-    judging(Reader(half_a_person), store).judge([Asked("q", ())])
-    judging(Reader(half_a_person), store, PromptSettings(instruction="Guess.")).judge([Asked("q", ())])
-    assert len(store.rows) == 2
-
-
-def test_who_watches_hears_of_every_prompt() -> None:
-    told: list[int] = []
-    judging(Reader(half_a_person)).judge([Asked("q", ()), Asked("a", ()), Asked("q", ())], told.append)
-    assert sum(told) == 2
-
-
 def test_a_judge_without_likelihoods_of_labels_is_refused() -> None:
     with pytest.raises(JudgeUnusable, match="endpoint:1 gives no log-probabilities of labels"):
         judging(Endpoint()).judge([Asked("q", ())])
-
-
-def test_a_judgment_of_nothing_is_nothing() -> None:
-    nothing: list[Judgment] = []
-    assert judging(Reader(half_a_person)).judge([]) == nothing

@@ -84,13 +84,6 @@ def test_what_cannot_be_used_is_named(trec: Path, lines: list[str], said: str) -
         opened(trec)
 
 
-def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetUnusable, match=r"there is no trec/train.txt in .*; name the folder"):
-        opened(tmp_path)
-    with pytest.raises(DatasetUnusable, match="--data-dir"):
-        opened(tmp_path / "nowhere")
-
-
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the authors' files are not here")
 @pytest.mark.parametrize(
     ("name", "train", "test"), [("trec", 5452, 500), ("sst2", 6920, 1821), ("agnews", 3800 + 10, 3790)]

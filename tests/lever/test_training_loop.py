@@ -87,10 +87,6 @@ def test_every_turn_sees_every_query_once_in_batches_of_nearly_one_size(batch_si
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_epochs_end_after_their_turns():
-    assert [PLAN.end(epoch) for epoch in (0, 1, 2)] == [0, 3, UPDATES]
-
-
 @pytest.mark.parametrize("after", range(UPDATES))
 @pytest.mark.parametrize("save_every", [2, 100])
 def test_a_training_that_broke_off_at_any_update_ends_as_an_undisturbed_one(
@@ -99,20 +95,6 @@ def test_a_training_that_broke_off_at_any_update_ends_as_an_undisturbed_one(
     with pytest.raises(Interrupted):
         _train(tmp_path, objective=_stopping(after), save_every=save_every)
     assert same(_train(tmp_path, save_every=save_every), undisturbed)
-
-
-def test_a_training_may_break_off_again_and_again(tmp_path: Path, undisturbed: Trained):
-    for _ in range(UPDATES - 1):
-        with pytest.raises(Interrupted):
-            _train(tmp_path, objective=_stopping(1), save_every=1)
-    assert same(_train(tmp_path), undisturbed)
-
-
-def test_what_is_finished_is_not_done_again(tmp_path: Path):
-    first = _train(tmp_path)
-    validate = GreedyReward(GROUPS)
-    assert same(_train(tmp_path, objective=_stopping(0), validate=validate), first)
-    assert validate.calls == 0
 
 
 def test_the_state_of_another_training_is_not_mixed_in(tmp_path: Path, undisturbed: Trained):
@@ -147,11 +129,6 @@ def test_the_epoch_with_the_best_accuracy_is_chosen(accuracies: tuple[float, ...
     assert (trained.chosen_epoch, trained.validation) == (chosen, dict(enumerate(accuracies)))
 
 
-def test_a_training_that_only_spoils_gives_the_start_back():
-    trained, start = _train(validate=_accuracies(0.3, 0.2, 0.1)), small_start(config=DROPPING)
-    assert all(torch.equal(trained.selector.state_dict()[name], one) for name, one in start.state_dict().items())
-
-
 def test_the_start_is_not_touched():
     start = small_start(config=DROPPING)
     loop = Loop(
@@ -168,12 +145,6 @@ def test_the_start_is_not_touched():
     assert all(torch.equal(one, untouched[name]) for name, one in start.state_dict().items())
 
 
-def test_torchs_own_generator_is_left_as_it_was():
-    before = torch.get_rng_state()
-    _train()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_a_training_does_not_hang_on_torchs_own_generator(undisturbed: Trained):
     torch.rand(3)
     assert same(_train(), undisturbed)
@@ -187,15 +158,6 @@ def test_a_selector_is_validated_without_dropout_and_given_ready_for_use():
         return 0.0
 
     assert (_train(validate=validate).selector.training, training) == (False, [False] * 3)
-
-
-def test_the_curve_has_a_point_for_each_update():
-    curve = _train().curve
-    assert [(point.step, point.epoch) for point in curve] == [
-        *((step, 1) for step in (1, 2, 3)),
-        *((step, 2) for step in range(4, 10)),
-    ]
-    assert {name for point in curve for name in point.figures} == {"loss", "first", "grad_norm", "lr"}
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])

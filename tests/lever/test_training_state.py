@@ -54,34 +54,10 @@ def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
     assert _bits(kept[1]) == _bits(TENSORS)
 
 
-def test_a_state_is_replaced_and_nothing_is_left_beside_it(saved: Path):
-    save_state(saved.parent, PROGRESS.model_copy(update={"update": 8}), TENSORS)
-    kept = load_state(saved.parent, "this")
-    assert kept is not None
-    assert (kept[0].update, [path.name for path in saved.parent.iterdir()]) == (8, [NAME])
-
-
-def test_without_a_folder_nothing_is_kept():
-    save_state(None, PROGRESS, TENSORS)
-    assert load_state(None, "this") is None
-
-
-def test_an_empty_folder_holds_no_state(tmp_path: Path):
-    assert load_state(tmp_path, "this") is None
-
-
 def test_the_state_of_another_training_is_left_alone_and_said(saved: Path, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         assert load_state(saved.parent, "another") is None
     assert "that of other data or settings: starting anew" in caplog.text
-
-
-@pytest.mark.parametrize("length", [0, 1, 8, 100, -9, -1], ids=lambda length: f"first {length} bytes")
-def test_a_state_that_is_cut_off_is_damaged_and_said(saved: Path, length: int, caplog: pytest.LogCaptureFixture):
-    saved.write_bytes(saved.read_bytes()[:length])
-    with caplog.at_level(logging.WARNING):
-        assert load_state(saved.parent, "this") is None
-    assert "is damaged: starting anew" in caplog.text
 
 
 def test_a_flipped_bit_anywhere_is_noticed(saved: Path):
@@ -108,7 +84,3 @@ def _key(settings: SftSettings = DEFAULTS, seed: int = 0, tensors: dict[str, Ten
 )
 def test_the_key_of_a_training_changes_with(changed: dict[str, Any]):
     assert _key(**changed) != _key()
-
-
-def test_the_key_of_a_training_does_not_hang_on_the_order_of_tensors():
-    assert _key(tensors=dict(reversed(TENSORS.items()))) == _key()

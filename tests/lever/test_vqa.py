@@ -57,17 +57,6 @@ def test_means_are_over_all_and_over_each_kind_of_answer(files: Files) -> None:
     )
 
 
-def test_annotations_of_no_kind_are_other(files: Files) -> None:
-    annotations = [{"question_id": n, "answers": _people(YES), "answer_type": None} for n in (7, 8)]
-    files.write("annotations", {"annotations": annotations})
-    assert files.score().per_answer_type == {"other": 0.5}
-
-
-def test_stems_count_on_demand(files: Files) -> None:
-    files.write("results", [{"question_id": 7, "answer": "no"}, {"question_id": 8, "answer": "dog"}])
-    assert (files.score().per_question["8"], files.score(stem=True).per_question["8"]) == (0.9, 1.0)
-
-
 def annotation(**fields: Any) -> dict[str, Any]:
     rows = [{"question_id": 7, "answers": _people(YES)}, {"question_id": 8, "answers": _people(YES)} | fields]
     return {"annotations": rows}
@@ -110,12 +99,6 @@ def test_what_does_not_fit_is_refused_by_file_and_entry(
         files.score()
 
 
-def test_a_file_that_is_not_there_is_named(files: Files) -> None:
-    files.results.unlink()
-    with pytest.raises(FileUnusable, match=r"r\.json cannot be read \(No such file or directory\)"):
-        files.score()
-
-
 def run(files: Files, *options: str) -> Done:
     paths = ("--questions", files.questions, "--annotations", files.annotations, "--results", files.results)
     return run_here("lever", "vqa-score", *paths, *options)
@@ -143,12 +126,6 @@ def test_answers_without_a_number_are_counted_one_by_one_and_that_is_said(files:
     assert files.score().per_question == before.per_question
     assert (before.notes, files.score().notes) == ((), (UNNUMBERED,))
     assert "counted one by one; the published script drops" in run(files).stdout.replace("\n", " ")
-
-
-def test_the_command_refuses_in_a_sentence(files: Files) -> None:
-    files.write("results", "[")
-    done = run(files)
-    assert (done.code, done.stdout, done.stderr.startswith("error: ")) == (2, "", True)
 
 
 @pytest.mark.shared

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused
-from models.protocols import AnswerLikelihood, BatchChat, ChatRequest, ChatResponse, Image, Message, Text
+from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from tasks.lever.digits import digits_training
 from tasks.lever.digits.digits_judge import CHUNK, NEVER, DigitsJudge
 from tasks.lever.digits.scenes import BOTH, LEFT, QUESTIONS, RIGHT, WORDS, lexicon
@@ -33,34 +33,11 @@ def some_requests(count: int) -> list[ChatRequest]:
     return [request(one(), *(one() for _ in range(dice.randrange(5)))) for _ in range(count)]
 
 
-def test_it_answers_in_batches_and_tells_likelihoods(judge: DigitsJudge):
-    assert isinstance(judge, BatchChat)
-    assert isinstance(judge, AnswerLikelihood)
-    assert judge.id == DigitsJudge(weights()).id
-    assert judge.id.startswith("digits:")
-
-
 @pytest.mark.parametrize("style", ["chat", "pictures first", "placeholders"])
 def test_prompts_of_every_style_are_read_alike(judge: DigitsJudge, style: Style):
     plain, other = request(ASKED, *SHOWN), request(ASKED, *SHOWN, style=style)
     assert judge.complete(other) == judge.complete(plain)
     assert likely(judge, other, "dax wug") == likely(judge, plain, "dax wug")
-
-
-def test_instructions_of_the_system_and_blanks_are_passed_over(judge: DigitsJudge):
-    plain = request(ASKED, *SHOWN)
-    wordy = (Message(role="system", content=(Text(text="Question: be brief. Short answer: yes"),)), *plain.messages)
-    assert judge.complete(plain.model_copy(update={"messages": wordy})) == judge.complete(plain)
-    spaced = [Text(text=f" {part.text}\n") if isinstance(part, Text) else part for part in plain.messages[0].content]
-    loose = Message(role="user", content=tuple(spaced))
-    assert judge.complete(plain.model_copy(update={"messages": (loose,)})) == judge.complete(plain)
-
-
-def test_an_answer_does_not_depend_on_what_is_asked_with_it(judge: DigitsJudge):
-    asked = some_requests(2 * CHUNK + 9)
-    together = dict(judge.complete_many(asked))
-    assert len(together) == len(asked)
-    assert [judge.complete(one) for one in asked] == [together[number] for number in range(len(asked))]
 
 
 def test_a_log_probability_does_not_depend_on_what_is_asked_with_it_to_the_last_bit(judge: DigitsJudge):
@@ -102,12 +79,6 @@ def test_a_limit_cuts_the_second_word_and_says_so(judge: DigitsJudge):
     assert (whole.finish_reason, whole.completion_tokens) == ("stop", 2)
 
 
-def test_what_listens_hears_the_answer(judge: DigitsJudge):
-    heard: list[str] = []
-    answer = judge.complete(request(ASKED, *SHOWN), on_text=heard.append)
-    assert heard == [answer.text]
-
-
 def bare(*parts: Text | Image, **fields: float) -> ChatRequest:
     messages = (Message(role="user", content=parts),) if parts else ()
     return ChatRequest.model_validate({"messages": messages, **fields})
@@ -146,13 +117,6 @@ def test_what_it_cannot_read_costs_the_others_no_likelihood(judge: DigitsJudge):
 def test_more_demonstrations_than_it_was_trained_on_are_too_many(judge: DigitsJudge):
     with pytest.raises(ContextOverflow, match="5 demonstrations"):
         judge.complete(request(ASKED, *[SHOWN[0]] * 5))
-
-
-def test_a_refused_request_ends_no_other(judge: DigitsJudge):
-    answers = dict(judge.complete_many([request(ASKED, *SHOWN), bare(SEEN), request(ASKED)]))
-    assert isinstance(answers[0], ChatResponse)
-    assert isinstance(answers[1], RequestRefused)
-    assert isinstance(answers[2], ChatResponse)
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense" * 10, weights()[:-1], weights()[:500]])
