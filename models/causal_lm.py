@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from torch import Tensor
 
 from models.causal_weights import Loaded, find_weights, load, refuse_longer
-from models.decoding import Drawing, Draws, Ends, growing_cache, keep_rows, readable, seed_of
+from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.prompts import Listener, cut, pictures_of
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_ROWS = 64  # an `auto` batch begins with so many rows, and is halved whenever memory ends
-FEWEST_LEAVING = 8  # from so many rows on, those that are done leave the batch once they are half of it
 MEMORY_SHARE = 0.5  # share of free memory that an `auto` batch may use on a CPU, where running out ends the process
 
 Job = TypeVar("Job")
@@ -182,61 +181,23 @@ class CausalLM:
     @torch.inference_mode()
     def _generate(self, batch: Sequence[Prompt], listener: Listener | None = None) -> list[ChatResponse]:
         """One answer for each prompt, in order."""
-        model = self._load().model
+        loaded = self._load()
         inputs = self._inputs([(prompt.request, prompt.tokens) for prompt in batch])
         width = inputs["input_ids"].shape[1]
-        most = width + max(prompt.limit for prompt in batch)
-        cache = growing_cache(model, most) if self._sight() is None else None  # places of pictures know no rows
-        answers: dict[int, ChatResponse] = {}
-        rows = list(range(len(batch)))
-        while rows:
-            few = len(rows) // 2 if cache and len(rows) >= FEWEST_LEAVING else 0
-            tokens, done, left = self._go_on([batch[row] for row in rows], inputs, cache, width, few, listener)
-            answers |= {rows[at]: answer for at, answer in done.items()}
-            rows = [rows[at] for at in left]
-            if rows and cache:
-                inputs = _of_rows(left, inputs, tokens)
-                keep_rows(cache, left)
-        return [answers[row] for row in range(len(batch))]
-
-    def _go_on(
-        self,
-        batch: Sequence[Prompt],
-        inputs: Mapping[str, Tensor],
-        cache: Any,
-        width: int,
-        few: int,
-        listener: Listener | None,
-    ) -> tuple[Tensor, dict[int, ChatResponse], list[int]]:
-        """All tokens, the answers that are finished, and the rows that are not, once they are no more than `few`.
-
-        inputs: prompts of `width` tokens, and what was answered to them so far.
-        """
-        loaded = self._load()
         limits, drawings = [prompt.limit for prompt in batch], [self._drawing(prompt) for prompt in batch]
         place: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": loaded.model.device}
-        ends = Ends(
-            [prompt.request.stop for prompt in batch],
-            tokenizer=loaded.tokenizer,
-            listener=listener,
-            end_tokens=loaded.end_tokens,
-            few=few,
-            **place,
-        )
-        most = max(limits) + width - inputs["input_ids"].shape[1]
+        stops = [prompt.request.stop for prompt in batch]
+        ends = Ends(stops, tokenizer=loaded.tokenizer, listener=listener, **place)
         tokens = loaded.model.generate(
             **inputs,
-            past_key_values=cache,
-            generation_config=_generation_settings(loaded.model, loaded.tokenizer, most),
+            generation_config=_generation_settings(loaded.model, loaded.tokenizer, max(limits)),
             logits_processor=[Draws(drawings, **place)],
             stopping_criteria=[ends],
         )
-        done = {
-            row: self._response(prompt, tokens[row, width:].tolist(), drawings[row], stopped=ends.stopped.get(row))
+        return [
+            self._response(prompt, tokens[row, width:].tolist(), drawings[row], stopped=ends.stopped.get(row))
             for row, prompt in enumerate(batch)
-            if row not in ends.left
-        }
-        return tokens, done, ends.left
+        ]
 
     def _response(
         self, prompt: Prompt, tokens: list[int], drawing: Drawing | None, *, stopped: int | None
@@ -343,13 +304,6 @@ class CausalLM:
     def _logit_bytes(self, row: tuple[tuple[int, ...], list[Window]]) -> int:
         """Bytes of the logits of one row and of their log-softmax."""
         return 8 * len(row[0]) * self._load().model.config.get_text_config().vocab_size
-
-
-def _of_rows(rows: Sequence[int], inputs: Mapping[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
-    """The inputs of these rows, with what they have answered so far."""
-    mask = inputs["attention_mask"][rows]
-    new = mask.new_ones(len(rows), tokens.shape[1] - mask.shape[1])
-    return {"input_ids": tokens[rows], "attention_mask": torch.cat([mask, new], dim=1)}
 
 
 def _generation_settings(model: Any, tokenizer: Any, most: int) -> Any:

@@ -167,15 +167,12 @@ def load(weights: Weights, *, device: str | None, device_map: Any, max_length: i
     """The model on its device. Only safetensors and GGUF are read. Raises ModelUnavailable."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from models.decoding import read_in_groups
-
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
     reading = read_once() if weights.gguf else nullcontext()
     with progress_hidden(), reading, failures_named(weights.folder):
         own = {"gguf_file": weights.gguf} if weights.gguf else {}
         tokenizer = AutoTokenizer.from_pretrained(weights.folder, **own, **source)
         model = read_model(AutoModelForCausalLM, weights, tokenizer, device=device, device_map=device_map)
-        read_in_groups(model)
     return loaded_of(model, tokenizer, max_length)
 
 

@@ -39,10 +39,8 @@ from tests.models.server import (
     Server,
     error_reply,
     half_a_stream,
-    invalid_json,
     serving,
     stream_reply,
-    too_many,
     web_page,
 )
 from tests.models.tiny_vision import make_png
@@ -68,17 +66,6 @@ def failure(server: Server, reply: Reply, *, timeout_s: float = 10.0) -> ModelEr
     return caught.value
 
 
-def test_the_request_carries_everything_that_changes_the_answer(server: Server):
-    chat(server).complete(REQUEST)
-    assert server.requests[0]["body"] == {
-        "model": MODEL,
-        "messages": [{"role": "user", "content": "Hello"}],
-        "max_tokens": 9,
-        "temperature": 0.0,
-        "seed": 4,
-    }
-
-
 def test_an_image_travels_as_a_data_url(server: Server):
     parts = (Text(text="Read"), Image(png=make_png(0)))
     chat(server).complete(ChatRequest(messages=(Message(role="user", content=parts),)))
@@ -91,18 +78,6 @@ def test_what_is_no_picture_is_not_sent(server: Server):
     with pytest.raises(RequestRefused, match="10 bytes cannot be read"):
         chat(server).complete(ChatRequest(messages=(Message(role="user", content=parts),)))
     assert server.requests == []
-
-
-def test_reasoning_models_get_their_own_limit_and_no_temperature(server: Server):
-    chat(server, model="gpt-5-mini").complete(REQUEST)
-    body = server.requests[0]["body"]
-    assert body == {
-        "model": "gpt-5-mini",
-        "messages": [{"role": "user", "content": "Hello"}],
-        "max_completion_tokens": 9 + REASONING_TOKENS,
-        "reasoning_effort": "minimal",
-        "seed": 4,
-    }
 
 
 def asked(server: Server, *, model: str = MODEL, thinking: Thinking = BRIEFLY, **fields: Any) -> ChatResponse:
@@ -124,7 +99,6 @@ def asked(server: Server, *, model: str = MODEL, thinking: Thinking = BRIEFLY, *
         (MODEL, {"draw": 3}, {"max_tokens": 9, "temperature": 0.0, "seed": 4}),
         (MODEL, {"max_tokens": 32_768}, {"max_tokens": 32_768}),
         ("gpt-4o-mini", {"max_tokens": 32_768}, {"max_tokens": 16_384}),
-        ("openai/gpt-4o-2024-08-06", {"max_tokens": 32_768}, {"max_tokens": 16_384}),
         ("chatgpt-4o-latest", {"max_tokens": 32_768}, {"max_tokens": 16_384}),
         ("gpt-4.1", {"max_tokens": 32_768}, {"max_tokens": 32_768}),
         (
@@ -133,7 +107,7 @@ def asked(server: Server, *, model: str = MODEL, thinking: Thinking = BRIEFLY, *
             {"max_completion_tokens": 9 + REASONING_TOKENS, "reasoning_effort": "minimal", "seed": 4},
         ),
     ],
-    ids=["plain", "all", "five stops", "a draw", "long", "4o", "a 4o", "chatgpt", "no 4o", "reasoning"],
+    ids=["plain", "all", "five stops", "a draw", "long", "4o", "chatgpt", "no 4o", "reasoning"],
 )
 def test_what_was_sent_is_recorded(server: Server, model: str, fields: dict[str, Any], sent: dict[str, object]):
     answer = asked(server, model=model, **fields)
@@ -208,38 +182,11 @@ def test_a_raw_prompt_goes_through_completions(server: Server, stream: bool):
 RAW = REQUEST.model_copy(update={"template": False})
 
 
-@pytest.mark.parametrize("status", [404, 405, 501])
+@pytest.mark.parametrize("status", [404, 405])
 def test_a_server_without_completions_says_how_to_go_on(server: Server, status: int):
     server.completions_status = status
     with pytest.raises(ModelUnavailable, match="leave out `--apply_chat_template False`"):
         chat(server).complete(RAW)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        pytest.param(Reply(200, b'{"choices": []}'), id="no choice"),
-        pytest.param(web_page(), id="web page"),
-        pytest.param(Reply(200, b'{"id"', declared_length=900), id="half an answer"),
-    ],
-)
-def test_a_broken_answer_to_a_raw_prompt_is_worth_a_retry(server: Server, reply: Reply):
-    server.script.append(reply)
-    with pytest.raises(TransientModelError):
-        chat(server).complete(RAW)
-
-
-def test_a_broken_stream_for_a_raw_prompt_is_worth_a_retry(server: Server):
-    piece = {"id": "1", "object": "text_completion", "created": 0, "model": MODEL, "choices": [{"text": "Half"}]}
-    server.script.append(stream_reply(piece, done=False))
-    with pytest.raises(TransientModelError, match="ended before the answer did"):
-        chat(server).complete(RAW, on_text=lambda text: None)
-
-
-def test_a_template_by_name_is_refused(server: Server):
-    with pytest.raises(RequestRefused, match="chat template 'tool_use'"):
-        asked(server, template="tool_use")
-    assert server.requests == []
 
 
 def test_the_key_is_sent_and_not_named(server: Server):
@@ -259,10 +206,8 @@ def test_a_key_that_was_not_sent_is_asked_for(server: Server):
     ("reply", "expected", "says"),
     [
         pytest.param(error_reply(401, "Incorrect API key"), ModelUnavailable, "api_key_env names", id="no access"),
-        pytest.param(error_reply(403, "Forbidden"), ModelUnavailable, "what it may use", id="forbidden"),
         pytest.param(error_reply(404, "no such model"), ModelUnavailable, "model's name", id="no model"),
         pytest.param(error_reply(404, "File Not Found"), NoSuchPath, "where the API begins", id="no path"),
-        pytest.param(Reply(405, b""), NoSuchPath, "where the API begins", id="not that way"),
         pytest.param(error_reply(400, "bad image"), RequestRefused, "bad image", id="refused"),
         pytest.param(
             error_reply(400, "maximum context length is 8192 tokens"), ContextOverflow, "Shorten", id="too long"
@@ -285,15 +230,11 @@ def test_a_key_that_was_not_sent_is_asked_for(server: Server):
         ),
         pytest.param(error_reply(500, "oops"), TransientModelError, "500", id="server error"),
         pytest.param(Reply(503, b"<html>busy</html>", "text/html"), TransientModelError, "busy", id="gateway"),
-        pytest.param(Reply(200, b"<html>Welcome</html>", "text/html"), TransientModelError, "base URL", id="web page"),
         pytest.param(Reply(200, b"<html>Welcome</html>"), TransientModelError, "not a completion", id="posing as JSON"),
-        pytest.param(Reply(200, b'{"choices": [{"mess'), TransientModelError, "not a completion", id="broken JSON"),
         pytest.param(Reply(200, b'{"choices": []}'), TransientModelError, "not a completion", id="no choice"),
-        pytest.param(Reply(200, b"[1, 2]"), TransientModelError, "not a completion", id="a list"),
         pytest.param(
             error_reply(200, "overloaded"), TransientModelError, "broke off: overloaded", id="an error as 200"
         ),
-        pytest.param(Reply(200, b"{"), TransientModelError, "not a completion", id="a brace"),
         pytest.param(Reply(200, b'{"id"', declared_length=900), TransientModelError, "hung up", id="half an answer"),
     ],
 )
@@ -345,21 +286,9 @@ def test_nonsense_about_when_to_come_back_is_ignored(server: Server, value: str)
     assert error.retry_after_s is None
 
 
-def test_a_server_that_repeats_the_key_does_not_get_it_into_the_error(server: Server):
-    assert KEY not in str(failure(server, error_reply(401, f"Incorrect API key provided: {KEY}")))
-    assert KEY not in str(failure(server, Reply(200, f'"{KEY}"'.encode())))
-
-
 def test_no_key_for_the_public_service_is_said_before_anything_is_sent():
     with pytest.raises(ModelUnavailable, match="OPENAI_API_KEY"):
         OpenAIChat("gpt-4o-mini").complete(REQUEST)
-
-
-def test_a_password_in_the_base_url_is_not_shown():
-    subject = OpenAIChat(MODEL, base_url="http://user:hidden@127.0.0.1:9/v1", timeout_s=2)
-    with pytest.raises(TransientModelError) as caught:
-        subject.complete(REQUEST)
-    assert "hidden" not in str(caught.value)
 
 
 CHUNK = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": MODEL}
@@ -426,14 +355,10 @@ def test_what_changes_the_answer_is_never_left_out(server: Server, refused: str)
         pytest.param(
             Reply(content_type=STREAM, pieces=(b'data: {"choices": [{"del\n\n',)), "not a completion", id="broken JSON"
         ),
-        pytest.param(stream_reply("word"), "not a completion", id="a word"),
         pytest.param(stream_reply({"error": {"message": "out of memory"}}), "out of memory", id="an error inside"),
         pytest.param(Reply(200, b"data: {", STREAM, declared_length=900), "hung up", id="fewer bytes than said"),
         pytest.param(web_page(), "base URL", id="web page"),
-        pytest.param(invalid_json(), "not a completion", id="broken JSON in one piece"),
         pytest.param(Reply(200, b'{"choices": []}'), "ended before the answer did", id="empty in one piece"),
-        pytest.param(too_many(), "429", id="rate"),
-        pytest.param(error_reply(500, "oops"), "500", id="server error"),
     ],
 )
 def test_a_broken_stream_is_worth_a_retry(server: Server, reply: Reply, says: str):
@@ -468,20 +393,10 @@ def test_half_a_stream_was_heard_before_it_broke(server: Server):
     assert heard == ["Half ", "Half of"]
 
 
-def test_a_stream_that_stalls_is_given_up(server: Server):
-    server.misbehave = lambda path, body: half_a_stream(body, "Half of", stalls=True)
-    heard: list[str] = []
-    with pytest.raises(TransientModelError, match=r"0\.3 s"):
-        chat(server, timeout_s=0.3).complete(REQUEST, on_text=heard.append)
-    assert heard == ["Half ", "Half of"]
-
-
 ALMOST = {
     "no usage": ({"content": "42"}, {"finish_reason": "stop"}, {}),
-    "usage is null": ({"content": "42"}, {"finish_reason": "stop"}, {"usage": None}),
     "half of the usage": ({"content": "42"}, {"finish_reason": "stop"}, {"usage": {"total_tokens": 9}}),
     "fields of its own": ({"content": "42", "mood": "good"}, {"finish_reason": "stop", "seen": 1}, {"timings": {}}),
-    "reasoning": ({"content": "42", "reasoning": "6 × 7"}, {"finish_reason": "stop"}, {}),
     "reasoning content": ({"content": "42", "reasoning_content": "6 × 7"}, {"finish_reason": "stop"}, {}),
     "parts": (
         {
@@ -496,7 +411,6 @@ ALMOST = {
     ),
     "a reason in words of its own": ({"content": "42"}, {"finish_reason": "eos_token"}, {}),
     "no reason for the end": ({"content": "42"}, {}, {}),
-    "a reason that is null": ({"content": "42"}, {"finish_reason": None}, {}),
 }
 """Of servers that speak almost like OpenAI: message, rest of the choice, rest of the answer."""
 
@@ -561,17 +475,12 @@ def test_a_listener_that_raises_closes_the_stream(server: Server):
     [
         ("gpt-5", "minimal"),
         ("gpt-5-mini-2025-08-07", "minimal"),
-        ("openai/gpt-5-nano", "minimal"),
         ("gpt-5.1", "low"),
-        ("gpt-5-pro", "low"),
         ("o3", "low"),
-        ("o4-mini", "low"),
         ("gpt-6", "low"),
         ("gpt-5-chat-latest", None),
         ("gpt-4o-mini", None),
-        ("gpt-4.1", None),
         ("Qwen/Qwen3-8B", None),
-        ("olmo-7b", None),
         ("phi-o3", None),
     ],
 )
@@ -583,7 +492,7 @@ SECRETS = ["tok-in-the-query-77", "p%40ss-word-88", "p@ss-word-88", KEY]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+@pytest.mark.parametrize("status", [200, 401, 500])
 def test_no_secret_gets_into_errors_or_logs(
     server: Server, caplog: pytest.LogCaptureFixture, stream: bool, status: int
 ):
@@ -617,18 +526,6 @@ def test_blanks_around_a_key_do_no_harm(server: Server, key: str):
     assert server.requests[0]["headers"]["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_key_that_cannot_be_sent_is_not_shown(server: Server):
-    subject = OpenAIChat(MODEL, base_url=server.base_url, api_key=SecretStr("sk-one\nsk-two"), timeout_s=10)
-    with pytest.raises(ModelError) as caught:
-        subject.complete(REQUEST)
-    assert "sk-one" not in str(caught.value)
-
-
-def test_the_name_opens_the_backend(server: Server):
-    subject = open_chat(f"openai:{MODEL}", base_url=server.base_url, timeout_s=10)
-    assert subject.complete(REQUEST).text.startswith("Answer")
-
-
 @pytest.mark.parametrize("name", ["", "openai", "openai:", "responses", "responses:", "gpt-5-mini", "abacus:x"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str):
     with pytest.raises(ModelUnavailable, match="openai:MODEL"):
@@ -654,15 +551,6 @@ def test_vectors_have_unit_length_and_the_order_of_the_texts(server: Server):
 def test_many_texts_go_in_batches_of_64(server: Server):
     assert embedder(server, known=DIMENSION).embed([f"text {n}" for n in range(130)]).shape == (130, DIMENSION)
     assert [len(request["body"]["input"]) for request in server.requests] == [64, 64, 2]
-
-
-def test_the_dimension_is_learnt_once(server: Server):
-    subject = embedder(server)
-    assert (subject.dimension, subject.dimension, len(server.requests)) == (DIMENSION, DIMENSION, 1)
-
-
-def test_no_texts_are_no_vectors(server: Server):
-    assert embedder(server).embed([]).shape == (0, DIMENSION)
 
 
 def test_vectors_without_numbers_are_taken_in_their_order(server: Server):
