@@ -1,5 +1,7 @@
 """Phrases that announce an answer in Korean, Chinese, Japanese, German, French and Spanish, and its JSON field.
 
+They are sought from the end of a text, by patterns of which every match begins with one of a few words.
+
 English phrases stand with each grader, since what may follow them differs: a number, a letter, or words.
 """
 
@@ -8,9 +10,50 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from tasks.grading.anchored_pattern import Anchored
+FIRST_WINDOW = 1_000
+"""Characters at the end of a text, where answers stand, that are searched first."""
+GROWTH = 8
+
+
+class Anchored:
+    """A regular expression of which every match begins with one of `words`, in whatever case."""
+
+    def __init__(self, pattern: str, words: Sequence[str], flags: int = 0) -> None:
+        self.pattern = re.compile(pattern, flags)
+        self._words = tuple(word.lower() for word in words)
+        self._ascii_words = tuple(word for word in self._words if word.isascii())
+        self._overlap = max(map(len, self._words)) - 1
+
+    def backwards(self, text: str) -> Iterator[re.Match[str]]:
+        """The matches in `text`, the last first; those that overlap each count."""
+        high, window = len(text), FIRST_WINDOW
+        while high > 0:
+            low = max(0, high - window)
+            for at in reversed(self._starts(text, low, high)):
+                if found := self.pattern.match(text, at):
+                    yield found
+            high, window = low, window * GROWTH
+
+    def last(self, text: str) -> re.Match[str] | None:
+        """The match that begins last."""
+        return next(self.backwards(text), None)
+
+    def _starts(self, text: str, low: int, high: int) -> Sequence[int]:
+        """Where words begin from `low` to before `high`, in order."""
+        part = text[low : high + self._overlap]
+        folded = part.lower()
+        if len(folded) != len(part):  # İ is two characters in lower case
+            return range(low, high)
+        starts: set[int] = set()
+        for word in filter(folded.__contains__, self._ascii_words if part.isascii() else self._words):
+            at = folded.find(word)
+            while 0 <= at < high - low:
+                starts.add(low + at)
+                at = folded.find(word, at + 1)
+        return sorted(starts)
+
 
 _GERMAN = r"(?:[Aa]ntwort|Lösung|Ergebnis)(?:[ \t]+(?:auf|zu|für)\b[^.:\n]{0,80}?)?(?:[ \t]+(?:ist|lautet|beträgt)\b"
 _FRENCH = (

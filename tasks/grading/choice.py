@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.anchored_pattern import Anchored
-from tasks.grading.answer_phrases import announcements
+from tasks.grading.answer_phrases import Anchored, announcements
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing

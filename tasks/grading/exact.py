@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import regex
 
 from tasks.grading.answer_phrases import announcements, json_field
 from tasks.grading.choice import unmarked
-from tasks.grading.grading_records import Item, Response, Sample
+from tasks.grading.grading_records import Item, Response, Sample, graded_sample
 from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
 from tasks.grading.reasoning import visible_answer, why_missing
 
@@ -94,3 +98,119 @@ def _number(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return number if number.is_finite() else None
+
+
+PATTERN_S = 2.0
+"""Time for one pattern on one answer; an answer on which it takes longer is unscored."""
+SHOWN_CHARS = 500
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_WORD = re.compile(r"\w+")
+
+
+class TextScore(NamedTuple):
+    score: float
+    reason: str
+    extracted: str | None = None
+    """What was compared. Unset: the answer."""
+    values: Mapping[str, float] = {}
+
+
+Measure = Callable[[str, Sequence[str]], TextScore]
+"""Scores an answer without its reasoning against accepted golds. Raises TimeoutError."""
+
+
+def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> Iterator[Sample]:
+    """A sample for each response, in order; `item.gold`: the gold, a list of accepted ones, or None."""
+    for item, response in answered:
+        golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold]) if gold is not None]
+        shown = " | ".join(golds)[:SHOWN_CHARS] or None
+        graded = partial(graded_sample, item, response, gold=shown)
+        if not (answer := visible_answer(response.text)):
+            yield graded(score=0.0, reason=why_missing(response), missing=True)
+            continue
+        try:
+            found = measure(answer, golds)
+        except TimeoutError:
+            reason = f"the pattern took more than {PATTERN_S:g} s on this answer; write it without nested repeats"
+            yield graded(status="unscored", extracted=answer[:SHOWN_CHARS], reason=reason)
+            continue
+        extracted = (answer if found.extracted is None else found.extracted)[:SHOWN_CHARS]
+        yield graded(score=found.score, extracted=extracted, reason=found.reason, values=dict(found.values))
+
+
+def includes(answer: str, golds: Sequence[str]) -> TextScore:
+    """1 if a gold stands in the answer, in whatever case."""
+    folded = answer.casefold()
+    found = next((gold for gold in golds if gold.casefold() in folded), None)
+    return TextScore(float(found is not None), "included" if found is not None else "not included")
+
+
+def matches(pattern: str) -> Measure:
+    """1 if the pattern matches; one with a group, where there are golds, if what it matched last is one of them."""
+    compiled = regex.compile(pattern)
+
+    def measure(answer: str, golds: Sequence[str]) -> TextScore:
+        found: Any = None
+        for found in compiled.finditer(answer, timeout=PATTERN_S):  # noqa: B007 the last one counts
+            pass
+        if found is None:
+            return TextScore(0.0, "the pattern does not match")
+        if not compiled.groups or not golds:
+            return TextScore(1.0, "the pattern matches", found.group())
+        said = next((group for group in found.groups() if group is not None), "")
+        equal = any(same_words(gold, said) for gold in golds)
+        return TextScore(float(equal), "same words" if equal else "other words", said)
+
+    return measure
+
+
+def f1(answer: str, golds: Sequence[str]) -> TextScore:
+    """The best F1 of words, without articles, punctuation and case. Source: SQuAD's evaluate-v1.1.py."""
+    said = _words(answer)
+    best = max((_f1(said, _words(gold)) for gold in golds), default=0.0)
+    return TextScore(best, "F1 of words")
+
+
+def _words(text: str) -> list[str]:
+    plain = "".join(sign for sign in text.lower() if sign not in string.punctuation)
+    return _ARTICLE.sub(" ", plain).split()
+
+
+def _f1(said: Sequence[str], gold: Sequence[str]) -> float:
+    if not said or not gold:
+        return float(said == gold)
+    shared = sum((Counter(said) & Counter(gold)).values())
+    return 2 * shared / (len(said) + len(gold))
+
+
+def rouge(answer: str, golds: Sequence[str]) -> TextScore:
+    """ROUGE-L (F-measure) of the nearest gold by rouge-score; `values` also has its ROUGE-1 and ROUGE-2."""
+    every = [_rouge().score(gold, answer) for gold in golds]
+    best = max(every, key=lambda one: one["rougeL"].fmeasure)
+    values = {name: float(one.fmeasure) for name, one in best.items()}
+    return TextScore(values["rougeL"], "ROUGE-L", values=values)
+
+
+@cache
+def _rouge() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import DefaultTokenizer
+
+    class Words:
+        """Words of any script; rouge-score's own tokenizer leaves out all that is not ASCII."""
+
+        ascii = DefaultTokenizer(use_stemmer=False)
+
+        def tokenize(self, text: str) -> list[str]:
+            """As rouge-score does where it can."""
+            return self.ascii.tokenize(text) if text.isascii() else _WORD.findall(text.lower())
+
+    return RougeScorer(["rouge1", "rouge2", "rougeL"], tokenizer=Words())
+
+
+def bleu(answer: str, golds: Sequence[str]) -> TextScore:
+    """BLEU of the answer by sacrebleu, 0 to 1, of short golds up to their own length (effective order)."""
+    import sacrebleu
+
+    found = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True)
+    return TextScore(min(1.0, found.score / 100), "sentence BLEU")

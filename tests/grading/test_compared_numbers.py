@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.cited_answers import has_numbers
-from tasks.grading.compared_numbers import has_close_number
+from tasks.grading.cited_answers import has_close_number, has_numbers
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.grading.exact import Measure, bleu, f1, grade_text, includes, matches, rouge
 from tasks.grading.grading_records import Item, Reply, Response
-from tasks.grading.text_scores import Measure, bleu, f1, grade_text, includes, matches, rouge
 
 SLOW = "a" * 40 + "!"
 

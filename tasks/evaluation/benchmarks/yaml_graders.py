@@ -14,12 +14,11 @@ from storage.records import Record
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.grading import judge_grading as judging
 from tasks.grading.choice import grade_choice
-from tasks.grading.exact import grade_exact
+from tasks.grading.exact import Measure, bleu, f1, grade_exact, grade_text, includes, matches, rouge
 from tasks.grading.grading_records import Summary
 from tasks.grading.judge_grading import Judge, Judged, Tools
 from tasks.grading.reading import FLEXIBLE, STRICT, Policy, Rule, Step
 from tasks.grading.sample_statistics import tally, unscored_metric
-from tasks.grading.text_scores import Measure, bleu, f1, grade_text, includes, matches, rouge
 from tasks.measure.estimates import estimates
 
 READING = ("math", "choice", "exact")

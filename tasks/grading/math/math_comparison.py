@@ -7,10 +7,21 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tasks.grading.math import math_reading, relations
-from tasks.grading.math.expressions import Apply, Node, Number, Symbol, Undecided, rational, symbols
+from tasks.grading.math import math_reading
+from tasks.grading.math.expressions import Apply, Node, Number, Symbol, Undecided, evaluate, rational, symbols
 from tasks.grading.math.math_parsing import INFINITY
-from tasks.grading.math.math_reading import Answer, Bracketed, Formula, Joined, Listed, Matrix, Ratio, Relation, Words
+from tasks.grading.math.math_reading import (
+    Answer,
+    Based,
+    Bracketed,
+    Formula,
+    Joined,
+    Listed,
+    Matrix,
+    Ratio,
+    Relation,
+    Words,
+)
 from tasks.grading.math.numeric import proportional, same_value
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
@@ -104,11 +115,7 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
 
 def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
     """`y = 2, x = 1` in the order of coordinates."""
-    return (
-        sorted(items, key=relations.subject_of)
-        if all(relations.subject_of(item) in ("x", "y", "z") for item in items)
-        else items
-    )
+    return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
 
 
 def _distinct(items: Sequence[Answer]) -> list[Answer]:
@@ -122,9 +129,9 @@ def _distinct(items: Sequence[Answer]) -> list[Answer]:
 def _same_list(gold: Answer, answer: Answer) -> bool:
     # `x < 1 or x > 2` beside a set is a set too
     if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
-        answer = relations.solution_set(answer) or answer
+        answer = solution_set(answer) or answer
     elif isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
-        gold = relations.solution_set(gold) or gold
+        gold = solution_set(gold) or gold
     if not isinstance(gold, Listed) and not isinstance(answer, Listed):
         return same_answer(gold, answer)
     if isinstance(gold, Joined) or isinstance(answer, Joined):
@@ -145,9 +152,9 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
 
 def _named(items: Sequence[Answer], *, beside: Sequence[Answer]) -> bool:
     """True for values of several different names beside values without names."""
-    names = [relations.subject_of(item) for item in items]
+    names = [subject_of(item) for item in items]
     distinct = all(names) and len(set(names)) == len(names) and len({name.partition("_")[0] for name in names}) > 1
-    return distinct and not any(map(relations.subject_of, beside))
+    return distinct and not any(map(subject_of, beside))
 
 
 def _same_collection(gold: Answer, answer: Answer) -> bool:
@@ -239,7 +246,7 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
         return _same_equal_side(relation, other, gold=relation is gold)
     if not isinstance(other, Bracketed | Joined):
         return False
-    interval = relations.as_interval(relation)
+    interval = as_interval(relation)
     if interval is None or isinstance(other, Joined):
         raise Undecided("a relation and a set")
     return same_answer(interval, other)
@@ -251,8 +258,8 @@ def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
     if isinstance(other, Listed) and len(equation.sides) == 2 and not isinstance(last, Bracketed | Listed):
         return False
     if gold:
-        return relations.is_assignment(equation) and same_answer(last, other)
-    if not relations.is_assignment(equation) and relations.symbols_of(last) and not relations.is_identity(equation):
+        return is_assignment(equation) and same_answer(last, other)
+    if not is_assignment(equation) and symbols_of(last) and not is_identity(equation):
         return False
     return same_answer(other, last)
 
@@ -260,30 +267,28 @@ def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
 def _both_relations(gold: Relation, answer: Relation) -> bool:
     golds, answers = set(gold.signs), set(answer.signs)
     if golds == answers == {"="}:
-        if relations.is_assignment(gold) and relations.is_assignment(answer) and relations.same_name(gold, answer):
+        if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
             return same_answer(gold.sides[-1], answer.sides[-1])
         points = isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed)
         return not points and _proportion(gold, answer) is not None
     if "=" in golds & answers and len(golds | answers) > 1:
         return False
-    left, right = relations.as_interval(gold), relations.as_interval(answer)
-    if left is not None and right is not None and relations.variable(gold) == relations.variable(answer):
+    left, right = as_interval(gold), as_interval(answer)
+    if left is not None and right is not None and variable(gold) == variable(answer):
         return same_answer(left, right)
     if len(gold.signs) == len(answer.signs) == 1:
         factor = _proportion(gold, answer)
-        expected = gold.signs[0] if factor and factor > 0 else relations.MIRRORED.get(gold.signs[0], gold.signs[0])
+        expected = gold.signs[0] if factor and factor > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
         return factor is not None and answer.signs[0] == expected
     if len(gold.signs) == len(answer.signs):
-        mirrored = Relation(
-            answer.sides[::-1], tuple(relations.MIRRORED.get(sign, sign) for sign in answer.signs[::-1])
-        )
+        mirrored = Relation(answer.sides[::-1], tuple(MIRRORED.get(sign, sign) for sign in answer.signs[::-1]))
         return any(side.signs == gold.signs and _same_items(gold.sides, side.sides) for side in (answer, mirrored))
     return False
 
 
 def _proportion(gold: Relation, answer: Relation) -> int | None:
     """The sign of the factor between the side differences of two relations; None without one."""
-    left, right = relations.as_difference(gold), relations.as_difference(answer)
+    left, right = as_difference(gold), as_difference(answer)
     if left is None or right is None or symbols(left) != symbols(right):
         return None
     return proportional(left, right)
@@ -300,3 +305,120 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Formula, _same_formula),
 )
 """Kind of answer → how it is compared with any other; the first that matches either side decides."""
+
+
+_FUNCTION = re.compile(r"[A-Za-z]+'*(?:_\{?\w+\}?)?\((\w(?:,\w)*)\)|y")
+MIRRORED = {"<": ">", ">": "<", "le": "ge", "ge": "le", "=": "=", "ne": "ne", "equiv": "equiv"}
+"""Sign → the sign with its sides exchanged."""
+
+
+def subject_of(item: Answer) -> str:
+    """The left side of an equation as written; empty for other answers."""
+    return item.subject if isinstance(item, Relation) and set(item.signs) == {"="} else ""
+
+
+def is_assignment(relation: Relation) -> bool:
+    """True for `x = …`, `f(x) = …`, `m_{max} = …`, `(p, q) = …`, `AB = …`: the left side is a name."""
+    left = relation.sides[0]
+    if isinstance(left, Words | Based):
+        return True
+    items = left.items if isinstance(left, Bracketed) else left.parts if isinstance(left, Ratio) else (left,)
+    return all(isinstance(item, Formula) and _is_name(item.node) for item in items)
+
+
+def _is_name(node: Node) -> bool:
+    if isinstance(node, Symbol):
+        return True
+    return isinstance(node, Apply) and node.name in ("mul", "abs") and all(_is_name(arg) for arg in node.args)
+
+
+def is_identity(relation: Relation) -> bool:
+    """True where both ends are the same formula, `(x+1)^2 = x^2 + 2x + 1`, or a derivative is evaluated."""
+    first, last = relation.sides[0], relation.sides[-1]
+    if not isinstance(first, Formula) or not isinstance(last, Formula):
+        return False
+    return any("d/" in name for name in symbols_of(first)) or same_value(first.node, last.node)
+
+
+def same_name(gold: Relation, answer: Relation) -> bool:
+    """True for names written the same, and for two of one function: f(x) and y, but not f(x) and f(t)."""
+    if re.sub(r"[{}\s]", "", gold.subject) == re.sub(r"[{}\s]", "", answer.subject):
+        return True
+    found = _FUNCTION.fullmatch(gold.subject), _FUNCTION.fullmatch(answer.subject)
+    if not all(found):
+        return False
+    arguments = {match.group(1) for match in found if match and match.group(1)}
+    names = {side.subject.partition("(")[0] for side in (gold, answer)} - {"y"}
+    return len(arguments) <= 1 and len(names) <= 1
+
+
+def as_difference(relation: Relation) -> Node | None:
+    """The first side less the last; None where one is no formula."""
+    first, last = relation.sides[0], relation.sides[-1]
+    if not isinstance(first, Formula) or not isinstance(last, Formula):
+        return None
+    return Apply("add", (first.node, Apply("neg", (last.node,))))
+
+
+def symbols_of(side: Answer) -> set[str]:
+    """Variables of a formula; empty for other answers."""
+    return symbols(side.node) if isinstance(side, Formula) else set()
+
+
+def variable(relation: Relation) -> str | None:
+    """The one variable, or function, that a relation bounds."""
+    found = [side.node for side in relation.sides if isinstance(side, Formula) and symbols(side.node) - {INFINITY.name}]
+    return found[0].name if len(found) == 1 and isinstance(found[0], Symbol) else None
+
+
+def as_interval(relation: Relation) -> Answer | None:
+    """`1 < x <= 2` as (1, 2]; None where it is not that simple."""
+    if variable(relation) is None:
+        return None
+    middle = next(index for index, side in enumerate(relation.sides) if symbols_of(side) - {INFINITY.name})
+    signs, sides = relation.signs, relation.sides
+    if len(sides) == 3 and middle == 1:
+        if {*signs} <= {">", "ge"}:
+            signs, sides = tuple(MIRRORED[sign] for sign in signs[::-1]), sides[::-1]
+        if not {*signs} <= {"<", "le"}:
+            return None
+        low, high = sides[0], sides[2]
+        return Bracketed("[" if signs[0] == "le" else "(", (low, high), "]" if signs[1] == "le" else ")")
+    if len(sides) != 2:
+        return None
+    sign = signs[0] if middle == 0 else MIRRORED.get(signs[0], "")
+    bound = sides[1 - middle]
+    if sign in ("<", "le"):
+        return Bracketed("(", (Formula(Apply("neg", (INFINITY,))), bound), "]" if sign == "le" else ")")
+    if sign in (">", "ge"):
+        return Bracketed("[" if sign == "ge" else "(", (bound, Formula(INFINITY)), ")")
+    return None
+
+
+def solution_set(listed: Listed) -> Answer | None:
+    """Inequalities in one variable as a set: of two overlapping rays, `x > 2, x < 5`, the common part, else the union.
+
+    None where an item is no such inequality.
+    """
+    relations = [item for item in listed.items if isinstance(item, Relation)]
+    intervals = [as_interval(relation) for relation in relations]
+    parts = [interval for interval in intervals if isinstance(interval, Bracketed)]
+    if len(parts) != len(listed.items) or len({variable(relation) for relation in relations}) != 1:
+        return None
+    return _overlap(parts) or Joined("cup", tuple(parts))
+
+
+def _overlap(parts: list[Bracketed]) -> Answer | None:
+    """The intersection of two opposite rays; None where it is empty."""
+    rising = [part for part in parts if part.items[1] == Formula(INFINITY)]
+    falling = [part for part in parts if part.items[0] == Formula(Apply("neg", (INFINITY,)))]
+    if len(parts) != 2 or len(rising) != 1 or len(falling) != 1:
+        return None
+    low, high = rising[0].items[0], falling[0].items[1]
+    if not isinstance(low, Formula) or not isinstance(high, Formula):
+        return None
+    try:
+        below = evaluate(low.node, {}).real < evaluate(high.node, {}).real
+    except (Undecided, KeyError, ArithmeticError):
+        return None
+    return Bracketed(rising[0].opening, (low, high), falling[0].closing) if below else None

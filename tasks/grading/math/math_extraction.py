@@ -7,8 +7,7 @@ from collections import deque
 from itertools import islice
 from string import digits, punctuation, whitespace
 
-from tasks.grading.anchored_pattern import Anchored
-from tasks.grading.answer_phrases import announcements, json_field
+from tasks.grading.answer_phrases import Anchored, announcements, json_field
 from tasks.grading.math.boxes import last_boxed
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from storage.records import Record
-from tasks.grading.cited_answers import has_words
-from tasks.grading.compared_numbers import has_close_number
+from tasks.grading.cited_answers import has_close_number, has_words
 from tasks.language.numbers import read_numbers
 from tasks.language.sentences import without_marks
 from tasks.measure.conformal import clopper_pearson
