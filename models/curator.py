@@ -95,7 +95,7 @@ class CuratorChat(OpenAIChat):
             if known.asks_for_a_key and not api_key:
                 raise ModelUnavailable(
                     f"{name}: {provider} asks for a key and none is set; set {' or '.join(known.variables)}, or "
-                    "name the variable that has it: --api-key-env NAME"
+                    "name the variable that has it: --model_args api_key_env=NAME"
                 )
         self.base_url = base_url or known.base_url
         place |= {"base_url": self.base_url, "api_key": api_key}

@@ -44,8 +44,8 @@ class Spending(Record):
     def _has_prices(self) -> Self:
         if self.max_cost is not None and self.prices is None:
             raise ValueError(
-                "a limit on the cost needs the model's prices per million tokens: spending.prices (--vlm-price), or "
-                "`price` of the model in the file that TRIVET_MODELS names"
+                "a limit on the cost needs the model's prices per million tokens: --set spending.prices="
+                "'{prompt: 0.15, answer: 0.6}', or `price` of the model in the file that TRIVET_MODELS names"
             )
         return self
 

@@ -14,7 +14,7 @@ from flows.cli import (
     evaluation,
     house_commands,
     index_command,
-    lever,
+    lever_commands,
     measure_command,
     nightly_commands,
     numbers_command,
@@ -31,7 +31,6 @@ GARBAGE_AT = 50_000
 
 rag = App(help="Index documents, and answer questions with the page of every claim.")
 command(rag, "index", index_command.OPTIONS)(index_command.index)
-command(rag, "watch", index_command.WATCHING)(index_command.watch)
 command(rag, "text", rag_commands.READING)(rag_commands.text)
 command(rag, "numbers", rag_commands.READING)(numbers_command.numbers)
 rag.command("chunks")(rag_commands.chunks)
@@ -50,7 +49,7 @@ app = App(
 )
 app.add_typer(rag, name="rag", rich_help_panel=PIPELINES)
 app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
-app.add_typer(lever.app, name="lever", rich_help_panel=PIPELINES)
+app.add_typer(lever_commands.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
 app.command(rich_help_panel=PIPELINES)(why_command.why)
 command(app, "ui", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.ui)

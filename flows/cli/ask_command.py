@@ -12,10 +12,11 @@ import typer
 from pydantic import ValidationError
 
 from flows.cli import show_answer
-from flows.cli.commands import Flag, Given, Json, Options, nested
+from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.engine import prefect_for_a_command, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors, state
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file, require_here
+from flows.running.config_reading import nested
 from models.model_errors import ModelError, ModelUnavailable
 from storage.files import make_folder
 from storage.storage_errors import IndexUnusable, StorageError, StoreUnreachable

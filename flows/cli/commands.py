@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from keyword import iskeyword
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 import typer
+from pydantic import ValidationError
 from pydantic_core import PydanticUndefined
 from typer.core import TyperCommand, TyperGroup
 
-from flows.cli.output import REFUSED, fail
+from flows.cli.output import REFUSED, fail, plain_errors
+from flows.running.config_reading import ConfigUnusable, explain_errors
 from flows.running.replacements import explain_removal
 
 if TYPE_CHECKING:
@@ -27,6 +31,13 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML file of the flow's parameters; options override it.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of the flow, by its dotted name; may be repeated."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; everything else goes to stderr.")]
 
 PIPELINES, SERVICE, UPKEEP = "Pipelines", "Service", "Upkeep"
@@ -126,10 +137,6 @@ Given = Mapping[str, Any]
 """Values of a command line: path of the field → value."""
 
 
-FIELD = object()
-"""Marker: the option has the default of its field."""
-
-
 class Flag(NamedTuple):
     """Where an option differs from its field."""
 
@@ -137,7 +144,6 @@ class Flag(NamedTuple):
     """Spellings, such as `--pool-size --candidate-num`, the usual one first; empty: `--` and the field's name."""
     type: Any = None
     """Type of the typed value, if the command converts it to that of the field."""
-    default: Any = FIELD
     shown: str | None = None
     """The default as help shows it, if it depends on other options; `{usual}` is that of the field."""
     help: str | None = None
@@ -161,7 +167,7 @@ class Flag(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a command."""
+    """The options of a command; one that is not given is None, and leaves its field to a file and to the default."""
 
     config: str
     """The model, `package.module:Class`; imported when the options are first needed."""
@@ -178,18 +184,15 @@ class Options:
         """Values by the names of options in YAML files: `max_calls` for `--max-calls`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 
-    def defaults(self) -> dict[str, Any]:
-        """The default of each option."""
-        return {path: self._default(path, flag) for path, flag in self.flags.items()}
-
     def parameter(self, path: str, flag: Flag) -> inspect.Parameter:
         """An option as a parameter of a function for typer."""
         field, usual = self._field(path)
-        default = self._default(path, flag)
-        unset = default is None and usual not in (None, ())
-        shown = (flag.shown or "{usual}").format(usual=usual) if unset else True
         least, most = (_bound(field, side) for side in ("ge", "le"))
         kind = flag.type or (_typed(field.annotation) if field else str)
+        default = None if flag.shown or flag.type else usual
+        shown = flag.shown or "{usual}"
+        if flag.type is str and isinstance(usual, tuple):
+            usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
         option = typer.Option(
             *flag.spelled(path),
             help=flag.help or (field.description if field else None),
@@ -198,7 +201,7 @@ class Options:
             min=least if flag.min is None else flag.min,
             max=most if flag.max is None else flag.max,
             callback=flag.callback,
-            show_default=shown,
+            show_default=shown.format(usual=usual) if default is None and (flag.shown or usual is not None) else True,
         )
         return inspect.Parameter(
             flag.name(path),
@@ -207,13 +210,9 @@ class Options:
             annotation=Annotated[kind | None if default is None else kind, option],
         )
 
-    def _default(self, path: str, flag: Flag) -> Any:
-        if flag.default is not FIELD:
-            return flag.default
-        _, usual = self._field(path)
-        if flag.type is str and isinstance(usual, tuple):
-            usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
-        return None if usual == () else usual
+    def spell(self, path: str) -> str:
+        """The field at `path` as users of the command give it: `--chunk-chars`, or `limits.memory_mb` for `--set`."""
+        return self.flags[path].spelled(path)[0].partition("/")[0] if path in self.flags else path
 
     def _field(self, path: str) -> tuple[FieldInfo | None, Any]:
         """The field at `path` and its default: that of the outer default, else its own.
@@ -225,12 +224,10 @@ class Options:
         usual: Any = None
         for part in path.split("."):
             field = getattr(_unwrapped(model), "model_fields", {}).get(part)
-            if hasattr(usual, part):
-                usual = getattr(usual, part)
-            elif field:
-                usual = field.get_default(call_default_factory=True)
+            own = field.get_default(call_default_factory=True) if field else None
+            usual = getattr(usual, part, own)
             model = field.annotation if field else None
-        return field, None if usual is PydanticUndefined else usual
+        return field, None if usual is PydanticUndefined or usual in ((), {}) else usual
 
 
 class ConfigCommand(Command):
@@ -284,35 +281,34 @@ def command(
     return decorate
 
 
+@contextmanager
+def valid(options: Options) -> Generator[None]:
+    """Parameters that are no configuration end the command, a sentence each."""
+    with plain_errors(ConfigUnusable):
+        try:
+            yield
+        except ValidationError as error:
+            fail(explain_errors(error, options.spell), REFUSED)
+
+
 def _with_options(function: Callable[..., None], options: Options) -> Callable[..., None]:
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
     paths = {flag.name(path): path for path, flag in options.flags.items()}
 
-    def run(**values: Any) -> None:
-        given = {path: values.pop(name) for name, path in paths.items()}
+    def run(ctx: typer.Context, **values: Any) -> None:
+        typed = {name for name in values if getattr(ctx.get_parameter_source(name), "name", "") != "DEFAULT"}
+        given = {path: value if name in typed else None for name, path in paths.items() for value in [values.pop(name)]}
         function(given, **values)
 
     arguments = [one for one in own if one.default is inspect.Parameter.empty]
     rest = [one for one in own if one.default is not inspect.Parameter.empty]
     made = [options.parameter(path, flag) for path, flag in options.flags.items()]
-    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*arguments, *made, *rest)]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (context, *arguments, *made, *rest)]
     run.__doc__ = function.__doc__
     run.__annotations__ = {one.name: one.annotation for one in together}
     run.__signature__ = inspect.Signature(together)  # pyright: ignore[reportFunctionMemberAccess]
     return run
-
-
-def nested(given: Given) -> dict[str, Any]:
-    """Values as the model takes them, without unset ones: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
-    whole: dict[str, Any] = {}
-    for path, value in given.items():
-        *outer, name = path.split(".")
-        inside = whole
-        for part in outer:
-            inside = inside.setdefault(part, {})
-        if value is not None:
-            inside[name] = value
-    return whole
 
 
 def _bound(field: FieldInfo | None, side: str) -> Any:

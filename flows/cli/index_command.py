@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections.abc import Generator
-from contextlib import contextmanager
+import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from pydantic import ValidationError
 from rich.markup import escape
 
-from flows.cli.commands import Flag, Given, Json, Options, nested
+from flows.cli.commands import ConfigFile, Flag, Given, Json, Options, Settings, valid
 from flows.cli.engine import (
     TERMINATED,
     Outcome,
@@ -34,16 +34,15 @@ from flows.cli.output import (
     emit,
     fail,
     plain_errors,
-    sentences,
 )
 from flows.cli.shared_options import (
     ClusterOption,
     IndexFolder,
     TaskRunnerName,
     TaskRunnerOption,
-    prices_of,
     refuse_unusable,
 )
+from flows.running.config_reading import merge_parameters
 from flows.running.settings import settings
 from flows.running.task_runners import placed
 from models.model_errors import ModelUnavailable
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
 console = Screen()
 CHANGES = ("ok", "unchanged", "renamed", "failed", "removed")
-FIGURE = "Setting of how figures are chosen and described, such as qwen3_vl_min_variance=20; may be repeated."
 OPTIONS = Options(
     "flows.running.rag_config:IndexConfig",
     {
@@ -67,23 +65,15 @@ OPTIONS = Options(
         "again": Flag(metavar="NAME"),
         "password_env": Flag(metavar="NAME"),
         "reading.pdf_reader": Flag(),
-        "reading.tables": Flag("--tables/--no-tables"),
         "reading.ocr": Flag(),
-        "reading.layout": Flag(),
-        "limits.page_cpu_s": Flag(min=0.1),
         "chunk_chars": Flag(),
         "overlap_chars": Flag(),
         "embedder": Flag(),
         "vlm": Flag(metavar="MODEL"),
         "spending.max_calls": Flag("--max-vlm-calls"),
         "spending.max_cost": Flag(),
-        "spending.prices": Flag("--vlm-price", type=str, metavar="PROMPT,ANSWER"),
-        "figures": Flag("--figure", type=list[str], default=None, metavar="NAME=VALUE", help=FIGURE),
-        "max_failed_share": Flag(),
-        "preview_chunks": Flag(),
     },
 )
-WATCHING = Options(OPTIONS.config, {path: flag for path, flag in OPTIONS.flags.items() if path != "again"})
 
 
 def index(
@@ -95,32 +85,35 @@ def index(
         ),
     ],
     index: IndexFolder,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on: index again whenever files have changed and are still.")
+    ] = False,
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
     as_json: Json = False,
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
-    chosen = _chosen(given, documents, index)
+    with valid(OPTIONS):
+        chosen = _chosen(given, documents, index, config, settings)
+    if watch:
+        _watch(chosen, documents, index, as_json=as_json)
     if dry_run:
-        with _valid():
+        with valid(OPTIONS):
             figures = plan_figures(chosen, quiet=as_json)
         emit(figures, as_json, lambda: _show_plan(figures))
         return
     build_and_show(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
 
 
-def watch(
-    given: Given,
-    documents: Annotated[Path, typer.Argument(help="Folder of documents to watch.")],
-    index: IndexFolder,
-    as_json: Json = False,
-) -> None:
-    """Keep an index up to date: index a folder, and again whenever files in it have changed and are still."""
+def _watch(chosen: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:
+    """Build whenever files in the folder have changed and are still, until a signal."""
     from flows.running.command_server import prefect_api
     from flows.running.watching import changes
 
-    chosen, stop = _chosen(given, documents, index), Event()
+    stop = Event()
     # one API for all builds: Prefect keeps the address of the first
     with handling(signal.SIGTERM, lambda *_: stop.set()), expected_errors(), prefect_api(settings().home):
         try:
@@ -143,15 +136,14 @@ def _build_once_more(chosen: dict[str, Any], index: Path, *, first: bool, as_jso
             raise
 
 
-def _chosen(given: Given, documents: Path, index: Path) -> dict[str, Any]:
-    """The options as `IndexConfig` takes them."""
+def _chosen(
+    given: Given, documents: Path, index: Path, file: Path | None, settings: Sequence[str] | None
+) -> dict[str, Any]:
+    """The parameters as `IndexConfig` takes them."""
     require_variable(given["password_env"])
     metadata = given["metadata"] and given["metadata"].absolute()
     folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
-    with plain_errors(ValueError, option=f"--vlm-price {given['spending.prices']}"):
-        prices = prices_of(given["spending.prices"])
-    texts = {"figures": _settings(given["figures"] or []), "spending.prices": prices}
-    return nested({**given, **folders, **texts})
+    return merge_parameters({**given, **folders}, file=file, settings=settings or ())
 
 
 def build_and_show(
@@ -163,7 +155,7 @@ def build_and_show(
     as_json: bool,
 ) -> None:
     """Build and show the report; exits where something failed."""
-    with _valid():
+    with valid(OPTIONS):
         outcome = run_build(chosen, quiet=as_json, task_runner=task_runner, cluster=cluster)
     emit(outcome.report, as_json, lambda: _show_report(outcome.report, index))
     if outcome.unfinished:
@@ -172,13 +164,13 @@ def build_and_show(
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
-@contextmanager
-def _valid() -> Generator[None]:
-    """Invalid options end the command, a sentence each."""
+def build_as_told() -> None:
+    """One build for the server of an index: its parameters stand on stdin as JSON; ends as `rag index --json` does."""
+    chosen = json.load(sys.stdin)
     try:
-        yield
-    except ValidationError as error:
-        fail(sentences(error, _flag), REFUSED)
+        build_and_show(chosen, Path(chosen["index"]), as_json=True)
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
 
 
 def run_build(
@@ -237,22 +229,6 @@ def require_variable(variable: str | None) -> str | None:
     if variable not in os.environ:
         fail(f"--password-env {variable}: there is no such environment variable; export it first", REFUSED)
     return os.environ[variable]
-
-
-def _settings(pairs: list[str]) -> dict[str, str]:
-    """NAME=VALUE options as a dict; names and values are validated later."""
-    for pair in pairs:
-        if "=" not in pair:
-            fail(f"--figure {pair!r} is not NAME=VALUE; write for example --figure qwen3_vl_min_variance=20", REFUSED)
-    return dict(pair.split("=", 1) for pair in pairs)
-
-
-def _flag(field: str) -> str:
-    outer, _, inner = field.partition(".")
-    if outer == "figures":
-        return f"figure {inner}"
-    path = ".".join(field.split(".")[:2]) if inner else {"spending": "spending.max_cost"}.get(field, field)
-    return OPTIONS.flags[path].name(path) if path in OPTIONS.flags else path
 
 
 def _show_report(report: IndexReport, index: Path) -> None:

@@ -15,10 +15,11 @@ from rich.table import Table
 
 from flows.cli.ask_command import known_llm, read_calibration
 from flows.cli.ask_command import opened as assistant_over
-from flows.cli.commands import Flag, Given, Json, Options, nested
+from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.engine import progress_bars
 from flows.cli.output import Screen, emit, plain_errors
 from flows.cli.shared_options import IndexFolder, Strategy, require_file
+from flows.running.config_reading import nested
 from flows.running.environment import git_commit, program_version
 from flows.running.settings import settings
 from models.model_errors import ModelError

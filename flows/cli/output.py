@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
@@ -85,26 +85,3 @@ def plain_errors(
         if state["debug"]:
             raise
         fail(f"{option}: {error}" if option else str(error), REFUSED if isinstance(error, refused) else FAILED)
-
-
-def sentences(error: ValidationError, flag: Callable[[str], str] = str) -> str:
-    """Validation errors, one option per line.
-
-    flag: option of a field, such as `figure qwen3_vl_max_tokens` for `figures.qwen3_vl_max_tokens`.
-    """
-    lines: list[str] = []
-    for item in error.errors():
-        name, given = flag(".".join(map(str, item["loc"]))), item["input"]
-        if item["type"] == "value_error":
-            said = item["msg"].removeprefix("Value error, ")
-            value = f" {given}" if isinstance(given, str) else ""
-            lines.append(f"{_option(name)}{value}: {said}" if name else said)
-        else:
-            lines.append(f"{_option(name)}: {item['msg']} (it is {given!r})")
-    return "\n".join(lines)
-
-
-def _option(name: str) -> str:
-    """`--figure x` for `figure x`."""
-    option, *more = name.split(" ")
-    return " ".join((f"--{option.replace('_', '-')}", *more))

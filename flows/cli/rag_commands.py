@@ -13,10 +13,11 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from flows.cli.commands import Flag, Given, Json, Options, nested
+from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
+from flows.running.config_reading import nested
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.documents.document_errors import DocumentError, ReaderUnusable

@@ -8,8 +8,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from flows.cli.commands import Given, Json, nested
+from flows.cli.commands import Given, Json
 from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, state
+from flows.running.config_reading import nested
 from flows.running.settings import settings
 from flows.service.api import Refused
 from flows.service.page_server import DEFAULT_PORT, listen, no_collection, open_collection, run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import os
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -64,19 +63,6 @@ def require_file(path: Path, wanted: str) -> None:
         fail(f"{path} is not a file; name {wanted}", REFUSED)
     if not os.access(path, os.R_OK):
         fail(f"{path} may not be read; check its permissions", REFUSED)
-
-
-def prices_of(option: str | None) -> dict[str, float] | None:
-    """Prices per million prompt and answer tokens, for `0.15,0.6`. Raises ValueError for anything else."""
-    if option is None:
-        return None
-    try:
-        prompt, answer = (float(word) for word in option.split(","))
-    except ValueError:
-        prompt = answer = inf
-    if not (0 <= prompt < inf and 0 <= answer < inf):
-        raise ValueError("expected PROMPT,ANSWER, two numbers from 0 per million tokens, such as 0.15,0.6")
-    return {"prompt": prompt, "answer": answer}
 
 
 def refuse_unusable(name: str, option: str, *, pictures: bool = True) -> None:

@@ -24,7 +24,7 @@ class EvaluateConfig(Record):
     """Folder of the benchmarks' data. Unset: they are loaded from the hub."""
     include_path: Path | None = None
     """Folder of your own harness tasks, as YAML."""
-    output_path: Path
+    output_path: Path = Path("logs")
     """Results file `FILE.json`, or a folder for `MODEL/results_TIME.json`."""
     settings: RunSettings = RunSettings()
     """Settings for all tasks."""

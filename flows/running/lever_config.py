@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from flows.running.answer_models import priced, spelled_out
+from flows.running.config_reading import merge, merge_parameters
 from models.backends import kinds
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.lever import lever_options as options
-from tasks.lever.data.folder_layout import Layout
+from tasks.lever.data.folder_layout import Layout, dataset_of, judge_of, sampler_of, vectors_of
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.lever_records import PoolRecipe, Sampler
@@ -233,7 +236,7 @@ class LeverConfig(Record):
         if searched and not likely and not (self.start.beam_data or self.start.sft_checkpoint):
             raise ValueError(
                 f"the search for demonstrations to imitate needs log-probabilities, and {self.judge} gives none: give "
-                "--beam-data or --sft-ckpt, or a judge in this process (hf:…, vllm:…)"
+                "start.beam_data or start.sft_checkpoint, or a judge in this process (hf:…, vllm:…)"
             )
         return self
 
@@ -248,3 +251,61 @@ class LeverConfig(Record):
             raise ValueError(f"{name} holds texts, which `digits` cannot embed; take minilm or another embedder")
         if self.prompts.style == "chat":
             raise ValueError(f"{name} is asked as a completion; leave prompts.style out")
+
+
+OF_REAL_DATA: dict[str, Any] = {
+    "dataset": {"train_queries": 800, "test": 1000},
+    "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
+    "encoder": "clip",
+    "prompts": {"style": "chat"},
+    "network": {},
+    "beams": {},
+    "sft": {},
+    "rl_data": {},
+    "rce": {},
+    "grpo": {},
+    "oracle": {"most_judgments": 20_000},
+}
+"""Defaults of runs on questions about real pictures, in place of those of the CPU world; {}: Lever-Plus's own."""
+OF_TEXTS: dict[str, Any] = {
+    "dataset": {"train_queries": 40, "validation": 20, "test": 60},
+    "judge": "smollm2",
+    "encoder": "minilm",
+    "reward": "gt_logprob",
+    "pool_size": 16,
+    "evaluated_shots": (2,),
+    "beams": {"width": 1, "candidates": 6},
+    "sft": {"batch_size": 16},
+    "rl_data": {"beams": 2, "samples": 1, "random": 2},
+    "rce": {"batch_size": 16, "epochs": 6},
+    "grpo": {"batch_size": 40, "rounds": 3, "draws": 4},
+    "oracle": {"most_judgments": 200},
+}
+"""Defaults of runs on texts: as much as a small language model on a CPU answers in some minutes."""
+NAMES_OF_THE_SEED = {"judge": judge_of, "sampler": sampler_of, "vectors": vectors_of}
+
+
+def read_lever_config(
+    given: Mapping[str, Any], *, file: Path | None = None, settings: Sequence[str] = ()
+) -> LeverConfig:
+    """The defaults of the dataset, then the YAML file, then the options, then each `a.b=value`.
+
+    given: dotted path of the field → value. Raises ConfigUnusable, OptionUnusable and pydantic.ValidationError.
+    """
+    said = merge_parameters(given, file=file, settings=settings)
+    dataset = said.get("dataset", {})
+    if isinstance(dataset, str):
+        dataset = {"name": dataset}
+    if isinstance(dataset, dict):
+        name = dataset_of(str(dataset.get("name", DIGITS)))
+        said["dataset"] = dataset | {"name": name}
+    else:
+        name = DIGITS
+    for field, read in NAMES_OF_THE_SEED.items():
+        if isinstance(said.get(field), str):
+            said[field] = read(said[field])
+    # all fields, so that a setting of one field of a model leaves its others as they are
+    usual = {} if name in CPU_WORLDS else OF_TEXTS if name in WORDINGS else OF_REAL_DATA
+    chosen = LeverConfig().model_dump() | deepcopy(usual)
+    merge(chosen, said)
+    return LeverConfig.model_validate(chosen)

@@ -74,18 +74,17 @@ def plan_of(suite: Suite) -> Planned:
 
 @cache
 def known_flags() -> dict[str, Any]:
-    """The options of `trivet eval run` by name, with their defaults."""
-    from flows.cli.evaluation.run_options import OPTIONS
+    """The flags of `trivet eval run` by name; False for those that are true or false."""
+    from flows.running.evaluation_flags import FIELDS, SWITCHES
 
-    return OPTIONS.named(OPTIONS.defaults())
+    return {name: False if name in SWITCHES else None for name in FIELDS}
 
 
 def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
-    from flows.cli.evaluation.eval_config import config_of
+    from flows.running.evaluation_flags import read_evaluation
 
-    flags = known_flags() | model.flags | {"output_path": suite.output / RESULTS}
     try:
-        return config_of(flags, None)
+        return read_evaluation(model.flags | {"output_path": suite.output / RESULTS})
     except OptionUnusable as error:
         said = str(error)
         found = re.match(r"--([\w-]+)", said)
@@ -97,7 +96,7 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
 def _judge_of(suite: Suite) -> ModelSpec | None:
     if suite.judge is None:
         return None
-    from flows.cli.evaluation.eval_config import judge_of
+    from flows.running.evaluation_flags import judge_of
     from tasks.grading.judge_questions import LabelsUnusable, read_questions
 
     try:
@@ -126,8 +125,7 @@ def _selector_of(suite: Suite) -> LeverConfig | None:
         return None
     import yaml
 
-    from flows.cli.lever.read_config import config_of
-    from flows.running.lever_config import LeverConfig
+    from flows.running.lever_config import LeverConfig, read_lever_config
 
     file = suite.selector.config
     try:
@@ -137,7 +135,7 @@ def _selector_of(suite: Suite) -> LeverConfig | None:
     if not isinstance(read, dict):
         raise SuiteUnusable(f"{file}, line 1: it holds no parameters; write them as `name: value`")
     try:
-        chosen = config_of({}, until="evaluate", file=file)
+        chosen = read_lever_config({}, file=file)
     except ValidationError as error:
         raise _refused(error, suite, line=suite.selector.line, what=f"selector: {file.name}") from error
     plain = _seen_from(file.parent, chosen.model_dump())

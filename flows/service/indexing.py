@@ -1,6 +1,6 @@
 """The index of a folder kept up to date by its server: runs one after the other, each in a process of its own.
 
-upload, removal, a changed file ─► start() ─► flows.cli.index_run ─► index_status.json ─► state() ─► pages
+upload, removal, a changed file ─► start() ─► flows.cli.index_command ─► index_status.json ─► state() ─► pages
 A run that somebody else has begun on the same index is waited for.
 """
 
@@ -23,7 +23,7 @@ from tasks.rag.indexing.index_report import IndexStatus, StageProgress, read_sta
 
 log = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-P", "-m", "flows.cli.index_run")
+COMMAND = (sys.executable, "-P", "-c", "from flows.cli.index_command import build_as_told; build_as_told()")
 DONE = (0, 3)
 """Exit codes of a build that has published a generation; 3: some documents could not be read."""
 LOOK_S = 0.5

@@ -235,7 +235,7 @@ class Embedded(Record):
         if vectors != "joint" and (self.images if vectors == "image" else self.texts) is None:
             raise FileUnusable(
                 f"the embedding files hold one vector for each question, and none of the {vectors} alone; "
-                "leave --vectors out, or let an encoder make them (--encoder)"
+                "leave `vectors` out, or let an `encoder` make them"
             )
         return self.model_copy(update={"vectors": vectors})
 

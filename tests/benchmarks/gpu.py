@@ -8,7 +8,7 @@ and the others are said not to have been run; --small has tiny shapes that prove
     pointer training   updates of GRPO by tasks.lever.learning.trainings, as `trivet lever run` makes them: 150
                        queries a batch, pools of 64, groups of 12, exact KL. Its limit: the bandwidth, divided by
                        the least bytes that an update moves (see least_bytes)
-    embedding export   CLIP ViT-B/32: the forward pass alone, and from PNG files as `lever embed` does it
+    embedding export   CLIP ViT-B/32: the forward pass alone, and from PNG files as `lever run --until embed` does it
     generation         a Qwen2 of 0.5 billion parameters in bf16 by models.causal_lm; its limit for a batch of one:
                        the bandwidth, divided by the bytes of the weights, which every token reads
     FAISS lists        training and filling an IVF index by storage.vectors, on the CPU in one thread as ever

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 SMALL = (
-    *("--set", "digits.judge_steps=60", "--set", "digits.candidates=90", "--train-queries", 80),
-    *("--set", "dataset.validation=20", "--set", "dataset.test=20", "--pool-size", 8),
+    *("--set", "digits.judge_steps=60", "--set", "digits.candidates=90", "--set", "dataset.train_queries=80"),
+    *("--set", "dataset.validation=20", "--set", "dataset.test=20", "--set", "pool_size=8"),
     *("--set", "beams.queries=20", "--set", "sft.epochs=2", "--set", "rce.epochs=2"),
     *("--set", "grpo.rounds=4", "--set", "grpo.draws=6", "--set", "oracle.most_judgments=400"),
 )

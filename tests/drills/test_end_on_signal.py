@@ -95,7 +95,13 @@ def test_an_evaluation_ends_while_it_asks_and_keeps_the_answers(
     number: signal.Signals, server: Server, home: Path, tmp_path: Path
 ) -> None:
     server.answer = adder(pause_s=0.5)
-    arguments = command(server, write_sums(tmp_path / "data", ITEMS), tmp_path / "out", "--concurrency", CONCURRENCY)
+    arguments = command(
+        server,
+        write_sums(tmp_path / "data", ITEMS),
+        tmp_path / "out",
+        "--set",
+        f"model.calls.concurrency={CONCURRENCY}",
+    )
     ended(start(arguments, TRIVET_HOME=str(home)), number, lambda: len(server.requests) >= ITEMS // 4)
     assert ITEMS // 4 <= len(server.requests) < ITEMS
     server.answer = adder(pause_s=0)

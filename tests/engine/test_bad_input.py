@@ -107,7 +107,7 @@ def hostile(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def indexed(hostile: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     out = tmp_path_factory.mktemp("index")
-    return out, run_here("rag", "index", hostile, "--index", out, "--json", "--max-failed-share", 0.9)
+    return out, run_here("rag", "index", hostile, "--index", out, "--json", "--set", "max_failed_share=0.9")
 
 
 @pytest.fixture(scope="module")
@@ -265,8 +265,8 @@ def test_duplicate_rows_of_the_metadata_are_named(small: Path, tmp_path: Path) -
 
 def test_options_that_do_not_fit_are_refused_by_name(small: Path, tmp_path: Path) -> None:
     done = index(small, tmp_path / "index", "--max-cost", 1)
-    assert (done.code, "--vlm-price" in done.stderr) == (2, True)
-    done = index(small, tmp_path / "index", "--figure", "volume=11")
+    assert (done.code, "spending.prices" in done.stderr) == (2, True)
+    done = index(small, tmp_path / "index", "--set", "figures.volume=11")
     assert (done.code, "volume" in done.stderr) == (2, True)
 
 

@@ -55,7 +55,7 @@ def said(server: Server) -> list[tuple[str, str]]:
 
 
 def test_the_nearest_examples_stand_before_the_question(server: Server, data: Path) -> None:
-    done = run(server, data, "--demonstrations", "similarity:2")
+    done = run(server, data, "--set", "settings.demonstrations=similarity:2")
     assert done.code == 0, done.stderr
     assert [role for role, _ in said(server)] == ["user", "assistant", "user", "assistant", "user"]
     first, _, second, answer, asked = [text for _, text in said(server)]
@@ -70,9 +70,9 @@ def test_the_nearest_examples_stand_before_the_question(server: Server, data: Pa
 def test_how_they_are_chosen_is_a_setting_of_its_own(server: Server, data: Path) -> None:
     plain = run(server, data)
     assert len(said(server)) == 1
-    shown = run(server, data, "--demonstrations", "random:1")
+    shown = run(server, data, "--set", "settings.demonstrations=random:1")
     assert len(said(server)) == 3
-    again = run(server, data, "--demonstrations", "random:1")
+    again = run(server, data, "--set", "settings.demonstrations=random:1")
     assert (plain.code, shown.code, again.code) == (0, 0, 0)
     assert len(shown.json["results"]) == 1
     assert again.json["results"] == []  # it was evaluated before under the same settings
@@ -91,7 +91,7 @@ def test_how_they_are_chosen_is_a_setting_of_its_own(server: Server, data: Path)
 )
 def test_what_cannot_be_shown_is_said(server: Server, data: Path, chosen: str, tasks: str, told: str) -> None:
     (data / "aime24.jsonl").write_text('{"id": 1, "problem": "1 + 1", "expected_answer": "2"}\n')
-    done = run(server, data, "--demonstrations", chosen, tasks=tasks)
+    done = run(server, data, "--set", f"settings.demonstrations={chosen}", tasks=tasks)
     assert done.code in (1, 2)
     assert told in done.stderr
     assert not [one for one in server.requests if "messages" in (one["body"] or {})]
@@ -99,6 +99,6 @@ def test_what_cannot_be_shown_is_said(server: Server, data: Path, chosen: str, t
 
 def test_without_the_training_file_it_is_named(server: Server, data: Path) -> None:
     (data / "gsm8k_train.jsonl").unlink()
-    done = run(server, data, "--demonstrations", "similarity:2")
+    done = run(server, data, "--set", "settings.demonstrations=similarity:2")
     assert done.code in (1, 2)
     assert "gsm8k_train.jsonl" in done.stderr

@@ -116,7 +116,7 @@ def test_a_model_that_is_away_for_an_item_leaves_it_to_the_next_run(
 
 def test_a_key_that_is_not_accepted_stops_the_run(server: Server, name: str, data: Path, tmp_path: Path) -> None:
     server.misbehave = lambda path, body: error_reply(401, "no such key", code="invalid_api_key")
-    done = evaluate(server, name, data, tmp_path / "out", "--concurrency", 2)
+    done = evaluate(server, name, data, tmp_path / "out", "--set", "model.calls.concurrency=2")
     assert done.code == 1
     assert "answered 401" in done.stderr
     assert "Traceback" not in done.stderr
@@ -166,7 +166,7 @@ def test_parts_give_what_one_rank_gives(server: Server, name: str, data: Path, t
 def test_a_budget_stops_the_run_and_keeps_what_was_paid_for(
     server: Server, name: str, data: Path, tmp_path: Path
 ) -> None:
-    done = evaluate(server, name, data, tmp_path / "out", "--max-calls", 8)
+    done = evaluate(server, name, data, tmp_path / "out", "--set", "spending.max_calls=8")
     assert done.code == 1
     assert "the 8 model calls that were allowed are used up" in done.stderr
     assert done.json["results"][0]["counts"]["samples"] == 8

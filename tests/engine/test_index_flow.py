@@ -322,9 +322,9 @@ def test_when_all_documents_fail_the_old_generation_stays_and_the_status_says_wh
 def test_more_failures_than_allowed_publish_nothing(place: Place) -> None:
     (place.documents / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing more at all")
     generation = place.generation
-    assert place.build("--max-failed-share", 0.1).code == 1
+    assert place.build("--set", "max_failed_share=0.1").code == 1
     assert place.generation == generation
-    assert place.build("--max-failed-share", 0.3).code == 3
+    assert place.build("--set", "max_failed_share=0.3").code == 3
     assert place.generation != generation
 
 
@@ -362,7 +362,7 @@ def test_described_figures_become_chunks_and_are_asked_about_once(
     asked_in_all = len(calls)
     again = place.build("--vlm", "scripted").json["figures"]
     (place.documents / "note.txt").write_text("A note changes the folder, not its figures.")
-    place.build("--vlm", "scripted", "--figure", "qwen3_vl_min_variance=1")
+    place.build("--vlm", "scripted", "--set", "figures.qwen3_vl_min_variance=1")
     replanned = place.build("--dry-run", "--vlm", "scripted").json
 
     assert skipped["described"] == 0

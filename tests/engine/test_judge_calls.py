@@ -68,7 +68,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
 
 
 def run(stage: str, *options: object) -> Any:
-    done = run_here("lever", stage, *options, "--json")
+    until = () if stage == "run" else ("--until", stage)
+    done = run_here("lever", "run", *until, *options, "--json")
     assert done.code == 0, done.stderr
     return done.json
 
@@ -98,7 +99,16 @@ def test_texts_ask_what_was_counted(counts: Counts, tmp_path: Path) -> None:
     model = make_tiny_model(tmp_path / "model")
     options = (
         *("--dataset", "trec", "--data-dir", tmp_path, "--judge", f"hf:{model}", "--results", tmp_path / "results"),
-        *("--train-queries", 6, "--set", "dataset.validation=3", "--set", "dataset.test=4", "--pool-size", 6),
+        *(
+            "--set",
+            "dataset.train_queries=6",
+            "--set",
+            "dataset.validation=3",
+            "--set",
+            "dataset.test=4",
+            "--set",
+            "pool_size=6",
+        ),
         *("--set", "evaluated_shots=[1,2]", "--set", "oracle.most_judgments=0", "--set", "grpo.rounds=2"),
     )
     planned = run("run", *options, "--dry-run")["calls"]

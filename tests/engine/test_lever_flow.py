@@ -40,7 +40,8 @@ class World:
         self.first = self.run("run")
 
     def run(self, stage: str, *options: object, results: Path | None = None) -> Done:
-        return run_here("lever", stage, *SMALL, *OWN, "--results", results or self.results, "--json", *options)
+        until = () if stage == "run" else ("--set", f"until={stage}")
+        return run_here("lever", "run", *SMALL, *OWN, *until, "--results", results or self.results, "--json", *options)
 
     @property
     def asked(self) -> Counter[str]:
@@ -202,7 +203,7 @@ def test_a_trained_selector_predicts_from_the_exported_files(world: World) -> No
 
 def test_exported_vectors_stand_in_for_the_encoder(world: World, tmp_path: Path) -> None:
     cache = world.made / "cache"
-    vectors = ("--query_emb", cache / "query_embeddings.pt", "--cand_emb", cache / "candidate_embeddings.pt")
+    vectors = [f"--set=start.{name}={cache / name}.pt" for name in ("query_embeddings", "candidate_embeddings")]
     done = world.run("run", *vectors, results=tmp_path)
     assert done.code == 0, done.stderr
     assert done.json["grpo"] == world.first.json["grpo"]
@@ -212,7 +213,7 @@ def test_exported_vectors_stand_in_for_the_encoder(world: World, tmp_path: Path)
 def test_a_checkpoint_is_measured_in_its_own_pools_and_in_others_with_a_word(world: World, tmp_path: Path) -> None:
     trained = [world.made / "model_cpk" / place for place in ("v2/sft", "v3/rce", "v3/grpo")]
     own = [f"{path}_RetrievalSampler.safetensors" for path in trained]
-    begun = ("--sft-ckpt", own[0], "--rce-ckpt", own[1], "--grpo-ckpt", own[2])
+    begun = [f"--set=start.{kind}_checkpoint={own[n]}" for n, kind in enumerate(("sft", "rce", "grpo"))]
     done = world.run("evaluate", *begun, "--set", "pool_size=", results=tmp_path)
     assert done.code == 0, done.stderr
     assert done.json["grpo"] == world.first.json["grpo"]
@@ -225,7 +226,7 @@ def test_a_checkpoint_is_measured_in_its_own_pools_and_in_others_with_a_word(wor
 
 
 def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: Path) -> None:
-    done = world.run("run", "--seeds", 2, "--rce-only", results=tmp_path)
+    done = world.run("run", "--seeds", 2, "--set", "rce_only=true", results=tmp_path)
     assert done.code == 0, done.stderr
     assert "grpo" not in done.json
     assert done.json["summary"]["seeds"] == [0, 1]
@@ -236,14 +237,14 @@ def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--shots", 9), "9 shots from pools of 8"),
+        (("--set", "shots=9"), "9 shots from pools of 8"),
         (("--set", "grpo.rounds=many"), "grpo.rounds"),
         (("--set", "nonsense"), "is not NAME=VALUE"),
         (("--sampler", "psychic"), "psychic"),
         (("--judge", "scripted", "--dataset", "okvqa", "--data-dir", "/nowhere"), "/nowhere"),
-        (("--judge", "openai:nobody"), "give --beam-data or --sft-ckpt"),
-        (("--sft-ckpt", "/nowhere.safetensors"), "/nowhere.safetensors"),
-        (("--rl-data", "/nowhere.json", "--sft-ckpt", "/nowhere.safetensors"), "/nowhere"),
+        (("--judge", "openai:nobody"), "give start.beam_data or start.sft_checkpoint"),
+        (("--set", "start.sft_checkpoint=/nowhere.safetensors"), "/nowhere.safetensors"),
+        (("--set", "start.rl_data=/nowhere.json", "--set", "start.sft_checkpoint=/nowhere.safetensors"), "/nowhere"),
     ],
     ids=["shots", "set", "name", "sampler", "data", "judge", "checkpoint", "rl-data"],
 )

@@ -19,10 +19,19 @@ from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
 SMALL = (
-    *("--train-queries", 12, "--set", "dataset.validation=4", "--set", "dataset.test=6", "--pool-size", 5),
+    *(
+        "--set",
+        "dataset.train_queries=12",
+        "--set",
+        "dataset.validation=4",
+        "--set",
+        "dataset.test=6",
+        "--set",
+        "pool_size=5",
+    ),
     *("--set", "beams.queries=6", "--set", "beams.candidates=3", "--set", "sft.epochs=1", "--set", "rce.epochs=1"),
     *("--set", "grpo.rounds=2", "--set", "grpo.draws=4", "--set", "oracle.most_judgments=40"),
-    *("--set", "evaluated_shots=[1, 2]", "--device", "cpu", "--save", "file", "--json"),
+    *("--set", "evaluated_shots=[1, 2]", "--device", "cpu", "--set", "save=file", "--json"),
 )
 SELECTORS = {
     *("zero_shot", "random", "similarity", "similarity_pool", "TextSimSampler", "ImgSimSampler", "MixSampler"),
@@ -40,8 +49,8 @@ class Folder(NamedTuple):
     qwen: Path
 
     def run(self, stage: str, results: Path, *options: object, judge: str | None = None) -> Done:
-        named = ("--dataset", "okvqa_local", "--data-dir", self.data, "--results", results)
-        models = ("--judge", judge or f"hf:{self.qwen}", "--encoder", self.clip)
+        named = ("--dataset", "okvqa_local", "--data-dir", self.data, "--set", f"results={results}")
+        models = ("--judge", judge or f"hf:{self.qwen}", "--set", f"encoder={self.clip}")
         return run_here("lever", stage, *named, *models, *SMALL, *options)
 
 
@@ -137,7 +146,7 @@ def test_what_cannot_be_shown_or_scored_is_in_no_file(whole: Path) -> None:
 def test_an_endpoint_judges_with_beams_of_a_file(
     folder: Folder, endpoint: Server, beams: Path, tmp_path: Path, style: str
 ) -> None:
-    options = ("--beam-data", beams, "--set", f"prompts.style={style}")
+    options = ("--set", f"start.beam_data={beams}", "--set", f"prompts.style={style}")
     first = folder.run("run", tmp_path, *options, judge=f"openai:{MODEL}")
     assert first.code == 0, first.stderr
     assert first.json.keys() >= SELECTORS
@@ -167,9 +176,16 @@ def test_an_endpoint_that_is_away_is_asked_again_for_the_rest_alone(
         return error_reply(503, "overloaded", headers={"Retry-After": "0"})
 
     selector = whole / "model_cpk" / "v2" / "sft_RetrievalSampler.safetensors"
-    options = ("--sft-ckpt", selector, "--seed", 7, "--set", "prompts.instruction=Answer.")
+    options = (
+        "--set",
+        f"start.sft_checkpoint={selector}",
+        "--set",
+        "first_seed=7",
+        "--set",
+        "prompts.instruction=Answer.",
+    )
     endpoint.misbehave = dies
-    broken = folder.run("rl-data", tmp_path, *options, judge=f"openai:{MODEL}")
+    broken = folder.run("run", tmp_path, "--until", "rl-data", *options, judge=f"openai:{MODEL}")
     assert broken.code == 1
     assert "overloaded" in broken.stderr
     assert "run the same command again" in broken.stderr
@@ -179,7 +195,7 @@ def test_an_endpoint_that_is_away_is_asked_again_for_the_rest_alone(
 
     endpoint.misbehave = None
     endpoint.requests.clear()
-    mended = folder.run("rl-data", tmp_path, *options, judge=f"openai:{MODEL}")
+    mended = folder.run("run", tmp_path, "--until", "rl-data", *options, judge=f"openai:{MODEL}")
     assert mended.code == 0, mended.stderr
     assert set(statuses(tmp_path)) == {"judged"}
     assert not bodies(endpoint).keys() & answered.keys()
@@ -191,8 +207,7 @@ def test_an_endpoint_without_log_probabilities_is_refused_before_anything_is_mad
 ) -> None:
     done = folder.run("run", tmp_path, judge=f"openai:{MODEL}")
     assert done.code == 2
-    assert "--beam-data" in done.stderr
-    assert "--sft-ckpt" in done.stderr
+    assert "give start.beam_data or start.sft_checkpoint" in done.stderr
     assert not list(tmp_path.iterdir())
     assert not endpoint.requests
 

@@ -88,7 +88,14 @@ def test_figures_are_read_by_weights_on_this_disk(
 
 def test_what_does_not_fit_is_said_of_each_figure_and_the_rest_is_indexed(documents: Path, tmp_path: Path) -> None:
     model = make_tiny_qwen3(tmp_path / "model")
-    small = ("--vlm", "hf", "--figure", f"qwen3_vl_model_path={model}", "--figure", "qwen3_vl_max_model_len=100")
+    small = (
+        "--vlm",
+        "hf",
+        "--set",
+        f"figures.qwen3_vl_model_path={model}",
+        "--set",
+        "figures.qwen3_vl_max_model_len=100",
+    )
     done = run_here("rag", "index", documents, "--index", tmp_path / "index", "--json", *PLAIN, *small)
     assert done.code == 0, done.stderr
     assert done.json["figures"] == {"found": 3, "kept": 3, "described": 0, "skipped": 0, "failed": 3}
@@ -161,7 +168,7 @@ def test_a_benchmark_is_answered_by_weights_on_this_disk(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_judge_on_this_disk_answers_ten_queries(reader: Path, tmp_path: Path) -> None:
     pictures = write_questions(tmp_path / "vqa", train=8, validation=4, test=10)
-    judged = ("--judge", f"hf:{reader},dtype=float32", "--encoder", f"hf:{make_tiny_clip(tmp_path / 'clip')}")
+    judged = ("--judge", f"hf:{reader},dtype=float32", "--set", f"encoder=hf:{make_tiny_clip(tmp_path / 'clip')}")
     places = ("--data-dir", tmp_path / "vqa", "--results", tmp_path / "results", "--json")
     done = run_here("lever", "run", *places, *judged, *LITTLE)
     assert done.code == 0, done.stderr

@@ -47,7 +47,7 @@ def test_a_renamed_model_leaves_documents_unchanged_and_another_one_describes_th
 
     def index(vlm: str) -> Done:
         folders = (tmp_path / "documents", "--index", tmp_path / "index")
-        return run_here("rag", "index", *folders, "--figure", "qwen3_vl_min_edge_energy=0", "--vlm", vlm, "--json")
+        return run_here("rag", "index", *folders, "--set", "figures.qwen3_vl_min_edge_energy=0", "--vlm", vlm, "--json")
 
     def entry(model: str, **args: Any) -> dict[str, Any]:
         return {"backend": "openai", "name": model, "base_url": server.base_url, "args": args}

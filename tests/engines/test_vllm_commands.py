@@ -50,7 +50,7 @@ def test_a_judge_answers_ten_queries_as_a_bare_generate_answers_them(
     reader: Path, marked: dict[str, str], tmp_path: Path
 ) -> None:
     pictures = write_questions(tmp_path / "vqa", train=8, validation=4, test=10)
-    judged = ("--judge", f"vllm:{reader},{SMALL}", "--encoder", f"hf:{make_tiny_clip(tmp_path / 'clip')}")
+    judged = ("--judge", f"vllm:{reader},{SMALL}", "--set", f"encoder=hf:{make_tiny_clip(tmp_path / 'clip')}")
     places = ("--data-dir", tmp_path / "vqa", "--results", tmp_path / "results", "--json")
     done = run_apart("lever", "run", *places, *judged, *LITTLE, before=None, **marked)
     assert done.code == 0, done.stderr

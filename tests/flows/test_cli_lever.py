@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from flows.cli.lever.read_config import config_of
-from flows.cli.lever.show_report import show
-from flows.cli.lever.stage_commands import STAGES
-from flows.cli.lever.stage_options import OF_REAL_DATA
+from flows.cli.lever_commands import show
+from flows.running.lever_config import OF_REAL_DATA, read_lever_config
 from tasks.lever.learning.lever_results import LeverReport
 from tasks.lever.learning.selector_comparison import summarise
 from tasks.lever.lever_records import PoolRecipe
@@ -28,7 +26,7 @@ def test_the_names_of_the_seed_are_understood() -> None:
         "vectors": "query_img_text_icd_img_text",
         "start.sft_checkpoint": Path("x.ckpt"),
     }
-    config = config_of(given, until="rl-data")
+    config = read_lever_config(given)
     assert config.dataset.name == "okvqa"
     assert config.judge == "hf:Qwen/Qwen2.5-VL-3B-Instruct"
     assert (config.sampler, config.vectors) == ("RandSampler", "joint")
@@ -36,39 +34,42 @@ def test_the_names_of_the_seed_are_understood() -> None:
 
 
 def test_pools_are_as_said_else_as_the_checkpoint_s_else_retrieved() -> None:
-    usual = config_of({}, until="evaluate")
+    usual = read_lever_config({})
     assert usual.pools().told == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
     own = PoolRecipe(sampler="ImgSimSampler", size=16)
     assert usual.pools(own).model_copy(update={"others": 0.0, "modalities": ()}) == own
     assert usual.pools(own.model_copy(update={"size": 0})).size == 32
-    said = config_of({"sampler": "RandSampler", "pool_size": 8}, until="evaluate", settings=["pool_others=0"])
+    said = read_lever_config({"sampler": "RandSampler", "pool_size": 8}, settings=["pool_others=0"])
     assert (said.pools(own).sampler, said.pools(own).size, said.pools(own).others) == ("RandSampler", 8, 0)
 
 
 def test_one_run_leaves_nothing_to_the_next() -> None:
     before = copy.deepcopy(OF_REAL_DATA)
-    assert config_of({"dataset.name": "okvqa", "grpo.top_k": 3}, until="evaluate").grpo.top_k == 3
-    assert config_of({"dataset.name": "okvqa"}, until="evaluate", settings=["sft.epochs=1"]).grpo.top_k is None
+    assert read_lever_config({"dataset.name": "okvqa", "grpo.top_k": 3}).grpo.top_k == 3
+    assert read_lever_config({"dataset.name": "okvqa"}, settings=["sft.epochs=1"]).grpo.top_k is None
     assert before == OF_REAL_DATA
 
 
 def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> None:
     path = tmp_path / "lever.yaml"
     path.write_text("shots: 1\npool_size: 20\ngrpo: {rounds: 3, draws: 5}\n")
-    config = config_of({"shots": 2}, until="evaluate", file=path, settings=["grpo.rounds=7"])
+    config = read_lever_config({"shots": 2}, file=path, settings=["grpo.rounds=7"])
     assert (config.shots, config.pool_size, config.grpo.rounds, config.grpo.draws) == (2, 20, 7, 5)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--top-k", "1"), "grpo.top_k: Input should be greater than or equal to 2 (it is '1')"),
+        (("--set", "grpo.top_k=1"), "grpo.top_k: Input should be greater than or equal to 2 (it is '1')"),
         (("--set", "grpo.round=3"), "grpo.round: Extra inputs"),
         (("--set", "sft.epochs=2", "--set", "sft.epochs.more=3"), "--set sft.epochs.more: epochs has no parts"),
-        (("--query-emb", "q.pt"), "query_embeddings and candidate_embeddings: give both files, or none"),
+        (
+            ("--set", "start.query_embeddings=q.pt"),
+            "query_embeddings and candidate_embeddings: give both files, or none",
+        ),
         (("--config", "/nowhere.yaml"), "--config /nowhere.yaml: No such file or directory; name a YAML file"),
-        (("--shots", "40"), "40 shots from pools of 32"),
-        (("--judge", "openai:m"), "give --beam-data or --sft-ckpt"),
+        (("--set", "shots=40"), "40 shots from pools of 32"),
+        (("--judge", "openai:m"), "give start.beam_data or start.sft_checkpoint"),
     ],
     ids=["range", "typo", "no parts", "one of two files", "no file", "shots", "no log-probabilities"],
 )
@@ -82,7 +83,7 @@ def test_what_does_not_fit_is_said_at_once(
     assert "Value error" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [*STAGES, "predict", "vqa-score"])
+@pytest.mark.parametrize("command", ["run", "rl-data", "predict", "vqa-score"])
 def test_help_fits_a_narrow_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = run_here("lever", command, "--help")

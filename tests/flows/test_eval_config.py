@@ -12,8 +12,8 @@ import typer
 
 from flows.cli.commands import command
 from flows.cli.evaluation import run_command
-from flows.cli.evaluation.eval_config import config_of, judge_of, ks_of, seeds_of, tasks_of
-from flows.cli.evaluation.run_options import OPTIONS
+from flows.cli.evaluation.run_command import OPTIONS
+from flows.running.evaluation_flags import judge_of, ks_of, read_evaluation, seeds_of, tasks_of
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
@@ -38,12 +38,12 @@ def parsed(line: str) -> tuple[dict[str, Any], Path | None]:
     app = typer.Typer()
     command(app, "run", OPTIONS, cls=run_command.RunCommand)(run_command.run)
     flags = typer.main.get_command(app).make_context("run", shlex.split(line)).params
-    names = OPTIONS.named(OPTIONS.defaults())
+    names = [flag.name(path) for path, flag in OPTIONS.flags.items()]
     return {name: flags[name] for name in names}, flags["config"]
 
 
 def configured(line: str) -> Any:
-    return config_of(*parsed(line))
+    return read_evaluation(*parsed(line))
 
 
 def test_the_quickcheck_of_the_seed() -> None:
@@ -84,10 +84,10 @@ def test_the_configuration_file_of_the_seed_goes_before_the_flags(tmp_path: Path
 @pytest.mark.parametrize("spelling", [str, lambda flag: flag.replace("_", "-")], ids=["seed", "house"])
 def test_flags_have_both_spellings(spelling: Any) -> None:
     line = (
-        "--model_name m --model_args a=1 --base_url http://127.0.0.1:1/v1 --output_path o --data_dir d --batch_size 2 "
+        "--model_name m --model_args a=1,api_key_env=K --output_path o --data_dir d --batch_size 2 "
         "--max_tokens 3 --n_repeat 4 --gen_kwargs top_p=0.5 --annotator_model auto --annotator_args base_url=x "
         "--apply_chat_template False --system_instruction s --num_fewshot 5 --include_path i --data_parallel 6 "
-        "--max_calls 7 --max_cost 8 --fewshot_as_multiturn --trust_remote_code --api_key_env K --k 1,10"
+        "--max_cost 8 --fewshot_as_multiturn --trust_remote_code --k 1,10"
     )
     words = [spelling(word) if word.startswith("--") else word for word in line.split()]
     config = configured(" ".join([*words, "--tasks", "AIME24", "--price", "1,2"]))
@@ -95,7 +95,7 @@ def test_flags_have_both_spellings(spelling: Any) -> None:
     assert (settings.max_tokens, settings.n_repeat, settings.num_fewshot) == (3, 4, 5)
     assert (settings.apply_chat_template, settings.system_instruction) == (False, "s")
     assert (settings.ks, settings.unsafe_code) == ((1, 10), False)
-    assert (config.data_parallel, config.spending.max_calls, config.model.api_key_env) == (6, 7, "K")
+    assert (config.data_parallel, config.spending.max_cost, config.model.api_key_env) == (6, 8, "K")
     assert (config.judge.base_url, config.auto_judge) == ("x", True)
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.cli.evaluation.eval_config import config_of, judge_of
+from flows.running.evaluation_flags import judge_of, read_evaluation
 from flows.running.nightly_plan import known_flags, plan_of
 from models.registry import VARIABLE
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.nightly.suite import read_suite
 from tests.command import run_here
-from tests.models.server import Server, serving
 
 MODELS = """\
 qwen:
@@ -44,14 +42,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
-
-
 def configured(**flags: Any) -> Any:
-    return config_of(known_flags() | {"tasks": "AIME24", "output_path": Path("o")} | flags, None)
+    return read_evaluation({"tasks": "AIME24", "output_path": Path("o")} | flags)
 
 
 def test_a_name_of_the_file_is_the_model_with_all_that_opens_it() -> None:
@@ -125,7 +117,7 @@ def test_curator_names_have_rates_and_keys_as_other_endpoints() -> None:
     ("flags", "said"),
     [
         ({"model": "qwne"}, "--model qwne: .* backends are openai, .* has qwen, claude, echo$"),
-        ({"model": "auto"}, "--model auto is gone; name a backend and its model"),
+        ({"model": "auto"}, "--model auto was removed: name the model"),
     ],
 )
 def test_a_name_that_nobody_has_is_refused_with_those_that_there_are(flags: dict[str, Any], said: str) -> None:

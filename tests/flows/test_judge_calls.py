@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.cli.lever.read_config import config_of
 from flows.running.judge_calls import count_calls
+from flows.running.lever_config import read_lever_config
 from tasks.lever.lever_errors import FileUnusable
 
 SMALL = (
@@ -30,12 +30,12 @@ PLANNED = {
 
 def planned(*settings: str, until: str = "evaluate", **given: Any) -> dict[str, int]:
     named = {name.replace("__", "."): value for name, value in given.items()}
-    return count_calls(config_of(named, until=until, settings=(*SMALL, *settings))).calls
+    return count_calls(read_lever_config({**named, "until": until}, settings=(*SMALL, *settings))).calls
 
 
 def test_each_stage_is_counted() -> None:
     assert planned() == PLANNED
-    found = count_calls(config_of({}, until="evaluate", settings=SMALL))
+    found = count_calls(read_lever_config({}, settings=SMALL))
     assert found.total == sum(PLANNED.values())
 
 

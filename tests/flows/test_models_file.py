@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from flows.cli.evaluation.eval_config import config_of
 from flows.rag import IndexConfig
 from flows.running.answer_models import models_of
 from flows.running.configuring import configure_steps
+from flows.running.evaluation_flags import read_evaluation
 from flows.running.lever_config import LeverConfig
-from flows.running.nightly_plan import known_flags
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE
 from tasks import resources
@@ -88,7 +87,7 @@ def test_all_pipelines_ask_the_same_model_with_the_same_key(tmp_path: Path, monk
         monkeypatch.setenv("TEAM", "sk-team")
         flags = {"model": "mine", "tasks": "AIME24", "output_path": Path("o")}
         chats = [
-            open_model(config_of(known_flags() | flags, None).model),
+            open_model(read_evaluation(flags, None).model),
             resources.vision(models_of("mine").large or ""),
         ]
         said = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),))

@@ -14,10 +14,9 @@ import pytest
 from typer.main import get_command
 
 from flows.cli import app
-from flows.cli.evaluation.eval_config import config_of
-from flows.cli.evaluation.other_harnesses import arguments
-from flows.cli.evaluation.run_options import OPTIONS
+from flows.cli.evaluation.run_command import OPTIONS, _note, arguments
 from flows.running.evaluation_config import EvaluateConfig
+from flows.running.evaluation_flags import read_evaluation
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.planning import RunSettings, first_of
 from tests.command import run_here
@@ -93,7 +92,7 @@ def read(line: str, config: Path) -> EvaluateConfig:
     run = command.commands["eval"].commands["run"]
     given = run.make_context("run", shlex.split(line.replace("CONFIG", str(config)))).params
     names = [flag.name(path) for path, flag in OPTIONS.flags.items()]
-    return config_of({name: given[name] for name in names}, given["config"])
+    return read_evaluation({name: given[name] for name in names}, given["config"], note=_note)
 
 
 @pytest.fixture

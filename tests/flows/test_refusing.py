@@ -39,7 +39,10 @@ def index(folder: Path, *options: str) -> Done:
         (("--vlm", "hf"), "--vlm hf: hf alone names no weights; write hf:FOLDER, or set qwen3_vl_model_path"),
         (("--vlm", "telepathy"), "--vlm telepathy: There is no model backend called 'telepathy'; give `openai:MODEL`"),
         (("--vlm", "scripted:/nowhere"), "--vlm scripted:/nowhere: "),
-        (("--vlm", "scripted", "--max-cost", "3"), "--max-cost: a limit on the cost needs the model's prices"),
+        (
+            ("--vlm", "scripted", "--max-cost", "3"),
+            "a limit on the cost needs the model's prices per million tokens: --set spending.prices",
+        ),
     ],
     ids=["folder", "no model", "text", "argument", "no name", "backend", "script", "no price"],
 )

@@ -62,7 +62,7 @@ def test_a_watched_folder_is_indexed_as_files_come_until_ctrl_c(tmp_path: Path) 
     folder, index = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     (folder / "fees.txt").write_text("The fee for a night in the harbour is 35 euros.")
-    command = [*TRIVET, "rag", "watch", str(folder), "--index", str(index), "--json"]
+    command = [*TRIVET, "rag", "index", "--watch", str(folder), "--index", str(index), "--json"]
     with (
         (tmp_path / "told.jsonl").open("w") as told,
         subprocess.Popen(command, stdout=told, env=os.environ) as watching,
@@ -81,7 +81,7 @@ def test_a_watched_folder_is_indexed_as_files_come_until_ctrl_c(tmp_path: Path) 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*TRIVET, "rag", "watch", str(tmp_path / "nowhere"), "--index", str(tmp_path / "out")],
+        [*TRIVET, "rag", "index", "--watch", str(tmp_path / "nowhere"), "--index", str(tmp_path / "out")],
         capture_output=True,
         text=True,
         timeout=120,

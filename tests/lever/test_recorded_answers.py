@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.lever.read_config import config_of
+from flows.running.lever_config import read_lever_config
 from models.protocols import ChatResponse
 from tasks.lever.digits.digits_judge import DigitsJudge
 from tasks.lever.judge.demonstration_task import open_task
@@ -69,7 +69,7 @@ def test_another_file_is_refused(data: bytes) -> None:
 
 @pytest.mark.slow
 def test_the_demo_s_answers_are_those_that_its_judge_gives(tmp_path: Path) -> None:
-    config = config_of({}, until="evaluate", file=DEMO)
+    config = read_lever_config({}, file=DEMO)
     assert config.digits.judge
     assert config.recorded
     judge = DigitsJudge((ROOT / config.digits.judge).read_bytes())

@@ -116,7 +116,7 @@ def test_what_a_provider_would_not_heed_is_refused(server: Server, args: dict[st
     ],
 )
 def test_a_missing_key_is_said_before_anything_is_asked(name: str, variable: str):
-    with pytest.raises(ModelUnavailable, match=f"{name}: .* set {variable}, .*--api-key-env NAME"):
+    with pytest.raises(ModelUnavailable, match=f"{name}: .* set {variable}, .*api_key_env=NAME"):
         open_backend("curator", name=name)
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
-from flows.cli.lever.read_config import config_of
-from flows.running.lever_config import LeverConfig
+from flows.running.lever_config import LeverConfig, read_lever_config
 from models.protocols import ChatResponse
 from storage.artifacts import Artifacts
 from tasks.lever.data.candidate_pools import build
@@ -37,7 +36,7 @@ AT_ONCE = 20_000
 def main() -> None:
     """Write both files."""
     torch.set_num_threads(1)
-    config = config_of({}, until="evaluate", file=DEMO)
+    config = read_lever_config({}, file=DEMO)
     weights, recorded = config.digits.judge, config.recorded
     assert weights
     assert recorded

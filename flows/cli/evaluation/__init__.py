@@ -8,13 +8,12 @@ from flows.cli.evaluation import (
     list_command,
     results_command,
     run_command,
-    run_options,
     score_command,
     show_command,
 )
 
 app = App(help="Measure models on benchmarks; every score can be traced, compared and graded again.")
-command(app, "run", run_options.OPTIONS, cls=run_command.RunCommand)(run_command.run)
+command(app, "run", run_command.OPTIONS, cls=run_command.RunCommand)(run_command.run)
 app.command("list")(list_command.list_benchmarks)
 app.command("new")(list_command.new)
 app.command("check")(list_command.check)

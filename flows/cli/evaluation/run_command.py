@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.commands import ConfigCommand, Given, Json
+from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options, Settings
 from flows.cli.engine import expected_errors, prefect_for_a_command, progress_bars, run_flow
-from flows.cli.evaluation import other_harnesses
-from flows.cli.evaluation.run_options import OPTIONS
-from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, sentences
+from flows.cli.output import FAILED, Screen, emit, fail, harmless
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
 from flows.running.task_runners import placed
 from tasks.evaluation import evaluation_errors as errors
@@ -27,62 +24,139 @@ if TYPE_CHECKING:
     from tasks.evaluation.running.rescoring import Rescored
     from tasks.evaluation.running.task_choice import RunEstimate
 
+TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
+LISTS = ("--tasks", "-t", "--model_args", "--model-args", "-a", "--gen_kwargs", "--gen-kwargs")
+"""Flags that lm_eval takes with several words."""
+WITHOUT_EFFECT = {
+    "--use_cache": "answers are always kept in the response store",
+    "--cache_requests": "requests are always kept in the response store",
+    "--log_samples": "samples are always kept",
+    "--check_integrity": "every run checks its benchmarks before it starts",
+    "--show_config": "`trivet eval show RUN` shows it",
+    "--verbosity": "`trivet --debug eval run …` says more",
+    "--wandb_args": "Prefect shows the run",
+    "--wandb_config_args": "Prefect shows the run",
+    "--hf_hub_log_args": "no card is made here; `trivet eval results --format markdown` writes its table",
+    "--use_database": "results always go to the database, unless --save file",
+    "--is_external_model": "the model's backend says it",
+    "--creation_location": "`trivet eval show RUN` says where a run was made",
+    "--created_by": "`trivet eval show RUN` says who made a run",
+    "--model_id": "a model is known by its name and revision",
+    "--write_out": "`trivet eval show RUN --item ID` shows prompts and answers",
+    "--max_batch_size": "batches shrink by themselves when memory runs out",
+    "--confirm_run_unsafe_code": "programs run in a sandbox",
+}
+"""Flags of `python -m eval.eval` and `lm_eval` without effect here, and why."""
+SWITCHES = {
+    "--log_samples",
+    "--check_integrity",
+    "--show_config",
+    "--use_database",
+    "--is_external_model",
+    "--write_out",
+    "--confirm_run_unsafe_code",
+}
+"""Those of them that take no value, or True or False."""
+PAIRS = "K=V,…"
+MODEL = (
+    "Backend: openai, hf, vllm, curator, replay, scripted or package.module.Class; or a name from the file that "
+    "TRIVET_MODELS names."
+)
+BATCH = "Batch size of a model in this process."
+JUDGE = "Model that grades open answers; auto: the benchmark's own choice."
+JUDGE_ARGS = "Arguments that open that model: base_url=…,api_key_env=…"
+DEVICE = "Device of a model in this process: cpu, cuda:0 …; unset: a GPU if there is one."
+
+
+def check_limit(given: float | None) -> float | None:
+    """The value of `--limit`: so many items, or a part of them below 1. Raises BadParameter for another."""
+    if given is not None and not (0 < given < 1 or (given >= 1 and given == int(given))):
+        raise typer.BadParameter(f"{given:g} is neither a number of items, from 1, nor a part of them, below 1")
+    return given
+
+
+OPTIONS = Options(
+    "flows.running.evaluation_config:EvaluateConfig",
+    {
+        "model.backend": Flag("--model -m", shown="hf", help=MODEL),
+        "tasks": Flag("--tasks -t", type=str, help="Names or paths, separated by commas; see `eval list`."),
+        "model.name": Flag("--model-name"),
+        "model.args": Flag("--model-args -a", type=str, metavar=PAIRS),
+        "model.base_url": Flag(),
+        "output_path": Flag("--output-path -o"),
+        "data_dir": Flag(envvar="TRIVET_DATA_DIR"),
+        "include_path": Flag(),
+        "settings.limit": Flag("--limit -L", type=float, metavar="N|0.X", callback=check_limit),
+        "model.args.batch_size": Flag("--batch-size -b", shown="auto", metavar="N|auto", help=BATCH),
+        "settings.max_tokens": Flag(),
+        "settings.n_repeat": Flag(),
+        "settings.ks": Flag("--k", type=str, metavar="N,…"),
+        "settings.extract": Flag(),
+        "settings.unsafe_code": Flag(),
+        "settings.gen_kwargs": Flag(type=str, metavar=PAIRS),
+        "settings.seed": Flag(type=str, metavar="A,B,C,D"),
+        "judge.name": Flag("--annotator-model", type=str, shown="auto", metavar="auto|NAME", help=JUDGE),
+        "judge.args": Flag("--annotator-args", type=str, metavar=PAIRS, help=JUDGE_ARGS),
+        "settings.apply_chat_template": Flag(type=str, metavar="[True|False|NAME]"),
+        "settings.system_instruction": Flag(),
+        "settings.num_fewshot": Flag("--num-fewshot -f"),
+        "settings.fewshot_as_multiturn": Flag(),
+        "model.args.device": Flag(help=DEVICE),
+        "model.args.trust_remote_code": Flag(type=bool, help="Run code that comes with a model."),
+        "data_parallel": Flag(),
+        "spending.max_cost": Flag(),
+        "spending.prices": Flag("--price", type=str, metavar="PROMPT,ANSWER"),
+        "save": Flag(),
+        "overwrite": Flag("--overwrite --overwrite-database"),
+        "settings.debug": Flag(),
+    },
+)
+"""All of them may also stand in the YAML file of --config, under their names in evalchemy or lm_eval."""
+
 
 def run(
     given: Given,
     config: Annotated[
         Path | None, typer.Option(help="YAML file of the same options; its values override the command line.")
     ] = None,
+    settings: Settings = None,
     task_runner: TaskRunnerOption = None,
     cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
-    flags = OPTIONS.named(given)
-    try:
-        if dry_run:
-            estimate = _estimated(flags, config, quiet=as_json)
-            emit(estimate, as_json, lambda: show_estimate(estimate))
-            return
-        with prefect_for_a_command(quiet=as_json):
-            from flows.evaluate import evaluate
+    with expected_errors():
+        from flows.running.evaluation_flags import read_evaluation
 
-            chosen = _config(flags, config)
-            outcome = run_flow(
-                placed(evaluate, task_runner, cluster), chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept
-            )
-    except ValidationError as error:
-        fail(sentences(error), REFUSED)
-    kept = not flags["debug"] and flags["save"] != "file"
+        chosen = read_evaluation(OPTIONS.named(given), config, settings=settings or (), note=_note)
+    if dry_run:
+        estimate = _estimated(chosen, quiet=as_json)
+        emit(estimate, as_json, lambda: show_estimate(estimate))
+        return
+    refuse_unusable_spec(chosen.model, "model")
+    if chosen.judge and not chosen.auto_judge:
+        refuse_unusable_spec(chosen.judge, "annotator_model")
+    with prefect_for_a_command(quiet=as_json):
+        from flows.evaluate import evaluate
+
+        flow = placed(evaluate, task_runner, cluster)
+        outcome = run_flow(flow, chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept)
+    kept = not chosen.settings.debug and chosen.save != "file"
     emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=kept))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
 
 
-def _estimated(flags: Mapping[str, Any], file: Path | None, *, quiet: bool) -> RunEstimate:
+def _estimated(config: EvaluateConfig, *, quiet: bool) -> RunEstimate:
     """Calls, tokens and cost of a run; calls no model."""
     with expected_errors(), progress_bars(quiet):
         from flows.running.evaluation_config import planned_of
         from tasks.evaluation.running.task_choice import estimate_run
         from tasks.resources import artifacts, responses
 
-        config = _config(flags, file, usable=False)
         planned = planned_of(config)
         return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
-
-
-def _config(flags: Mapping[str, Any], file: Path | None, *, usable: bool = True) -> EvaluateConfig:
-    """The configuration; usable: exits if it is certain that the model, or the named judge, cannot be used."""
-    from flows.cli.evaluation.eval_config import config_of
-
-    config = config_of(flags, file)
-    if not usable:
-        return config
-    refuse_unusable_spec(config.model, "model")
-    if config.judge and not config.auto_judge:
-        refuse_unusable_spec(config.judge, "annotator_model")
-    return config
 
 
 class RunCommand(ConfigCommand):
@@ -90,7 +164,53 @@ class RunCommand(ConfigCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, after those of `python -m eval.eval` and `lm_eval` were brought into click's form."""
-        return super().parse_args(ctx, other_harnesses.arguments(args))
+        return super().parse_args(ctx, arguments(args))
+
+
+def arguments(args: list[str]) -> list[str]:
+    """The arguments of the command line without flags that mean nothing here, of which a note on stderr says why."""
+    return _without_idle_flags(_with_template_value(_with_lists_joined(args)))
+
+
+def _with_lists_joined(args: list[str]) -> list[str]:
+    """`--tasks gsm8k ifeval` as `--tasks gsm8k,ifeval`."""
+    joined: list[str] = []
+    for word in args:
+        if len(joined) > 1 and joined[-2] in LISTS and not word.startswith("-"):
+            joined[-1] += f",{word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _with_template_value(args: list[str]) -> list[str]:
+    given: list[str] = []
+    for flag, following in zip(args, [*args[1:], "--"], strict=False):  # no arguments: nothing follows
+        given.append(flag)
+        if flag in TEMPLATE_FLAGS and following.startswith("-"):
+            given.append("True")
+    return given
+
+
+def _without_idle_flags(args: list[str]) -> list[str]:
+    kept: list[str] = []
+    idle = ""
+    for word in args:
+        flag = word.partition("=")[0]
+        known = f"--{flag.removeprefix('--').replace('-', '_')}" if flag.startswith("--") else flag
+        if known in WITHOUT_EFFECT:
+            _note(f"{flag} is not needed: {WITHOUT_EFFECT[known]}")
+            idle = known if "=" not in word else ""
+        elif idle and not word.startswith("-") and (idle not in SWITCHES or word.lower() in ("true", "false")):
+            idle = ""  # its value
+        else:
+            idle = ""
+            kept.append(word)
+    return kept
+
+
+def _note(text: str) -> None:
+    typer.secho(f"note: {harmless(text)}", err=True)
 
 
 def show_report(found: EvalReport, *, kept: bool = True) -> None:

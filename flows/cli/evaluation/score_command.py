@@ -15,7 +15,7 @@ import typer
 
 from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.engine import expected_errors, interruptible
-from flows.cli.evaluation import other_harnesses, run_command, run_options
+from flows.cli.evaluation import run_command
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, emit, fail, plain_errors
 from flows.cli.shared_options import require_file
 from tasks.budget import Budget
@@ -23,17 +23,17 @@ from tasks.budget import Budget
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import Item, Response
 
-FLAGS = run_options.OPTIONS.flags
+FLAGS = run_command.OPTIONS.flags
 KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
 MODEL = "Name of the model that answered, for the result."
 OPTIONS = Options(
-    run_options.OPTIONS.config,
+    run_command.OPTIONS.config,
     {
         **{path: FLAGS[path] for path in ("judge.name", "judge.args", "data_dir", "settings.unsafe_code")},
-        "settings.limit": Flag(type=float, default=None, metavar="N|0.X", callback=other_harnesses.limit),
+        "settings.limit": Flag(type=float, metavar="N|0.X", callback=run_command.check_limit),
         "settings.ks": FLAGS["settings.ks"]._replace(help=KS),
         "settings.extract": FLAGS["settings.extract"],
-        "model.name": FLAGS["model.name"]._replace(default="recorded", help=MODEL),
+        "model.name": FLAGS["model.name"]._replace(shown="recorded", help=MODEL),
     },
 )
 ROWS = (
@@ -59,9 +59,10 @@ def score(
 
     A terminal gets a table; a pipe or a file gets the JSON, as with --json.
     """
-    from flows.cli.evaluation.eval_config import judge_of, ks_of
+    from flows.running.evaluation_flags import judge_of, ks_of
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.evaluation.results.results_file import refuse_output
+    from tasks.evaluation.running.planning import RunSettings
     from tasks.evaluation.running.rescoring import score_again
     from tasks.resources import artifacts, evaluations
     from tasks.sandbox.engines import refuse_unsafe
@@ -71,15 +72,15 @@ def score(
     with expected_errors(), interruptible(left=left):
         if given["settings.unsafe_code"]:
             refuse_unsafe()
-        auto = given["judge.name"] == "auto"
+        judge = given["judge.name"] or "auto"
         grading: dict[str, Any] = {
             "ks": ks_of(given["settings.ks"]),
-            "extract": given["settings.extract"],
-            "unsafe_code": given["settings.unsafe_code"],
-            "judge": judge_of(given["judge.name"], given["judge.args"]),
+            "extract": given["settings.extract"] or RunSettings().extract,
+            "unsafe_code": bool(given["settings.unsafe_code"]),
+            "judge": judge_of(judge, given["judge.args"]),
         }
         if run is not None:
-            grading |= {"judge": None} if auto else {}
+            grading |= {"judge": None} if judge == "auto" else {}
             rescored = score_again(find_run(run, evaluations()), artifacts(), task=task, **grading)
             emit(rescored, as_json, lambda: run_command.show_rescored(rescored))
             return
@@ -88,8 +89,9 @@ def score(
         require_file(responses, "a JSONL file of responses")
         if out:
             refuse_output(out.absolute())
-        grading |= {"auto_judge": auto, "limit": given["settings.limit"], "data_dir": given["data_dir"]}
-        _score_first(responses, task, grading | {"model_name": given["model.name"]}, out=out, as_json=as_json)
+        grading |= {"auto_judge": judge == "auto", "limit": given["settings.limit"], "data_dir": given["data_dir"]}
+        grading["model_name"] = given["model.name"] or "recorded"
+        _score_first(responses, task, grading, out=out, as_json=as_json)
 
 
 def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Path | None, as_json: bool) -> None:

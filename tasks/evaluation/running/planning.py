@@ -279,7 +279,7 @@ def of_demonstrations(chosen: str | None, examples: Ref | None) -> dict[str, Jso
 def _examples(benchmark: BaseBenchmark, data: Data, artifacts: Artifacts) -> Ref:
     if benchmark.example_file is None:
         raise OptionUnusable(
-            f"{benchmark.name} has no solved examples to show; leave --demonstrations, or name a training file under "
+            f"{benchmark.name} has no solved examples to show; leave `demonstrations`, or name a training file under "
             "`examples` in its YAML"
         )
     return write_lines(artifacts, "examples", benchmark.examples(data))

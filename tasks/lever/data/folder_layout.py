@@ -113,17 +113,17 @@ class Layout(NamedTuple):
         beams, rl_data = f"vqa-{self.dataset}-*-{sampler}-scorer:*.json", self.rl_data(sampler)
         sft, rce, grpo = (self.checkpoint(made, sampler) for made in ("sft", "rce", "grpo"))
         if stage == "sft":
-            return {"beam_data": _only(self._folder("generated_data"), beams, "beam data", "--beam-data")}
+            return {"beam_data": _only(self._folder("generated_data"), beams, "beam data", "start.beam_data")}
         if stage not in ("rl-data", "rce", "grpo", "evaluate"):
             return {}
         found = {"sft_checkpoint": sft}
         if not sft.is_file():
             theirs = f"*{sampler}*.ckpt"
-            found["sft_checkpoint"] = _only(sft.parent, theirs, f"v2 checkpoint {sft.name} or", "--sft-ckpt")
+            found["sft_checkpoint"] = _only(sft.parent, theirs, f"v2 checkpoint {sft.name} or", "start.sft_checkpoint")
         if stage in ("rce", "grpo"):
-            found["rl_data"] = _only(rl_data.parent, rl_data.name, "RL data", "--rl-data")
+            found["rl_data"] = _only(rl_data.parent, rl_data.name, "RL data", "start.rl_data")
         if stage in ("grpo", "evaluate"):
-            found["rce_checkpoint"] = _only(rce.parent, rce.name, "RCE checkpoint", "--rce-ckpt")
+            found["rce_checkpoint"] = _only(rce.parent, rce.name, "RCE checkpoint", "start.rce_checkpoint")
         if stage == "evaluate" and grpo.is_file():  # there is none where a run went without GRPO
             found["grpo_checkpoint"] = grpo
         return found

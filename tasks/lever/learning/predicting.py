@@ -78,7 +78,7 @@ def _solved(opened: Opened, checkpoint: Path, candidates: Path, plain: Embedding
     if not path.is_file():
         raise FileUnusable(
             f"{checkpoint} was trained on candidates with their answers, and {path} is not there; "
-            "export it (`trivet lever embed`)"
+            "export it (`trivet lever run --until embed`)"
         )
     bank = read_bank(path)
     opened.refuse_other(bank.encoder, dimension=bank.dimension, path=checkpoint)
@@ -109,7 +109,7 @@ def _pools_as_trained(
         elif sampler is None:
             raise FileUnusable(
                 f"{checkpoint} was trained in {own.told}, and {paths[0]} and {paths[1]} are not both there; "
-                "export them (`trivet lever embed`), or name the --sampler of other pools"
+                "export them (`trivet lever run --until embed`), or name the --sampler of other pools"
             )
     if recipe.sampler == "RetrievalSampler":
         recipe = recipe.model_copy(update={"modalities": tuple(one for one in recipe.modalities if one in banks)})

@@ -198,7 +198,7 @@ def likeliest(
         if small := [query for query in ids if len(pools[query]) < shots]:
             raise PoolTooSmall(
                 f"query {small[0]}: {len(pools[small[0]])} candidates for {shots} shots; "
-                "lower --shots or widen the pool"
+                "lower `shots` or widen the pool"
             )
         sizes = torch.tensor([len(pools[query]) for query in ids])
         usable = torch.arange(int(sizes.max())) < sizes[:, None]  # (b, K)

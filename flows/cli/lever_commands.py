@@ -1,0 +1,302 @@
+"""`trivet lever`: train a selector of demonstrations, whole or from stage to stage; `predict`, `vqa-score`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cli.commands import App, ConfigFile, Flag, Given, Json, Options, Settings, command, valid
+from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
+from flows.cli.output import FAILED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.shared_options import refuse_unusable
+from tasks.lever import lever_errors as errors
+
+if TYPE_CHECKING:
+    from flows.running.judge_calls import CallCounts
+    from flows.running.lever_config import LeverConfig
+    from tasks.lever.data.vqa_files import VqaScores
+    from tasks.lever.learning.lever_results import LeverReport
+    from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
+
+CONFIG = "flows.running.lever_config:LeverConfig"
+Stage = Literal["embed", "rl-data", "sft", "rce", "grpo", "evaluate"]
+DATASET = "digits or crowded (small, for CPUs), okvqa, vqav2, textvqa, vizwiz; texts: trec, sst2, agnews."
+SAMPLER = (
+    "How candidates of a query are found: RetrievalSampler (nearest of all, and some at random), or Lever-Plus's "
+    "RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
+)
+SHARED = {
+    "dataset.name": Flag("--dataset --world", type=str, help=DATASET),
+    "dataset.data_dir": Flag(),
+    "judge": Flag(
+        "--judge --vqa-model", shown="hf:Qwen/Qwen2.5-VL-3B-Instruct; {usual} for CPU worlds, smollm2 for texts"
+    ),
+    "sampler": Flag(type=str, help=SAMPLER),
+    "device": Flag(),
+}
+OPTIONS = Options(
+    CONFIG,
+    {
+        **SHARED,
+        "begin_at": Flag("--from", type=Stage, metavar="STAGE", help="First stage, from files of earlier runs."),
+        "until": Flag(type=Stage, metavar="STAGE", help="Last stage: embed, sft, rl-data, rce, grpo or evaluate."),
+        "seeds": Flag(),
+        "results": Flag(),
+        "spending.max_calls": Flag(),
+    },
+)
+OF_THE_SEED = Options(
+    CONFIG,
+    {
+        **SHARED,
+        "start.sft_checkpoint": Flag("--sft-ckpt"),
+        "start.beam_data": Flag(),
+        "start.query_embeddings": Flag("--query-emb"),
+        "start.candidate_embeddings": Flag("--cand-emb"),
+        "rl_data_copy": Flag("--output-path"),
+    },
+)
+"""Those of `lever_lm.models.v3.generate_rl_data`, and of the script that starts it."""
+FILES = 4
+"""Most files of a folder that are named."""
+
+app = App(help="Train a small network that selects demonstrations for a vision-language model.")
+
+
+@command(app, "run", OPTIONS)
+def run(
+    given: Given,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Count the judge's calls by stage, and do nothing."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a selector of demonstrations and measure it; an interrupted run continues when started again."""
+    chosen = _read(given, OPTIONS, config, settings)
+    if dry_run:
+        _count_calls(chosen, as_json)
+    else:
+        _train(chosen, as_json)
+
+
+@command(app, "rl-data", OF_THE_SEED)
+def rl_data(given: Given, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
+    """Let a trained selector draw demonstrations, and have the judge answer with them: `run --until rl-data`."""
+    _train(_read({**given, "until": "rl-data"}, OF_THE_SEED, config, settings), as_json)
+
+
+def _read(given: Given, options: Options, file: Path | None, settings: Sequence[str] | None) -> LeverConfig:
+    from flows.running.lever_config import read_lever_config
+
+    with valid(options), expected_errors():
+        return read_lever_config(given, file=file, settings=settings or ())
+
+
+def _train(chosen: LeverConfig, as_json: bool) -> None:
+    with prefect_for_a_command(quiet=as_json):
+        from flows.lever import post_train
+        from tasks.lever.judge.judges import DIGITS
+
+        if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
+            refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=not chosen.of_texts)
+        outcome = run_flow(post_train, chosen, errors.Unfinished)
+    emit(outcome.report.told(), as_json, lambda: show(outcome.report))
+    if outcome.unfinished:
+        fail(outcome.unfinished, FAILED)
+
+
+def _count_calls(config: LeverConfig, as_json: bool) -> None:
+    """Print what the stages would ask the judge."""
+    from flows.running.judge_calls import count_calls
+
+    with expected_errors():
+        counted = count_calls(config)
+    emit(counted, as_json, lambda: _show_calls(counted))
+
+
+def _show_calls(counted: CallCounts) -> None:
+    screen = Screen()
+    for stage, count in [*counted.calls.items(), ("total", counted.total)]:
+        screen.print(f"{stage:<10}{count:>12,}{'  at most' if stage in ('oracle', 'total') else ''}", markup=False)
+
+
+@app.command()
+def predict(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A trained selector: .safetensors, or .ckpt or .pt of Lever-Plus.")
+    ],
+    query_emb: Annotated[Path, typer.Option(help="File query_embeddings.pt, with its IDs beside it.")],
+    cand_emb: Annotated[Path, typer.Option(help="File candidate_embeddings.pt, with its IDs beside it.")],
+    ids: Annotated[Path | None, typer.Option(help="IDs of the queries, if not beside their file.")] = None,
+    cand_ids: Annotated[Path | None, typer.Option(help="IDs of the candidates, if not beside their file.")] = None,
+    shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Number of demonstrations per query.")] = 2,
+    sampler: Annotated[str | None, typer.Option(help=SAMPLER, show_default="that of the checkpoint's training")] = None,
+    pool_size: Annotated[
+        int | None,
+        typer.Option(
+            "--pool-size",
+            "--candidate-num",
+            min=1,
+            help="Number of candidates to choose from.",
+            show_default="that of the checkpoint's training",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of candidates that are drawn at random.")] = 0,
+    heads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of attention heads, for a checkpoint of Lever-Plus that does not record it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
+    with plain_errors(errors.LeverError):
+        from tasks.lever.data.folder_layout import sampler_of
+        from tasks.lever.learning.checkpoints import open_selector
+        from tasks.lever.learning.predicting import predict_files
+
+        opened = open_selector(checkpoint, heads=heads)
+        found = predict_files(
+            opened,
+            checkpoint,
+            queries=query_emb,
+            candidates=cand_emb,
+            ids=ids,
+            candidate_ids=cand_ids,
+            shots=shots,
+            sampler=sampler_of(sampler) if sampler else None,
+            pool_size=pool_size,
+            seed=seed,
+        )
+    for warning in found.warnings:
+        typer.secho(f"note: {harmless(warning)}", fg="yellow", err=True)
+    told = {query: one._asdict() for query, one in found.chosen.items()}
+    emit(told, as_json, lambda: _show_prediction(told, opened.notes))
+
+
+def _show_prediction(told: dict[str, dict[str, Any]], notes: Sequence[str]) -> None:
+    screen = Screen()
+    for note in notes:
+        screen.print(f"[dim]{harmless(note)}[/]", markup=True)
+    for query, one in told.items():
+        screen.print(f"{query}  {', '.join(one['demonstrations'])}", markup=False)
+
+
+@app.command("vqa-score")
+def vqa_score(
+    questions: Annotated[Path, typer.Option(metavar="FILE", help='Official JSON: {"questions": [{question_id, …}]}.')],
+    annotations: Annotated[
+        Path, typer.Option(metavar="FILE", help='{"annotations": [{question_id, answers: [{answer}], answer_type}]}.')
+    ],
+    results: Annotated[
+        Path, typer.Option(metavar="FILE", help="JSON: [{question_id, answer}], an answer for each question.")
+    ],
+    stem: Annotated[
+        bool, typer.Option("--stem", help="Compare stems of words, as OK-VQA does, with a slightly different stemmer.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Score answers about pictures by VQA accuracy, from 0 to 1: overall and per type of answer.
+
+    With --json also per question: {overall, per_answer_type, per_question, notes}.
+    """
+    from tasks.lever.data.vqa_files import score_files
+
+    with plain_errors(errors.LeverError):
+        scores = score_files(questions, annotations, results, stem=stem)
+    emit(scores, as_json, lambda: _show_scores(scores))
+
+
+def _show_scores(scores: VqaScores) -> None:
+    screen = Screen(soft_wrap=True)
+    screen.print(f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions", markup=False)
+    for name, accuracy in scores.per_answer_type.items():
+        screen.print(f"{accuracy:.4f}  {name}", markup=False)
+    for note in scores.notes:
+        screen.print(f"note: {note}", markup=False, style="yellow")
+
+
+def show(found: LeverReport) -> None:
+    """Print accuracies with their intervals, gains, and the files."""
+    screen = Screen()
+    if found.summary:
+        screen.print(_title(found.summary), style="bold", markup=False)
+        screen.print(_accuracies(found.summary))
+        for line in _gains(found.summary):
+            screen.print(line)
+    else:
+        screen.print(f"done: {', '.join(found.stages)}")
+    for note in found.notes:
+        screen.print(note, style="yellow", markup=False, soft_wrap=True)
+    for line in _by_folder(found.files):
+        screen.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def _by_folder(files: Sequence[str]) -> list[str]:
+    """A line for each folder, with its first files; a file that is alone there by its whole path."""
+    folders: dict[str, list[str]] = {}
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    lines: list[str] = []
+    for folder, names in folders.items():
+        more = f" and {len(names) - FILES} more" if len(names) > FILES else ""
+        lines.append(f"{folder}/{'' if len(names) == 1 else ' '}{', '.join(names[:FILES])}{more}")
+    return lines
+
+
+def _title(found: Summary) -> str:
+    about = found.conditions
+    seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
+    questions = max(figure.accuracy.n for figure in found.figures)
+    return f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: accuracy"
+
+
+def _accuracies(found: Summary) -> Table:
+    shots = sorted({one.shots for one in found.figures})
+    about = found.conditions
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("demonstrations by")
+    for count in shots:
+        table.add_column(f"{count} shot{'s' if count != 1 else ''}", justify="right", no_wrap=True)
+        if count == about.trained_shots:
+            table.add_column("95 % interval", justify="right", no_wrap=True)
+    for name in dict.fromkeys(one.selector for one in found.figures):
+        cells = [escape(name.replace("_", " "))]
+        for count in shots:
+            figure = found.figure(name, shots=count)
+            bound = "≥ " if figure and figure.is_lower_bound else ""
+            cells.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
+            if count == about.trained_shots:
+                cells.append(_interval(figure.accuracy) if figure else "")
+        table.add_row(*cells)
+    return table
+
+
+def _gains(found: Summary) -> list[str]:
+    shots = found.conditions.trained_shots
+    lines = [
+        f"{gain.better} − {gain.worse}: ".replace("_", " ")
+        + f"{gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
+        for gain in found.gains
+        if gain.shots == shots
+    ]
+    ways = [
+        f"{way.selector} is {way.share:.0%} of the way from similarity to the oracle"
+        for way in found.ways
+        if way.shots == shots and way.selector == "grpo"
+    ]
+    return lines + ways
+
+
+def _interval(estimate: SeedEstimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "—"
+    return f"{estimate.low:.3f} … {estimate.high:.3f}"

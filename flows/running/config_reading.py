@@ -1,0 +1,99 @@
+"""The parameters of a flow, from a YAML file, the options of a command and `--set`; and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from flows.running.replacements import explain_removal
+
+
+class ConfigUnusable(ValueError):
+    """A file of parameters, or a `--set`, that cannot be read; the text is a sentence with the remedy."""
+
+
+def merge_parameters(
+    given: Mapping[str, Any], *, file: Path | None = None, settings: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Parameters as the model takes them: those of the file, then the options, then each `a.b=value`.
+
+    given: dotted path of the field → value of the option; None if it was not given. Raises ConfigUnusable.
+    """
+    chosen = read_parameters(file) if file else {}
+    merge(chosen, nested(given))
+    for text in settings:
+        set_parameter(chosen, text)
+    return chosen
+
+
+def read_parameters(file: Path) -> dict[str, Any]:
+    """The parameters in a YAML file. Raises ConfigUnusable."""
+    try:
+        read = yaml.safe_load(file.read_text("utf-8-sig"))
+    except OSError as error:
+        raise ConfigUnusable(f"--config {file}: {error.strerror}; name a YAML file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigUnusable(f"--config {file} is no YAML: {error}") from error
+    if not isinstance(read, dict):
+        raise ConfigUnusable(f"--config {file} holds no parameters; write them as `name: value`")
+    return cast("dict[str, Any]", read)
+
+
+def nested(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as the model takes them, without unset ones: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
+    whole: dict[str, Any] = {}
+    for path, value in given.items():
+        *outer, name = path.split(".")
+        inside = whole
+        for part in outer if value is not None else ():
+            inside = inside.setdefault(part, {})
+        if value is not None:
+            inside[name] = value
+    return whole
+
+
+def set_parameter(chosen: dict[str, Any], text: str) -> None:
+    """Set the field of one `a.b=value`; values are YAML. Raises ConfigUnusable."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigUnusable(f"--set {text!r} is not NAME=VALUE")
+    *path, last = name.split(".")
+    place = chosen
+    for part in path:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise ConfigUnusable(f"--set {name}: {part} has no parts")
+    try:
+        place[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigUnusable(f"--set {name}: {value!r} is no YAML value") from error
+
+
+def merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
+    """Put the values of `over` into `under`, table by table."""
+    for name, value in over.items():
+        if isinstance(value, dict) and isinstance(under.get(name), dict):
+            merge(under[name], cast("dict[str, Any]", value))
+        else:
+            under[name] = value
+
+
+def explain_errors(error: ValidationError, spell: Callable[[str], str] = str) -> str:
+    """What is wrong with each parameter, one per line. spell: a parameter as the user gives it, `--chunk-chars`."""
+    lines: list[str] = []
+    for item in error.errors():
+        path, given = ".".join(map(str, item["loc"])), item["input"]
+        name = spell(path)
+        if item["type"] == "extra_forbidden" and (said := explain_removal("configuration", path)):
+            lines.append(said)
+        elif item["type"] == "value_error":
+            said = item["msg"].removeprefix("Value error, ")
+            value = f" {given}" if isinstance(given, str) else ""
+            lines.append(f"{name}{value}: {said}" if name else said)
+        else:
+            lines.append(f"{name}: {item['msg']} (it is {str(given)[:80]!r})")
+    return "\n".join(lines)

@@ -1,0 +1,474 @@
+"""The configuration of an evaluation, from the flags of evalchemy and lm_eval and a YAML file, which overrides them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import ValidationError
+
+from flows.running.config_reading import ConfigUnusable, explain_errors, nested, set_parameter
+from flows.running.evaluation_config import EvaluateConfig
+from flows.running.replacements import explain_removal
+from models.backends import PRESS, backends, parse_model_args
+from models.model_errors import ModelUnavailable
+from models.registry import VARIABLE, Entry, named, registered
+from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.evaluation.running.model_spec import CALLS, ModelSpec
+from tasks.sandbox.engines import refuse_unsafe
+
+FIELDS = {
+    "model": "model.backend",
+    "tasks": "tasks",
+    "model_name": "model.name",
+    "model_args": "model.args",
+    "base_url": "model.base_url",
+    "api_key_env": "model.api_key_env",
+    "concurrency": "model.calls.concurrency",
+    "output_path": "output_path",
+    "data_dir": "data_dir",
+    "include_path": "include_path",
+    "limit": "settings.limit",
+    "batch_size": "model.args.batch_size",
+    "max_tokens": "settings.max_tokens",
+    "n_repeat": "settings.n_repeat",
+    "k": "settings.ks",
+    "extract": "settings.extract",
+    "unsafe_code": "settings.unsafe_code",
+    "gen_kwargs": "settings.gen_kwargs",
+    "seed": "settings.seed",
+    "annotator_model": "judge.name",
+    "annotator_args": "judge.args",
+    "apply_chat_template": "settings.apply_chat_template",
+    "system_instruction": "settings.system_instruction",
+    "num_fewshot": "settings.num_fewshot",
+    "fewshot_as_multiturn": "settings.fewshot_as_multiturn",
+    "demonstrations": "settings.demonstrations",
+    "device": "model.args.device",
+    "trust_remote_code": "model.args.trust_remote_code",
+    "data_parallel": "data_parallel",
+    "max_calls": "spending.max_calls",
+    "max_cost": "spending.max_cost",
+    "price": "spending.prices",
+    "save": "save",
+    "overwrite": "overwrite",
+    "debug": "settings.debug",
+}
+"""Flag as a file or a suite names it → field of the configuration."""
+SWITCHES = ("unsafe_code", "fewshot_as_multiturn", "trust_remote_code", "overwrite", "debug")
+"""Flags without a value; true or false in a file."""
+NAMES_IN_ARGS = {"model.calls.tries": "max_retries", "model.calls.timeout_s": "timeout"}
+"""Fields that model_args give, under their names there."""
+ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
+"""Environment variable for an address with credentials, which the configuration must not hold."""
+KEY_VARIABLE = "TRIVET_{}_API_KEY"
+"""Environment variable for a key from model_args: the configuration names the variable and never holds the key."""
+FILE_OF = {"scripted": "rules", "replay": "path"}
+"""Argument of the backend that names its file."""
+TASK_FILES = (".yaml", ".yml", ".py")
+BACKENDS = {
+    "openai-chat-completions": "openai",
+    "local-chat-completions": "openai",
+    "openai-completions": "openai",
+    "local-completions": "openai",
+    "huggingface": "hf",
+    "hf-auto": "hf",
+}
+"""Names of models of lm_eval → our backend."""
+_TEXTS = "an endpoint takes texts, and cuts them into tokens itself"
+_MEMORY = "the device's memory is divided by transformers"
+IDLE_ARGS: dict[str, dict[str, str]] = {
+    "openai": {
+        "tokenized_requests": _TEXTS,
+        "tokenizer": _TEXTS,
+        "tokenizer_backend": _TEXTS,
+        "eos_string": _TEXTS,
+        "max_length": "the server knows the length of its context",
+    },
+    "hf": {
+        "backend": "the model's own configuration says it",
+        "use_fast_tokenizer": "the tokenizer is the model's own",
+        "tokenizer": "the tokenizer is the model's own",
+        "logits_cache": "log-probabilities are kept in the response store",
+        "max_memory_per_gpu": _MEMORY,
+        "max_cpu_memory": _MEMORY,
+        "offload_folder": _MEMORY,
+        "attn_implementation": "transformers chooses it",
+    },
+    "vllm": {
+        "data_parallel_size": "one engine answers here, as several would; `vllm serve` runs several",
+        "tokenizer": "the tokenizer is the model's own",
+        "tokenizer_mode": "the tokenizer is the model's own",
+        "swap_space": "vLLM chooses it",
+        "max_num_batched_tokens": "vLLM chooses it",
+        "device": "vLLM takes the devices that CUDA_VISIBLE_DEVICES names",
+    },
+}
+"""Backend → model_args of lm_eval that change no answer here, and why; of `openai` also for `curator`."""
+ENDPOINT_PATHS = ("/chat/completions", "/completions")
+"""lm_eval's `base_url` ends in the path of the request."""
+
+Note = Callable[[str], object]
+
+
+def read_evaluation(
+    flags: Mapping[str, Any], file: Path | None = None, *, settings: Sequence[str] = (), note: Note = lambda _: None
+) -> EvaluateConfig:
+    """The configuration of a run. Raises OptionUnusable, which names the flag, or the file and its line.
+
+    flags: names of FIELDS → values; None where not given. settings: `a.b=value` of the configuration, which come last.
+    note: told what was left out because it means nothing here.
+    """
+    given = read_flags(file) if file else {}
+    typed = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return _read(dict.fromkeys(FIELDS) | typed | given, settings, note)
+    except (OptionUnusable, ConfigUnusable, ValidationError) as error:
+        said = _explain(error) if isinstance(error, ValidationError) else str(error)
+        raise OptionUnusable(_in_file(said, file, given) if file else said) from error
+
+
+def _read(chosen: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
+    if chosen["unsafe_code"]:
+        refuse_unsafe()
+    chosen = _of_other_harnesses({**chosen, "model": chosen["model"] or "hf"}, note)
+    chosen = _resolved(chosen)
+    tasks = tasks_of(chosen["tasks"])
+    if not tasks:
+        raise OptionUnusable("no tasks; name some with --tasks AIME24,MATH500 (`trivet eval list` shows all)")
+    annotator = str(chosen["annotator_model"] or "auto")
+    template = chosen["apply_chat_template"]
+    plain = {path: chosen[name] for name, path in FIELDS.items() if not path.startswith(("model.", "judge."))}
+    output = chosen["output_path"] or EvaluateConfig.model_fields["output_path"].default
+    read = {
+        "data_dir": _absolute(chosen["data_dir"], "data_dir"),
+        "include_path": _absolute(chosen["include_path"], "include_path"),
+        "output_path": _absolute(output, "output_path"),
+        "settings.gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
+        "settings.seed": None if chosen["seed"] is None else seeds_of(chosen["seed"]),
+        "settings.apply_chat_template": {"true": True, "false": False}.get(str(template).lower(), template),
+        "settings.ks": ks_of(chosen["k"]),
+        "spending.prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
+    }
+    judge = judge_of(annotator, chosen["annotator_args"])
+    whole = nested(plain | read) | {
+        "model": _model_of(chosen).model_dump(exclude_unset=True),
+        "tasks": tasks,
+        "judge": judge and judge.model_dump(exclude_unset=True),
+        "auto_judge": annotator == "auto",
+    }
+    for text in settings:
+        set_parameter(whole, text)
+    return EvaluateConfig.model_validate(whole)
+
+
+def read_flags(path: Path) -> dict[str, Any]:
+    """The flags in a YAML file. Raises OptionUnusable naming file and line."""
+    try:
+        text = path.read_text("utf-8-sig")
+        read: object = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionUnusable(f"{path} cannot be read ({error}); give a YAML file") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise OptionUnusable(f"{path}, line {line}: not YAML: {error.problem}") from error
+    if not isinstance(read, dict):
+        raise OptionUnusable(f"{path}, line 1: expected names with values, such as `tasks: [AIME24]`")
+    given = {str(name).replace("-", "_"): value for name, value in cast("dict[Any, Any]", read).items()}
+    for name, value in given.items():
+        if why := flag_trouble(name, value):
+            raise OptionUnusable(f"{path}, line {_line_of(name, text)}: {why}")
+    return given
+
+
+def flag_trouble(name: str, value: Any) -> str | None:
+    """Why a flag may not stand in a file with this value; None if it may."""
+    if name == "unsafe_code":
+        return "unsafe_code: type --unsafe-code on the command line instead"
+    if name not in FIELDS:
+        return f"{name!r} is not known; give {', '.join(sorted(FIELDS))}"
+    if (name in SWITCHES) != isinstance(value, bool) and name != "apply_chat_template":
+        return f"{name}: expected {'true or false' if name in SWITCHES else 'a value'} (it is {value!r})"
+    return None
+
+
+def _line_of(name: str, text: str) -> int:
+    """Line number of a setting in a YAML file, in either spelling."""
+    lines = enumerate(text.split("\n"), 1)
+    return next((number for number, words in lines if words.replace("-", "_").startswith(name)), 1)
+
+
+def _explain(error: ValidationError) -> str:
+    """The first thing that is wrong, named by its flag."""
+    outer = "model." if error.title == ModelSpec.__name__ else ""
+    return explain_errors(error, lambda path: _flag_of(outer + path)).splitlines()[0]
+
+
+def _flag_of(path: str) -> str:
+    """`--max-tokens` for `settings.max_tokens`; of a part of a model the flag that gives it."""
+    flags = {field: flag for flag, field in FIELDS.items()} | NAMES_IN_ARGS
+    parts = path.split(".")
+    fields = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    flag = next((flags[field] for field in fields if field in flags), None)
+    return f"--{flag.replace('_', '-')}" if flag else path
+
+
+def _in_file(said: str, file: Path, given: Mapping[str, Any]) -> str:
+    """An error about a flag, as one about the line of the file that set it."""
+    found = re.match(r"--([\w-]+)", said)
+    name = found[1].replace("-", "_") if found else ""
+    if not found or name not in given:
+        return said
+    return f"{file}, line {_line_of(name, file.read_text('utf-8-sig'))}: {name}{said[found.end() :]}"
+
+
+def _of_other_harnesses(chosen: Mapping[str, Any], note: Note) -> dict[str, Any]:
+    """The flags with our names of models and model_args."""
+    model = str(chosen["model"])
+    backend = BACKENDS.get(model, chosen["model"])
+    if "completions" in model.split("-") and "chat" not in model.split("-"):
+        note(f"--model {model}: the model is asked as a chat; give --apply_chat_template False for raw text")
+    args = _pairs(chosen["model_args"], "model_args")
+    longest = args.pop("max_gen_toks", None)
+    idle = IDLE_ARGS.get("openai" if backend == "curator" else backend, {})
+    for name in [name for name in args if name in idle]:
+        del args[name]
+        note(f"model_args {name} is not needed: {idle[name]}")
+    if backend == "hf" and args.pop("parallelize", False):
+        args.setdefault("device_map", "auto")
+    if isinstance(address := args.get("base_url"), str):
+        args["base_url"] = _without_path(address)
+    return {
+        **chosen,
+        "model": backend,
+        "model_args": args,
+        "base_url": chosen["base_url"] and _without_path(str(chosen["base_url"])),
+        "max_tokens": longest if chosen["max_tokens"] is None else chosen["max_tokens"],
+    }
+
+
+def _without_path(address: str) -> str:
+    plain = address.rstrip("/")
+    return next((plain.removesuffix(path) for path in ENDPOINT_PATHS if plain.endswith(path)), address)
+
+
+def _resolved(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, with `--model NAME` replaced by the entry it stands for; given flags precede the entry."""
+    name, given = chosen["model"], chosen["model_args"]
+    if not isinstance(name, str):
+        return dict(chosen)  # the validation of the model refuses it
+    called = chosen["model_name"] or given.get("model") or given.get("pretrained")
+    entry = _entry_of(name, "model")
+    if entry is None:
+        if name not in backends() and "." not in name:
+            if said := explain_removal("format", f"eval run --model {name}"):
+                raise OptionUnusable(said)
+            raise OptionUnusable(
+                f"--model {name}: there is no such backend, and no such model of yours; backends are "
+                f"{', '.join(backends())}, and any lm_eval model class by its dotted path; the file that {VARIABLE} "
+                f"names has {', '.join(registered()) or 'no models'}"
+            )
+        return dict(chosen)
+    price = f"{entry.price.prompt},{entry.price.answer}" if entry.price and called in (None, entry.name) else None
+    return {
+        **chosen,
+        "model": entry.backend,
+        "model_name": called or _model_name_of(entry),
+        "model_args": _args_of(entry, given),
+        "price": chosen["price"] or price,
+    }
+
+
+def _entry_of(name: str, flag: str) -> Entry | None:
+    """The model that the user's file calls `name`. Raises OptionUnusable for a file that cannot be read."""
+    try:
+        return named(name)
+    except ModelUnavailable as error:
+        raise OptionUnusable(f"--{flag} {name}: {error}") from error
+
+
+def _args_of(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The model_args of an entry, under those that are given."""
+    own: dict[str, Any] = {"base_url": entry.base_url, "api_key_env": entry.api_key_env, **entry.own_args}
+    if entry.name and (file := FILE_OF.get(entry.backend)):
+        own[file] = entry.name
+    over = {"base_url" if name == "api_base" else name: value for name, value in given.items()}
+    again = {alias for names in CALLS.values() for alias in names if over.keys() & set(names)}
+    return {name: value for name, value in own.items() if value is not None and name not in again} | over
+
+
+def _model_name_of(entry: Entry) -> str | None:
+    """Name of the model in results; none for a recording or a script."""
+    return None if entry.backend in FILE_OF else entry.name
+
+
+def _model_of(chosen: Mapping[str, Any]) -> ModelSpec:
+    """The model that is measured. Raises OptionUnusable."""
+    args = dict(chosen["model_args"])
+    if chosen["device"]:
+        args["device"] = chosen["device"]
+    if chosen["trust_remote_code"]:
+        args["trust_remote_code"] = True
+    if not str(chosen["batch_size"] or "auto").startswith("auto"):  # lm_eval has `auto:4` too
+        args["batch_size"] = _whole(chosen["batch_size"], "batch_size")
+    for name in FILE_OF.values():
+        if name in args:
+            args[name] = str(Path(str(args[name])).absolute())
+    name = chosen["model_name"] or args.get("model") or args.get("pretrained")
+    return _spec(
+        chosen["model"],
+        name,
+        args,
+        who="MODEL",
+        base_url=chosen["base_url"],
+        api_key_env=chosen["api_key_env"],
+        concurrency=chosen["concurrency"],
+    )
+
+
+def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
+    """The judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
+    args = _pairs(annotator_args, "annotator_args")
+    if entry := _entry_of(annotator, "annotator_model"):
+        return _spec(entry.backend, _model_name_of(entry), _args_of(entry, args), who="JUDGE")
+    backend, _, name = annotator.partition(":")
+    if backend not in backends():
+        backend, name = "openai", annotator
+    if name and (file := FILE_OF.get(backend)):
+        args[file] = str(Path(name).absolute())
+    return _spec(backend, name or None, args, who="JUDGE")
+
+
+def _spec(
+    backend: str,
+    name: str | None,
+    args: Mapping[str, Any],
+    *,
+    who: str,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    concurrency: int | None = None,
+) -> ModelSpec:
+    """The model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
+
+    Rates that are not given are the defaults of an evaluation.
+    """
+    own = PRESS["concurrency"] if concurrency else ()  # what the flag precedes
+    rest = {name: value for name, value in args.items() if name not in own}
+    own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
+    if key := rest.pop("api_key", None):
+        rest["api_key_env"] = KEY_VARIABLE.format(who)
+        os.environ[rest["api_key_env"]] = str(key)
+    if concurrency:
+        rest["concurrency"] = concurrency
+    address = _address_of(base_url or own_url, who=who)
+    return ModelSpec.model_validate(
+        {"backend": backend, "name": name, "args": rest, **address, "api_key_env": api_key_env}
+    )
+
+
+def _address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
+    """An endpoint as a run may store it; one with credentials or a query goes to the environment."""
+    try:
+        parts = urlsplit(base_url or "")
+    except ValueError:
+        return {"base_url": base_url}  # the backend says what is wrong with it
+    if not (parts.query or "@" in parts.netloc):
+        return {"base_url": base_url}
+    variable = ADDRESS_VARIABLE.format(who)
+    os.environ[variable] = str(base_url)
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    return {"base_url": plain, "base_url_env": variable}
+
+
+def tasks_of(named: Any) -> list[dict[str, Any]]:
+    """Tasks of a comma-separated flag, or of the YAML's list of names or `{task_name, batch_size}`, each once."""
+    words: Any = named.split(",") if isinstance(named, str) else named or []
+    if not isinstance(words, list):
+        raise OptionUnusable(f"--tasks: expected names, or a list of them (it is {words!r})")
+    tasks: dict[str, dict[str, Any]] = {}
+    for word in cast("list[Any]", words):
+        given: dict[str, Any] = {"task_name": word.strip()} if isinstance(word, str) else word
+        if not isinstance(given, dict) or not isinstance(given.get("task_name"), str):
+            raise OptionUnusable(f"--tasks: {word!r} is neither a name nor {{task_name: …, batch_size: …}}")
+        if not given["task_name"]:
+            continue
+        file, colon, name = given["task_name"].partition(":")
+        is_file = Path(file).suffix in TASK_FILES and Path(file).is_file()
+        task = {"task": f"{Path(file).absolute()}{colon}{name}" if is_file else given["task_name"]}
+        if not isinstance(word, str):
+            size = given.get("batch_size")
+            task["batch_size"] = None if size in (None, "auto") else _whole(size, "tasks: batch_size")
+        tasks.setdefault(task["task"], task)
+    return list(tasks.values())
+
+
+def seeds_of(given: Any) -> tuple[int, ...]:
+    """Four seeds, of python, numpy, torch and few-shot examples; one number stands for all."""
+    words = ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
+    try:
+        seeds = tuple(int(word) for word in words.split(","))
+    except ValueError:
+        raise OptionUnusable(f"--seed {given}: expected a number, or four of them: 0,1234,1234,1234") from None
+    if len(seeds) not in (1, 4):
+        raise OptionUnusable(f"--seed {given}: {len(seeds)} numbers; give one, or four: 0,1234,1234,1234")
+    return seeds if len(seeds) == 4 else seeds * 4
+
+
+def ks_of(given: Any) -> tuple[int, ...]:
+    """The values of k for pass@k, separated by commas or, in YAML, a list; empty where none are given."""
+    words: list[Any] = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
+    ks = tuple(sorted({_whole(word, "k") for word in words if word is not None}))
+    if ks and ks[0] < 1:
+        raise OptionUnusable(f"--k {given}: give numbers from 1, such as 1,10,100")
+    return ks
+
+
+def _pairs(given: Any, what: str) -> dict[str, Any]:
+    if not isinstance(given, str):
+        if given is not None and not isinstance(given, Mapping):
+            raise OptionUnusable(f"--{what}: expected k=v,k=v or a table of names and values (it is {given!r})")
+        return dict(cast("Mapping[str, Any]", given or {}))
+    try:
+        return dict(parse_model_args(given))
+    except (ModelUnavailable, ValueError) as error:
+        raise OptionUnusable(f"--{what}: {error}") from error
+
+
+def _prices(given: Any, *, max_cost: Any) -> dict[str, float] | None:
+    """Prices per million prompt and answer tokens, for `0.15,0.6`."""
+    if not given:
+        if max_cost is not None:
+            raise OptionUnusable(
+                f"--max-cost {max_cost}: it needs the model's prices per million tokens; give --price PROMPT,ANSWER, "
+                "such as --price 0.15,0.6"
+            )
+        return None
+    try:
+        prompt, answer = (float(word) for word in str(given).split(","))
+    except ValueError:
+        prompt = answer = inf
+    if not (0 <= prompt < inf and 0 <= answer < inf):
+        raise OptionUnusable(
+            f"--price {given}: expected PROMPT,ANSWER, two numbers from 0 per million tokens, such as 0.15,0.6"
+        )
+    return {"prompt": prompt, "answer": answer}
+
+
+def _whole(given: Any, what: str) -> int:
+    try:
+        return int(given)
+    except (TypeError, ValueError):
+        raise OptionUnusable(f"--{what} {given!r} is not a whole number") from None
+
+
+def _absolute(path: Any, what: str) -> Path | None:
+    if path and not isinstance(path, str | Path):
+        raise OptionUnusable(f"--{what.replace('_', '-')}: expected a path (it is {path!r})")
+    return Path(path).absolute() if path else None
