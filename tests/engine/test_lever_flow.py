@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,6 @@ import pytest
 from tests.command import Done, run_here
 from tests.drills.levering import SMALL, count_questions
 from tests.engine.test_why import walk
-from tests.flows.asks import publish_texts
-from tests.flows.web.served import site
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
@@ -84,17 +80,6 @@ def test_each_hop_from_a_figure_to_the_judge_is_told(world: World) -> None:
     made = {one["step"]["step"].rpartition(".")[2] for one in walk(tree) if one["step"]}
     assert {"train_rce", "train_sft", "generate_rl_data", "search_beams", "build_pools", "export_embeddings"} <= made
     assert {"train_digits_judge", "read_dataset"} <= made
-
-
-def test_its_pages_show_curves_and_what_each_selector_chose(world: World, tmp_path: Path) -> None:
-    at = f"/ui/selectors/{world.first.json['run']}"
-    with site(publish_texts(tmp_path / "index"), tmp_path / "home", {}) as served:
-        page = served.get(at).text
-        assert {"SFT", "RCE", "GRPO"} <= {*re.findall(r"<h3>(\w+)</h3>", page)}
-        query = unescape(re.findall(rf'href="({at}/query[^"]*)"', served.get(f"{at}/queries").text)[0])
-        pictures = re.findall(r'<img src="([^"]*)"', served.get(query).text)
-        assert len(pictures) > len(SELECTORS)
-        assert served.get(unescape(pictures[1])).content.startswith(b"\x89PNG")
 
 
 def test_files_lie_where_the_seed_has_them(world: World) -> None:

@@ -125,7 +125,7 @@ def test_a_part_of_a_run_has_bars_of_its_own_and_says_which_run_to_retry(client:
     [child] = client.read_flow_runs(
         flow_run_filter=FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[ran.id]))
     )
-    remedy = f"this run is a part of the night, so retry that: trivet rerun {ran.id}"
+    remedy = f"this run is a part of the night, so retry that: prefect flow-run retry {ran.id}"
     assert child.state
     assert child.state.message == f"RuntimeError: no light; {remedy}"
     assert ran.state.message == "RuntimeError: no light"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -16,7 +18,6 @@ from flows.service.served_collections import Collection
 from flows.service.serving_work import Begun, Item, Question, Refusal
 from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
-from flows.service.web.conversation_files import Link, docx_of, pdf_of
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
 from flows.service.web.quoted_place import Line, boxes_of, lines_about, reading
 from flows.service.web.rendering import HEADERS
@@ -39,7 +40,6 @@ STAGES = {
     "rewrite": "Polishing",
 }
 MOST_SESSIONS = 200
-DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 MOST_CORRECTION_CHARS = 4_000
 
 
@@ -306,7 +306,7 @@ def _conversations(visit: Visit) -> Response:
 
 
 def _export(visit: Visit) -> Response:
-    """The conversation as Markdown, DOCX or PDF, a question a heading."""
+    """The conversation as Markdown, a question a heading, or as CSV, a row for each answer."""
     visit, session, turns = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
     conversation = [turn.answered for turn in turns]
@@ -317,18 +317,25 @@ def _export(visit: Visit) -> Response:
 
     match visit.path["shape"]:
         case "md":
-            written, kind = _markdown(conversation, link), "text/markdown"
-        case "docx":
-            written, kind = docx_of(conversation, link=link), DOCX
-        case "pdf":
-            written, kind = pdf_of(conversation, link=link, language=visit.language), "application/pdf"
+            turned = (f"## {' '.join(one.question.split())}\n\n{markdown_of(one, link=link)}" for one in conversation)
+            written, kind = "\n".join(turned), "text/markdown"
+        case "csv":
+            written, kind = _csv(conversation), "text/csv"
         case shape:
-            raise Problem(404, f"a conversation is no {shape[:20]}; it comes as md, docx and pdf")
+            raise Problem(404, f"a conversation comes as md and csv, no longer as {shape[:20]}; print the page as PDF")
     return download(written, f"conversation-{session.short_id}.{visit.path['shape']}", kind)
 
 
-def _markdown(conversation: Sequence[Answered], link: Link) -> str:
-    return "\n".join(f"## {' '.join(one.question.split())}\n\n{markdown_of(one, link=link)}" for one in conversation)
+def _csv(conversation: Sequence[Answered]) -> str:
+    """Question, answer, its sources and what nothing supports; a cell that a sheet would compute begins with '."""
+    table = io.StringIO()
+    rows = csv.writer(table)
+    rows.writerow(("question", "answer", "sources", "unsupported"))
+    for one in conversation:
+        sources = "\n".join(f"[{cited.n}] {cited_place(cited)}" for cited in one.citations)
+        cells = (one.question, one.answer, sources, "\n".join(one.unsupported))
+        rows.writerow(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell for cell in cells)
+    return table.getvalue()
 
 
 def _save_label(visit: Visit) -> Response:

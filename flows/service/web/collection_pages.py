@@ -109,7 +109,7 @@ async def _upload(visit: Visit) -> Response:
 
 
 def _indexing(visit: Visit) -> Indexing:
-    return cast(Indexing, visit.indexing)  # a page for operators is shown only where there is one
+    return cast(Indexing, visit.indexing)  # a page that needs a folder is shown only where there is one
 
 
 class Files(NamedTuple):
@@ -251,9 +251,9 @@ def _read_again(visit: Visit) -> Response:
 
 PAGES = (
     Page("GET", "/documents/run", _run),
-    Page("POST", "/documents/upload", _upload, operator=True, streamed=True),
-    Page("GET", "/documents/remove", _ask_removal, operator=True),
-    Page("POST", "/documents/remove", _remove, operator=True),
-    Page("POST", "/documents/again", _read_again, operator=True),
+    Page("POST", "/documents/upload", _upload, needs_folder=True, multipart=True),
+    Page("GET", "/documents/remove", _ask_removal, needs_folder=True),
+    Page("POST", "/documents/remove", _remove, needs_folder=True),
+    Page("POST", "/documents/again", _read_again, needs_folder=True),
     Page("GET", "/documents/{document}", _document),
 )

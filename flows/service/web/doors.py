@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from flows.service import flow_runs
-from flows.service.flow_runs import FlowRun
 from flows.service.live_index import LiveIndex
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
@@ -120,23 +117,6 @@ def runs(evaluations: Evaluations, *, most: int) -> list[dict[str, Any]]:
     """The latest runs, the last one first. Raises DatabaseUnavailable."""
     named = {"id", "kind", "status", "started_at", "ended_at", "version", "cost", "calls", "model"}
     return [run.model_dump(mode="json", include=named) for run in evaluations.runs(limit=min(most, MOST_RUNS))]
-
-
-def flows(home: Path) -> dict[str, Any]:
-    """What the Prefect server of this home does, has to do, and did in seven days. Raises ApiFailed, ApiAway."""
-    now = datetime.now(UTC)
-    found = flow_runs.look(flow_runs.server_of(home).api, now=now, since=now - flow_runs.RECENT)
-    return {state: [_flow(run) for run in runs] for state, runs in found._asdict().items()}
-
-
-def flow(home: Path, run: str) -> dict[str, Any] | None:
-    """A run of the Prefect server; None where it has no such. Raises ApiFailed, ApiAway."""
-    found = flow_runs.one(flow_runs.server_of(home).api, run)
-    return _flow(found) if found else None
-
-
-def _flow(run: FlowRun) -> dict[str, Any]:
-    return run._asdict() | {"progress": [one._asdict() for one in run.progress]}
 
 
 def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
@@ -13,9 +12,7 @@ from flows.service.web import doors
 from storage.evaluations import Evaluations
 
 
-def routes(
-    collections: Collections, evaluations: Callable[[], Evaluations], home: Path, authorized: Sequence[Any]
-) -> APIRouter:
+def routes(collections: Collections, evaluations: Callable[[], Evaluations], authorized: Sequence[Any]) -> APIRouter:
     """The routes, each with the auth string."""
     router = APIRouter(dependencies=list(authorized))
 
@@ -55,19 +52,6 @@ def routes(
     def runs(most: Annotated[int, Query(ge=1, le=doors.MOST_RUNS)] = 50) -> dict[str, Any]:
         """The latest runs of evaluations, the last one first."""
         return {"runs": doors.runs(evaluations(), most=most)}
-
-    @router.get("/flows")
-    def flows() -> dict[str, Any]:
-        """Flow runs of the Prefect server: under way, waiting, failed and ended within seven days."""
-        return doors.flows(home)
-
-    @router.get("/flows/{run}")
-    def flow(run: str) -> dict[str, Any]:
-        """A flow run of the Prefect server, with its progress while it is under way."""
-        found = doors.flow(home, run)
-        if found is None:
-            raise HTTPException(404, f"the server has no run {run[:40]}; it may have been removed as old")
-        return found
 
     return router
 

@@ -1,66 +1,35 @@
-"""The pages of `why`: where an answer, a score, a passage or any digest comes from, as a picture and as a tree."""
+"""The page of `why`: where an answer, a score, a passage or any digest comes from, as a tree."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
 from flows.service.web.ask_pages import conversation_of
-from flows.service.web.rendering import HEADERS
-from flows.service.web.visits import ROOT, Page, Problem, Visit
-from storage.lineage import Ran
+from flows.service.web.visits import Page, Problem, Visit
 from storage.storage_errors import UnknownRun
 from tasks.origins.told import Told, made_by
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
-NAMED = ("thing", "task", "item", "chunk", "session", "turn", "collection")
-"""Parts of an address that name a thing."""
 THINGS = ("thing", "chunk", "session")
-DRAWN = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-"""A drawing has its own style sheet, which is ours: its texts are escaped."""
+"""Parts of an address that name a thing."""
 
 
 def _why(visit: Visit) -> Response:
     """Of what the address names; a form where it names nothing."""
-    asked = urlencode({name: visit.query[name] for name in NAMED if visit.query.get(name, "").strip()})
-    named = {name for name in THINGS if visit.query.get(name, "").strip()}
+    named = any(visit.query.get(name, "").strip() for name in THINGS)
     trees = _trees(visit) if named else ()
     session = visit.query.get("session")
     there = conversation_of(visit, session)[0] if session else visit
-    drawn = f"{ROOT}/why.svg?{asked}" if trees and _steps(trees) else ""
     return visit.page(
         "why.html",
         trees=trees,
         made_by=made_by,
-        picture=drawn,
-        asked=bool(named),
+        asked=named,
         of_index=lambda chunk: there.to("/why", chunk=chunk),
     )
-
-
-def _drawn(visit: Visit) -> Response:
-    steps = _steps(_trees(visit))
-    return picture(steps, run=steps[-1].step.run if steps else "")
-
-
-def picture(steps: Sequence[Ran], *, run: str) -> Response:
-    """The SVG of steps; those of other runs are dashed. Raises Problem where there are none."""
-    from tasks.origins.lineage_picture import svg_of
-
-    if not steps:
-        raise Problem(404, "no step of this home is known to have made it")
-    return Response(svg_of(steps, run=run), media_type="image/svg+xml", headers=HEADERS | DRAWN)
-
-
-def _steps(trees: Iterable[Told]) -> list[Ran]:
-    from tasks.origins.lineage_picture import steps_told
-    from tasks.resources import lineage
-
-    return steps_told(trees, lineage())
 
 
 def _trees(visit: Visit) -> tuple[Told, ...]:
@@ -137,4 +106,4 @@ def _of_run(visit: Visit, which: str) -> tuple[Told, ...]:
     raise Problem(404, f"{task[:80]} of run {run.id} has no item {item[:80]}")
 
 
-PAGES = (Page("GET", "/why", _why), Page("GET", "/why.svg", _drawn))
+PAGES = (Page("GET", "/why", _why),)

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import RedirectResponse, Response
 
+from flows.service.api import ui_of
 from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.incidents import Incident
 from tasks.nightly import night_incidents, night_report
@@ -49,6 +50,7 @@ def _nights(visit: Visit) -> Response:
         incidents=of_suite,
         pins=incidents().pins(suite),
         runs=f"{ROOT}/runs/",
+        prefect=ui_of(visit.workplace.home),
         say=night_report,
         most_chars=MOST_WORD_CHARS,
         **_charts(nights[-span:], of_suite),
@@ -113,7 +115,7 @@ def _back(visit: Visit) -> Response:
 
 PAGES = (
     Page("GET", "/nights", _nights),
-    Page("POST", "/nights/accept", _accept, acts=True),
-    Page("POST", "/nights/pin", _pin, acts=True),
-    Page("POST", "/nights/unpin", _unpin, acts=True),
+    Page("POST", "/nights/accept", _accept),
+    Page("POST", "/nights/pin", _pin),
+    Page("POST", "/nights/unpin", _unpin),
 )

@@ -1,7 +1,7 @@
 """One request of a page under /ui, and what a page says of itself: who may see it, and what it answers with.
 
 A page is a function from a `Visit` to a response. It is called in a thread, and only for a browser that has signed in;
-a form must carry the token of its page and come from this origin. What changes documents asks for an operator.
+a form must carry the token of its page and come from this origin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flows.service.indexing import Indexing
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection, Collections
 from flows.service.web.rendering import Language, fill, html, spoken
-from flows.service.web.signing_in import COOKIE, OPERATING, Keys
+from flows.service.web.signing_in import COOKIE, Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
 
@@ -87,16 +87,6 @@ class Visit(NamedTuple):
     def cookie(self) -> str:
         return self.request.cookies.get(COOKIE, "")
 
-    @property
-    def may_act(self) -> bool:
-        """Whether who signed in may change something."""
-        return self.workplace.keys.role_of(self.cookie) in OPERATING
-
-    @property
-    def operates(self) -> bool:
-        """Whether this browser may change documents, and there is a folder to change."""
-        return self.indexing is not None and self.may_act
-
     def to(self, path: str, **query: Any) -> str:
         """The address of a page about the same collection."""
         chosen = {"collection": self.collection.name} if self.workplace.collections.names else {}
@@ -125,9 +115,14 @@ class Visit(NamedTuple):
         place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
         here = f"{place}?{self.request.url.query}" if self.request.url.query else place
         token = self.workplace.keys.form_token(self.cookie)
-        frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part, "operates": self.operates}
+        frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part}
         names = self.workplace.collections.names
-        frame |= {"may_act": self.may_act, "collections": names, "collection": self.collection.name, "stay": self.to}
+        frame |= {
+            "operates": self.indexing is not None,
+            "collections": names,
+            "collection": self.collection.name,
+            "stay": self.to,
+        }
         return fill(template, self.language, frame | values)
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -145,9 +140,7 @@ class Page(NamedTuple):
     handler: Handler
     public: bool = False
     """A browser that has not signed in may see it too."""
-    acts: bool = False
-    """Viewers may not send it."""
-    operator: bool = False
-    """Only those see it who may change documents."""
-    streamed: bool = False
+    needs_folder: bool = False
+    """Shown where there is a folder of documents to change."""
+    multipart: bool = False
     """The handler reads the form itself, and checks its token."""

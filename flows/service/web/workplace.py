@@ -31,13 +31,9 @@ from flows.service.web import (
     night_pages,
     openai_door,
     page_pictures,
-    run_pages,
-    selector_pages,
-    sign_in_pages,
 )
 from flows.service.web.rendering import language_of, static_file
-from flows.service.web.sign_in_pages import LANGUAGE_COOKIE
-from flows.service.web.signing_in import Keys
+from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
 from flows.service.web.visits import ROOT, Page, Problem, Visit, Workplace
 from storage.storage_errors import UnknownRun
 from tasks.evaluation.evaluation_errors import EvaluationError
@@ -45,16 +41,16 @@ from tasks.resources import evaluations
 
 log = logging.getLogger(__name__)
 
+LANGUAGE_COOKIE = "trivet-language"
+YEAR_S = 365 * 24 * 3600
+
 ROOMS = (
-    sign_in_pages,
     ask_pages,
     evaluation_pages,
     document_pages,
     collection_pages,
-    run_pages,
     lineage_pages,
     night_pages,
-    selector_pages,
 )
 
 
@@ -67,8 +63,8 @@ def add_pages(
     """
     workplace = Workplace(asking, collections, keys, home, evaluations, app.openapi)
     pages = (one for room in ROOMS for one in room.PAGES)
-    routes = [page(workplace, one) for one in (*pages, DOCS, NOWHERE)]
-    app.include_router(json_door.routes(collections, evaluations, home, authorized))
+    routes = [page(workplace, one) for one in (*pages, *OWN_PAGES)]
+    app.include_router(json_door.routes(collections, evaluations, authorized))
     app.include_router(openai_door.routes(asking, collections, workplace.keys))
 
     @app.get("/", include_in_schema=False)
@@ -116,17 +112,15 @@ def page(workplace: Workplace, shown: Page) -> Route:
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
         visit = Visit(workplace, request, language, {}, workplace.collections.first)
         try:
-            if not shown.public and workplace.keys.role_of(visit.cookie) is None:
+            if not shown.public and not workplace.keys.is_cookie(visit.cookie):
                 return _to_sign_in(visit)
             if chosen := visit.query.get("collection"):
                 visit = visit._replace(collection=workplace.collections.named(chosen))
             if shown.method == "POST":
                 _refuse_foreign(request)
-            if shown.acts and not visit.may_act:
-                raise Problem(403, "viewers read and ask; sign in with the auth string of an operator to do this")
-            if shown.operator:
-                _require_operator(visit)
-            if shown.method == "POST" and not shown.streamed:
+            if shown.needs_folder and visit.indexing is None:
+                raise Problem(409, "this server has no folder of documents; start it with --documents DIR")
+            if shown.method == "POST" and not shown.multipart:
                 visit = visit._replace(form=await _form(visit))
             if inspect.iscoroutinefunction(handler):
                 return await handler(visit)
@@ -173,14 +167,6 @@ def _refuse_foreign(request: Request) -> None:
         raise Problem(403, "this form comes from another site; open the page here and send it again")
 
 
-def _require_operator(visit: Visit) -> None:
-    """Raise Problem unless this browser may change documents, and there is a folder to change."""
-    if visit.indexing is None:
-        raise Problem(409, "this server has no folder of documents; start it with --documents DIR to change them here")
-    if not visit.operates:
-        raise Problem(403, "a viewer does not change documents; sign in with the auth string of an operator")
-
-
 async def _form(visit: Visit) -> Mapping[str, str]:
     """The fields of a form from a page of ours. Raises Problem, HTTPException."""
     said = (await body_of(visit.request)).decode(errors="replace")
@@ -198,5 +184,46 @@ def _nowhere(visit: Visit) -> Response:
     raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")
 
 
-DOCS = Page("GET", "/docs", _docs)
-NOWHERE = Page("GET", "/{rest:path}", _nowhere)
+def _local(address: str) -> str:
+    """The address if it is a page of ours, else the first page."""
+    parts = urlsplit(address)
+    ours = address.startswith(f"{ROOT}/") and not parts.netloc and "\\" not in address and address.isprintable()
+    return address if ours else f"{ROOT}/"
+
+
+def _sign_in(visit: Visit) -> Response:
+    return visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False)
+
+
+def _signed_in(visit: Visit) -> Response:
+    to = _local(visit.form.get("to", ""))
+    cookie = visit.workplace.keys.cookie(visit.form.get("auth", "").strip())
+    if cookie is None:
+        return visit.page("sign_in.html", status=403, to=to, wrong=True)
+    response = RedirectResponse(to, 303)
+    secure = visit.request.url.scheme == "https"
+    response.set_cookie(COOKIE, cookie, LASTS_S, path=ROOT, httponly=True, samesite="strict", secure=secure)
+    return response
+
+
+def _sign_out(_: Visit) -> Response:
+    response = RedirectResponse(f"{ROOT}/sign-in", 303)
+    response.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
+    return response
+
+
+def _language(visit: Visit) -> Response:
+    chosen = "ko" if visit.query.get("to") == "ko" else "en"
+    response = RedirectResponse(_local(visit.query.get("back", "")), 303)
+    response.set_cookie(LANGUAGE_COOKIE, chosen, YEAR_S, path=ROOT, httponly=True, samesite="strict")
+    return response
+
+
+OWN_PAGES = (
+    Page("GET", "/sign-in", _sign_in, public=True),
+    Page("POST", "/sign-in", _signed_in, public=True),
+    Page("POST", "/sign-out", _sign_out),
+    Page("GET", "/language", _language, public=True),
+    Page("GET", "/docs", _docs),
+    Page("GET", "/{rest:path}", _nowhere),  # last: it takes every address
+)

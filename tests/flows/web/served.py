@@ -35,6 +35,7 @@ from tests.flows.asks import digest
 from tests.storage.publishing import publish
 
 AUTH = "an-auth-string-of-the-tests"
+OWNER = "trivet:secret-of-the-service"
 PATIENCE_S = 20.0
 
 
@@ -112,7 +113,6 @@ def site(
     *,
     sessions: Sessions | None = None,
     documents: Path | None = None,
-    roles: Mapping[str, str] | None = None,
     others: Sequence[Collection] = (),
 ) -> Generator[Site]:
     """The server, signed in to; with a folder of documents it indexes them, and answers other questions from them."""
@@ -129,7 +129,7 @@ def site(
         sessions=sessions or Sessions(away),
         stopping=lambda: False,
         home=home,
-        of_role=(roles or {}).get,
+        owner=lambda: OWNER,
     )
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -149,11 +151,12 @@ def test_a_conversation_is_exported_as_markdown(keeping: Site) -> None:
 
 
 @pytest.mark.postgres
-def test_a_conversation_is_exported_as_word_and_pdf(keeping: Site) -> None:
+def test_a_conversation_is_exported_as_a_sheet_and_no_longer_as_word_or_pdf(keeping: Site) -> None:
     session = keeping.post("/ui/ask", question=PRICE.question).url.path.rpartition("/")[2]
-    starts = [keeping.get(f"/ui/conversations/{session}/export.{shape}").content[:4] for shape in ("docx", "pdf")]
-    assert starts == [b"PK\x03\x04", b"%PDF"]
-    assert keeping.get(f"/ui/conversations/{session}/export.exe").status_code == 404
+    text = keeping.get(f"/ui/conversations/{session}/export.csv").text
+    assert list(csv.reader(io.StringIO(text)))[1][:2] == [PRICE.question, PRICE.answer]
+    gone = keeping.get(f"/ui/conversations/{session}/export.pdf")
+    assert (gone.status_code, "md and csv" in gone.text) == (404, True)
 
 
 @pytest.mark.postgres

@@ -166,9 +166,7 @@ def test_a_failure_before_the_answer_ends_a_stream_with_its_sentence(client: ope
         list(client.chat.completions.create(model="trivet", messages=asked("fails"), stream=True))
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/models", "/numbers", "/search?question=x", "/runs", "/flows", "/flows/x", "/results", "/mcp"]
-)
+@pytest.mark.parametrize("path", ["/v1/models", "/numbers", "/search?question=x", "/runs", "/results", "/mcp"])
 @pytest.mark.parametrize("auth", [None, "Bearer wrong", f"Basic {AUTH}", AUTH])
 def test_a_program_without_the_auth_string_is_refused(served: Site, path: str, auth: str | None) -> None:
     reply = httpx.get(served.url + path, headers={"Authorization": auth} if auth else {})
@@ -181,7 +179,7 @@ def test_the_cookie_of_a_browser_opens_no_door_for_programs(served: Site) -> Non
 
 def test_the_description_and_its_page_name_every_route(served: Site) -> None:
     paths = httpx.get(f"{served.url}/openapi.json").json()["paths"]
-    assert {"/ask", "/search", "/numbers", "/documents", "/runs", "/flows", "/v1/chat/completions"} <= paths.keys()
+    assert {"/ask", "/search", "/numbers", "/documents", "/runs", "/v1/chat/completions"} <= paths.keys()
     page = served.get("/docs").text
     assert all(f"{path}</code>" in page for path in paths)
 

@@ -208,8 +208,6 @@ def test_axe_finds_nothing(browser: Browser, served: Site, drawn: Drawn, scheme:
             "/ui/evaluations",
             "/ui/runs",
             "/ui/nights",
-            "/ui/selectors",
-            "/ui/flows",
             "/ui/why",
             f"/ui/why?session={conversation.rpartition('/')[2]}&turn=1",
             "/docs",
