@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -52,17 +52,15 @@ def collect(
     unused_for: timedelta,
     now: datetime,
     dry_run: bool,
-    needed: Container[str] | None,
     embeddings: EmbeddingCache,
 ) -> Cleanup:
     """Remove records that serve no run, then objects that no key and no record refers to, and leftovers.
 
     older_than: younger objects stay, because a run may have made them that has not noted them yet.
     unused_for: records that were written or have served since stay, and so do cached embeddings.
-    needed: names of records that unfinished runs go on from; None where nobody can tell: all records stay then.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
-    removed = list(_remove_records(results, needed, before=now - unused_for, dry_run=dry_run))
+    removed = list(_remove_records(results, before=now - unused_for, dry_run=dry_run))
     gone = {each.name.removeprefix(f"{RESULTS}/") for each in removed}
     staying = [each.name for each in results.listed() if each.name not in gone]
     marked = _mark(store, listed, results, staying)
@@ -89,14 +87,9 @@ def collect(
     )
 
 
-def _remove_records(
-    results: Results, needed: Container[str] | None, *, before: datetime, dry_run: bool
-) -> Iterator[Removal]:
-    if needed is None:
-        return
+def _remove_records(results: Results, *, before: datetime, dry_run: bool) -> Iterator[Removal]:
     for each in list(results.listed()):
-        dead = each.modified < before and each.name not in needed
-        if dead and (dry_run or results.remove(each.name, before=before)):
+        if each.modified < before and (dry_run or results.remove(each.name, before=before)):
             yield Removal(name=f"{RESULTS}/{each.name}", size=each.size)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from flows.cli.commands import App, Json
-from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail, plain_errors
+from flows.cli.output import REFUSED, emit, fail, plain_errors
 from flows.running.settings import settings
 from flows.service.doctor import Report, examine
 from flows.service.gpu_doctor import examine_gpu
@@ -18,7 +17,6 @@ from storage.artifacts import RESULTS, Artifacts, Results
 from storage.storage_errors import BackupUnusable, StorageError
 
 if TYPE_CHECKING:
-    from flows.service.old_runs import History
     from storage.backup import Manifest
     from storage.cleanup import Cleanup
     from tasks.sandbox.walls import Inspection
@@ -56,7 +54,7 @@ def gc(
         "--older-than",
         min=0.0,
         metavar="DAYS",
-        help=f"Keep what is younger. Unset: {ORPHANS_DAYS} days for unreferenced artifacts, {HISTORY_DAYS} for runs.",
+        help=f"Keep what is younger. Unset: {ORPHANS_DAYS} for unreferenced artifacts, {HISTORY_DAYS} for results.",
     ),
     calls_older_than: float | None = typer.Option(
         None,
@@ -65,14 +63,11 @@ def gc(
         metavar="DAYS",
         help="Also remove model calls stored before; a run that needs them asks again. Unset: all stay.",
     ),
-    shared_runs: bool = typer.Option(
-        False, "--shared-runs", help="Also remove old runs of this home from the server at PREFECT_API_URL."
-    ),
     as_json: Json = False,
 ) -> None:
-    """Remove old runs, results that no run has used since, and artifacts that nothing refers to; shrink databases."""
-    from flows.service.old_runs import clear_history, prefect_files
-    from storage.embeddings import give_space_back
+    """Remove results that no run has used since, and artifacts that nothing refers to."""
+    from storage import cleanup
+    from storage.embeddings import EmbeddingCache
     from tasks.resources import lineage, responses
 
     now, home = datetime.now(UTC), settings().home
@@ -80,42 +75,23 @@ def gc(
         timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
     )
     with plain_errors(failed=(StorageError,)):
-        cleared = clear_history(home, ended_before=now - history, dry_run=dry_run, shared=shared_runs)
-        done = _collected(home, orphans=orphans, history=history, now=now, dry_run=dry_run, needed=cleared.needed)
+        store = _store(home)
+        done = cleanup.collect(
+            store,
+            Results.beside(store, home),
+            older_than=orphans,
+            unused_for=history,
+            now=now,
+            dry_run=dry_run,
+            embeddings=EmbeddingCache.below(home),
+        )
         calls = 0
         if calls_older_than is not None:
             calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
         if not dry_run:
             gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(RESULTS)]
             lineage().note_collected(gone, at=now)
-    freed = 0 if dry_run else sum(map(give_space_back, prefect_files(home)))
-    prefect = [each.model_dump(mode="json") for each in cleared.histories]
-    told = {**done.model_dump(mode="json"), "removed_calls": calls, "prefect": prefect, "prefect_freed_bytes": freed}
-    emit(told, as_json, lambda: _show_cleanup(done, calls, cleared.histories, freed))
-    for each in cleared.histories:
-        if each.trouble:
-            typer.secho(f"note: {each.server}: {each.trouble}", fg="yellow", err=True)
-    if cleared.histories and cleared.needed is None:
-        raise typer.Exit(DONE_WITH_FAILURES)
-
-
-def _collected(
-    home: Path, *, orphans: timedelta, history: timedelta, now: datetime, dry_run: bool, needed: Container[str] | None
-) -> Cleanup:
-    from storage import cleanup
-    from storage.embeddings import EmbeddingCache
-
-    store = _store(home)
-    return cleanup.collect(
-        store,
-        Results.beside(store, home),
-        older_than=orphans,
-        unused_for=history,
-        now=now,
-        dry_run=dry_run,
-        needed=needed,
-        embeddings=EmbeddingCache.below(home),
-    )
+    emit({**done.model_dump(mode="json"), "removed_calls": calls}, as_json, lambda: _show_cleanup(done, calls))
 
 
 def doctor(
@@ -179,7 +155,7 @@ def _contents(manifest: Manifest) -> str:
     )
 
 
-def _show_cleanup(done: Cleanup, calls: int, histories: Sequence[History], freed: int) -> None:
+def _show_cleanup(done: Cleanup, calls: int) -> None:
     for each in done.removed[:SHOWN]:
         typer.echo(f"{each.name}  {_megabytes(each.size)}")
     if len(done.removed) > SHOWN:
@@ -193,17 +169,6 @@ def _show_cleanup(done: Cleanup, calls: int, histories: Sequence[History], freed
         typer.echo(f"{verb} {done.removed_vectors} cached embeddings that no run has used since.")
     if calls:
         typer.echo(f"{verb} {calls} model calls of the response store.")
-    for each in histories:
-        if not each.trouble:
-            runs = ", ".join(f"{flow} {number}" for flow, number in sorted(each.runs.items())) or "none"
-            typer.echo(
-                f"{verb} Prefect runs at {each.server}: {runs}, with {each.artifacts} artifacts of theirs; "
-                f"{each.unfinished} have not ended and stay."
-            )
-    if freed:
-        typer.echo(f"Prefect's database gave back {_megabytes(freed)}.")
-    if not histories and done.kept_results:
-        typer.echo("No Prefect server is known here that tells which results unfinished runs need: all of them stay.")
 
 
 def _show_report(report: Report) -> None:

@@ -13,7 +13,7 @@ from flows.cli.output import INTERRUPTED, REFUSED, emit, fail, plain_errors, sta
 from flows.running.config_reading import nested
 from flows.running.settings import settings
 from flows.service.api import Refused
-from flows.service.page_server import DEFAULT_PORT, listen, no_collection, open_collection, run
+from flows.service.page_server import DEFAULT_PORT, listen, open_collection, serve_pages
 from flows.service.served_collections import Collection, Collections, Folders, folders_of
 from models.model_errors import ModelError, ModelUnavailable
 from storage.engines import index_name
@@ -80,10 +80,7 @@ class _Address(NamedTuple):
 
 
 def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _Address, *, as_json: bool) -> None:
-    from flows.service.index_server import AuthUnusable, auth_string, create_app
-    from flows.service.place import Place
-    from flows.service.role_doors import Keys
-    from tasks.resources import sessions
+    from flows.service.index_server import AuthUnusable, auth_string
 
     if not at.allow_remote and not _is_loopback(at.host):
         fail(f"--host {at.host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
@@ -92,7 +89,6 @@ def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _
         auth = auth_string(home, configured=settings().serve_token)
         folders = folders_of(indexes, documents)
         collections = [_collection(given, name, one) for name, one in folders.items()]
-        keys = Keys(Place(home))
         listening = listen(at.host, at.port)
     name = f"[{at.host}]" if ":" in at.host else at.host
     url = f"http://{name}:{listening.getsockname()[1]}"
@@ -102,21 +98,7 @@ def _serve(given: Given, indexes: Sequence[str], documents: Sequence[str], at: _
     emit(said, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))
     if not _is_loopback(at.host):
         typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
-    for one in collections:
-        if one.indexing:
-            one.indexing.watch()
-    run(
-        lambda stopping: create_app(
-            collections or [no_collection(home)],
-            auth=auth.secret,
-            sessions=sessions(),
-            stopping=stopping,
-            home=home,
-            of_role=keys.of,
-        ),
-        listening,
-        verbose=state["debug"],
-    )
+    serve_pages(collections, auth.secret, listening, home=home, verbose=state["debug"])
     typer.echo("stopped", err=True)
     raise typer.Exit(INTERRUPTED)
 

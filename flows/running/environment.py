@@ -43,12 +43,12 @@ def home_folder() -> Path:
     return Path(os.environ.get("TRIVET_HOME") or user_data_path("trivet")).expanduser().absolute()
 
 
-def trust(authority: str | None = None) -> ssl.SSLContext:
-    """What a connection to the Prefect server trusts: the certificates of this PEM file, or of Prefect's variable.
+def trust() -> ssl.SSLContext:
+    """What a connection to the Prefect server trusts: the certificates of Prefect's variable, or the system's.
 
     Raises OSError where there is no such file.
     """
-    return ssl.create_default_context(cafile=authority or os.environ.get(AUTHORITY) or None)
+    return ssl.create_default_context(cafile=os.environ.get(AUTHORITY) or None)
 
 
 def prepare_environment() -> None:

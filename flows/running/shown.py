@@ -245,7 +245,7 @@ def _failed(error: Exception, around: tuple[FlowRun, ...]) -> State[Any]:
     is_sentence = type(error).__module__.startswith(OURS) and str(error)
     words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
     if around:
-        words += f"; this run is a part of {around[0].name}, so retry that: trivet rerun {around[0].id}"
+        words += f"; this run is a part of {around[0].name}, so retry that: prefect flow-run retry {around[0].id}"
     get_run_logger().error("%s", words, exc_info=error)
     return Failed(message=words, data=error)
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.running.environment import AUTHORITY, LOOPBACK, trust
+from flows.running.environment import LOOPBACK, trust
 from storage.records import Record
 
 TIMEOUT_S = 10
@@ -41,8 +41,6 @@ class Api(NamedTuple):
     url: str
     """`http://127.0.0.1:4200/api`."""
     auth: str | None
-    authority: str | None = None
-    """PEM file of what is trusted; None: what Prefect's variable names, or the system trusts."""
 
     def ready(self) -> bool:
         """Whether it answers and reaches its database; needs no auth string."""
@@ -60,16 +58,24 @@ class Api(NamedTuple):
         """Answer to POST. Raises ApiFailed, ApiAway."""
         return self._ask(path, json.dumps(body).encode())
 
-    def _ask(self, path: str, data: bytes | None) -> Any:
+    def put(self, path: str, body: dict[str, Any]) -> Any:
+        """Answer to PUT. Raises ApiFailed, ApiAway."""
+        return self._ask(path, json.dumps(body).encode(), "PUT")
+
+    def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Answer to PATCH. Raises ApiFailed, ApiAway."""
+        return self._ask(path, json.dumps(body).encode(), "PATCH")
+
+    def _ask(self, path: str, data: bytes | None, method: str | None = None) -> Any:
         headers = {"Content-Type": "application/json"}
         if self.auth:
             headers["Authorization"] = "Basic " + base64.b64encode(self.auth.encode()).decode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers)
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
             here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
             handlers: list[Any] = [urllib.request.ProxyHandler({})] if here else []
             if self.url.startswith("https:"):
-                handlers.append(urllib.request.HTTPSHandler(context=trust(self.authority)))
+                handlers.append(urllib.request.HTTPSHandler(context=trust()))
             opener = urllib.request.build_opener(*handlers)
             with opener.open(request, timeout=TIMEOUT_S) as answer:
                 return json.loads(answer.read() or b"null")
@@ -113,8 +119,6 @@ class Address(Record, extra="ignore"):
     ui_url: str
     database: object = None
     """None: that of a server elsewhere."""
-    authority: str | None = None
-    """PEM file of what its clients trust; None: what the system trusts, or it has no TLS."""
 
 
 class NotConnected(RuntimeError):
@@ -136,6 +140,13 @@ def auth_of(home: Path) -> str | None:
         return None
 
 
+def ui_of(home: Path) -> str | None:
+    """Prefect's pages: where PREFECT_UI_URL says, or those of the server of PREFECT_API_URL or of `trivet up`."""
+    address = address_of(home)
+    named = os.environ.get("PREFECT_UI_URL") or os.environ.get("PREFECT_API_URL") or (address and address.ui_url)
+    return named.rstrip("/").removesuffix("/api") if named else None
+
+
 def connect(home: Path) -> None:
     """Point PREFECT_API_URL and its auth string to a live server, before prefect is imported. Raises NotConnected."""
     from flows.running.command_server import no_answer, silence
@@ -147,8 +158,6 @@ def connect(home: Path) -> None:
     address = address_of(home)
     if address is None:
         raise NotConnected("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")
-    if address.authority:
-        os.environ[AUTHORITY] = address.authority
     if why := silence(address.api_url):
         raise NotConnected(
             f"the server of this home does not answer at {address.api_url} ({why}); `trivet status` tells more, "

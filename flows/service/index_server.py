@@ -51,14 +51,14 @@ def create_app(
     at_once: int = QUESTIONS_AT_ONCE,
     waiting: int = MOST_WAITING,
     home: Path | None = None,
-    of_role: Callable[[str], str | None] = lambda _: None,
+    owner: Callable[[], str | None] = lambda: None,
 ) -> FastAPI:
     """The application; its collections are closed when it ends.
 
     stopping: asked while a question is answered; once it is True, clients are told and let go.
     at_once, waiting: questions that are answered side by side, and that wait; one more is refused with 503.
     home: serves the pages too, which keep labelled questions in this folder; None: JSON alone.
-    of_role: the auth string of a role, which signs in to the pages.
+    owner: the auth string of the service, which signs in to the pages too.
     """
     asking, collections = Asking(sessions, stopping, Places(at_once, waiting)), Collections(served)
     # the pages of its documentation would load scripts from elsewhere
@@ -74,7 +74,7 @@ def create_app(
         from flows.service.web.signing_in import Keys
         from flows.service.web.workplace import add_pages
 
-        keys = Keys(auth, of_role=of_role)
+        keys = Keys(auth, owner=owner)
         add_pages(app, asking, collections, keys=keys, home=home, authorized=authorized)
     return app
 

@@ -1,35 +1,70 @@
-"""The server of answers and pages as a process: what it shows, where it listens, its life until a signal ends it."""
+"""The server of answers and pages as a process: what it shows, where it listens, its life until a signal ends it.
+
+`python -m flows.service.page_server [PORT [HOST] [--index [NAME=]DIR]… [--documents [NAME=]DIR]…]`, for a supervisor,
+systemd or a container; without arguments it is as `trivet up` was asked for it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import logging
+import os
 import socket
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from flows.service.api import Refused
-from flows.service.served_collections import Collection, Folders
+from flows.running.environment import prepare_environment
+from flows.running.settings import settings
+from flows.service.api import Api, Refused, auth_of
+from flows.service.asked_service import LOOPBACK, remembered
+from flows.service.place import Place
+from flows.service.run_server import AUTH
+from flows.service.served_collections import Collection, Folders, absolute, folders_of
 from storage.storage_errors import IndexUnusable
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from pydantic import SecretStr
 
     from tasks.rag.answers import AnswerSettings
 
 DEFAULT_PORT = 8766
 LAST_ANSWERS_S = 3
 """Seconds that answers in progress have left when the server ends."""
+PATIENCE_S, LOOK_S = 60.0, 0.5
+"""Seconds to wait for Prefect's server, and between two looks."""
 
 
-class PemFiles(NamedTuple):
-    """Certificate and key of a server that speaks TLS alone."""
+def main(words: Sequence[str]) -> None:
+    """Serve the pages until a signal. Raises Refused, also where another program has the port."""
+    place = Place(settings().home)
+    if words:
+        parser = argparse.ArgumentParser(prog="python -m flows.service.page_server")
+        parser.add_argument("port", type=int)
+        parser.add_argument("host", nargs="?", default=LOOPBACK)
+        for option in ("--index", "--documents"):
+            parser.add_argument(option, action="append", default=[], metavar="[NAME=]DIR")
+        named = parser.parse_args(words)
+        listening, folders = listen(named.host, named.port), absolute(folders_of(named.index, named.documents))
+    else:
+        asked = remembered(place)
+        if asked is None or asked.server:
+            raise Refused("no pages were asked for here; `trivet up` starts them")
+        listening, folders = listen_for_pages(place), asked.collections
+    # `trivet up` waits for Prefect's server, which starts sooner alone; browsers wait at the open port
+    url, end = os.environ.get("PREFECT_API_URL"), time.monotonic() + PATIENCE_S
+    while url and not Api(url, None).ready() and time.monotonic() < end:
+        time.sleep(LOOK_S)
+    prepare_environment()
+    from flows.service.index_server import auth_string
 
-    certificate: str
-    key: str
+    collections = [open_collection(name, one) for name, one in folders.items()]
+    auth = auth_string(place.home, configured=settings().serve_token).secret
+    serve_pages(collections, auth, listening, home=place.home)
 
 
 def open_collection(
@@ -64,16 +99,6 @@ def open_collection(
     return Collection(name, live, indexing)
 
 
-def no_collection(home: Path) -> Collection:
-    """In place of one, where none is served."""
-    from flows.service.live_index import LiveIndex
-
-    def refuse() -> NoReturn:
-        raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")
-
-    return Collection("none", LiveIndex(home / "no-index", refuse))
-
-
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises Refused if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -89,30 +114,55 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def run(
-    create: Callable[[Callable[[], bool]], FastAPI],
-    listening: socket.socket,
-    *,
-    verbose: bool = False,
-    tls: PemFiles | None = None,
+def listen_for_pages(place: Place) -> socket.socket:
+    """At the port that the pages had before, or their usual one; where another program has it, at any that is free."""
+    usual = int(place.pages_port.read_text()) if place.pages_port.exists() else DEFAULT_PORT
+    try:
+        listening = listen(LOOPBACK, usual)
+    except Refused:
+        listening = listen(LOOPBACK, 0)
+    place.keep(place.pages_port, str(listening.getsockname()[1]))
+    return listening
+
+
+def serve_pages(
+    collections: Sequence[Collection], auth: SecretStr, listening: socket.socket, *, home: Path, verbose: bool = False
 ) -> None:
-    """Serve until a signal; `create` receives a function that says whether one has come."""
+    """Serve answers and pages until a signal; `auth` and the auth string of the home's service sign in to them."""
     import uvicorn
 
+    from flows.service.index_server import create_app
+    from flows.service.live_index import LiveIndex
+    from tasks.resources import sessions
+
+    def refuse() -> NoReturn:
+        raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")
+
+    for one in collections:
+        if one.indexing:
+            one.indexing.watch()
+    app = create_app(
+        collections or [Collection("none", LiveIndex(home / "no-index", refuse))],
+        auth=auth,
+        sessions=sessions(),
+        stopping=lambda: server.should_exit,
+        home=home,
+        owner=lambda: os.environ.get(AUTH) or auth_of(home),
+    )
     sys.stdout.flush()  # a program may wait for the address on a pipe
     logging.getLogger("flows").setLevel(logging.INFO if verbose else logging.WARNING)
-    app = create(lambda: server.should_exit)
     config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=LAST_ANSWERS_S,
-        ssl_certfile=tls.certificate if tls else None,
-        ssl_keyfile=tls.key if tls else None,
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LAST_ANSWERS_S
     )
     server = uvicorn.Server(config)
     gc.collect()
     gc.freeze()  # what is loaded now stays: to look at it again and again would cost pages tenths of a second
     with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
         server.run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except Refused as error:
+        sys.exit(str(error))

@@ -49,8 +49,6 @@ class Place:
         """The server's own copy of its pages: it may not be able to write to the package's folder."""
         self.scratch = self.folder / "tmp"
         """Temporary files of the workers: Prefect's folder in /tmp belongs to the first account that has used it."""
-        self.alerts = self.folder / "alerts"
-        """Alerts that the address of TRIVET_NOTIFY_URL has not taken yet."""
         self.logs = home / "logs"
         """One file for each part, with its rotated predecessors."""
 
@@ -72,10 +70,6 @@ class Place:
         """Write one of the service's own files, for this account alone."""
         files.write(file, text.encode())
         file.chmod(0o600)
-
-    def kept_alerts(self) -> list[Path]:
-        """The files of the alerts that were not taken yet."""
-        return [file for file in self.alerts.glob("*") if not file.name.startswith(files.TEMPORARY)]
 
     def alone(self) -> AbstractContextManager[None]:
         """Lock of the commands that start or stop the service of a home."""

@@ -1,9 +1,7 @@
-"""The Prefect server, for a supervisor, systemd or a container.
+"""The Prefect server, for a supervisor, systemd or a container: `python -m flows.service.run_server PORT [HOST]`.
 
-`python -m flows.service.run_server PORT [HOST [CERTIFICATE KEY]]`; with the PEM files it speaks TLS alone.
-
-Before it starts, it repairs what became stale during the downtime: waits of automations, leases and slots; unless
-another server of the same Redis was there meanwhile.
+Where others reach HOST, put a proxy with TLS before it. Before it starts, it repairs what became stale during the
+downtime: waits of automations, leases and slots; unless another server of the same Redis was there meanwhile.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from flows.running.settings import settings
 from flows.service.api import Refused
 from flows.service.place import Place
 from flows.service.server_database import VARIABLES
+from storage import files
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
-
 
 LOOPBACK = "127.0.0.1"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
@@ -43,31 +41,22 @@ LIMITS = "concurrency_limit_v2"
 RENEWED = timedelta(minutes=5)
 """Duration of leases after a start; live holders renew theirs within 225 s."""
 MOST_LEASES = 100_000
+LOGIN = """<script>
+(() => {
+  if (location.pathname.startsWith("/login")) return
+  const kept = localStorage.getItem("prefect-password")
+  fetch("/api/admin/version", {headers: kept ? {Authorization: `Basic ${kept}`} : {}}).then(answer => {
+    if (answer.status !== 401) return
+    localStorage.removeItem("prefect-password")
+    location.replace("/login?redirect=" + encodeURIComponent(location.pathname + location.search))
+  })
+})()
+</script>
+"""
+"""Prefect's page at `/login` goes on to `redirect`, but nothing leads there: without a login each page stays empty."""
 
 
-def another_serves(url: str) -> bool:
-    """Whether a server reads the events in the Redis at `url`; each asks for new ones once a second."""
-    from redis import Redis, ResponseError
-
-    with Redis.from_url(url) as redis:
-        try:
-            readers: Any = redis.xinfo_consumers(EVENTS, AUTOMATIONS)
-        except ResponseError:  # there are no events, or no readers yet
-            return False
-    return any(reader["idle"] < READS_MS for reader in readers)
-
-
-def forget_events(url: str) -> None:
-    """Have the automations skip old events in the Redis at `url`, which would start outdated waits."""
-    from redis import Redis
-
-    with Redis.from_url(url) as redis:
-        if redis.exists(EVENTS):
-            redis.xgroup_destroy(EVENTS, AUTOMATIONS)
-        redis.xgroup_create(EVENTS, AUTOMATIONS, id="$", mkstream=True)
-
-
-def main(port: str, host: str = LOOPBACK, certificate: str | None = None, key: str | None = None) -> None:
+def main(port: str, host: str = LOOPBACK) -> None:
     """Repair the database, then become the server, as `prefect server start` does. Raises Refused."""
     if host not in LOOPBACK_HOSTS and not os.environ.get(AUTH):
         raise Refused(f"{AUTH} is not set: whoever reaches {host} could do everything; set it to user:password")
@@ -76,15 +65,14 @@ def main(port: str, host: str = LOOPBACK, certificate: str | None = None, key: s
     place.prepare()
     redis = os.environ.get(REDIS)
     if not (redis and another_serves(redis)):
-        asyncio.run(put_right(database_of_server()))
+        asyncio.run(repair(database_of_server()))
         if redis:
-            forget_events(redis)
+            skip_events(redis)
     command = (
         *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),
-        *("--factory", "flows.service.server_app:server_app", "--host", host, "--port", port),
+        *("--factory", "flows.service.run_server:server_app", "--host", host, "--port", port),
         *("--log-level", "warning", "--lifespan", "on"),
         *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", str(LAST_REQUESTS_S)),
-        *(("--ssl-certfile", certificate, "--ssl-keyfile", key) if certificate and key else ()),
     )
     os.execve(command[0], command, os.environ | variables(place, port, host))
 
@@ -100,6 +88,17 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
     }
 
 
+def server_app() -> Any:
+    """What uvicorn serves: Prefect's application, whose links lead to where they point after a login."""
+    from prefect.server.api.server import create_app
+
+    app = create_app()
+    page = Place(settings().home).pages / "v1" / "index.html"
+    if os.environ.get(AUTH) and page.exists() and LOGIN not in (text := page.read_text("utf-8")):
+        files.write(page, text.replace("<head>", f"<head>\n{LOGIN}", 1).encode())
+    return app
+
+
 def database_of_server() -> str:
     """URL of Prefect's database. Raises Refused."""
     if url := next(filter(None, map(os.environ.get, VARIABLES)), None):
@@ -109,7 +108,29 @@ def database_of_server() -> str:
     )
 
 
-async def put_right(url: str) -> None:
+def another_serves(url: str) -> bool:
+    """Whether a server reads the events in the Redis at `url`; each asks for new ones once a second."""
+    from redis import Redis, ResponseError
+
+    with Redis.from_url(url) as redis:
+        try:
+            readers: Any = redis.xinfo_consumers(EVENTS, AUTOMATIONS)
+        except ResponseError:  # there are no events, or no readers yet
+            return False
+    return any(reader["idle"] < READS_MS for reader in readers)
+
+
+def skip_events(url: str) -> None:
+    """Have the automations skip old events in the Redis at `url`, which would start outdated waits."""
+    from redis import Redis
+
+    with Redis.from_url(url) as redis:
+        if redis.exists(EVENTS):
+            redis.xgroup_destroy(EVENTS, AUTOMATIONS)
+        redis.xgroup_create(EVENTS, AUTOMATIONS, id="$", mkstream=True)
+
+
+async def repair(url: str) -> None:
     """Repair the server's database at `url` and its leases; the first start has no tables yet."""
     from sqlalchemy import inspect
     from sqlalchemy.ext.asyncio import create_async_engine
@@ -119,13 +140,13 @@ async def put_right(url: str) -> None:
         async with engine.begin() as connection:
             if not await connection.run_sync(lambda sync: {WAITS, LIMITS} <= set(inspect(sync).get_table_names())):
                 return
-            await begin_waits(connection)
+            await restart_waits(connection)
             await free_slots(connection, held=await renew_leases())
     finally:
         await engine.dispose()
 
 
-async def begin_waits(connection: AsyncConnection) -> None:
+async def restart_waits(connection: AsyncConnection) -> None:
     """Restart the waits for running runs, whose signs of life were lost during the downtime; forget all others."""
     from sqlalchemy import JSON, DateTime, bindparam, column, text
 
@@ -136,14 +157,13 @@ async def begin_waits(connection: AsyncConnection) -> None:
     }
     columns = (column("id"), column("bucketing_key", JSON), column("start", time), column("end", time))
     waits = text(f'SELECT id, bucketing_key, start, "end" FROM {WAITS}').columns(*columns)
-    forget = text(f"DELETE FROM {WAITS} WHERE id = :id")
     begin = text(f'UPDATE {WAITS} SET start = :start, "end" = :end, count = 0 WHERE id = :id').bindparams(
         bindparam("start", type_=time), bindparam("end", type_=time)
     )
     now = datetime.now(UTC)
     for wait in (await connection.execute(waits)).all():
         if running.isdisjoint(wait.bucketing_key):
-            await connection.execute(forget, {"id": wait.id})
+            await connection.execute(text(f"DELETE FROM {WAITS} WHERE id = :id"), {"id": wait.id})
         else:
             await connection.execute(begin, {"id": wait.id, "start": now, "end": now + (wait.end - wait.start)})
 

@@ -1,8 +1,7 @@
 """The worker of a pool, as a supervisor, systemd or a container runs it: `python -m flows.service.run_worker POOL`.
 
-Prefect's process worker, which executes installed flows alone (run_limits.py), does crashed runs again (healing.py),
-and reschedules runs: when it is stopped, those whose processes it ends; when it starts after a kill, those that died
-with its predecessor.
+Prefect's process worker, which also does crashed runs again (healing.py), and reschedules runs: when it is stopped,
+those whose processes it ends; when it starts after a kill, those that died with its predecessor.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def main(pool: str) -> None:
 async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
-    from flows.service.run_limits import LimitedWorker  # imports Prefect while the server starts
+    from prefect.workers.process import ProcessWorker  # imported while the server starts
 
     await _until_there(api, pool)
     alive = {each.run for each in processes.of_service(place.mark) if each.run}
@@ -58,7 +57,7 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     for run in hand_back(api, dead, why="its process was killed together with its worker"):
         _say(f"handed back {run}")
     healing = asyncio.create_task(heal_on(api, pool=pool, retries=settings().crash_retries))
-    await LimitedWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
+    await ProcessWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
     healing.cancel()
 
 

@@ -14,21 +14,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from flows.running.environment import AUTHORITY, prepare_environment
 from flows.running.shared_api import end_shared_api
 from flows.service import processes, supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
-from flows.service.asked_service import Asked, Tls, Wanted, differences, remembered, settle
-from flows.service.deploying import deploy
-from flows.service.joining import tokens
-from flows.service.joining.certificates import checked, own_certificate
-from flows.service.joining.joined import joined_of
+from flows.service.asked_service import LOOPBACK, Asked, Wanted, differences, remembered, settle
+from flows.service.deploy import DeployFailed, deploy
 from flows.service.place import Place
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose, cluster_of
@@ -63,8 +57,6 @@ class Service(Record):
     """Pools with a worker here."""
     folder: str
     """Folder to which relative paths of parameters refer."""
-    authority: str | None = None
-    """PEM file of what clients of the server trust, if it has TLS."""
 
 
 class Up(Service):
@@ -76,11 +68,9 @@ class Up(Service):
     """`started`, `restarted`, or `unchanged`."""
     changed: tuple[str, ...] = ()
     """Why it was restarted."""
-    token: str | None = None
-    """What `trivet join` on another machine is given; a secret."""
     deployments: tuple[str, ...] = ()
-    failed: dict[str, str] = Field(default_factory=dict)
-    """Deployments that cannot be run as they are: what is wrong, and what to do."""
+    failed: str | None = None
+    """Why nothing was deployed, and what to do."""
 
 
 def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
@@ -88,20 +78,16 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
     place.prepare()
     with place.alone():
         before = remembered(place)
-        if (joined := joined_of(place)) and not wanted.server:
-            environment = {**environment, **joined.variables()}
-            wanted = wanted._replace(server=joined.api_url, workers_only=True)
-        if wanted.server or wanted.workers_only:
+        if wanted.workers_only:
             auth = environment.get("PREFECT_API_AUTH_STRING")
         elif before and not before.server and place.auth.exists():
             auth = place.auth.read_text().strip()
         else:
             auth = f"trivet:{secrets.token_urlsafe(32)}"
-        tls, environment = _tls(place, wanted, environment)
-        asked = settle(wanted, before, environment, secret=auth or "", tls=tls)
+        asked = settle(wanted, before, environment, secret=auth or "")
         if asked.server:
             try:
-                Api(asked.api_url, auth, asked.authority).post("/work_pools/filter", {"limit": 1})
+                Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
             except ApiFailed as error:
                 if error.status in (401, 403):
                     raise Refused(f"{asked.api_url} does not let us in; set PREFECT_API_AUTH_STRING") from error
@@ -115,8 +101,8 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
         if running and not changed:
             supervising.wake(place)
             return _finish(place, asked, auth, state="unchanged", since=None)
-        if running and before and (before.host, before.port) != (asked.host, asked.port) and not asked.server:
-            _check_port(asked)  # before anything is stopped for it
+        if running and before and before.port != asked.port and not asked.server:
+            _check_port(asked.port)  # before anything is stopped for it
         end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
         try:
@@ -142,7 +128,7 @@ def _start_programs(
 ) -> None:
     database = None
     if not asked.server:
-        _check_port(asked)
+        _check_port(asked.port)
         database = choose(place, environment)
         say(f"Prefect's database: {database.kind}, because {database.why}")
     service = Service(
@@ -152,7 +138,6 @@ def _start_programs(
         database=database,
         pools=asked.pools,
         folder=asked.folder,
-        authority=asked.authority,
     )
     place.keep(place.auth, auth or "")
     place.keep(place.asked, asked.model_dump_json())
@@ -165,58 +150,40 @@ def _start_programs(
     say(f"started: {', '.join(program.name for program in programs)}")
 
 
-def _tls(place: Place, wanted: Wanted, environment: Mapping[str, str]) -> tuple[Tls | None, Mapping[str, str]]:
-    """The certificate of a server that listens beyond loopback, and the environment of its clients. Raises Refused."""
-    if bool(wanted.certificate) != bool(wanted.key) or (wanted.certificate and not wanted.listen):
-        raise Refused("--certificate, --key and --listen belong together; leave out the first two for one of our own")
-    if not wanted.listen or wanted.server:
-        tokens.withdraw(place)
-        return None, environment
-    if wanted.certificate and wanted.key:
-        found = checked(wanted.certificate.absolute(), wanted.key.absolute(), wanted.listen)
-    else:
-        found = own_certificate(place, wanted.listen)
-    if found.authority:
-        place.keep(place.folder / "authority.pem", found.authority)
-        environment = {**environment, AUTHORITY: str(place.folder / "authority.pem")}
-    return Tls(certificate=str(found.file), key=str(found.key), pin=found.pin), environment
-
-
-def _check_port(asked: Asked) -> None:
+def _check_port(port: int) -> None:
     try:
-        [(family, _, _, _, address), *_] = socket.getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)
-        with socket.socket(family) as probe:
+        with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+            probe.bind((LOOPBACK, port))
     except OSError as error:
-        raise Refused(
-            f"{asked.host}:{asked.port} cannot be used ({error.strerror}); choose another --port"
-            + (", or an address that this machine has" if asked.tls else "")
-        ) from error
+        raise Refused(f"{LOOPBACK}:{port} cannot be used ({error.strerror}); choose another --port") from error
 
 
 def _finish(place: Place, asked: Asked, auth: str | None, *, state: str, since: datetime | None) -> Up:
     """Wait for the server, deploy, wait for the workers; `since`: when these were started; None: earlier."""
     service = service_of(place)
     assert service is not None
-    api = Api(service.api_url, auth, service.authority)
+    api = Api(service.api_url, auth)
     os.environ["PREFECT_API_URL"] = service.api_url
     if auth:
         os.environ["PREFECT_API_AUTH_STRING"] = auth
-    if service.authority:
-        os.environ[AUTHORITY] = service.authority
-    if not asked.workers_only:
-        prepare_environment()
-        import_module("prefect.client.orchestration")  # a second of work, while the server starts
     _await(place, "server", api.ready, patient=since is None)
-    deployed = None if asked.workers_only else deploy()
+    deployed, failed = None, None
     if not asked.server:
+        try:
+            deployed = deploy(api, even_unchanged=False)
+        except DeployFailed as error:
+            failed = str(error)
         _await(place, "pages", place.pages_port.exists, patient=since is None)
     for pool in service.pools:
         _await(place, pool, partial(is_online, place, api, pool, since=since), patient=since is None)
-    token = tokens.offer(place, service.ui_url, asked.tls.pin).line() if asked.tls else None
-    told: Any = {"deployments": deployed.deployments, "failed": deployed.failed} if deployed else {}
-    return Up(**dict(service), pages_url=asked.pages_url(place), state=state, token=token, **told)
+    return Up(
+        **dict(service),
+        pages_url=asked.pages_url(place),
+        state=state,
+        deployments=deployed.deployments if deployed else (),
+        failed=failed,
+    )
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
@@ -263,7 +230,7 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
     free = {folder: shutil.disk_usage(folder).free for folder in disks.values()}
     return [
         f"the disk of {folder} is full ({left / 1e6:.0f} MB left, {LEAST_BYTES / 1e6:.0f} MB are needed): free disk "
-        "space (see `trivet gc`); the service then goes on by itself, and a run that has failed with `trivet rerun RUN`"
+        "space (see `trivet gc`); the service goes on by itself, a failed run with `prefect flow-run retry RUN`"
         for folder, left in free.items()
         if left < LEAST_BYTES
     ]
@@ -283,7 +250,7 @@ def end(place: Place) -> list[str]:
         processes.kill(each.process for each in runs)
         if address := address_of(place.home):
             with suppress(ApiFailed):  # the server is dead too: the next worker hands back its predecessor's runs
-                api = Api(address.api_url, auth_of(place.home), address.authority)
+                api = Api(address.api_url, auth_of(place.home))
                 hand_back(api, {each.run for each in runs if each.run}, why="the service was stopped")
         processes.end(processes.of_service(place.mark), grace_s=GRACE_S)
         ended.append(f"{len(orphans)} processes without a supervisor")

@@ -1,11 +1,9 @@
-"""State of the service: its parts, its pools, the memory it uses, and its logs."""
+"""State of the service: its parts, its pools, and the memory and the disk that it uses."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,14 +14,13 @@ import psutil
 from flows.service import processes, supervising
 from flows.service.api import Api, ApiFailed, auth_of
 from flows.service.asked_service import remembered
-from flows.service.place import PARTS, Place
+from flows.service.place import Place
 from flows.service.server_database import Database, cluster_of
 from flows.service.service_start import Service, full_disks, is_online, service_of
 from flows.service.supervising import Part
 from storage.embedded import Cluster
 from storage.records import Record
 
-LOOK_S = 0.3
 BLOCK_BYTES = 512
 """Unit of `st_blocks` on all file systems."""
 
@@ -64,11 +61,6 @@ def status(place: Place, *, store: Path | None) -> Status:
     pools, problems = _look(place, service, parts) if service else ([], [])
     if found and parts is None:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
-    if untold := len(place.kept_alerts()):
-        said = (
-            f"alerts that the address of TRIVET_NOTIFY_URL has not taken: {untold}; they are sent again within the hour"
-        )
-        problems.append(f"{said}, see `trivet logs server`")
     if found or service:
         problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
     memory = 0
@@ -94,16 +86,16 @@ def _look(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple
     if parts is None:
         return [], ["it was started, and does not run; run `trivet up` again"]
     ill = [part for part in parts if part.state != "running"]
-    problems = [f"{part.name}: {part.state}; see `trivet logs {part.name}`" for part in ill]
-    api = Api(service.api_url, auth_of(place.home), service.authority)
+    problems = [f"{part.name}: {part.state}; see {place.log_of(part.name)}" for part in ill]
+    api = Api(service.api_url, auth_of(place.home))
     if not api.ready():
-        return [], [*problems, f"the server at {service.api_url} does not answer; see `trivet logs server`"]
+        return [], [*problems, f"the server at {service.api_url} does not answer; see {place.log_of('server')}"]
     try:
         pools = [_pool(place, api, name) for name in service.pools]
     except ApiFailed as error:
         return [], [*problems, str(error)]
     silent = [pool.name for pool in pools if not pool.worker_online]
-    return pools, problems + [f"no worker for the pool {name} answers; see `trivet logs {name}`" for name in silent]
+    return pools, problems + [f"no worker for the pool {name} answers; see {place.log_of(name)}" for name in silent]
 
 
 def _pool(place: Place, api: Api, name: str) -> Pool:
@@ -145,31 +137,3 @@ def _size_of(folder: Path) -> int:
             with suppress(FileNotFoundError):  # it went while we looked
                 total += os.lstat(os.path.join(path, name)).st_blocks * BLOCK_BYTES  # noqa: PTH118 faster
     return total
-
-
-def logs_of(place: Place, part: str | None) -> dict[str, Path]:
-    """The logs that are there, by part; of one part where it is named."""
-    wanted = [part] if part else PARTS
-    return {each: log for each in wanted if (log := place.log_of(each)).exists()}
-
-
-def last_lines(log: Path, count: int) -> list[str]:
-    """The end of a log."""
-    with log.open(errors="replace") as file:
-        return [line.rstrip("\n") for line in deque(file, maxlen=count)]
-
-
-def follow(logs: dict[str, Path]) -> Iterator[tuple[str, str]]:
-    """(part, line) for each line written from now on, for ever; a log that is rotated goes on in the new file."""
-    files = {part: log.open(errors="replace") for part, log in logs.items()}
-    for file in files.values():
-        file.seek(0, os.SEEK_END)
-    while True:
-        for part, log in logs.items():
-            for line in files[part]:
-                yield part, line.rstrip("\n")
-            with suppress(FileNotFoundError):
-                if os.fstat(files[part].fileno()).st_ino != log.stat().st_ino:
-                    files[part].close()
-                    files[part] = log.open(errors="replace")
-        time.sleep(LOOK_S)

@@ -16,7 +16,7 @@ import xmlrpc.client
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from flows.running.environment import AUTHORITY, QUIET
+from flows.running.environment import QUIET
 from flows.service.api import DidNotStart
 from flows.service.asked_service import Asked
 from flows.service.place import Place
@@ -37,6 +37,8 @@ RETRIES = "7"
 """Retries of a request to the server, after 2, 4, 8 … seconds: runs survive two minutes without it."""
 QUERY_S = 2
 """Seconds between two polls of a worker for runs."""
+VACUUM = "events,flow_runs"
+"""What Prefect's server removes of its own when it is older than ninety days."""
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 """Keeps leases of slots in PREFECT_HOME; from memory, a restart would lose them and end their runs."""
 DROPPED = (*VARIABLES, "PREFECT_API_AUTH_STRING", "PREFECT_LOGGING_SERVER_LEVEL", "PREFECT_UI_ENABLED", "OLDPWD", "PWD")
@@ -174,10 +176,8 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
         programs.append(Program("database", keeping, order=10, stop_s=70))
     if not asked.server:
         answering = (*python, "-m", "flows.service.run_server", str(asked.port))
-        if asked.tls:
-            answering = (*answering, asked.host, asked.tls.certificate, asked.tls.key)
         programs.append(Program("server", answering, order=20, stop_s=20))
-        showing = (*python, "-m", "flows.service.run_pages")
+        showing = (*python, "-m", "flows.service.page_server")
         programs.append(Program("pages", showing, order=40, stop_s=20, umask=umask))
     for pool in asked.pools:
         working = (*python, "-m", "flows.service.run_worker", pool)
@@ -205,12 +205,10 @@ def environment_of(
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     }
     environment["PREFECT_HOME"] = environment.get("PREFECT_HOME") or str(place.home / "prefect")
-    if "gpu" in asked.pools or asked.tls:  # where others may join, one of them has the worker
+    if "gpu" in asked.pools:
         environment.setdefault("TRIVET_GPU_DEPLOYMENT", GPU_DEPLOYMENT)
     if auth:
         environment["PREFECT_API_AUTH_STRING"] = auth
-    if asked.authority:
-        environment[AUTHORITY] = asked.authority
     if not asked.server and database and auth:
         environment |= {
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,
@@ -221,5 +219,6 @@ def environment_of(
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
+            "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": VACUUM,
         }
     return environment

@@ -24,8 +24,7 @@ from prefect.events import Event
 from prefect.states import Completed, Failed, Paused, Pending, Running, Scheduled
 
 from flows.service.api import Api
-from flows.service.deploying import deploy
-from flows.service.disk_watch import telling
+from flows.service.deploy import deploy
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
@@ -76,39 +75,35 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
 
 def test_failures_are_told_to_the_address_of_the_environment(
-    client: SyncPrefectClient, hook: list[dict[str, Any]]
+    client: SyncPrefectClient, server: Api, hook: list[dict[str, Any]]
 ) -> None:
-    done, again = deploy(), deploy()
+    deploy(server)
     run = client.create_flow_run(waiting, name='index "a"')
     client.set_flow_run_state(run.id, Running())
     client.set_flow_run_state(run.id, Failed(name="Regressed", message="MATH500 fell by 0.3"))
 
     until(lambda: bool(hook))
 
-    assert "trivet-notify" in done.automations
-    assert "hidden" not in done.model_dump_json()
-    assert again.changed == ()
     assert hook[0]["text"].startswith('waiting / index "a": Regressed. MATH500 fell by 0.3')
 
 
-def test_a_low_disk_and_a_night_over_its_budget_are_told(client: SyncPrefectClient, hook: list[dict[str, Any]]) -> None:
-    deploy()
-    telling(Api(str(client.api_url).rstrip("/"), None))(Path("/srv/trivet"), "The disk runs low.")
+def test_a_night_over_its_budget_is_told(client: SyncPrefectClient, server: Api, hook: list[dict[str, Any]]) -> None:
+    deploy(server)
     run = client.create_flow_run(night, name="nightly models")
     whole = {"prefect.resource.id": f"prefect.flow-run.{run.id}", "prefect.resource.name": "nightly models"}
     spent = {"text": "nightly models is over its budget: 6.20 of 5.00 in money spent so far, after small."}
     over = Event.model_validate({"event": "trivet.night.over-budget", "resource": whole, "payload": spent})
     client._client.post("/events", json=[over.model_dump(mode="json")]).raise_for_status()
 
-    until(lambda: len(hook) >= 2)
+    until(lambda: bool(hook))
 
-    assert sorted(each["text"] for each in hook) == ["The disk runs low.", spent["text"]]
+    assert [each["text"] for each in hook] == [spent["text"]]
 
 
 def test_nights_that_do_not_begin_or_end_and_pools_without_workers_are_told(
-    client: SyncPrefectClient, hook: list[dict[str, Any]]
+    client: SyncPrefectClient, server: Api, hook: list[dict[str, Any]]
 ) -> None:
-    deploy()
+    deploy(server)
     [deadline] = client.read_automations_by_name("trivet-notify-deadline")
     assert deadline.trigger.model_dump()["within"] == timedelta(hours=6)
     soon = deadline.model_copy(

@@ -18,11 +18,11 @@ from redis import Redis
 
 from flows.running.environment import QUIET
 from flows.service.asked_service import PORT, Asked
-from flows.service.deploying import find_deployments_folder
+from flows.service.deploy import find_deployments_folder
 from flows.service.page_server import DEFAULT_PORT
 from flows.service.place import Place
 from flows.service.processes import MARK
-from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, forget_events, variables
+from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, skip_events, variables
 from flows.service.server_database import Database
 from flows.service.supervising import GPU_DEPLOYMENT, environment_of, programs_of
 from tests.deployments import units
@@ -101,7 +101,7 @@ def test_compose_runs_the_programs_of_trivet_up_with_their_variables(name: str) 
 def test_compose_has_every_secret_from_the_environment_and_waits_for_health() -> None:
     example = (find_deployments_folder() / "compose.env.example").read_text()
 
-    assert COMPOSE.keys() == {"postgres", "redis", "server", "pages", "deploy", "cpu", "gpu"}
+    assert COMPOSE.keys() == {"postgres", "redis", "server", "pages", "proxy", "deploy", "cpu", "gpu"}
     secrets = [
         value
         for service in COMPOSE.values()
@@ -160,7 +160,7 @@ def test_a_server_on_redis_begins_with_the_events_of_now(redis: str) -> None:
         client.xreadgroup(AUTOMATIONS, "server", {EVENTS: ">"})
         client.xadd(EVENTS, {"data": "waits"})
 
-        forget_events(redis)
+        skip_events(redis)
         client.xadd(EVENTS, {"data": "new"})
 
         assert read_by(client, AUTOMATIONS) == ["new"]
@@ -176,6 +176,6 @@ def read_by(client: Redis, group: str) -> list[str]:
 @pytest.mark.machine
 @pytest.mark.skipif(not shutil.which("redis-server"), reason="no Redis here")
 def test_a_new_redis_has_nothing_to_forget(redis: str) -> None:
-    forget_events(redis)
+    skip_events(redis)
     with Redis.from_url(redis) as client:
         assert client.xinfo_groups(EVENTS)[0]["last-delivered-id"] == b"0-0"

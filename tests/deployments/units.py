@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from flows.service.deploying import find_deployments_folder
+from flows.service.deploy import find_deployments_folder
 
 FOLDER = find_deployments_folder() / "systemd"
 

@@ -18,7 +18,7 @@ import pytest
 
 from flows.service import processes
 from flows.service.api import Api
-from flows.service.deploying import find_deployments_folder
+from flows.service.deploy import find_deployments_folder
 from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
 from tests.command import TRIVET

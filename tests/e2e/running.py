@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,6 +81,12 @@ class House:
         )
         assert done.returncode == 0, f"trivet {arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
         return done.stdout
+
+    def retry(self, run: str) -> None:
+        """As a user does with Prefect's own command."""
+        variables = {"PREFECT_API_URL": f"{self.ui}/api", "PREFECT_API_AUTH_STRING": self.auth}
+        command = [sys.executable, "-m", "prefect", "flow-run", "retry", run]
+        subprocess.run(command, env=self.environment | variables, cwd=self.home, check=True, timeout=PATIENCE_S)
 
     def start(self, deployment: str, parameters: Mapping[str, Any]) -> str:
         """The id of a new run of `flow/deployment`."""

@@ -1,4 +1,4 @@
-"""A link to a run, as notifications have it, opens that run after the login; a viewer sees it too."""
+"""A link to a run, as notifications have it, opens that run after the login."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.mark.parametrize("ui", FOLDERS)
-@pytest.mark.parametrize("role", ["auth", "auth-viewer"])
-def test_a_link_opens_after_the_login(running: Running, link: str, context: BrowserContext, ui: Ui, role: str) -> None:
+def test_a_link_opens_after_the_login(running: Running, link: str, context: BrowserContext, ui: Ui) -> None:
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{running.port}{FOLDERS[ui]}{link}")
-    page.get_by_placeholder("admin:pass").fill((running.place.folder / role).read_text().strip())
+    page.get_by_placeholder("admin:pass").fill(running.place.auth.read_text().strip())
     page.get_by_role("button", name="Login").click()
     expect(page.get_by_text("patient-pigeon").first).to_be_visible(timeout=PATIENCE_MS)
     assert link in page.url

@@ -1,4 +1,4 @@
-"""A fault that passes fails a run of each pipeline; Retry, clicked in each UI, and `trivet rerun` do the rest of it.
+"""A fault that passes fails a run of each pipeline; Retry in each UI, and `prefect flow-run retry`, do the rest.
 
 Three models of one endpoint leave most questions unanswered, and answer a part more before each retry. What is done is
 counted where it is done: by the endpoint, by the functions of the steps, by the parsers.
@@ -59,7 +59,7 @@ PIPELINES = {
         ),
     ),
 }
-WAYS = ("v1", "v2", "rerun")
+WAYS = ("v1", "v2", "command")
 """In this order: Retry in the one UI and in the other, and the command."""
 
 
@@ -105,7 +105,7 @@ def stories(
             if way in pages:
                 _retry_on(pages[way], story.run, shot=f"{name}-failed")
             else:
-                house.command("rerun", story.run, "--json")
+                house.retry(story.run)
         _finish(stories, house, faults, begun=1 + number)
     for page in pages.values():
         for name, story in stories.items():

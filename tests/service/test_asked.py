@@ -33,12 +33,13 @@ def test_a_port_that_nobody_names_stays_as_it_was(wanted: Wanted, before: Asked 
 
 @pytest.mark.parametrize("server", ["http://host:4200", "http://host:4200/", "http://host:4200/api"])
 def test_a_server_is_named_with_or_without_its_api(server: str) -> None:
-    asked = settled(Wanted(server=server))
+    asked = settled(Wanted(workers_only=True), PREFECT_API_URL=server)
     assert (asked.api_url, asked.ui_url) == ("http://host:4200/api", "http://host:4200")
 
 
-def test_workers_alone_work_for_the_server_of_the_environment() -> None:
-    assert settled(Wanted(workers_only=True), PREFECT_API_URL="http://host/api").server == "http://host/api"
+def test_another_server_is_a_change() -> None:
+    elsewhere = settled(Wanted(workers_only=True), BEFORE, PREFECT_API_URL="http://host")
+    assert differences(BEFORE, elsewhere) == ["server: http://host/api in place of one of our own"]
 
 
 def test_joining_ones_own_server_is_refused() -> None:
@@ -52,9 +53,8 @@ def test_joining_ones_own_server_is_refused() -> None:
         (Wanted(), []),
         (Wanted(port=4301), ["port: 4301 in place of 4300"]),
         (Wanted(pools=("cpu",)), ["no worker for the pool gpu"]),
-        (Wanted(server="http://host"), ["server: http://host/api in place of one of our own"]),
     ],
-    ids=["nothing", "port", "gpu", "server"],
+    ids=["nothing", "port", "gpu"],
 )
 def test_what_has_changed_is_said(wanted: Wanted, said: list[str]) -> None:
     assert differences(BEFORE, settled(wanted, BEFORE)) == said
@@ -97,7 +97,7 @@ def test_collections_stay_until_others_are_named_and_are_only_those_of_our_own_s
     assert differences(BEFORE, asked) == ["the collections of the pages"]
     assert settled(Wanted(), asked).collections == shown.collections
     with pytest.raises(Refused, match="--index and --documents"):
-        settled(shown._replace(server="http://host:4200"))
+        settled(shown._replace(workers_only=True), PREFECT_API_URL="http://host:4200")
 
 
 def test_another_folder_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

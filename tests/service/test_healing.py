@@ -12,7 +12,7 @@ from flows.service.healing import crashes_of, pause_s
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 AUTOMATIC = ("SCHEDULED", "AwaitingRetry", f"{RETRY} 1 of 2: it was killed")
-BY_HAND = ("SCHEDULED", "AwaitingRetry", "Rerun by `trivet rerun`")
+BY_HAND = ("SCHEDULED", "AwaitingRetry", "Scheduled by a person")
 BEGAN = [("PENDING", "Pending", None), ("RUNNING", "Running", None)]
 CRASH = ("CRASHED", "Crashed", "it was killed")
 ONCE = [*BEGAN, CRASH]

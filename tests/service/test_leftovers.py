@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from flows.service.run_server import LIMITS, RENEWED, WAITS, put_right
+from flows.service.run_server import LIMITS, RENEWED, WAITS, repair
 from flows.service.supervising import LEASES
 
 SILENCE = timedelta(seconds=75)
@@ -45,7 +45,7 @@ def database(tmp_path: Path, leases: Any) -> Iterator[sqlite3.Connection]:
 
 
 def begin(folder: Path) -> None:
-    asyncio.run(put_right(f"sqlite+aiosqlite:///{folder / 'prefect.db'}"))
+    asyncio.run(repair(f"sqlite+aiosqlite:///{folder / 'prefect.db'}"))
 
 
 def test_the_wait_for_a_running_run_begins_anew_and_others_are_forgotten(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Container
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,17 +32,16 @@ def clean(
     *,
     now: datetime = LATER,
     dry_run: bool = False,
-    needed: Container[str] | None = None,
+    unused_for: timedelta = timedelta(days=7),
 ) -> Cleanup:
     week = timedelta(days=7)
     return collect(
         store,
         Results(Folder(results.parent)),
         older_than=week,
-        unused_for=week,
+        unused_for=unused_for,
         now=now,
         dry_run=dry_run,
-        needed=needed,
         embeddings=EmbeddingCache.below(results),
     )
 
@@ -83,14 +81,14 @@ def test_a_result_keeps_what_it_mentions_even_in_an_escaped_string(store: Artifa
     ref = store.put("document", b"abc")
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "key").write_text(json.dumps({"result": json.dumps({"ref": ref.model_dump()})}))
-    clean(store, tmp_path / "results")
+    clean(store, tmp_path / "results", unused_for=timedelta(days=365))
     assert left(store) == {ref.digest}
 
 
 def test_a_result_that_serves_no_run_goes_and_what_it_kept_goes_with_it(store: Artifacts, tmp_path: Path) -> None:
     ref = store.put("document", b"abc")
     Results(Folder(tmp_path)).write("key", ref.model_dump_json().encode())
-    done = clean(store, tmp_path / "results", needed=())
+    done = clean(store, tmp_path / "results")
     assert [each.name for each in done.removed] == ["results/key", f"document/{ref.digest}"]
     assert (left(store), done.kept_results) == (set(), 0)
 
@@ -98,19 +96,13 @@ def test_a_result_that_serves_no_run_goes_and_what_it_kept_goes_with_it(store: A
 def test_a_dry_run_tells_of_results_too(store: Artifacts, tmp_path: Path) -> None:
     ref = store.put("document", b"abc")
     Results(Folder(tmp_path)).write("key", ref.model_dump_json().encode())
-    shown = clean(store, tmp_path / "results", needed=(), dry_run=True)
-    assert shown.removed == clean(store, tmp_path / "results", needed=()).removed
-
-
-def test_a_result_that_an_unfinished_run_needs_stays_with_what_it_names(store: Artifacts, tmp_path: Path) -> None:
-    ref = store.put("document", b"abc")
-    Results(Folder(tmp_path)).write("key", ref.model_dump_json().encode())
-    assert clean(store, tmp_path / "results", needed=("key",)).removed == ()
+    shown = clean(store, tmp_path / "results", dry_run=True)
+    assert shown.removed == clean(store, tmp_path / "results").removed
 
 
 def test_a_young_result_stays(store: Artifacts, tmp_path: Path) -> None:
     Results(Folder(tmp_path)).write("key", b"{}")
-    assert clean(store, tmp_path / "results", now=datetime.now(UTC), needed=()).kept_results == 1
+    assert clean(store, tmp_path / "results", now=datetime.now(UTC)).kept_results == 1
 
 
 def test_a_manifest_keeps_what_it_mentions_through_others(store: Artifacts, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
+from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading import judge_grading as judging
 from tasks.grading.judge_grading import Judged
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -66,8 +67,8 @@ class MTBench(JudgedBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """The questions; `detail` holds temperature, references, and the judge's prompt of each turn."""
         prompts = {row.id: row for row in _named(data.rows(PROMPTS))}
-        references = {row.id: row.answer_turns() for row in data.rows(REFERENCES)}
-        for row in distinct(data.rows(QUESTIONS)):
+        references = {row.id: fields.answer_turns(row) for row in data.rows(REFERENCES)}
+        for row in fields.distinct(data.rows(QUESTIONS)):
             yield _item(row, prompts, references.get(row.id, []))
 
     def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
@@ -126,11 +127,11 @@ class MTBench(JudgedBenchmark):
 
 def _named(rows: Iterable[Row]) -> Iterator[Row]:
     for row in rows:
-        yield Row(row | {"id": row.text("name")}, file=row.file, line=row.line, number=row.number)
+        yield Row(row | {"id": fields.text(row, "name")}, file=row.file, line=row.line, number=row.number)
 
 
 def _item(row: Row, prompts: Mapping[str, Row], references: list[str]) -> Item:
-    turns, category = row.texts("turns"), row.text("category")
+    turns, category = fields.texts(row, "turns"), fields.text(row, "category")
     if not 1 <= len(turns) <= len(TURNS):
         row.unusable(f"`turns` has {len(turns)} turns; a question of MT-Bench has one or two")
     wants_reference = category in WITH_REFERENCE
@@ -156,7 +157,7 @@ def _prompt(row: Row) -> dict[str, JsonValue]:
     if row.get("output_format") != "[[rating]]":
         row.unusable(f"`output_format` of {row.id!r} must be [[rating]], found {row.get('output_format')!r}")
     system = row.get("system_prompt") or ""
-    return {"name": row.id, "system": str(system), "template": row.text("prompt_template")}
+    return {"name": row.id, "system": str(system), "template": fields.text(row, "prompt_template")}
 
 
 def _request(item: Item, turn: str, answers: Sequence[str]) -> ChatRequest:

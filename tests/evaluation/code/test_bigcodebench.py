@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.bigcodebench import (
-    BENCHMARKS,
-    FOREIGN,
-    STANDARD,
-    BigCodeBench,
-    Libraries,
-    program_of,
-)
+from tasks.evaluation.benchmarks.code.bigcodebench import BENCHMARKS, BigCodeBench, program_of
+from tasks.evaluation.benchmarks.code.bigcodebench_libraries import FOREIGN, STANDARD, Libraries
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data

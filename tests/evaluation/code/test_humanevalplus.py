@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+from tasks.evaluation.benchmarks.code.humanevalplus import BENCHMARK
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
 
-BENCHMARK = find_benchmark("HumanEvalPlus")
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
 ITEMS = {item.id: item for item in BENCHMARK.items(Data(SAMPLES))}
 REVERSED, SHARES, DIAGONAL, ROTATED, EXTREMES, MIDDLE = (f"HumanEval/{number}" for number in range(900, 906))

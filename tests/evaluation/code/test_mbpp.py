@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS, emptied
+from tasks.evaluation.benchmarks.code.mbpp import BENCHMARK, emptied
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
-BENCHMARK = BENCHMARKS[0]
 ITEMS = list(BENCHMARK.items(Data(SAMPLES)))
 RIGHT = "def swap_ends(word):\n    return word[-1:] + word[1:-1] + word[:1] if len(word) > 1 else word"
 PROMPT = """\

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.multipl_e import BENCHMARKS, LANGUAGES, MultiPLE, own_solutions
+from tasks.evaluation.benchmarks.code.multipl_e import BENCHMARKS, LANGUAGES, MultiPLE
+from tasks.evaluation.benchmarks.code.translated import own_solutions
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox.languages import find, unavailable

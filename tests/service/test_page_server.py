@@ -4,8 +4,8 @@ import socket
 from pathlib import Path
 
 from flows.service.asked_service import Asked
+from flows.service.page_server import listen_for_pages
 from flows.service.place import Place
-from flows.service.run_pages import listen_for_pages
 
 
 def test_two_homes_that_begin_at_once_have_pages_at_two_ports_and_keep_them(tmp_path: Path) -> None:
@@ -15,11 +15,11 @@ def test_two_homes_that_begin_at_once_have_pages_at_two_ports_and_keep_them(tmp_
         place.prepare()
         assert asked.pages_url(place) is None
 
-    with listen_for_pages(first, "127.0.0.1") as one, listen_for_pages(second, "127.0.0.1") as other:
+    with listen_for_pages(first) as one, listen_for_pages(second) as other:
         port = one.getsockname()[1]
         assert port != other.getsockname()[1]
         assert asked.pages_url(first) == f"http://127.0.0.1:{port}"
-    with listen_for_pages(first, "127.0.0.1") as again:
+    with listen_for_pages(first) as again:
         assert again.getsockname()[1] == port
 
 
@@ -28,7 +28,7 @@ def test_a_port_that_another_program_took_meanwhile_is_given_up_and_the_new_one_
     place.prepare()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place.keep(place.pages_port, str(taken.getsockname()[1]))
-        with listen_for_pages(place, "127.0.0.1") as listening:
+        with listen_for_pages(place) as listening:
             port = listening.getsockname()[1]
 
             assert port != taken.getsockname()[1]

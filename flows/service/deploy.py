@@ -1,0 +1,151 @@
+"""`trivet deploy`: pools, limits and automations of the folder `deployments/`, then Prefect's `prefect deploy --all`.
+
+Pools and limits that are on the server stay as they were set there; automations and deployments become what the files
+say. A digest of the folder is kept as a Prefect variable, so that `trivet up` deploys only what is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.service.api import Api, ApiFailed, ServiceError
+from storage.records import Record
+
+FOLDER = "deployments"
+SHIPPED = Path("share", "trivet", FOLDER)
+"""Below the data folder of the environment: where the wheel puts it."""
+VARIABLE = "trivet_deployed"
+"""Prefect variable with the digest of what was deployed last."""
+TAG = "trivet"
+"""Tag of every deployment of the folder."""
+READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")
+WEBHOOK = "trivet-notify"
+"""Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
+CONFLICT, NOT_FOUND = 409, 404
+TOLD_LINES = 12
+"""Last lines shown of a `prefect deploy` that fails."""
+
+
+class Deployed(Record):
+    """What is on the server now."""
+
+    deployments: tuple[str, ...]
+    """`flow/deployment`."""
+    unchanged: bool
+    """This folder was the last one that was deployed."""
+
+
+class NoFolder(FileNotFoundError):
+    """There is no folder of deployments."""
+
+
+class DeployFailed(ServiceError):
+    """A file of the folder cannot be deployed; the message names it, or is what Prefect says."""
+
+
+def find_deployments_folder() -> Path:
+    """`deployments/` of the checkout, or the one that came with the wheel. Raises NoFolder."""
+    beside, shipped = Path(__file__).parents[2] / FOLDER, Path(sysconfig.get_path("data")) / SHIPPED
+    for folder in (beside, shipped):
+        if (folder / "prefect.yaml").is_file():
+            return folder
+    raise NoFolder(f"no deployments at {beside} or {shipped}; name a folder with --folder, or install trivet again")
+
+
+def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True) -> Deployed:
+    """Deploy `folder` to the server, which PREFECT_API_URL names too. Raises NoFolder, DeployFailed, ApiFailed."""
+    folder = folder or find_deployments_folder()
+    files = [folder / "limits.yaml", folder / "automations.yaml", *sorted((folder / "pools").glob("*.json"))]
+    limits, automations, *pools = map(_read, files)
+    _read(folder / "prefect.yaml")
+    content = [file.read_bytes() for file in (*files, folder / "prefect.yaml")]
+    content += [os.environ.get(name, "").encode() for name in READ_FROM_ENVIRONMENT]
+    digest = hashlib.sha256(b"\0".join(content)).hexdigest()
+    before = _find(api, f"/variables/name/{VARIABLE}")
+    if before and before["value"] == digest and not even_unchanged:
+        return Deployed(deployments=_deployed(api), unchanged=True)
+
+    for file, template in zip(files[2:], pools, strict=True):
+        pool = {"name": file.stem, "type": "process", "base_job_template": template}
+        _create(api, "/work_pools/", pool | {"concurrency_limit": limits["pools"].get(file.stem)})
+    for slot, most in limits["slots"].items():
+        _create(api, "/v2/concurrency_limits/", {"name": slot, "limit": most, "active": True})
+    _place_automations(api, automations)
+    _run_prefect_deploy(folder / "prefect.yaml")
+    if before:
+        api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
+    else:
+        api.post("/variables/", {"name": VARIABLE, "value": digest, "tags": [TAG]})
+    return Deployed(deployments=_deployed(api), unchanged=bool(before) and before["value"] == digest)
+
+
+def _read(file: Path) -> Any:
+    try:
+        return yaml.safe_load(file.read_text())  # JSON is YAML
+    except (OSError, yaml.YAMLError) as error:
+        raise DeployFailed(f"{file}: {error}") from error
+
+
+def _find(api: Api, path: str) -> Any:
+    try:
+        return api.get(path)
+    except ApiFailed as error:
+        if error.status != NOT_FOUND:
+            raise
+        return None
+
+
+def _create(api: Api, path: str, body: dict[str, Any]) -> None:
+    """Create what is not there yet."""
+    try:
+        api.post(path, body)
+    except ApiFailed as error:
+        if error.status != CONFLICT:
+            raise
+
+
+def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
+    """As `prefect automation create --from-file`, once each; those that call a webhook need TRIVET_NOTIFY_URL."""
+    there = {one["name"]: one for one in api.post("/automations/filter", {})}
+    block = _webhook(url) if (url := os.environ.get("TRIVET_NOTIFY_URL")) else None
+    for automation in automations:
+        calls = [action for action in automation["actions"] if action["type"] == "call-webhook"]
+        if calls and block is None:
+            continue
+        for action in calls:
+            action["block_document_id"] = block
+        if found := there.get(automation["name"]):
+            api.put(f"/automations/{found['id']}", automation | {"enabled": found["enabled"]})
+        else:
+            api.post("/automations/", automation)
+
+
+def _webhook(url: str) -> str:
+    """ID of the block with this address."""
+    from prefect.blocks.webhook import Webhook
+
+    block: Any = Webhook.model_validate({"method": "POST", "url": url, "headers": {"Content-Type": "application/json"}})
+    return str(block.save(WEBHOOK, overwrite=True, _sync=True))
+
+
+def _run_prefect_deploy(file: Path) -> None:
+    command = (sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        said = [line.strip(" │╭╮╰╯─") for line in (done.stdout + done.stderr).splitlines()]
+        told = " ".join(list(filter(None, said))[-TOLD_LINES:])
+        raise DeployFailed(f"{file} cannot be deployed: {told}; correct it and run `trivet deploy` again")
+
+
+def _deployed(api: Api) -> tuple[str, ...]:
+    deployments = api.post("/deployments/filter", {"deployments": {"tags": {"all_": [TAG]}}})
+    flows = {one["id"]: one["name"] for one in api.post("/flows/filter", {})}
+    return tuple(sorted(f"{flows[one['flow_id']]}/{one['name']}" for one in deployments if one["flow_id"] in flows))
