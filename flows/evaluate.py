@@ -5,7 +5,7 @@ plan ─► preflight ─► generate(benchmark 1) ─► generate(benchmark 2) 
                                             └──────────► aggregate ─► write_database ─► write_json ─► report
 tasks of the lm-evaluation-harness ─► run_harness ─────────┘                            compare_with_last ─┘
 
-Where a run asks for demonstrations, `show_examples` stands between plan and preflight.
+Demonstrations, where a run asks for them, stand behind plan: list_examples ─► choose_examples ─► show_examples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from flows.running.shown import flow_version, say, watched
 from flows.running.task_runners import task_runner
 from storage.files import sha256_of
 from storage.storage_errors import StorageError
-from tasks.demonstrating.steps import seen_by, show_examples
 from tasks.evaluation import steps
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
@@ -33,6 +32,7 @@ from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.planning import PlannedTask, TaskChoice
 from tasks.evaluation.running.replaying import recorded_of
 from tasks.evaluation.running.shard_grading import Scored
+from tasks.lever.steps import choose_examples, seen_by
 from tasks.resources import budget
 from tasks.step import as_is, called, gather, placed
 
@@ -92,8 +92,11 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
     """The task with the demonstrations that the run asks for."""
     if not (task.examples and (chosen := config.settings.demonstrations)):
         return task
-    step = called(show_examples, f"show_examples {task.task}")
-    return step(as_is(task), chosen=chosen, fingerprint=seen_by(chosen), seed=config.settings.seed[-1])
+    texts = called(steps.list_examples, f"list_examples {task.task}")(as_is(task))
+    shown = called(choose_examples, f"choose_examples {task.task}")(
+        texts, chosen=chosen, fingerprint=seen_by(chosen), seed=config.settings.seed[-1]
+    )
+    return called(steps.show_examples, f"show_examples {task.task}")(as_is(task), shown=shown)
 
 
 class _Asked(NamedTuple):

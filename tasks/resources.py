@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import signature
@@ -12,6 +12,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pydantic import SecretStr
 
     from models.protocols import Chat, Embedder, Reranker
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+TEXTS_PER_SAVE = 32
+"""Texts whose vectors a kill loses at most."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +230,32 @@ def embedding_cache() -> EmbeddingCache:
     from storage.embeddings import EmbeddingCache
 
     return EmbeddingCache.below(resources().home)
+
+
+def embed_texts(
+    embedder: Embedder, cache: EmbeddingCache, texts: Sequence[str], on_progress: Callable[[int], None] = lambda _: None
+) -> NDArray[np.float16]:
+    """(len(texts), dimension), a row for each text; equal texts are computed once.
+
+    on_progress: called with the number of distinct texts done since its last call, those found in the cache first.
+    A kill loses at most the last 32 texts. Raises what the embedder and the cache raise.
+    """
+    import numpy as np
+
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    rows = np.empty((len(row_of), embedder.dimension), np.float16)
+    known = cache.get_many(embedder.id, list(row_of))
+    for text, vector in known.items():
+        rows[row_of[text]] = vector
+    on_progress(len(known))
+    missing = [text for text in row_of if text not in known]
+    for start in range(0, len(missing), TEXTS_PER_SAVE):
+        batch = missing[start : start + TEXTS_PER_SAVE]
+        vectors = embedder.embed(batch).astype(np.float16)
+        cache.put_many(embedder.id, batch, vectors)
+        rows[[row_of[text] for text in batch]] = vectors
+        on_progress(len(batch))
+    return rows[[row_of[text] for text in texts]]
 
 
 @_one_at_a_time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,8 +14,8 @@ from tasks import progress
 from tasks.budget import Spending
 from tasks.calls import wait_for_twin
 from tasks.evaluation.evaluation_errors import PreflightFailed
-from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Sample, TaskResult
-from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Example, Item, Said, Sample, TaskResult
+from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running import generation, whole_benchmarks
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.model_spec import ModelSpec
@@ -52,6 +53,46 @@ def plan(
         settings=settings,
         known=None if overwrite or settings.debug else evaluations(),
     )
+
+
+@step(version=1)
+def list_examples(task: PlannedTask) -> Ref:
+    """Questions and solved examples of a task as `tasks.lever.steps.choose_examples` takes them.
+
+    An example that is one of the questions is left out.
+    """
+    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+
+    question_in, examples = find_benchmark(task.benchmark).question_in, _examples_of(task)
+    told = {
+        "questions": {item.id: question_in(item.prompts[0]) for item in read_items(artifacts(), task.items)},
+        "examples": {one.id: question_in(one.prompt) for one in examples},
+        "answers": {one.id: one.answer for one in examples},
+    }
+    return artifacts().put("texts", json.dumps(told, ensure_ascii=False).encode())
+
+
+@step(version=1)
+def show_examples(task: PlannedTask, *, shown: Ref) -> PlannedTask:
+    """The task, each item with its examples as turns before the question. shown: item → examples, as JSON."""
+    by_id = {one.id: one for one in _examples_of(task)}
+    chosen: dict[str, list[str]] = json.loads(artifacts().path(shown).read_bytes())
+    told: list[Item] = []
+    for item in read_items(artifacts(), task.items):
+        turns = [
+            turn
+            for one in chosen[item.id]
+            for turn in (Said(role="user", text=by_id[one].prompt), Said(role="assistant", text=by_id[one].answer))
+        ]
+        told.append(item.model_copy(update={"history": (*turns, *item.history)}))
+    return task.model_copy(update={"items": write_lines(artifacts(), "items", told), "examples": None})
+
+
+def _examples_of(task: PlannedTask) -> list[Example]:
+    """The solved examples of a task that are none of its questions."""
+    assert task.examples
+    asked = {item.prompts[0] for item in read_items(artifacts(), task.items)}
+    return [one for one in read_lines(artifacts(), task.examples, Example) if one.prompt not in asked]
 
 
 @step(version=1, reads_world=True)

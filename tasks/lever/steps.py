@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from models.weight_files import fingerprint as fingerprint_of
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
 from tasks.lever.file_steps import digest_of_folder
@@ -39,7 +41,7 @@ from tasks.lever.opened_worlds import (
     telling,
     training_folder,
 )
-from tasks.resources import artifacts
+from tasks.resources import artifacts, embed_texts, embedder, embedding_cache
 from tasks.step import Incomplete, slot, step
 
 EFFORT = ("effort",)
@@ -384,3 +386,41 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
         markdown=markdown, key=f"{key}-report", description="Accuracy, plots, learning curves, files"
     )
     return [f"{key}-figures", f"{key}-report"]
+
+
+EXAMPLES_EMBEDDER = "minilm"
+
+
+def seen_by(chosen: str) -> str:
+    """Fingerprint of what embeds for this choice, such as `similarity:4`; empty for random examples.
+
+    Raises models.model_errors.ModelUnavailable.
+    """
+    return "" if chosen.startswith("random:") else fingerprint_of(EXAMPLES_EMBEDDER)
+
+
+@step(version=1)
+def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> Ref:
+    """Which solved examples each question of a benchmark is shown: `{question: [example, …]}` as JSON.
+
+    texts: tasks.lever.learning.example_choice.Texts. chosen: `random:4`, `similarity:4`, `selector:FILE:4`.
+    fingerprint: `seen_by(chosen)`.
+    """
+    from tasks.lever.learning.example_choice import Encoder, Texts, choose_examples
+
+    def opened() -> Encoder:
+        found = embedder(EXAMPLES_EMBEDDER)
+        return Encoder(found.id, lambda texts: embed_texts(found, embedding_cache(), texts))
+
+    del fingerprint  # part of the key alone
+    how, _, count = chosen.rpartition(":")
+    by, _, checkpoint = how.partition(":")
+    shown = choose_examples(
+        artifacts().load(Texts, texts),
+        by=by,
+        count=int(count),
+        selector=Path(checkpoint) if checkpoint else None,
+        opened=opened,
+        seed=seed,
+    )
+    return artifacts().put("shown-examples", json.dumps(dict(shown)).encode())

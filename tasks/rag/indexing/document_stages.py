@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.protocols import Embedder
 from storage.artifacts import Artifacts
@@ -24,6 +23,7 @@ from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
 from tasks.rag.indexing.notice_facts import extract_facts
 from tasks.rag.numbers.document_numbers import document_numbers
+from tasks.resources import embed_texts
 
 PARSER_VERSION = 6
 """Raise it when a reader would give another document for the same bytes."""
@@ -125,33 +125,6 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
     )
     artifacts.remember(key, artifacts.save("chunked", chunked))
     return chunked
-
-
-TEXTS_PER_SAVE = 32
-
-
-def embed_texts(
-    embedder: Embedder, cache: EmbeddingCache, texts: Sequence[str], on_progress: Callable[[int], None] = lambda _: None
-) -> NDArray[np.float16]:
-    """(len(texts), dimension), a row for each text; equal texts are computed once.
-
-    on_progress: called with the number of distinct texts done since its last call, those found in the cache first.
-    A kill loses at most the last 32 texts. Raises what the embedder and the cache raise.
-    """
-    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    rows = np.empty((len(row_of), embedder.dimension), np.float16)
-    known = cache.get_many(embedder.id, list(row_of))
-    for text, vector in known.items():
-        rows[row_of[text]] = vector
-    on_progress(len(known))
-    missing = [text for text in row_of if text not in known]
-    for start in range(0, len(missing), TEXTS_PER_SAVE):
-        batch = missing[start : start + TEXTS_PER_SAVE]
-        vectors = embedder.embed(batch).astype(np.float16)
-        cache.put_many(embedder.id, batch, vectors)
-        rows[[row_of[text] for text in batch]] = vectors
-        on_progress(len(batch))
-    return rows[[row_of[text] for text in texts]]
 
 
 def embed_document(

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from storage.embeddings import EmbeddingCache
-from tasks.rag.indexing.document_stages import embed_texts
+from tasks.resources import embed_texts
 
 TEXTS = [f"text {number}" for number in range(80)]
 

@@ -11,34 +11,28 @@ import torch
 from numpy.typing import NDArray
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.demonstrating.choosing_examples import Encoder, choose
-from tasks.evaluation.evaluation_records import Example, Item
 from tasks.lever.learning.checkpoints import save_selector
+from tasks.lever.learning.example_choice import Encoder, Texts, choose_examples
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import PoolRecipe
 
 DIRECTIONS = {"red": (1.0, 0.0), "pink": (0.8, 0.6), "blue": (0.0, 1.0), "grey": (0.6, 0.8)}
-ITEMS = [Item(id="0", prompts=("Q: red",)), Item(id="1", prompts=("Q: blue",))]
-EXAMPLES = [Example(id=f"example {name}", prompt=f"Q: {name}", answer=name) for name in DIRECTIONS]
+TEXTS = Texts(
+    questions={"0": "red", "1": "blue"},
+    examples={f"example {name}": name for name in DIRECTIONS},
+    answers={f"example {name}": name for name in DIRECTIONS},
+)
 
 
 def embed(texts: Sequence[str]) -> NDArray[np.float16]:
     return np.array([DIRECTIONS[text] for text in texts], np.float16)
 
 
-def chosen(by: str, count: int, selector: Path | None = None, seed: int = 0) -> dict[str, tuple[str, ...]]:
-    def question_in(prompt: str) -> str:
-        return prompt.removeprefix("Q: ")
-
-    found = choose(
-        ITEMS,
-        EXAMPLES,
-        by=by,
-        count=count,
-        selector=selector,
-        question_in=question_in,
-        opened=lambda: Encoder("hand@1", embed),
-        seed=seed,
+def chosen(
+    by: str, count: int, selector: Path | None = None, seed: int = 0, texts: Texts = TEXTS
+) -> dict[str, tuple[str, ...]]:
+    found = choose_examples(
+        texts, by=by, count=count, selector=selector, opened=lambda: Encoder("hand@1", embed), seed=seed
     )
     return dict(found)
 
@@ -91,20 +85,9 @@ def test_a_selector_that_saw_answers_sees_those_of_the_examples(tmp_path: Path) 
     assert chosen("selector", 4, saved(tmp_path, encoder="hand@1+answers", recipe=recipe)) == before
     # red with blue stands at 45 degrees, pink with red at 18: pink is nearer to red now
     others = {"red": "blue", "pink": "red", "blue": "red", "grey": "blue"}
-    turned = [example.model_copy(update={"answer": others[example.answer]}) for example in EXAMPLES]
-    one, other = (
-        choose(
-            ITEMS,
-            examples,
-            by="selector",
-            count=4,
-            selector=saved(tmp_path, encoder="hand@1+answers", recipe=recipe),
-            question_in=lambda prompt: prompt.removeprefix("Q: "),
-            opened=lambda: Encoder("hand@1", embed),
-            seed=0,
-        )
-        for examples in (EXAMPLES, turned)
-    )
+    turned = TEXTS.model_copy(update={"answers": {f"example {name}": answer for name, answer in others.items()}})
+    path = saved(tmp_path, encoder="hand@1+answers", recipe=recipe)
+    one, other = (chosen("selector", 4, path, texts=texts) for texts in (TEXTS, turned))
     assert (one["0"][0], other["0"][0]) == ("example red", "example pink")
 
 

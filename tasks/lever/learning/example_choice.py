@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from tasks.evaluation.evaluation_records import Example, Item
+from storage.records import Record
 from tasks.lever.data.candidate_pools import Banks, draw_pools
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of
 from tasks.lever.learning.baselines import Shown, choose_at_random, choose_nearest
@@ -23,6 +23,15 @@ Embed = Callable[[Sequence[str]], NDArray[np.float16]]
 """(n, dimension), a row for each text."""
 
 
+class Texts(Record):
+    """Questions of a benchmark and its solved examples, as they are embedded, by their ids."""
+
+    questions: dict[str, str]
+    examples: dict[str, str]
+    answers: dict[str, str]
+    """Of the examples."""
+
+
 class Encoder(NamedTuple):
     """What embeds questions."""
 
@@ -30,33 +39,24 @@ class Encoder(NamedTuple):
     embed: Embed
 
 
-def choose(
-    items: Sequence[Item],
-    examples: Sequence[Example],
-    *,
-    by: str,
-    count: int,
-    selector: Path | None,
-    question_in: Callable[[str], str],
-    opened: Callable[[], Encoder],
-    seed: int,
+def choose_examples(
+    texts: Texts, *, by: str, count: int, selector: Path | None, opened: Callable[[], Encoder], seed: int
 ) -> Shown:
-    """Item → ids of its examples, in the order in which they are shown.
+    """Question → ids of its examples, in the order in which they are shown.
 
-    by: random, similarity or selector. question_in: what of a prompt is embedded. opened: opens what
-    embeds, where something is to be embedded.
+    by: random, similarity or selector. opened: opens what embeds, where something is to be embedded.
     Raises PoolTooSmall where there are fewer examples, FileUnusable for a selector of other vectors.
     """
-    if len(examples) < count:
-        raise PoolTooSmall(f"there are {len(examples)} examples, and {count} are to be shown; ask for fewer")
-    queries, candidates = [item.id for item in items], [example.id for example in examples]
+    queries, candidates = list(texts.questions), list(texts.examples)
+    if len(candidates) < count:
+        raise PoolTooSmall(f"there are {len(candidates)} examples, and {count} are to be shown; ask for fewer")
     if by == "random":
         return choose_at_random(queries, candidates, shots=count, seed=seed)
     encoder, embed = opened()
-    asked = embed([question_in(item.prompts[0]) for item in items])
-    known = embed([question_in(example.prompt) for example in examples])
-    of_queries = bank_of(queries, torch.from_numpy(asked.astype(np.float32)), encoder=encoder, where="questions")
-    of_examples = bank_of(candidates, torch.from_numpy(known.astype(np.float32)), encoder=encoder, where="examples")
+    of_queries, of_examples = (
+        bank_of(list(told), _vectors(embed, list(told.values())), encoder=encoder, where=where)
+        for told, where in ((texts.questions, "questions"), (texts.examples, "examples"))
+    )
     if by == "similarity":
         return choose_nearest(queries, candidates, of_queries, of_examples, shots=count)
     assert selector
@@ -66,14 +66,18 @@ def choose(
     banks = {"joint": (of_queries, of_examples), "texts": (of_queries, of_examples)}
     pools = _pools(trained, queries, candidates, banks, seed=seed)
     if trained.sees_answers:
-        of_examples = _solved(examples, of_examples, embed)
+        of_examples = _solved(texts, of_examples, embed)
     chosen = predict(trained.selector, of_queries, of_examples, shots=count, pools=pools)
     return {query: one.demonstrations for query, one in chosen.items()}
 
 
-def _solved(examples: Sequence[Example], plain: EmbeddingBank, embed: Embed) -> EmbeddingBank:
+def _vectors(embed: Embed, texts: Sequence[str]) -> torch.Tensor:
+    return torch.from_numpy(embed(texts).astype(np.float32))
+
+
+def _solved(texts: Texts, plain: EmbeddingBank, embed: Embed) -> EmbeddingBank:
     """The examples as a selector sees them that was trained on candidates with their answers."""
-    answers = torch.from_numpy(embed([example.answer for example in examples]).astype(np.float32))
+    answers = _vectors(embed, [texts.answers[one] for one in texts.examples])
     both = F.normalize(F.normalize(plain.vectors, dim=-1) + F.normalize(answers, dim=-1), dim=-1)
     return plain._replace(vectors=both)
 

@@ -1,1 +1,0 @@
-"""Demonstrations for the questions of a benchmark, chosen as the lever chooses them."""
