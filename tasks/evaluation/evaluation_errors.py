@@ -89,7 +89,10 @@ class Unfinished(EvaluationError):
         by_reason: dict[str, list[str]] = {}
         for name, why in items.items():
             by_reason.setdefault(why, []).append(name)
-        named = "; ".join(f"{_few(names)}: {why}" for why, names in list(by_reason.items())[:3])
+        named = "; ".join(
+            ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") + f": {why}"
+            for why, names in list(by_reason.items())[:3]
+        )
         more = f" … and {len(by_reason) - 3} other reasons" if len(by_reason) > 3 else ""
         super().__init__(
             f"{len(items)} not finished ({named}{more}); run the same command again, or retry the run, to ask only for "
@@ -97,8 +100,3 @@ class Unfinished(EvaluationError):
         )
         self.items = items
         self.report = report
-
-
-def _few(names: Sequence[str]) -> str:
-    """The first names, and the number of others."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -42,38 +42,6 @@ def test_figures_are_over_all_shards(tmp_path: Path, artifacts: Artifacts) -> No
     assert (result.version, result.settings, result.items) == (task.version, task.settings, task.items)
 
 
-def test_repeats_that_the_run_asked_for_give_figures_over_repeats(tmp_path: Path, artifacts: Artifacts) -> None:
-    task = plan_of(write_benchmark(tmp_path / "own", count=2), artifacts, n_repeat=2)
-    samples = [right("0"), right("0", 0.0, repeat=1), right("1"), right("1", repeat=1)]
-    result = result_of(task, GENERATED, [scored(artifacts, *samples)], artifacts)
-    # repeats 1.0 and 0.5: mean 0.75, np.std 0.25 over the root of 2
-    assert (result.metrics["num_repeat"], result.metrics["accuracy_avg"]) == (2, 0.75)
-    assert result.metrics["accuracy_std_err"] == pytest.approx(0.25 / 2**0.5)
-
-
-def test_the_benchmark_that_others_use_stays_as_it_is(artifacts: Artifacts) -> None:
-    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-
-    task = task_of([], artifacts, benchmark="MATH500", repeats=5)
-    result_of(task, GENERATED, [scored(artifacts, right("0"))], artifacts)
-    assert find_benchmark("MATH500").repeats == 1
-
-
-def test_judging_is_the_sum_of_all_shards(tmp_path: Path, artifacts: Artifacts) -> None:
-    task = plan_of(write_benchmark(tmp_path / "own"), artifacts)
-    shards = [scored(artifacts, right(item), usage=Usage(calls=2, prompt_tokens=5)) for item in ("0", "1")]
-    result = result_of(task, GENERATED, shards, artifacts)
-    assert (result.judge, result.judge_usage) == ("openai:judge", Usage(calls=4, prompt_tokens=10))
-
-
-def test_where_nothing_was_scored_there_is_no_headline(tmp_path: Path, artifacts: Artifacts) -> None:
-    task = plan_of(write_benchmark(tmp_path / "own", count=1), artifacts)
-    unscored = Sample(item="0", status="unscored", reason="the judge was away")
-    result = result_of(task, GENERATED, [scored(artifacts, unscored)], artifacts)
-    assert (result.headline, result.counts.unscored) == (None, 1)
-    assert result.notes == ("1 of 1 are unscored; they count in no figure (0: the judge was away)",)
-
-
 def programs(artifacts: Artifacts, **scores: list[float]) -> list[Scored]:
     samples = [right(item, score, repeat=repeat) for item, own in scores.items() for repeat, score in enumerate(own)]
     return [scored(artifacts, *samples)]

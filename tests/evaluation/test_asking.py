@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, TransientModelError
+from models.model_errors import ModelError, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest, Message, Text
 from tasks.budget import Budget, Prices
 from tasks.calls import Answer, CallSettings
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.open_models import Asking, limits_of, open_model, release_models
+from tasks.evaluation.running.open_models import Asking, open_model, release_models
 from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
 
 SCRIPTED = ModelSpec(backend="scripted")
@@ -55,18 +54,6 @@ def test_a_model_is_opened_once_until_it_is_released() -> None:
     assert open_model(ModelSpec(backend="scripted")) is first
     release_models()
     assert open_model(SCRIPTED) is not first
-
-
-def test_another_argument_is_another_model(tmp_path: Path) -> None:
-    rules = tmp_path / "rules.json"
-    rules.write_text(json.dumps([{"answer": "yes"}]))
-    assert open_model(SCRIPTED) is not open_model(ModelSpec(backend="scripted", args={"rules": str(rules)}))
-
-
-def test_limits_are_shared_by_all_that_ask_one_model() -> None:
-    assert limits_of(SCRIPTED.model_dump_json()) is limits_of(SCRIPTED.model_dump_json())
-    other = SCRIPTED.model_copy(update={"calls": CallSettings(concurrency=3)})
-    assert limits_of(other.model_dump_json()).settings.concurrency == 3
 
 
 def test_a_key_comes_from_the_variable_that_the_run_names(server: Server) -> None:
@@ -123,18 +110,6 @@ def test_a_budget_is_shared_by_the_model_and_its_judge() -> None:
     assert Counter(isinstance(answer, Answer) for _, answer in answers) == {True: 1, False: 2}
 
 
-def test_answers_of_the_store_are_given_though_the_budget_is_spent() -> None:
-    list(Asking(SCRIPTED).ask_all(requests(5)))
-    asks = Asking(SCRIPTED, budget=Budget(max_calls=0))
-    assert all(isinstance(answer, Answer) for _, answer in asks.ask_all(requests(5)))
-
-
-def test_requests_that_are_equal_each_have_their_answer_when_the_budget_is_spent() -> None:
-    asks = Asking(SCRIPTED.model_copy(update={"calls": ONE_AT_A_TIME}), budget=Budget(max_calls=1))
-    answers = list(asks.ask_all((number, request(str(number // 2))) for number in range(4)))
-    assert sorted(tag for tag, _ in answers) == [0, 1, 2, 3]
-
-
 def failing(server: Server, status: int, **error: Any) -> None:
     reply = error_reply(status, "maximum context length is 10 tokens", **error)
     server.misbehave = lambda path, body: reply if prompt_of(body) == "1" else None
@@ -149,20 +124,6 @@ def test_a_model_that_is_away_for_a_request_is_remembered(server: Server) -> Non
     assert asks.usage.calls == 2
 
 
-def test_a_request_that_can_never_be_answered_is_nothing_to_wait_for(server: Server) -> None:
-    failing(server, 400, code="context_length_exceeded")
-    asks = Asking(served(server))
-    answers: dict[int, Answer | ModelError] = dict(asks.ask_all(requests(3)))
-    assert isinstance(answers[1], ContextOverflow)
-    assert asks.away == []
-
-
-def test_a_key_that_is_not_accepted_ends_the_asking(server: Server) -> None:
-    server.misbehave = lambda path, body: error_reply(401, "no such key", code="invalid_api_key")
-    with pytest.raises(ModelUnavailable, match="401"):
-        list(Asking(served(server)).ask_all(requests(3)))
-
-
 def test_a_batch_size_is_that_of_the_task_and_not_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     chat: Any = Asking(SCRIPTED, batch_size=7).chat
     assert not hasattr(chat, "use_batches"), "an endpoint has none"
@@ -171,7 +132,3 @@ def test_a_batch_size_is_that_of_the_task_and_not_of_the_one_before(monkeypatch:
     Asking(SCRIPTED, batch_size=7)
     Asking(SCRIPTED)
     assert used == [7, "auto"]
-
-
-def test_a_judge_is_known_by_its_model() -> None:
-    assert Asking(SCRIPTED).as_judge.id == "scripted"

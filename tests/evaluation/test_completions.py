@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -40,27 +39,6 @@ def test_lines_of_one_item_are_its_repeats_in_the_order_of_the_file(tmp_path: Pa
     assert matched(tmp_path, *lines) == [("HumanEval/0", 0, "b"), ("HumanEval/1", 0, "a"), ("HumanEval/1", 1, "c")]
 
 
-def test_a_program_stays_as_it_is_to_the_last_blank(tmp_path: Path) -> None:
-    assert matched(tmp_path, program("HumanEval/0")) == [("HumanEval/0", 0, "    return 1\n")]
-
-
-def test_a_packed_file_is_read_too(tmp_path: Path) -> None:
-    path = tmp_path / "samples.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(program("HumanEval/0", "a")).encode()))
-    assert [one.text for one in recorded_responses(ITEMS, read_recorded(path))] == ["a"]
-
-
-def test_other_fields_are_left_unread(tmp_path: Path) -> None:
-    line = program("HumanEval/0", "a", id=77, result="failed: ", passed=False, completion_id=3)
-    assert matched(tmp_path, line) == [("HumanEval/0", 0, "a")]
-
-
-def test_no_program_is_a_missed_answer(tmp_path: Path) -> None:
-    recorded = read_recorded(written(tmp_path, program("HumanEval/0", None)))
-    [response] = recorded_responses(ITEMS, recorded)
-    assert response.missed == "0 of 1 turns are recorded"
-
-
 @pytest.mark.parametrize("language", ["python", "py", "Python", None, ""])
 def test_a_language_has_several_names_and_need_not_be_said(tmp_path: Path, language: str | None) -> None:
     assert matched(tmp_path, program("HumanEval/0", "a", language=language)) == [("HumanEval/0", 0, "a")]
@@ -70,15 +48,6 @@ def test_a_language_has_several_names_and_need_not_be_said(tmp_path: Path, langu
 def test_an_id_that_two_languages_have_is_told_apart_by_the_field(tmp_path: Path, language: str, item: Item) -> None:
     line = program("HumanEval_0_x", "a", language=language)
     assert matched(tmp_path, line, items=[SHELL, SCRIPT]) == [(item.id, 0, "a")]
-
-
-def test_an_id_that_two_languages_have_needs_the_field(tmp_path: Path) -> None:
-    with pytest.raises(DataUnusable, match=r"samples\.jsonl, line 2: several languages have an item of this id"):
-        matched(tmp_path, program("js/HumanEval_0_x"), program("HumanEval_0_x"), items=[SHELL, SCRIPT])
-
-
-def test_where_items_are_of_no_language_the_field_is_left_unread(tmp_path: Path) -> None:
-    assert matched(tmp_path, program(9, "a", language="python")) == [("9", 0, "a")]
 
 
 @pytest.mark.parametrize(
@@ -111,29 +80,6 @@ def test_a_line_that_does_not_fit_is_named(tmp_path: Path, lines: list[dict[str,
     assert why in str(caught.value)
 
 
-def test_what_is_no_json_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path, program("HumanEval/0"))
-    path.write_text(path.read_text() + '{"task_id": "HumanEval/1", "comp')
-    with pytest.raises(DataUnusable, match=r"samples\.jsonl, line 2: not JSON"):
-        read_recorded(path)
-
-
 def test_of_a_part_of_the_items_the_other_programs_are_no_mistake(tmp_path: Path) -> None:
     lines = [program("HumanEval/0", "a"), program("HumanEval/2"), program("HumanEval_0_x")]
     assert matched(tmp_path, *lines, items=PYTHON[:1], partial=True) == [("HumanEval/0", 0, "a")]
-
-
-def test_programs_of_another_benchmark_are_a_mistake_in_part_too(tmp_path: Path) -> None:
-    with pytest.raises(DataUnusable, match="no item 'Mbpp/2'"):
-        matched(tmp_path, program("Mbpp/2"), items=PYTHON[:1], partial=True)
-
-
-@pytest.mark.parametrize(
-    ("languages", "repeats"), [([None], 1), ([None, None], 2), (["sh", "bash", "js"], 2), (["sh", None, "js"], 2)]
-)
-def test_the_most_programs_of_an_item_are_the_repeats(
-    tmp_path: Path, languages: list[str | None], repeats: int
-) -> None:
-    lines = [program("HumanEval/0"), *(program("HumanEval_0_x", language=language) for language in languages)]
-    recorded = read_recorded(written(tmp_path, *lines))
-    assert recorded.repeats == repeats

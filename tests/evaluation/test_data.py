@@ -131,11 +131,6 @@ def test_the_folder_of_the_run_goes_before_the_one_of_the_definition(tmp_path: P
     assert [row["a"] for row in Data(tmp_path).rows(file)] == ["given"]
 
 
-def test_the_same_name_in_another_format_is_found(tmp_path: Path) -> None:
-    written(tmp_path, b"id,a\n1,csv\n", "x.csv")
-    assert [row["a"] for row in Data(tmp_path).rows(FILE)] == ["csv"]
-
-
 def test_missing_data_says_where_to_put_and_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(DataMissing) as caught:
         list(Data(tmp_path).rows(FILE))
@@ -143,12 +138,6 @@ def test_missing_data_says_where_to_put_and_to_get_it(tmp_path: Path) -> None:
     assert all(
         words in said for words in ("x.jsonl", str(tmp_path), "--data-dir", "TRIVET_DATA_DIR", "Ask the authors.")
     )
-
-
-def test_without_a_network_the_hub_is_named(tmp_path: Path) -> None:
-    file = DataFile(file="x.jsonl", hub="nobody/nothing", hub_config="main", hub_split="test")
-    with pytest.raises(DataMissing, match=r"The hub has it as nobody/nothing \(main, test\)"):
-        list(Data(tmp_path).rows(file))
 
 
 def test_a_data_set_of_the_hub_is_read_by_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,20 +194,6 @@ def test_a_name_with_dashes_is_found_with_underscores_and_the_other_way_round(
     assert Data(tmp_path).find(DataFile(file=asked)) == path
 
 
-def test_the_name_that_was_asked_for_goes_before_one_like_it(tmp_path: Path) -> None:
-    written(tmp_path, b"", "a_b.jsonl")
-    packed = written(tmp_path, b"", "a-b.jsonl.gz")
-    assert Data(tmp_path).find(DataFile(file="a-b.jsonl")) == packed
-    exact = written(tmp_path, b"", "a-b.jsonl")
-    assert Data(tmp_path).find(DataFile(file="a-b.jsonl")) == exact
-
-
-def test_a_name_that_is_like_it_in_half_is_another(tmp_path: Path) -> None:
-    written(tmp_path, b"", "a_b-c.jsonl")
-    written(tmp_path, b"", "ab-c.jsonl")
-    assert Data(tmp_path).find(DataFile(file="a-b-c.jsonl")) is None
-
-
 OPTIONAL = DataFile(file="more.jsonl", optional=True)
 
 
@@ -235,16 +210,3 @@ def test_an_optional_file_that_is_there_counts_with_its_items_and_its_content(tm
     assert (without.count, facts.count, facts.source) == (1, 3, f"{first}, {more}")
     digests = [hashlib.sha256(path.read_bytes()).digest() for path in (first, more)]
     assert facts.checksum == hashlib.sha256(b"".join(digests)).hexdigest() != without.checksum
-
-
-def test_a_file_that_is_not_optional_is_missed(tmp_path: Path) -> None:
-    written(tmp_path, b'{"a": 1}\n', "more.jsonl")
-    with pytest.raises(DataMissing, match=r"x\.jsonl is not here"):
-        Data(tmp_path).facts("X", [FILE, OPTIONAL])
-
-
-def test_optional_files_alone_are_facts_of_nothing_where_none_is_there(tmp_path: Path) -> None:
-    facts = Data(tmp_path).facts("X", [OPTIONAL])
-    assert (facts.count, facts.source) == (0, "the benchmark's own code")
-    written(tmp_path, b'{"a": 1}\n{"a": 2}\n', "more.jsonl")
-    assert Data(tmp_path).facts("X", [OPTIONAL]).count == 2

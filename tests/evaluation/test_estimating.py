@@ -16,7 +16,7 @@ from tasks.evaluation.evaluation_records import Item, ModelFacts, Sampling
 from tasks.evaluation.running.generation import request_of
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.planning import Plan, PlannedTask, TaskChoice, read_items
-from tasks.evaluation.running.task_choice import GROUP, estimate_run
+from tasks.evaluation.running.task_choice import estimate_run
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import task_of
 
@@ -56,11 +56,6 @@ def test_calls_tokens_and_cost_are_on_the_high_side(artifacts: Artifacts) -> Non
     assert (found.harness, found.skipped) == (("hellaswag",), {"Old": "run-1"})
 
 
-def test_without_prices_there_is_no_cost(artifacts: Artifacts) -> None:
-    task = task_of([Item(id="1", prompts=("?",))], artifacts)
-    assert estimate_run(plan(task), MODEL, artifacts, Kept(), prices=None).tasks[0].cost is None
-
-
 def test_first_turns_that_are_stored_are_counted(artifacts: Artifacts) -> None:
     items = [Item(id=str(number), prompts=(f"{number}?", "Sure?")) for number in range(4)]
     task = task_of(items, artifacts)
@@ -73,24 +68,7 @@ def test_first_turns_that_are_stored_are_counted(artifacts: Artifacts) -> None:
     assert (counted.calls, counted.stored) == (8, 3)
 
 
-def test_requests_are_looked_up_in_groups(artifacts: Artifacts) -> None:
-    store = Kept()
-    task = task_of([Item(id=str(number), prompts=("?",)) for number in range(GROUP + 5)], artifacts)
-    estimate_run(plan(task), MODEL, artifacts, store, prices=None)
-    assert store.lookups == [GROUP, 5]
-
-
 def test_a_database_that_is_away_holds_nothing(artifacts: Artifacts) -> None:
     task = task_of([Item(id="1", prompts=("?",))], artifacts)
     [counted] = estimate_run(plan(task), MODEL, artifacts, Responses(lambda: NOWHERE), prices=None).tasks
     assert (counted.calls, counted.stored) == (1, 0)
-
-
-def test_nobody_is_asked(artifacts: Artifacts) -> None:
-    from tasks.evaluation.running.open_models import open_model
-
-    chat = open_model(MODEL)
-    assert isinstance(chat, ScriptedChat)
-    before = chat.calls
-    estimate_run(plan(task_of([Item(id="1", prompts=("?",))], artifacts)), MODEL, artifacts, Kept(), prices=None)
-    assert chat.calls == before

@@ -35,11 +35,6 @@ def test_a_folder_is_its_newest_run(tmp_path: Path) -> None:
     assert find_run(str(tmp_path / "zz"), None).report.run.model.name == "zz"
 
 
-def test_a_folder_with_one_json_is_that(tmp_path: Path) -> None:
-    write_results(report(), own, output_path=tmp_path / "quick.json")
-    assert find_run(str(tmp_path), None).report == report()
-
-
 @pytest.mark.parametrize(
     ("which", "says"),
     [("gone.json", "cannot be read"), ("nothing", "no results file"), (".", "has no results_TIME")],
@@ -48,9 +43,3 @@ def test_what_is_no_run_is_said(which: str, says: str, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ResultsUnusable, match=says):
         find_run(which, None)
-
-
-def test_an_unknown_task_is_answered_with_those_there_are(tmp_path: Path) -> None:
-    found = find_run(str(write_results(report(), own, output_path=tmp_path)), None)
-    with pytest.raises(ResultsUnusable, match="no task MBPP; it has Sums"):
-        found.samples("MBPP")

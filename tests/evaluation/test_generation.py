@@ -16,10 +16,8 @@ from tasks.budget import Prices
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Said, Sampling, Usage
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.generation import (
-    SHARD_RESPONSES,
     Outcome,
     generate,
-    keep_shards,
     request_of,
     sampling_of,
     usage_of,
@@ -72,12 +70,6 @@ def test_a_request_has_the_prompt_and_the_sampling(artifacts: Artifacts) -> None
     assert said_in(sent) == [("user", "What is 1 + 1?")]
     assert (sent.temperature, sent.max_tokens, sent.top_p, sent.stop) == (0.7, 50, 0.9, ("###",))
     assert (sent.seed, sent.draw, sent.template) == (42, 2, "tool_use")
-
-
-def test_without_a_seed_repeats_are_told_apart_by_their_draw(artifacts: Artifacts) -> None:
-    task = asking(ONE, artifacts, sampling=Sampling(temperature=1, seed=None))
-    requests = [request_of(task, ONE, repeat=repeat) for repeat in range(3)]
-    assert [(one.seed, one.draw) for one in requests] == [(None, 0), (None, 1), (None, 2)]
 
 
 @pytest.mark.parametrize(
@@ -135,35 +127,6 @@ def test_later_turns_see_answers_without_what_was_thought(tmp_path: Path) -> Non
     ]
 
 
-def test_an_answer_that_was_all_thought_is_an_empty_turn(tmp_path: Path) -> None:
-    model = Model(lambda request: "<think>endless")
-    [response] = Run(tmp_path, [TWO], model).responses()
-    assert said_in(model.asked[-1])[1] == ("assistant", "")
-    assert [reply.text for reply in response.turns] == ["<think>endless"] * 2, "what it said is kept whole"
-
-
-def test_each_repeat_goes_on_with_its_own_answer(tmp_path: Path) -> None:
-    model = Model(lambda request: f"draw {request.draw}")
-    Run(tmp_path, [TWO], model, repeats=3).go()
-    second = [request for request in model.asked if len(request.messages) == 3]
-    assert sorted((request.draw, said_in(request)[1][1]) for request in second) == [
-        (0, "draw 0"),
-        (1, "draw 1"),
-        (2, "draw 2"),
-    ]
-
-
-def test_every_repeat_has_a_seed_of_its_own(tmp_path: Path) -> None:
-    model = Model()
-    Run(tmp_path, [ONE, TWO], model, repeats=2, sampling=Sampling(temperature=1, seed=7)).go()
-    asked = sorted((last_words(request), request.seed, request.draw) for request in model.asked)
-    assert asked == [
-        (words, 7 + repeat, repeat)
-        for words in ("Are you sure?", "What is 1 + 1?", "What is 2 + 2?")
-        for repeat in (0, 1)
-    ]
-
-
 def test_what_can_never_be_answered_is_missed_and_kept_so_far(tmp_path: Path) -> None:
     def say(request: ChatRequest) -> str | ContextOverflow:
         return ContextOverflow("it is too long") if len(request.messages) > 1 else "It is 4."
@@ -174,12 +137,6 @@ def test_what_can_never_be_answered_is_missed_and_kept_so_far(tmp_path: Path) ->
     assert [reply.text for reply in response.turns] == ["It is 4."]
     assert (response.missed, response.text) == ("it is too long", "It is 4.")
     assert outcome.unfinished == {}
-
-
-def test_after_a_missed_turn_no_further_one_is_asked(tmp_path: Path) -> None:
-    model = Model(lambda request: ContextOverflow("too long"))
-    Run(tmp_path, [THREE], model).go()
-    assert len(model.asked) == 1
 
 
 def test_what_is_away_for_now_is_left_out_and_named(tmp_path: Path) -> None:
@@ -204,21 +161,6 @@ def test_what_stops_a_run_is_raised_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable):
         run.go()
     assert list(run.scratch.iterdir()) == []
-
-
-def test_responses_know_what_they_cost_and_how_they_were_made(tmp_path: Path) -> None:
-    [response] = Run(tmp_path, [ONE], Model()).responses()
-    [reply] = response.turns
-    assert (reply.prompt_tokens, reply.completion_tokens, reply.latency_s, reply.finish_reason) == (10, 5, 0.5, "stop")
-    assert reply.key
-    assert len(reply.key) == 64
-
-
-def test_usage_is_the_sum_of_all_turns(tmp_path: Path) -> None:
-    outcome = Run(tmp_path, [ONE, TWO], Model(), repeats=2).go(Prices(prompt=1, answer=10))
-    usage = outcome.generated.usage
-    assert usage == Usage(calls=6, prompt_tokens=60, completion_tokens=30, latency_s=3.0, cost=usage.cost)
-    assert usage.cost == pytest.approx(6 * (10 + 5 * 10) / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -268,16 +210,6 @@ def test_however_answers_arrive_the_shards_are_the_same(
 
 def hash_of(request: ChatRequest) -> int:
     return sum(map(ord, last_words(request))) + 3 * request.draw + len(request.messages)
-
-
-@pytest.mark.parametrize(
-    ("count", "sizes"),
-    [(0, []), (1, [1]), (249, [249]), (250, [250]), (251, [250, 1]), (600, [250, 250, 100])],
-)
-def test_shards_hold_250_responses(artifacts: Artifacts, count: int, sizes: list[int]) -> None:
-    shards, kept = keep_shards(artifacts, (Response(item=str(number)) for number in range(count)))
-    assert [sum(1 for _ in read_lines(artifacts, shard, Response)) for shard in shards] == sizes
-    assert (kept, SHARD_RESPONSES) == (count, 250)
 
 
 def test_answers_wait_on_disk_and_not_in_memory(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.evaluation_errors import NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Item, Response, Sample, TaskResult
 from tasks.evaluation.harness.harness_run import is_harness_task, result_of
 from tasks.evaluation.record_lines import read_lines
@@ -32,13 +31,6 @@ generation_kwargs: {until: ["###"], max_gen_toks: 20}
 metric_list:
   - {metric: exact_match, aggregation: mean, higher_is_better: true}
 """
-CHOICE = (
-    GENERATIVE.replace("task: echo", "task: pick")
-    .replace("generate_until", "multiple_choice")
-    .replace('doc_to_target: "{{answer}}"', 'doc_to_target: 0\ndoc_to_choice: ["a", "b"]')
-    .replace('generation_kwargs: {until: ["###"], max_gen_toks: 20}\n', "")
-    .replace("exact_match", "acc")
-)
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -58,10 +50,6 @@ def test_a_yaml_of_the_harness_is_told_from_one_of_ours(tmp_path: Path, text: st
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     assert is_harness_task(str(path), None) is theirs
-
-
-def test_a_yaml_that_is_not_there_is_none(tmp_path: Path) -> None:
-    assert not is_harness_task(str(tmp_path / "mine.yaml"), None)
 
 
 def written(folder: Path, text: str) -> Path:
@@ -91,16 +79,3 @@ def test_what_the_harness_finds_is_kept_like_all_else(tmp_path: Path, artifacts:
         one.item for one in read_lines(artifacts, samples, Sample)
     ]
     assert rows_of(report(result), result, lambda: ()).dataset.name == "echo"
-
-
-def test_settings_of_the_run_reach_the_harness(tmp_path: Path, artifacts: Artifacts) -> None:
-    path = written(tmp_path, GENERATIVE)
-    result = found(path, artifacts, limit=2, max_tokens=1)
-    assert (result.counts.items, result.headline and result.headline.value) == (2, 0)
-    assert result.counts.truncated == 2
-    assert result.settings != found(path, artifacts).settings
-
-
-def test_a_model_without_log_probabilities_is_refused_before_it_is_asked(tmp_path: Path, artifacts: Artifacts) -> None:
-    with pytest.raises(NeedsLogLikelihood, match="pick"):
-        found(written(tmp_path, CHOICE), artifacts)

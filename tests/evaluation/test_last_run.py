@@ -12,13 +12,11 @@ import pytest
 from storage import connections
 from storage.artifacts import Artifacts
 from storage.evaluations import Evaluations
-from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, ModelFacts, Sample, TaskResult
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.results.result_rows import keep
 from tasks.evaluation.results.run_comparison import against_last
 from tasks.grading.sample_statistics import summarise_single
-from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.reports import NOON, report, task_result
 from tests.storage.conftest import running as running  # a fixture
 
@@ -102,19 +100,6 @@ def test_a_run_of_something_else_is_no_measure(
 
 
 @pytest.mark.postgres
-def test_a_run_of_another_model_is_no_measure(artifacts: Artifacts, evaluations: Evaluations) -> None:
-    keep(run(1, result(artifacts, 9), model="one-model"), artifacts, evaluations)
-    assert against_last(run(2, result(artifacts, 1), model="another"), artifacts, evaluations) == AgainstLast()
-
-
-@pytest.mark.postgres
-def test_where_nothing_was_scored_nothing_is_said(artifacts: Artifacts, evaluations: Evaluations) -> None:
-    keep(run(1, result(artifacts, 9), model="silent"), artifacts, evaluations)
-    new = run(2, result(artifacts, 9).model_copy(update={"estimates": ()}), model="silent")
-    assert against_last(new, artifacts, evaluations) == AgainstLast()
-
-
-@pytest.mark.postgres
 def test_without_samples_in_common_the_intervals_are_laid_side_by_side(
     artifacts: Artifacts, evaluations: Evaluations
 ) -> None:
@@ -123,8 +108,3 @@ def test_without_samples_in_common_the_intervals_are_laid_side_by_side(
     new = run(2, result(artifacts, 0).model_copy(update={"samples": (samples,)}), model="other-items")
     said = against_last(new, artifacts, evaluations)
     assert said.lines[0].startswith("Sums: REGRESSION, 0.900 → 0.000 (-0.900, p = 0.000)")
-
-
-def test_a_database_that_is_away_is_said_to_be(artifacts: Artifacts) -> None:
-    with pytest.raises(DatabaseUnavailable):
-        against_last(run(1, result(artifacts, 5), model="m"), artifacts, Evaluations(lambda: NOWHERE))

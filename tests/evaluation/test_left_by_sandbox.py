@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -10,10 +9,9 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.shard_grading import executed_by, left_by_sandbox, tools_for
-from tasks.grading.code.code_grading import BROKEN, verdict_of
-from tasks.sandbox import Program, Sandbox, shared_sandbox
+from tasks.grading.code.code_grading import BROKEN
+from tasks.sandbox import Sandbox, shared_sandbox
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
-from tasks.sandbox.sandbox_records import broken
 from tests.evaluation.sums import task_of
 
 
@@ -49,38 +47,8 @@ def test_what_was_left_is_named_once_an_item(samples: list[Sample], left: dict[s
     assert left_by_sandbox("X", samples) == left
 
 
-def test_a_broken_execution_is_what_is_looked_for():
-    verdict = verdict_of(broken("the sandbox broke: no room"), "x = 1")
-    assert verdict.score is None
-    left = left_by_sandbox("HumanEval", [sample("HumanEval/0", reason=verdict.reason)])
-    assert left == {"HumanEval HumanEval/0": "sandbox: the sandbox broke: no room"}
-
-
-@pytest.mark.parametrize("status", ["failed", "unfinished", "timeout", "memory", "output"])
-def test_an_execution_that_says_something_of_the_program_is_not_left(status: str):
-    verdict = verdict_of(broken("why")._replace(status=status), "x = 1")  # pyright: ignore[reportArgumentType]
-    assert (verdict.score, verdict.reason) == (0.0, "why")
-
-
-def test_answers_that_are_no_programs_are_executed_by_nothing(artifacts: Artifacts):
-    assert executed_by(task_of([], artifacts)) is None
-    assert executed_by(task_of([], artifacts, unsafe_code=True)) is None
-
-
-def test_programs_are_executed_by_an_engine_and_a_python(artifacts: Artifacts, sandbox: Sandbox):
-    said = executed_by(task_of([], artifacts, family="code"))
-    assert said == f"behind {sandbox.engine.name}, with Python {sandbox.python.version}"
-    assert said is not None
-    assert re.fullmatch(r"behind (bubblewrap|namespaces), with Python 3\.\d+\.\d+", said)
-    assert sandbox.run(Program("x = 1")).passed
-
-
 def test_unsafe_code_is_refused_where_programs_are_graded_and_where_they_are_told_of(artifacts: Artifacts):
     task = task_of([], artifacts, family="code", unsafe_code=True)
     for refuses in (lambda: tools_for(task, None), lambda: executed_by(task)):
         with pytest.raises(SandboxUnavailable, match="--unsafe-code is refused"):
             refuses()
-
-
-def test_without_it_the_grader_takes_the_shared_sandbox_itself(artifacts: Artifacts):
-    assert tools_for(task_of([], artifacts, family="code"), None).sandbox is None

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
-from storage.storage_errors import MissingArtifact
 from tasks.evaluation.evaluation_records import Item, Reply, Sample
 from tasks.evaluation.record_lines import line_of, read_lines, write_lines
 
@@ -35,16 +34,6 @@ def test_half_a_surrogate_pair_becomes_a_question_mark_and_the_rest_stays() -> N
     assert read == sample.model_copy(update={"extracted": "a?b"})
 
 
-def test_records_are_written_as_they_come_and_read_as_they_are_asked_for(artifacts: Artifacts) -> None:
-    read = read_lines(artifacts, write_lines(artifacts, "items", _items(3)), Item)
-    assert isinstance(read, Iterator)
-    assert next(read).id == "0"
-
-
-def test_equal_records_are_one_artifact(artifacts: Artifacts) -> None:
-    assert write_lines(artifacts, "items", _items(3)) == write_lines(artifacts, "items", _items(3))
-
-
 def test_a_failure_on_the_way_leaves_nothing_behind(artifacts: Artifacts) -> None:
     def breaking() -> Iterator[Item]:
         yield from _items(2)
@@ -53,12 +42,6 @@ def test_a_failure_on_the_way_leaves_nothing_behind(artifacts: Artifacts) -> Non
     with pytest.raises(ValueError, match="line 3"):
         write_lines(artifacts, "items", breaking())
     assert [path for path in artifacts.root.rglob("*") if path.is_file()] == []
-
-
-def test_an_artifact_that_is_gone_is_named(artifacts: Artifacts) -> None:
-    ref = write_lines(artifacts, "items", _items(1))
-    with pytest.raises(MissingArtifact):
-        list(read_lines(Artifacts(artifacts.root / "other"), ref, Item))
 
 
 def _items(count: int) -> Iterator[Item]:

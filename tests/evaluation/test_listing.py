@@ -61,20 +61,6 @@ def test_a_new_benchmark_passes_its_check_as_it_stands(tmp_path: Path, flag: str
     assert json.loads(checked.stdout) == {"task": "My-Own", "items": 2, "ok": True, "problems": []}
 
 
-def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
-    (tmp_path / "mine.jsonl").write_text("precious")
-    refused = run("new", "Mine", "--dir", tmp_path)
-    assert (refused.exit_code, (tmp_path / "mine.jsonl").read_text()) == (2, "precious")
-    assert not (tmp_path / "mine.yaml").exists()
-
-
-@pytest.mark.parametrize("name", ["", "5", "a b", "../x", "x/y"])
-def test_a_name_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
-    refused = run("new", "--dir", tmp_path, "--", name)
-    assert refused.exit_code == 2
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_check_shows_the_first_prompt(tmp_path: Path) -> None:
     shown = run("check", "MATH500", "--data-dir", SAMPLES).stdout
     assert "  | Mark your solution with \\boxed\n" in shown

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,11 +31,6 @@ def test_a_secret_is_refused_and_not_repeated(name: str) -> None:
     assert "sk-very-secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "add_bos_token", "eos_token", "tokenizer", "revision", "dtype"])
-def test_what_only_looks_like_a_secret_is_taken(name: str) -> None:
-    assert ModelSpec(backend="hf", args={name: "x"}).args == {name: "x"}
-
-
 @pytest.mark.parametrize(
     ("spec", "id", "name", "revision"),
     [
@@ -57,17 +50,6 @@ def test_what_only_looks_like_a_secret_is_taken(name: str) -> None:
 )
 def test_results_name_the_model_and_its_revision(spec: ModelSpec, id: str, name: str, revision: str) -> None:
     assert spec.facts(Named(id)) == ModelFacts(name=name, backend=spec.backend, revision=revision, args=spec.args)
-
-
-def test_another_script_is_another_revision_of_the_same_model(tmp_path: Path) -> None:
-    facts: list[ModelFacts] = []
-    for answer in ("yes", "no"):
-        rules = tmp_path / "rules.json"
-        rules.write_text(json.dumps([{"answer": answer}]))
-        spec = ModelSpec(backend="scripted", name="m", args={"rules": str(rules)})
-        facts.append(spec.facts(open_backend("scripted", name="m", args=spec.args)))
-    assert facts[0].name == facts[1].name
-    assert facts[0].revision != facts[1].revision
 
 
 def test_arguments_of_the_transport_shape_no_answer() -> None:

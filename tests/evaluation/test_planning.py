@@ -12,13 +12,12 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.calls import CallSettings
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OptionUnusable
+from tasks.evaluation.evaluation_errors import DataUnusable, OptionUnusable
 from tasks.evaluation.evaluation_records import Sampling
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.planning import (
     RunSettings,
     effective_sampling,
-    given_in,
     questions_of,
     read_items,
     settings_digest,
@@ -74,18 +73,6 @@ def test_an_id_that_comes_twice_is_refused(sums: Path, artifacts: Artifacts) -> 
         plan_of(sums, artifacts)
 
 
-def test_a_benchmark_without_items_is_refused(sums: Path, artifacts: Artifacts) -> None:
-    sums.with_name("sums.jsonl").write_text("\n")
-    with pytest.raises(DataUnusable, match="Sums has no items"):
-        plan_of(sums, artifacts)
-
-
-def test_data_that_is_not_there_is_named(sums: Path, artifacts: Artifacts) -> None:
-    sums.with_name("sums.jsonl").unlink()
-    with pytest.raises(DataMissing, match=r"sums\.jsonl"):
-        plan_of(sums, artifacts)
-
-
 SAME: dict[str, dict[str, Any]] = {
     "another model": {"model": OTHER},
     "how hard it is pressed": {"model": MODEL.model_copy(update={"calls": CallSettings(concurrency=99)})},
@@ -128,22 +115,6 @@ def test_what_can_change_a_figure_changes_the_digest(sums: Path, artifacts: Arti
     assert settings_digest(plan_of(sums, artifacts, **changed)) != settings_digest(plan_of(sums, artifacts))
 
 
-def test_no_two_settings_share_a_digest(sums: Path, artifacts: Artifacts) -> None:
-    digests = [settings_digest(plan_of(sums, artifacts, **changed)) for changed in OTHERS.values()]
-    assert len(set(digests)) == len(OTHERS)
-
-
-def test_how_programs_are_counted_is_asked_of_programs_alone(sums: Path, artifacts: Artifacts) -> None:
-    asked: dict[str, Any] = {"ks": (1, 5), "unsafe_code": True}
-    plain, counted = plan_of(sums, artifacts), plan_of(sums, artifacts, **asked)
-    assert counted == plain
-    sums.write_text(SUMS.replace("family: math", "family: code"))
-    plain, counted = plan_of(sums, artifacts), plan_of(sums, artifacts, **asked)
-    assert (counted.ks, counted.unsafe_code) == ((1, 5), True)
-    assert counted.settings == plain.settings | {"k": [1, 5], "unsafe_code": True}
-    assert questions_of(counted) == questions_of(plain), "the model is asked the same"
-
-
 @pytest.mark.parametrize(("family", "said"), [("code", True), ("math", False)])
 def test_another_python_makes_another_run_of_programs_alone(
     family: str, said: bool, sums: Path, tmp_path: Path, artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
@@ -179,14 +150,6 @@ def test_the_definition_is_part_of_the_settings_save_what_is_for_people(
     assert (settings_digest(plan_of(sums, artifacts)) == before) is same
 
 
-def test_other_data_is_another_checksum_and_not_another_setting(sums: Path, artifacts: Artifacts) -> None:
-    before = plan_of(sums, artifacts)
-    write_benchmark(sums.parent, count=4)
-    after = plan_of(sums, artifacts)
-    assert before.data.checksum != after.data.checksum
-    assert settings_digest(before) == settings_digest(after)
-
-
 @pytest.mark.parametrize(
     ("given", "sampling"),
     [
@@ -209,11 +172,6 @@ def test_the_run_goes_before_the_benchmark(sums: Path, given: dict[str, Any], sa
     assert effective_sampling(find_benchmark(str(sums)), RunSettings.model_validate(given)) == sampling
 
 
-def test_a_benchmark_that_sends_no_seed_sends_none(sums: Path) -> None:
-    sums.write_text(SUMS.replace("temperature: 0.7", "temperature: 0.7, seed: null"))
-    assert effective_sampling(find_benchmark(str(sums)), RunSettings(seed=(5, 5, 5, 5))).seed is None
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -228,21 +186,6 @@ def test_a_benchmark_that_sends_no_seed_sends_none(sums: Path) -> None:
 def test_generation_arguments_that_cannot_be_are_named(sums: Path, given: dict[str, Any], said: str) -> None:
     with pytest.raises(OptionUnusable, match=said):
         effective_sampling(find_benchmark(str(sums)), RunSettings(gen_kwargs=given))
-
-
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({}, set[str]()),
-        ({"max_tokens": 5}, {"max_tokens"}),
-        ({"gen_kwargs": {"until": "x", "max_gen_toks": 5}}, {"stop", "max_tokens"}),
-        ({"gen_kwargs": {"do_sample": False}}, {"temperature"}),
-        ({"gen_kwargs": {"do_sample": True}}, set[str]()),
-    ],
-    ids=["nothing", "tokens", "under the harness's names", "greedy", "sampled"],
-)
-def test_the_run_names_what_it_names(given: dict[str, Any], named: set[str]) -> None:
-    assert set(given_in(RunSettings.model_validate(given))) == named
 
 
 @pytest.mark.parametrize(
@@ -269,13 +212,3 @@ def test_a_benchmark_run_in_one_piece_reads_its_own_items(tmp_path: Path, artifa
     assert (task.whole, task.count, task.overrides) == (True, 0, {"temperature": 0.1, "max_tokens": 9})
     path.write_text(WHOLE + "# changed\n")
     assert settings_digest(plan_of(path, artifacts)) != settings_digest(task)
-
-
-@pytest.mark.parametrize("given", [{"limit": 1}, {"debug": True}])
-def test_of_a_benchmark_run_in_one_piece_no_part_can_be_asked(
-    tmp_path: Path, artifacts: Artifacts, given: dict[str, Any]
-) -> None:
-    path = tmp_path / "whole.py"
-    path.write_text(WHOLE)
-    with pytest.raises(OptionUnusable, match="--limit and --debug do not reach"):
-        plan_of(path, artifacts, **given)

@@ -24,21 +24,6 @@ def test_a_run_is_drawn_the_same_each_time() -> None:
     assert plot_results(report()) == plot_results(report())
 
 
-def test_ratings_have_a_scale_of_their_own() -> None:
-    one_panel = Image.open(io.BytesIO(plot_results(report(task_result(), task_result("Other")))))
-    two_panels = Image.open(
-        io.BytesIO(plot_results(report(task_result(), task_result("MTBench", estimates=(RATING,)))))
-    )
-    assert two_panels.height > one_panel.height
-
-
-@pytest.mark.parametrize(
-    "estimates", [(), (Estimate(metric="m", value=0.5, n=1, headline=True),)], ids=["no figure", "no interval"]
-)
-def test_what_is_not_there_is_not_drawn(estimates: tuple[Estimate, ...]) -> None:
-    assert plot_results(report(task_result(estimates=estimates))).startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize(
     "name",
     ["한국어-모델-7B", r"$\frac{1}$ $x", "\x00\x1b[31m\n", "\ud800", "x" * 10_000, "", "<b>&", "‮gnp"],

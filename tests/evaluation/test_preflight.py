@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from models.model_errors import ModelUnavailable
 from storage.artifacts import Artifacts
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
+from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item
-from tasks.evaluation.running import shard_grading as preflight
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.planning import PlannedTask, read_items
@@ -61,25 +58,6 @@ def test_of_a_large_benchmark_the_first_items_are_checked(artifacts: Artifacts) 
     assert read == CHECKED_ITEMS
 
 
-def test_of_large_items_fewer_are_checked_and_one_at_least(
-    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preflight, "CHECKED_CHARS", 1000)
-    checked: list[int] = []
-
-    class Counting(BaseBenchmark):
-        name = "Counting"
-
-        def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-            checked.append(len(items))
-            yield from ()
-
-    for chars in (1, 400, 5000):
-        items = (Item(id=str(number), prompts=("?",), detail={"tests": "x" * chars}) for number in range(50))
-        assert problems_of(Counting(), task_of([], artifacts), items) == []
-    assert checked == [50, 3, 1]
-
-
 def judged(artifacts: Artifacts, judge: ModelSpec | None) -> tuple[BaseBenchmark, PlannedTask, list[Item]]:
     benchmark = find_benchmark("MTBench")
     items = list(benchmark.items(Data(SAMPLES)))
@@ -93,8 +71,3 @@ def test_prompts_of_a_judge_are_rendered_without_asking(here: Path, artifacts: A
 def test_a_benchmark_without_its_judge_says_how_to_name_one(artifacts: Artifacts) -> None:
     with pytest.raises(PreflightFailed, match="MTBench is graded by a model; name it with --annotator_model"):
         problems_of(*judged(artifacts, None))
-
-
-def test_a_judge_without_its_key_stops_here(here: Path, artifacts: Artifacts) -> None:
-    with pytest.raises(ModelUnavailable, match="api_key_env=NO_KEY"):
-        problems_of(*judged(artifacts, ModelSpec(backend="openai", name="judge", api_key_env="NO_KEY")))

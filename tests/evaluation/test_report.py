@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-
-import pytest
-
 from tasks.evaluation.evaluation_records import Counts, Estimate
-from tasks.evaluation.results.run_report import WORST, image_of, markdown_of, rows_of
+from tasks.evaluation.results.run_report import WORST, markdown_of, rows_of
 from tests.evaluation.reports import report, task_result
 
 NOT_SCORED = task_result(
@@ -35,15 +31,6 @@ def test_the_table_has_a_row_for_each_task() -> None:
     assert (second["metric"], second["score"], second["low"], second["unscored"]) == (None, None, None, 2)
 
 
-@pytest.mark.parametrize(("value", "low", "high"), [(0.0, 0.0, 0.3), (1.0, 0.7, 1.0), (0.5, None, None)])
-def test_ends_of_the_scale_and_missing_intervals_are_told_apart(
-    value: float, low: float | None, high: float | None
-) -> None:
-    headline = Estimate(metric="accuracy", value=value, low=low, high=high, n=3, headline=True)
-    [row] = rows_of(report(task_result(estimates=(headline,))))
-    assert (row["score"], row["low"], row["high"]) == (value, low, high)
-
-
 def test_the_words_hold_scores_notes_and_what_was_skipped() -> None:
     lines = markdown_of(report().model_copy(update={"regressions": ("Sums",)})).split("\n")
     assert lines == [
@@ -69,15 +56,6 @@ def test_the_words_hold_scores_notes_and_what_was_skipped() -> None:
     ]
 
 
-def test_what_could_not_be_kept_is_told_too() -> None:
-    noted = report().model_copy(update={"notes": ("3 answers are kept in files",)})
-    assert "- 3 answers are kept in files" in markdown_of(noted).split("\n")
-
-
-def test_a_task_that_could_not_be_scored_is_in_the_words() -> None:
-    assert "| Empty | none scored | — | — | 2 |" in markdown_of(report(NOT_SCORED)).split("\n")
-
-
 def test_the_weakest_groups_are_named_the_worst_first() -> None:
     groups = [Estimate(metric="accuracy", part=f"group=g{n}", value=n / 10, n=3) for n in (6, 1, 3, 2, 5, 4, 0)]
     other = Estimate(metric="pass@2", part="group=g9", value=0.0, n=3)
@@ -85,13 +63,3 @@ def test_the_weakest_groups_are_named_the_worst_first() -> None:
     text = markdown_of(report(task_result(estimates=(headline, other, *groups))))
     lines = text.partition("## Weakest groups\n")[2].split("\n")[:WORST]
     assert lines == [f"- Sums, g{n}: {n / 10:.3f} (3 items)" for n in range(5)]
-
-
-def test_the_plot_is_an_address_that_holds_a_picture() -> None:
-    kind, _, data = image_of(report()).partition(",")
-    assert kind == "data:image/png;base64"
-    assert base64.b64decode(data, validate=True).startswith(b"\x89PNG\r\n")
-
-
-def test_a_run_without_a_score_has_a_plot_too() -> None:
-    assert image_of(report(NOT_SCORED)).startswith("data:image/png;base64,")

@@ -49,12 +49,6 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert tuple(samples_beside(path, "Sums")) == SAMPLES
 
 
-def test_half_a_surrogate_pair_survives_in_a_sample(tmp_path: Path) -> None:
-    sample = Sample(item="1", score=0.0, extracted="\ud800\x00\u2028")
-    path = write_results(report(), lambda result: [sample], output_path=tmp_path)
-    assert list(samples_beside(path, "Sums")) == [sample]
-
-
 @pytest.mark.parametrize(
     ("output", "path"),
     [
@@ -129,11 +123,6 @@ def test_what_is_no_results_file_is_named(tmp_path: Path, content: str, says: st
         read_results(file)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ResultsUnusable, match=r"gone\.json cannot be read"):
-        read_results(tmp_path / "gone.json")
-
-
 @pytest.mark.parametrize("line", ['{"item": 1', '{"item": {}}', "[]", "null"])
 def test_a_broken_line_of_samples_is_named(tmp_path: Path, line: str) -> None:
     path = write_results(report(), own, output_path=tmp_path)
@@ -141,9 +130,3 @@ def test_a_broken_line_of_samples_is_named(tmp_path: Path, line: str) -> None:
         file.write(line + "\n")
     with pytest.raises(ResultsUnusable, match="line 5"):
         list(samples_beside(path, "Sums"))
-
-
-def test_a_file_without_samples_beside_has_none(tmp_path: Path) -> None:
-    path = write_results(report(), own, output_path=tmp_path)
-    next(path.parent.glob("samples_*")).unlink()
-    assert list(samples_beside(path, "Sums")) == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models.model_errors import ContextOverflow, TransientModelError
 from models.protocols import ChatRequest
 from storage.artifacts import Artifacts
-from tasks.evaluation.evaluation_records import Item, Usage
+from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.generation import Generated, generate, merge_parts, part_of
 from tasks.evaluation.running.planning import PlannedTask
 from tests.evaluation.sums import Model, last_words, task_of
@@ -63,13 +63,3 @@ def test_parts_share_the_items_without_rest_and_without_doubles(parts: int) -> N
     shares = [[item.id for item in part_of(items_of(10), part=part, parts=parts)] for part in range(parts)]
     assert sorted(id for share in shares for id in share) == sorted(item.id for item in items_of(10))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-def test_usage_is_the_sum_over_ranks(artifacts: Artifacts) -> None:
-    parts = [
-        Generated(shards=(), responses=0, usage=Usage(calls=2, recalled=1, prompt_tokens=10, cost=0.5)),
-        Generated(shards=(), responses=0, usage=Usage(calls=3, completion_tokens=7, latency_s=1.5)),
-    ]
-    assert merge_parts(parts, [], artifacts).usage == Usage(
-        calls=5, recalled=1, prompt_tokens=10, completion_tokens=7, latency_s=1.5, cost=0.5
-    )

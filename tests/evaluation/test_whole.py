@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,10 @@ from models.scripted import ScriptedChat
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Estimate, TaskResult
-from tasks.evaluation.results.result_rows import rows_of, write_files
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import Asking, release_models
 from tasks.evaluation.running.whole_benchmarks import run
-from tests.evaluation.reports import report
-from tests.evaluation.sums import last_words, plan_of, said_in
+from tests.evaluation.sums import last_words, plan_of
 
 pytest.importorskip("lm_eval")
 
@@ -117,32 +114,6 @@ def test_what_it_asks_for_is_what_is_asked(tmp_path: Path, artifacts: Artifacts)
         (f"Problem: {n} + {n}", repeat, repeat) for n in range(3) for repeat in range(2)
     ]
     assert {(one.temperature, one.max_tokens, one.template) for one in requests} == {(0.7, 99, True)}
-
-
-def test_what_the_run_sets_goes_before_it(tmp_path: Path, artifacts: Artifacts) -> None:
-    settings = {"gen_kwargs": {"temperature": 0.1}, "max_tokens": 5, "system_instruction": "Be brief."}
-    _, requests = asked(written(tmp_path), artifacts, **settings)
-    assert {(one.temperature, one.max_tokens) for one in requests} == {(0.1, 5)}
-    assert {said_in(one)[0] for one in requests} == {("system", "Be brief.")}
-
-
-def test_a_wish_to_sample_leaves_it_its_own_temperature(tmp_path: Path, artifacts: Artifacts) -> None:
-    _, requests = asked(written(tmp_path), artifacts, gen_kwargs={"do_sample": True})
-    assert {one.temperature for one in requests} == {0.7}
-
-
-def test_what_was_generated_is_kept(tmp_path: Path, artifacts: Artifacts) -> None:
-    found, _ = asked(written(tmp_path), artifacts)
-    [ref] = found.responses
-    kept = json.loads(artifacts.get(ref))
-    assert kept["examples"][0]["model_outputs"] == ["You said: Problem: 0 + 0"] * 2
-
-
-def test_the_result_can_be_written_and_stored(tmp_path: Path, artifacts: Artifacts) -> None:
-    found, _ = asked(written(tmp_path), artifacts)
-    path = write_files(report(found), artifacts, output_path=tmp_path / "out" / "r.json")
-    assert json.loads(path.read_text())["results"]["Mine"]["num_repeat"] == 2
-    assert rows_of(report(found), found, lambda: ()).task
 
 
 @pytest.mark.parametrize(

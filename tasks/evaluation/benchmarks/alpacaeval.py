@@ -13,11 +13,10 @@ from typing import Any, ClassVar, NamedTuple, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest, ChatResponse, Message, Text
-from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools, needed_judge
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
 from tasks.grading import judge_grading as judging
 from tasks.grading.judge_grading import Judged
 from tasks.grading.length_control import Compared, Gamed, length_controlled
@@ -74,7 +73,7 @@ class AlpacaEval(JudgedBenchmark):
         """The instructions; `detail` holds the reference, the judge's prompt, and the item's part of df_gamed.csv."""
         template = data.text(PROMPT)
         known = _gamed(data.rows(GAMED)) if data.find(GAMED) else {}
-        return (_item(row, template, known) for row in fields.distinct(data.rows(INSTRUCTIONS)))
+        return (_item(row, template, known) for row in distinct(data.rows(INSTRUCTIONS)))
 
     def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
         answer = judging.answers_of(item, response)[0]
@@ -161,9 +160,9 @@ def _number(row: Row, name: str) -> float:
 
 
 def _item(row: Row, template: str, known: Mapping[int, _Known]) -> Item:
-    instruction = fields.text(row, "instruction")
+    instruction = row.text("instruction")
     detail: dict[str, JsonValue] = {
-        "reference": fields.text(row, "output"),
+        "reference": row.text("output"),
         "generator": str(row.get("generator") or ""),
         "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
         "template": template,

@@ -9,11 +9,10 @@ import yaml
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
 from tasks.grading import judge_grading as judging
 from tasks.grading.judge_grading import Judged
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -68,7 +67,7 @@ class ArenaHard(JudgedBenchmark):
         """The prompts; `detail` holds the baseline's answer and the judge's prompt."""
         answers = {row.id: row for row in data.rows(BASELINE)}
         prompt = _judge_prompt(data.text(PROMPT))
-        for row in fields.distinct(data.rows(QUESTIONS)):
+        for row in distinct(data.rows(QUESTIONS)):
             if row.id not in answers:
                 row.unusable(f"{BASELINE.file} has no answer to question {row.id}")
             yield _item(row, answers[row.id], prompt)
@@ -152,7 +151,7 @@ def _judge_prompt(config: str) -> dict[str, JsonValue]:
 
 
 def _item(row: Row, baseline: Row, prompt: dict[str, JsonValue]) -> Item:
-    turns, answers = fields.contents(row, "turns"), fields.answer_turns(baseline)
+    turns, answers = row.contents("turns"), baseline.answer_turns()
     if len(turns) != 1 or len(answers) != 1:
         row.unusable(f"a prompt of Arena-Hard has one turn and one answer, found {len(turns)} and {len(answers)}")
     return Item(

@@ -1,27 +1,30 @@
-"""Finds benchmarks: ours, those of installed packages, and user files by path."""
+"""Finds benchmarks: ours, those of installed packages, and user files by path; makes new ones from a template."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark
-from tasks.evaluation.benchmarks.simple import SimpleBenchmark, open_yaml
+from tasks.evaluation.benchmarks.simple import NAME, SimpleBenchmark, open_yaml
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, EvaluationError, UnknownTask
-from tasks.evaluation.user_files import load_file
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,12 @@ ENTRY_POINTS = "trivet.benchmarks"
 FOLDER = Path(__file__).parent
 PROGRAMS = "tasks.evaluation.benchmarks.code."
 YAML = (".yaml", ".yml")
+USERS_PACKAGE = "trivet_benchmark_"
+"""Begins the name of the package that stands for a user's folder."""
+OURS = ("flows", "models", "storage", "tasks")
+"""Our own packages, whose names a user may use too."""
+TEMPLATES = FOLDER / "new"
+"""Templates of a definition and a class, and two items."""
 
 
 def benchmarks() -> dict[str, BaseBenchmark]:
@@ -120,13 +129,15 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
 
 
 def _used_by(module: ModuleType, found: dict[str, str]) -> dict[str, str]:
-    """Sources by module name: `module`, and the modules of its folder that it imports or whose file it names."""
+    """Sources by module or file name: `module`, and the files of its folder that it imports or whose name it has."""
     source = found[module.__name__] = inspect.getsource(module)
     named = _code_of(source).named
-    for path in (FOLDER / "code").glob("*.py"):
+    for path in (FOLDER / "code").iterdir():
         name = f"{PROGRAMS}{path.stem}"
-        if name not in found and {name, path.name} & named:
+        if path.suffix == ".py" and name not in found and {name, path.name} & named:
             _used_by(importlib.import_module(name), found)
+        elif path.suffix in (".toml", ".json") and path.name in named:
+            found[path.name] = f"CONTENT = {path.read_text('utf-8')!r}"
     return found
 
 
@@ -254,3 +265,110 @@ def _file(name: str) -> Path:
 
 def _listed(kinds: Any) -> str:
     return ", ".join(kind.__name__ for kind in kinds) or "none"
+
+
+def files_of(name: str, *, python: bool) -> dict[str, str]:
+    """File name → content, the definition first. Raises BenchmarkUnusable for an invalid name."""
+    if not re.fullmatch(NAME, name):
+        raise BenchmarkUnusable(f"{name!r} is no name of a benchmark: begin with a letter, then letters, digits, - _ .")
+    stem = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    kind = re.sub(r"[^A-Za-z0-9]+", "", name[:1].upper() + name[1:]) + "Benchmark"
+    template = (TEMPLATES / ("class.txt" if python else "definition.txt")).read_text("utf-8")
+    written = template.format(name=name, stem=stem, kind=kind)
+    items = (TEMPLATES / "items.jsonl").read_text("utf-8")
+    return {f"{stem}.{'py' if python else 'yaml'}": written, f"{stem}.jsonl": items}
+
+
+def load_file(path: Path) -> ModuleType:
+    """The module in a file, in a package for its folder, so that it can import modules beside it.
+
+    Raises BenchmarkUnusable.
+    """
+    package = f"{USERS_PACKAGE}{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
+    if package not in sys.modules:
+        parent = ModuleType(package)
+        parent.__path__ = [str(path.parent)]
+        sys.modules[package] = parent
+    if not any(isinstance(finder, _UsersFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _UsersFinder())
+    name = f"{package}.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_UsersLoader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))  # `import utils` finds what stands beside it, as evalchemy's loader has it
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise BenchmarkUnusable(f"{error.filename}, line {error.lineno}: not Python ({error.msg})") from error
+    except (Exception, SystemExit) as error:  # the user's own code runs here
+        raise BenchmarkUnusable(f"{path}{_line_in(path, error)}: cannot be imported ({error!r})") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+class _UsersLoader(SourceFileLoader):
+    """Gives a module an `import` that finds the user's packages before ours of the same name."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module with that `import`."""
+        package = module.__name__.partition(".")[0]
+        module.__dict__["__builtins__"] = vars(builtins) | {"__import__": _UsersImport(package)}
+        super().exec_module(module)
+
+
+class _UsersFinder(MetaPathFinder):
+    """Finds modules in a user's folder, for that loader."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The spec of a module of a user's package; None for others."""
+        del target
+        if not name.startswith(USERS_PACKAGE):
+            return None
+        specs = (FileFinder(folder, (_UsersLoader, SOURCE_SUFFIXES)).find_spec(name) for folder in path or ())
+        return next((spec for spec in specs if spec and spec.loader), None)
+
+
+class _UsersImport:
+    """`__import__` of a user's modules."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def __call__(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """As `__import__`; of our names, the user's module is imported where there is one."""
+        top = name.partition(".")[0]
+        own = f"{self._package}.{name}"
+        if level or top not in OURS or not _is_there(own):
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        module = importlib.import_module(own)
+        for part in fromlist or ():
+            if not hasattr(module, part) and _is_there(f"{own}.{part}"):
+                importlib.import_module(f"{own}.{part}")
+        return module if fromlist else sys.modules[f"{self._package}.{top}"]
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a package above it is not there
+        return False
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    """The last executed line of the file."""
+    lines, trace = list[int](), error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f", line {lines[-1]}" if lines else ""

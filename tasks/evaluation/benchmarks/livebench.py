@@ -16,7 +16,6 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.fields import text, texts
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading import livebench_grading as grading
@@ -115,10 +114,10 @@ def _item(row: Row, category: str, kind: str) -> Item:
     if kind == INSTRUCTIONS:
         detail |= {name: row.get(name) for name in ("instruction_id_list", "kwargs")}
     return Item(
-        id=text(row, "question_id"),
-        prompts=tuple(texts(row, "turns")),
-        gold=None if kind == INSTRUCTIONS else text(row, "ground_truth"),
-        group=f"{category}/{text(row, 'task')}",
+        id=row.text("question_id"),
+        prompts=tuple(row.texts("turns")),
+        gold=None if kind == INSTRUCTIONS else row.text("ground_truth"),
+        group=f"{category}/{row.text('task')}",
         detail=detail,
     )
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
 from tasks.grading import judge_grading as judging
 from tasks.grading.judge_grading import Judged
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -66,14 +65,20 @@ class MTBench(JudgedBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         """The questions; `detail` holds temperature, references, and the judge's prompt of each turn."""
-        prompts = {row.id: row for row in _named(data.rows(PROMPTS))}
-        references = {row.id: fields.answer_turns(row) for row in data.rows(REFERENCES)}
-        for row in fields.distinct(data.rows(QUESTIONS)):
+        prompts = {row.text("name"): row for row in data.rows(PROMPTS)}
+        references = {row.id: row.answer_turns() for row in data.rows(REFERENCES)}
+        for row in distinct(data.rows(QUESTIONS)):
             yield _item(row, prompts, references.get(row.id, []))
 
     def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
         answers = judging.answers_of(item, response)
-        return {turn: _request(item, turn, answers) for turn, answer in zip(TURNS, answers, strict=False) if answer}
+        asked = dict[str, ChatRequest]()
+        for turn, answer in zip(TURNS, answers, strict=False):
+            if answer:
+                prompt = _judge_prompt(item, turn)
+                text = judging.fill(prompt["template"], _slots(item, turn, answers))
+                asked[turn] = judging.judge_request(text, system=prompt["system"], max_tokens=JUDGE_TOKENS)
+        return asked
 
     def verdict_in(self, judgment: str) -> float | None:
         return judging.rating(judgment)
@@ -125,13 +130,8 @@ class MTBench(JudgedBenchmark):
         yield from super().check(items, tools)
 
 
-def _named(rows: Iterable[Row]) -> Iterator[Row]:
-    for row in rows:
-        yield Row(row | {"id": fields.text(row, "name")}, file=row.file, line=row.line, number=row.number)
-
-
 def _item(row: Row, prompts: Mapping[str, Row], references: list[str]) -> Item:
-    turns, category = fields.texts(row, "turns"), fields.text(row, "category")
+    turns, category = row.texts("turns"), row.text("category")
     if not 1 <= len(turns) <= len(TURNS):
         row.unusable(f"`turns` has {len(turns)} turns; a question of MT-Bench has one or two")
     wants_reference = category in WITH_REFERENCE
@@ -155,15 +155,9 @@ def _item(row: Row, prompts: Mapping[str, Row], references: list[str]) -> Item:
 
 def _prompt(row: Row) -> dict[str, JsonValue]:
     if row.get("output_format") != "[[rating]]":
-        row.unusable(f"`output_format` of {row.id!r} must be [[rating]], found {row.get('output_format')!r}")
+        row.unusable(f"`output_format` of {row.get('name')!r} must be [[rating]], found {row.get('output_format')!r}")
     system = row.get("system_prompt") or ""
-    return {"name": row.id, "system": str(system), "template": fields.text(row, "prompt_template")}
-
-
-def _request(item: Item, turn: str, answers: Sequence[str]) -> ChatRequest:
-    prompt = _judge_prompt(item, turn)
-    text = judging.fill(prompt["template"], _slots(item, turn, answers))
-    return judging.judge_request(text, system=prompt["system"], max_tokens=JUDGE_TOKENS)
+    return {"name": row.text("name"), "system": str(system), "template": row.text("prompt_template")}
 
 
 def _judge_prompt(item: Item, turn: str) -> dict[str, str]:

@@ -18,7 +18,6 @@ from pydantic import JsonValue
 from rapidfuzz import fuzz
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.grading_records import graded_sample
@@ -58,7 +57,7 @@ class RepoBench(BaseBenchmark):
                 yield Item(
                     id=f"{language}-{subset}-{row.number}",
                     prompts=(prompt_of(row, language),),
-                    gold=text(row, "next_line"),
+                    gold=row.text("next_line"),
                     group=f"{language}_{subset}",
                     detail={"language": language},
                 )
@@ -92,8 +91,8 @@ def prompt_of(row: Row, language: str) -> str:
     if not all({"path", "snippet"} <= one.keys() for one in snippets):
         row.unusable("`context` must hold objects with `path` and `snippet`")
     across = "".join(f"{sign} Path: {one['path']}\n{one['snippet']}\n\n" for one in snippets)
-    here = f"{sign} Path: {text(row, 'file_path')}\n{row.get('import_statement', '')}\n{text(row, 'cropped_code')}\n"
-    return re.sub(r"\n{4,}", "\n\n", f"{sign} Repo Name: {text(row, 'repo_name')}\n{across}{here}")
+    here = f"{sign} Path: {row.text('file_path')}\n{row.get('import_statement', '')}\n{row.text('cropped_code')}\n"
+    return re.sub(r"\n{4,}", "\n\n", f"{sign} Repo Name: {row.text('repo_name')}\n{across}{here}")
 
 
 def next_line(completion: str, language: str) -> str:

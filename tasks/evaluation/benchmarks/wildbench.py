@@ -11,10 +11,9 @@ from typing import ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks import fields
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Said, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
 from tasks.grading import judge_grading as judging
 from tasks.grading.judge_grading import Judged
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -86,7 +85,7 @@ class WildBench(JudgedBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """The tasks; `detail` holds checklist, categories and the judge's prompt."""
         template = data.text(PROMPT)
-        return (_item(row, template) for row in fields.distinct(data.rows(TASKS)))
+        return (_item(row, template) for row in distinct(data.rows(TASKS)))
 
     def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
         if not (answer := judging.answers_of(item, response)[0]):
@@ -157,10 +156,10 @@ class WildBench(JudgedBenchmark):
 
 
 def _item(row: Row, template: str) -> Item:
-    *history, last = [_message(row, one) for one in fields.contents(row, "conversation_input")]
+    *history, last = [_message(row, one) for one in row.contents("conversation_input")]
     if last.role != "user":
         row.unusable(f"`conversation_input` must end with the user's message, found role {last.role!r}")
-    tags = [fields.text(row, "primary_tag"), *fields.texts(row, "secondary_tags")]
+    tags = [row.text("primary_tag"), *row.texts("secondary_tags")]
     if unknown := [tag for tag in tags if tag not in CATEGORIES]:
         row.unusable(f"the tag {unknown[0]!r} is not one of {', '.join(CATEGORIES)}")
     categories = list(dict.fromkeys(CATEGORIES[tag] for tag in tags))
@@ -170,7 +169,7 @@ def _item(row: Row, template: str) -> Item:
         history=tuple(history),
         group=categories[0],
         detail={
-            "checklist": cast("list[JsonValue]", fields.texts(row, "checklist")),
+            "checklist": cast("list[JsonValue]", row.texts("checklist")),
             "categories": cast("list[JsonValue]", categories),
             "template": template,
         },

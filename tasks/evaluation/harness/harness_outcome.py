@@ -69,7 +69,9 @@ def outcome_of(
         family="pretrain",
         data=data,
         settings=settings,
-        metrics=_metrics(name, found, read),
+        metrics=_figures(read[0].results)
+        if len(read) == 1
+        else {**_figures(_of_group(name, found)), **{task.name: _figures(task.results) for task in read}},
         estimates=tuple(_estimates(name, found, read, samples)),
         counts=tally(samples).counts,
         usage=usage,
@@ -158,12 +160,6 @@ class _Task:
 
     def _id(self, number: int) -> str:
         return str(number) if self._alone else f"{self.name}/{number}"
-
-
-def _metrics(name: str, found: Mapping[str, Any], read: Sequence[_Task]) -> dict[str, JsonValue]:
-    if len(read) == 1:
-        return _figures(read[0].results)
-    return {**_figures(_of_group(name, found)), **{task.name: _figures(task.results) for task in read}}
 
 
 def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import re
 import socket
 import zlib
@@ -69,6 +70,54 @@ class Row(dict[str, Any]):
     def unusable(self, why: str) -> NoReturn:
         """Raise DataUnusable with file and line."""
         raise DataUnusable(f"{self.file}, {self.unit} {self.line}: {why}")
+
+    def text(self, name: str) -> str:
+        """A field that holds non-blank text. Raises DataUnusable, as all that read a field."""
+        value = self.get(name)
+        if not isinstance(value, str) or not value.strip():
+            self.unusable(f"`{name}` must hold text, found {self._shown(value)}")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """A field that holds a list of texts."""
+        value = self.get(name)
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[Any]", value)):
+            self.unusable(f"`{name}` must be a list of texts, found {self._shown(value)}")
+        return cast("list[str]", value)
+
+    def number(self, name: str) -> float:
+        """A field that holds a finite number, or the text of one."""
+        try:
+            value = float(self[name])
+        except (KeyError, TypeError, ValueError):
+            self.unusable(f"`{name}` must be a number, found {self.get(name)!r:.60}")
+        if not math.isfinite(value):
+            self.unusable(f"`{name}` must be finite, found {value}")
+        return value
+
+    def contents(self, name: str) -> list[dict[str, Any]]:
+        """A field that holds a list of objects, each with its text under `content`."""
+        return self._contents(self.get(name), f"`{name}`")
+
+    def answer_turns(self) -> list[str]:
+        """Turns of an answer in FastChat's `choices[0].turns`: texts, or objects with `content`."""
+        try:
+            turns: Any = self["choices"][0]["turns"]
+        except (KeyError, IndexError, TypeError):
+            self.unusable("an answer must have `choices`, whose first has `turns`")
+        if isinstance(turns, list) and all(isinstance(turn, str) for turn in cast("list[Any]", turns)):
+            return cast("list[str]", turns)
+        return [turn["content"] for turn in self._contents(turns, "`choices[0].turns`")]
+
+    def _contents(self, value: Any, name: str) -> list[dict[str, Any]]:
+        objects = cast("list[Any]", value) if isinstance(value, list) else []
+        if not objects or not all(isinstance(one, dict) and isinstance(one.get("content"), str) for one in objects):
+            self.unusable(f"{name} must be a list of objects with `content`, found {self._shown(value)}")
+        return objects
+
+    @staticmethod
+    def _shown(value: Any) -> str:
+        return "nothing" if value is None else repr(value)[:80]
 
 
 class Data:
@@ -161,6 +210,15 @@ class Data:
         hub = f" The hub has it as {_hub_name(file)}." if file.hub else ""
         get = f" {file.get}" if file.get else ""
         return f"{file.file} is not here, and {why}; {put} with --data-dir (TRIVET_DATA_DIR).{hub}{get}"
+
+
+def distinct(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows. Raises DataUnusable for a repeated ID."""
+    seen: dict[str, int] = {}
+    for row in rows:
+        if (first := seen.setdefault(row.id, row.line)) != row.line:
+            row.unusable(f"line {first} has the id {row.id!r} too; give each its own")
+        yield row
 
 
 def id_of(fields: dict[str, Any]) -> str | None:

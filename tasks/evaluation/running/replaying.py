@@ -79,7 +79,13 @@ class Recorded(dict[str, list[Line]]):
     @property
     def repeats(self) -> int:
         """Answers to each item; of programs, the most that an item has."""
-        return max(map(_most, self.values()), default=1)
+        return max(map(self._most, self.values()), default=1)
+
+    @staticmethod
+    def _most(lines: Sequence[Line]) -> int:
+        """The most answers of one language; those that name none count in each."""
+        named = Counter(language_named(one.language) for one in lines if one.language)
+        return sum(len(one.repeats) for one in lines) - named.total() + max(named.values(), default=0)
 
 
 def read_recorded(path: Path) -> Recorded:
@@ -137,7 +143,9 @@ def recorded_responses(items: Iterable[Item], recorded: Recorded, *, partial: bo
     groups = dict[str, str | None]()
     taken = set[int]()
     for item in items:
-        names = _names(item) if recorded.programs else (item.id,)
+        # a line may name an item by the published ID that several languages share
+        published = item.detail.get("task_id") if recorded.programs else None
+        names = (item.id, published) if isinstance(published, str) and published != item.id else (item.id,)
         groups |= dict.fromkeys(names, item.group)
         own = [one for name in names for one in recorded.get(name, ()) if _is_for(item, one)]
         repeat = count()
@@ -213,19 +221,7 @@ def _turns(text: Any, row: Row, shape: str) -> list[str]:
     return [text]
 
 
-def _names(item: Item) -> tuple[str, ...]:
-    """IDs under which a line may name an item: its own, and the published one that several languages share."""
-    published = item.detail.get("task_id")
-    return (item.id, published) if isinstance(published, str) and published != item.id else (item.id,)
-
-
 def _is_for(item: Item, line: Line) -> bool:
     """Whether a line's language is that of the item; an item without a language takes every line."""
     language = language_named(item.group) if item.group else None
     return not language or not line.language or language_named(line.language) == language
-
-
-def _most(lines: Sequence[Line]) -> int:
-    """The most answers of one language; those that name none count in each."""
-    named = Counter(language_named(one.language) for one in lines if one.language)
-    return sum(len(one.repeats) for one in lines) - named.total() + max(named.values(), default=0)

@@ -8,7 +8,6 @@ from typing import Any
 from storage.artifacts import Artifacts
 from storage.files import sha256_of
 from storage.records import Record
-from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.evaluation_errors import OptionUnusable, PreflightFailed, ResultsUnusable, UnknownTask
 from tasks.evaluation.evaluation_records import ModelFacts, Sample, Sampling, TaskResult
 from tasks.evaluation.record_lines import read_shards
@@ -177,6 +176,10 @@ def _planned(
     benchmark = find(named, None)
     assert benchmark is not None
     assert old.items is not None
+    config = run.report.run.config
+    judge_then = ModelSpec.model_validate(config["judge"]) if config.get("judge") else None
+    auto_then = bool(config.get("auto_judge", True))
+    extract_then: dict[str, Policy] = {policy: policy for policy in POLICIES}
     repeats = old.settings.get("repeats")
     programs = benchmark.family == "code"
     asked_ks = old.settings.get("k")
@@ -185,7 +188,11 @@ def _planned(
     ks, unsafe_code = ks if programs or repeats != 1 else (), unsafe_code and programs
     said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
     asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
-    read = (extract or _policy(old)) if benchmark.reads_answers else "published"
+    read = (
+        (extract or extract_then.get(str(old.settings.get("extract")), "published"))
+        if benchmark.reads_answers
+        else "published"
+    )
     return PlannedTask(
         task=old.task,
         benchmark=named,
@@ -196,25 +203,12 @@ def _planned(
         count=old.counts.items,
         repeats=repeats if isinstance(repeats, int) else 1,
         sampling=Sampling.model_validate(old.settings.get("sampling", {})),
-        judge=judge_of(benchmark, judge, auto=False) if judge else _judge(benchmark, run),
+        judge=judge_of(benchmark, judge or judge_then, auto=auto_then and not judge),
         ks=ks,
         extract=read,
         unsafe_code=unsafe_code,
         settings=asked | of_reading(read) | said_today,
     )
-
-
-def _policy(old: TaskResult) -> Policy:
-    """How answers were read in a run."""
-    named: dict[str, Policy] = {policy: policy for policy in POLICIES}
-    return named.get(str(old.settings.get("extract")), "published")
-
-
-def _judge(benchmark: BaseBenchmark, run: FoundRun) -> ModelSpec | None:
-    """The model that graded the run, else the benchmark's own choice."""
-    config = run.report.run.config
-    judge = ModelSpec.model_validate(config["judge"]) if config.get("judge") else None
-    return judge_of(benchmark, judge, auto=bool(config.get("auto_judge", True)))
 
 
 def _graded(task: PlannedTask, generated: Generated, artifacts: Artifacts) -> TaskResult:

@@ -151,7 +151,13 @@ def run(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:
     generated = _call(task, "generate_responses", lambda: benchmark.generate_responses(model))
     kept = artifacts.put("responses", json.dumps(generated, ensure_ascii=False, default=str).encode("utf-8", "replace"))
     found = _call(task, "evaluate_responses", lambda: benchmark.evaluate_responses(generated))
-    metrics = cast("dict[str, JsonValue]", json.loads(json.dumps(found, default=_plain), parse_constant=_no_number))
+    metrics = cast(
+        "dict[str, JsonValue]",
+        json.loads(
+            json.dumps(found, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value)),
+            parse_constant=lambda _: None,  # NaN and infinity, which JSON and the database cannot hold
+        ),
+    )
     examples = generated.get("examples")
     count = len(cast("list[Any]", examples)) if isinstance(examples, list) else 0
     return TaskResult(
@@ -196,13 +202,3 @@ def _error_of(name: str, numbers: Mapping[str, float]) -> str | None:
     """Name of the standard error of a metric."""
     stems = (name, name.removesuffix("_avg"))
     return next((found for stem in stems for pattern in ERRORS if (found := pattern.format(stem)) in numbers), None)
-
-
-def _plain(value: Any) -> Any:
-    """A NumPy number or array as a plain one, anything else as text."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def _no_number(constant: str) -> None:
-    """NaN and infinity, which JSON and the database cannot hold, become None."""
-    del constant

@@ -59,22 +59,10 @@ def test_a_mistake_is_named_with_file_and_line(tmp_path: Path, text: str, line: 
     assert why in str(caught.value)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BenchmarkUnusable, match="UTF-8"):
-        open_yaml(path)
-
-
 def test_only_fields_of_the_row_are_replaced_in_a_prompt(tmp_path: Path) -> None:
     yaml = GOOD.replace('"{q}"', r"""'Solve {q} with \boxed{} and \frac{x}{y}, {nothing}, {{q}}.'""")
     (item,) = items_of(tmp_path, yaml, r'{"q": "\\sqrt{q}", "a": 1}')
     assert item["prompts"] == (r"Solve \sqrt{q} with \boxed{} and \frac{x}{y}, {nothing}, {\sqrt{q}}.",)
-
-
-def test_several_prompts_are_turns(tmp_path: Path) -> None:
-    (item,) = items_of(tmp_path, GOOD.replace('"{q}"', '["{q}", "Why?"]'), '{"q": "1+1?", "a": 2}')
-    assert item["prompts"] == ("1+1?", "Why?")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks import benchmark_registry
-from tasks.evaluation.benchmarks.base import BaseBenchmark, is_whole
+from tasks.evaluation.benchmarks.base import is_whole
 from tasks.evaluation.benchmarks.benchmark_registry import benchmarks, definition_digest, find_benchmark
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, UnknownTask
 
@@ -110,25 +110,10 @@ def test_a_file_that_holds_no_benchmark_says_why(tmp_path: Path, text: str, suff
         find_benchmark(f"{path}{suffix}")
 
 
-@pytest.mark.parametrize("name", ["nowhere/mine.yaml", "nowhere/mine.py:Mine", "nowhere/mine.py"])
-def test_a_file_that_is_not_there_is_said(name: str) -> None:
-    with pytest.raises(UnknownTask, match="there is no such file"):
-        find_benchmark(name)
-
-
-def test_a_class_is_found_in_an_installed_module() -> None:
-    assert find_benchmark("tasks.evaluation.benchmarks.hle:HLE").name == "HLE"
-
-
-def test_a_module_that_is_not_there_is_said() -> None:
-    with pytest.raises(BenchmarkUnusable, match=r"no\.such\.module cannot be imported"):
-        find_benchmark("no.such.module:Thing")
-
-
 def test_entry_points_bring_benchmarks_and_a_broken_one_hurts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     points = EntryPoints(
         [
-            EntryPoint("HLE2", "tasks.evaluation.benchmarks.hle:HLE", benchmark_registry.ENTRY_POINTS),
+            EntryPoint("HLE2", "tasks.evaluation.benchmarks.exams:HLE", benchmark_registry.ENTRY_POINTS),
             EntryPoint("Broken", "no.such.module:Thing", benchmark_registry.ENTRY_POINTS),
         ]
     )
@@ -175,8 +160,3 @@ def test_a_benchmark_of_evalchemy_ports_over_with_one_changed_import(tmp_path: P
         "user: 17 + 25?",
         {"do_sample": False, "max_new_tokens": 64, "temperature": 0.7, "seed": [1, 1235, 1235, 1235]},
     )
-
-
-def test_a_benchmark_with_items_and_grade_is_not_whole() -> None:
-    assert not any(map(is_whole, benchmarks().values()))
-    assert not is_whole(BaseBenchmark())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.codeforces import BENCHMARKS, difficulty
+from tasks.evaluation.benchmarks.code.codeforces import BENCHMARKS
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
@@ -63,11 +63,6 @@ def test_programs_pass_where_all_tests_do(answer: str, score: float, reason: str
     assert reason in sample.reason
 
 
-def test_words_count_and_not_how_they_are_spread_over_lines(tools: Tools) -> None:
-    code = "input()\nprint(*sorted(map(int, input().split()), reverse=True), end=' ')"
-    assert graded(FORCES, list(FORCES.items(SAMPLES)), {"9001/B": fenced(code)}, tools)["9001/B"].score == 1
-
-
 def test_examples_are_the_tests_of_codeelo(tools: Tools) -> None:
     right = {"9002A": fenced("h, t = map(int, input().split())\nprint(h * t)"), "9002B": fenced("print('YES')")}
     samples = graded(ELO, list(ELO.items(SAMPLES)), right, tools)
@@ -89,14 +84,6 @@ def test_figures_by_difficulty_are_means_over_repeats() -> None:
     assert "accuracy_Medium_avg" not in metrics
 
 
-@pytest.mark.parametrize(
-    ("rating", "level"),
-    [(None, "Easy"), (999, "Easy"), (1000, "Medium"), (1299, "Medium"), (1300, "Hard"), (3500, "Hard"), (3501, "Easy")],
-)
-def test_levels_are_those_of_evalchemy(rating: int | None, level: str) -> None:
-    assert difficulty(rating) == level
-
-
 def test_problems_that_interact_or_have_no_tests_are_left_out(tmp_path: Path) -> None:
     rows = list(SAMPLES.rows(FORCES.files[0]))
     talks, bare = rows[0] | {"interaction_format": "Ask."}, rows[1] | {"official_tests": None}
@@ -109,8 +96,3 @@ def test_a_test_without_output_is_named(tmp_path: Path) -> None:
     (tmp_path / "codeforces.jsonl").write_text(json.dumps(row), "utf-8")
     with pytest.raises(DataUnusable, match=r"line 1: `official_tests`: `input` and `output` must be texts"):
         list(FORCES.items(Data(tmp_path)))
-
-
-def test_its_own_items_are_whole(tools: Tools) -> None:
-    for benchmark in BENCHMARKS:
-        assert list(benchmark.check(list(benchmark.items(SAMPLES)), tools)) == []

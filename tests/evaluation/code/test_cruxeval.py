@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,10 +13,8 @@ from hypothesis import strategies as st
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.cruxeval import BENCHMARKS, answer_in, emptied_item
 from tasks.evaluation.benchmarks.code.cruxeval_answers import output_in
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.sandbox import Execution, Program, Sandbox
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
@@ -27,16 +24,6 @@ BY_ID = {item.id: item for item in ITEMS}
 TURNED = "sample_1"
 """def f(text, times): turns a text by so many letters; f('harbour', 2) == 'rbourha'."""
 EQUAL_TO_ALL = "type('A', (), {'__eq__': lambda *_: True})()"
-
-
-class Passing:
-    """In the place of a sandbox: everything passes."""
-
-    def run(self, program: Program) -> Execution:
-        return Execution("ok", 0, "", "", 0.0, 0.0, 0)
-
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        return map(function, items)
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +72,6 @@ def test_the_answers_of_the_data_are_right_and_with_an_empty_function_none_is(be
     assert len([item for item in ITEMS if emptied_item(item)]) == len(ITEMS)
 
 
-def test_a_sandbox_in_which_everything_passes_is_found_out(tools: Tools) -> None:
-    problems = list(THINKING.check(ITEMS[:1], tools._replace(sandbox=cast("Sandbox", Passing()))))
-    assert problems == ["item sample_0/input: its answer is right for an empty f too"]
-
-
 def test_a_sandbox_in_which_the_data_does_not_hold_is_found_out(tools: Tools) -> None:
     other = item_of("def f(x):\n    return x", "1", "2", "output")
     (problem,) = THINKING.check([other], tools)
@@ -119,31 +101,19 @@ def test_a_right_output(answer: str, tools: Tools) -> None:
         "f('harbour', 2)",
         "assert f('harbour', 2) == f('harbour', 2)",
         "assert f('harbour', 2) == 'harbour'[2:] + 'ha'",
-        "assert f('harbour', 2) == 'rbour' + 'ha'",
-        "assert f('harbour', 2) == ''.join(['rbour', 'ha'])",
-        "assert f('harbour', 2) == str('rbourha')",
-        "assert f('harbour', 2) == ('x' or 'rbourha')",
         "assert f('harbour', 2) == 'x' or True",
         "assert f('harbour', 2) == 'rbourha' == 'rbourha'",
-        "assert f('harbour', 2) != 'rbourha'",
-        "assert f('harbour', 2) == 'x', 'rbourha'",
         "assert f('harbour', 2) == 'rbourha'\nassert f('harbour', 2) == 'x'",
         "assert True",
         f"assert f('harbour', 2) == {EQUAL_TO_ALL}",
         "__import__('unittest.mock').mock.ANY",
         "'rbourha'; import os; os._exit(0)",
         "__import__('os')._exit(0)",
-        "exit(0)",
-        "') or (True",
         "\\",
-        "'rbourha",
         "'rbourha'\x00",
         "",
         "(" * 3000,
-        "-" * 3000 + "1",
-        "not " * 900 + "1",
         "9" * 3900,
-        "'" + "rbourha" * 600 + "'",
         "'\ud800'",
     ],
     ids=lambda answer: answer[:40].encode("unicode_escape").decode(),
@@ -157,10 +127,8 @@ def test_a_wrong_output(answer: str, tools: Tools) -> None:
     "answer",
     [
         "assert f('harbour', 2) == 'rbourha'",
-        "f('harbour', 9)",
         "assert f(times=2, text='harbour') == 'rbourha'",
         "assert f('har' + \"bour\", len('ab')) == 'something else'",
-        "f(''.join(c for c in ['har', 'bour']), *[2])",
         "f(**{'text': 'HARBOUR'.lower(), 'times': 1 + 1})",
         "f((lambda word: word[::-1])('ruobrah'), True + True)",
         "f(f'{\"harbour\"}', int('2'))",
@@ -214,13 +182,6 @@ def test_a_wrong_input(answer: str, tools: Tools) -> None:
     assert (sample.status, sample.score) == ("scored", 0.0)
 
 
-@pytest.mark.parametrize("answer", TRICKS)
-def test_a_trick_is_seen_before_anything_is_executed(answer: str, tools: Tools) -> None:
-    for code in ("def f(*_):\n    return 'rbourha'", "def f(first, *_):\n    return first"):
-        sample = sample_of(item_of(code, "", "'rbourha'", "input"), answer, tools)
-        assert (sample.score, sample.reason.split(":")[0]) == (0.0, "ValueError")
-
-
 def test_an_input_may_use_the_values_of_the_program(tools: Tools) -> None:
     item = BY_ID["sample_7/input"]
     assert sample_of(item, "assert f([15, 1], limits) == 0.5", tools).score == 1.0
@@ -260,18 +221,6 @@ def test_figures_carry_evalchemys_names(tools: Tools) -> None:
     answers = {f"{TURNED}/input": "[ANSWER]f('harbour', 2)[/ANSWER]", f"{TURNED}/output": "[ANSWER]1[/ANSWER]"}
     found = THINKING.summarise(graded(THINKING, ITEMS, answers, tools).values())
     assert (found.metrics["input_pass@1"], found.metrics["output_pass@1"], found.metrics["pass@1"]) == (1.0, 0.0, 0.5)
-
-
-def test_nothing_scored_is_no_figure() -> None:
-    assert THINKING.summarise([]).metrics["input_pass@1"] is None
-
-
-@pytest.mark.parametrize(("name", "value"), [("input", None), ("input", 3), ("output", ""), ("code", None)])
-def test_data_that_cannot_be_used_is_named(name: str, value: object, tmp_path: Path) -> None:
-    row = {"id": "sample_0", "code": "def f(x): return x", "input": "1", "output": "1"} | {name: value}
-    (tmp_path / "cruxeval.jsonl").write_text(json.dumps(row))
-    with pytest.raises(DataUnusable, match=f"cruxeval.jsonl, line 1: `{name}` must"):
-        list(THINKING.items(Data(tmp_path)))
 
 
 @pytest.mark.shared

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.humanevalplus import BENCHMARK
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
 
+BENCHMARK = find_benchmark("HumanEvalPlus")
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
 ITEMS = {item.id: item for item in BENCHMARK.items(Data(SAMPLES))}
 REVERSED, SHARES, DIAGONAL, ROTATED, EXTREMES, MIDDLE = (f"HumanEval/{number}" for number in range(900, 906))
@@ -36,13 +37,6 @@ def test_both_schemas_are_read() -> None:
     assert ITEMS[REVERSED].detail["plus_input"] == "[[0], [-120], [1000000000000000000001]]"
     assert ITEMS[DIAGONAL].detail["atol"] == 0.001
     assert {item.group for item in ITEMS.values()} == {"python"}
-
-
-def test_it_is_asked_as_evalchemy_does() -> None:
-    assert (BENCHMARK.sampling.temperature, BENCHMARK.sampling.max_tokens) == (0.0, 1024)
-    assert ITEMS[MIDDLE].prompts[0].startswith("Please continue to complete the function. You are not allowed")
-    assert "to do completion:\n```python\ndef middle(values):\n" in ITEMS[MIDDLE].prompts[0]
-    assert ITEMS[MIDDLE].prompts[0].endswith('by size."""\n```')
 
 
 def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
@@ -76,11 +70,6 @@ def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
 def test_base_and_plus_are_told_apart(item: str, body: str, passed: tuple[int, int], tools: Tools) -> None:
     found = sample(item, f"{ITEMS[item].detail['prompt']}{body}", tools)
     assert (found.values["base"], found.values["plus"], found.score) == (*passed, passed[1])
-
-
-def test_the_reason_names_the_kind_and_the_input(tools: Tools) -> None:
-    assert sample(EXTREMES, "    return min(values), max(values)\n", tools).reason.startswith("plus: ValueError")
-    assert sample(REVERSED, "    return number\n", tools).reason == "base: AssertionError: input 0"
 
 
 def test_the_input_that_a_solution_changes_is_its_own(tools: Tools) -> None:
@@ -121,12 +110,6 @@ def test_base_has_its_own_figure(tools: Tools) -> None:
     assert [one.metric for one in summary.estimates if one.headline] == ["pass@1"]
     (base,) = [one for one in summary.estimates if one.metric == "base_pass@1"]
     assert (base.value, base.part, base.n) == (0.5, "", 4)
-
-
-def test_the_hubs_schema_has_no_figure_of_base(tools: Tools) -> None:
-    found = graded(BENCHMARK, [ITEMS[MIDDLE]], {MIDDLE: "    return sorted(values)[len(values) // 2]\n"}, tools)
-    assert [name for name in BENCHMARK.summarise(found.values()).metrics if "base" in name] == []
-    assert found[MIDDLE].score == 1
 
 
 @pytest.mark.parametrize(

@@ -145,13 +145,6 @@ def test_right_solutions_pass_all_tests(tools: Tools) -> None:
         ]
 
 
-def test_a_benchmark_passes_its_own_checks(tools: Tools) -> None:
-    for benchmark in BENCHMARKS:
-        items = list(items_of(benchmark).values())
-        assert list(benchmark.check(items, tools)) == []
-        assert [benchmark.gold_response(item) for item in items] == [None] * len(items)
-
-
 @pytest.mark.parametrize("benchmark", [V2, V2_OFFICIAL], ids=lambda one: one.name)
 @pytest.mark.parametrize("item", ["ferry_a", "90003"])
 def test_an_empty_program_fails(item: str, benchmark: LiveCodeBench, sandbox: Sandbox) -> None:
@@ -165,7 +158,6 @@ def test_an_empty_program_fails(item: str, benchmark: LiveCodeBench, sandbox: Sa
     ("code", "reason"),
     [
         pytest.param("print(1)", "public test 1: wrong answer: 1 line, expected 3", id="wrong"),
-        pytest.param("print(1, 1, 4)", "public test 1: wrong answer: 1 line, expected 3", id="not by line"),
         pytest.param("print('1\\n1\\n3')", "private test 1: wrong answer: 3 lines, expected 1", id="public only"),
         pytest.param(
             FERRY.replace("-(-int(q) // c)", "int(q) // c + (int(q) % c > 0) + (int(q) == 11)"),
@@ -174,15 +166,7 @@ def test_an_empty_program_fails(item: str, benchmark: LiveCodeBench, sandbox: Sa
         ),
         pytest.param(f"{FERRY}\n1 / 0", "public test 1: ZeroDivisionError: division by zero", id="an error at the end"),
         pytest.param("def f(:", "public test 1: SyntaxError", id="no Python"),
-        pytest.param(
-            f"{FERRY}\ntry: 1 / 0\nexcept Exception as e: raise ValueError() from e",
-            "public test 1: ValueError",
-            id="an error after another",
-        ),
-        pytest.param(f"{FERRY}\nraise ExceptionGroup('a', [ValueError()])", "public test 1: ", id="several errors"),
-        pytest.param("exit(3)", "public test 1: wrong answer: 1 line, expected 3", id="exit code and no answer"),
         pytest.param("a = " + "(" * 9999, "public test 1: SyntaxError", id="too deep"),
-        pytest.param(f"{FERRY}\n\0", "public test 1: ", id="NUL"),
         pytest.param(f"{FERRY}\ninput()", "public test 1: EOFError", id="reads beyond the end"),
         pytest.param("while True: print('x' * 10000)", "public test 1: it wrote more than", id="endless output"),
         pytest.param(
@@ -190,9 +174,7 @@ def test_an_empty_program_fails(item: str, benchmark: LiveCodeBench, sandbox: Sa
             "public test 1: it died of SIGSEGV",
             id="a signal",
         ),
-        pytest.param("import nowhere", "public test 1: ModuleNotFoundError", id="no such library"),
         pytest.param("a = [0] * (1 << 40)", "public test 1: MemoryError", id="too much memory"),
-        pytest.param("import sys; sys.stdout.close()", "public test 1: wrong answer: 1 line, expected 3", id="closed"),
     ],
 )
 def test_a_program_fails_and_the_reason_says_where(code: str, reason: str, sandbox: Sandbox) -> None:
@@ -255,25 +237,11 @@ def test_deep_recursion_ends(sandbox: Sandbox) -> None:
     assert V2.try_out(item, fenced(f"sys.setrecursionlimit(10**6)\n{code}"), sandbox).score == 1
 
 
-def test_endless_recursion_fails(sandbox: Sandbox) -> None:
-    found = verdict("def deep(n):\n    return deep(n + 1)\ndeep(0)", sandbox)
-    assert (found.score, found.reason.startswith("public test 1: RecursionError")) == (0, True)
-
-
-def test_long_integers_are_printed(sandbox: Sandbox) -> None:
-    item = made([stdin("", "7" * 10_000)])
-    assert V2.try_out(item, fenced("print(7 * (10**10000 // 9))"), sandbox).score == 1
-
-
 def test_a_program_that_never_ends_is_stopped(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "LIMITS", running.LIMITS._replace(cpu_s=1, wall_s=60))
     assert verdict("while True: pass", sandbox).reason == "public test 1: it used more than 1 s of processor time"
     monkeypatch.setattr(running, "LIMITS", running.LIMITS._replace(wall_s=2))
     assert verdict("import time; time.sleep(99)", sandbox).reason == "public test 1: killed after 2 s"
-
-
-def test_a_test_has_six_seconds() -> None:
-    assert (running.LIMITS.cpu_s, running.program_of("", None).limits) == (6, running.LIMITS)
 
 
 def test_each_test_is_a_process_of_its_own(sandbox: Sandbox) -> None:

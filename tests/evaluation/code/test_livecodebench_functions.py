@@ -98,11 +98,6 @@ def test_the_function_that_is_called(code: str, named: bool, official: bool, san
     assert [one.score for one in found] == [named, official], found
 
 
-def test_a_name_of_the_prelude_is_not_the_codes_function(sandbox: Sandbox) -> None:
-    item = made({"input": "1\n2", "output": "30", "testtype": "functional"}, function="gcd")
-    assert ASKED.try_out(item, fenced("def answer(a, b): return 30"), sandbox).score == 1
-
-
 @pytest.mark.parametrize(
     ("code", "asked", "official"),
     [
@@ -163,15 +158,3 @@ def test_a_function_fails_and_no_trick_helps(
 def test_tuples_are_lists_and_numbers_numbers(returned: str, sandbox: Sandbox) -> None:
     item = made({"input": "1", "output": "[1, [2, 1]]", "testtype": "functional"})
     assert ASKED.try_out(item, fenced(f"def f(x): return {returned}"), sandbox).score == 1
-
-
-def test_a_number_of_numpy_is_a_number(sandbox: Sandbox) -> None:
-    item = made({"input": "1", "output": "[1, 0.5, true]", "testtype": "functional"})
-    code = "import numpy as np\ndef f(x): return [np.int64(x), np.float64(0.5), np.bool_(True)]"
-    assert ASKED.try_out(item, fenced(code), sandbox).reason == "passed 1 tests"
-
-
-def test_what_a_function_prints_counts_neither_way(sandbox: Sandbox) -> None:
-    item = made({"input": '"a"\n[1]', "output": '"a1"', "testtype": "functional"})
-    code = "print('first')\ndef f(a, b):\n    print('x' * 9_000_000)\n    return a + str(b[0])"
-    assert ASKED.try_out(item, fenced(code), sandbox).score == 1

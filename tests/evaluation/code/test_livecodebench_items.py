@@ -148,9 +148,3 @@ def test_figures_have_evalchemys_keys() -> None:
     by_part = {one.part: one.value for one in found.estimates if one.metric == "pass@1"}
     assert by_part == {"": 0.5, "group=easy": pytest.approx(2 / 3), "group=hard": pytest.approx(1 / 3)}
     assert [one.metric for one in found.estimates if one.headline] == ["pass@1"]
-
-
-def test_a_single_repeat_has_no_error_and_unscored_is_not_wrong() -> None:
-    found = V2.summarise([sample("a", 0, 1, "easy"), sample("b", 0, None, "hard")])
-    assert (found.metrics["accuracy_avg"], found.metrics["accuracy_std_err"]) == (1.0, None)
-    assert (found.metrics["accuracy_hard_avg"], found.metrics["num_unscored"]) == (None, 1)

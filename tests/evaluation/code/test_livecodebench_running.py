@@ -85,7 +85,3 @@ def test_values_that_differ(told: str, expected: str) -> None:
 def test_a_future_import_stays_first() -> None:
     source = program_of('"""Doc."""\nfrom __future__ import annotations\nprint(1)', None).source
     assert source == f'from __future__ import annotations\n{PRELUDE}\n"""Doc."""\nprint(1)'
-
-
-def test_without_one_the_prelude_is_first() -> None:
-    assert program_of("print(1)", None).source == f"{PRELUDE}\nprint(1)"

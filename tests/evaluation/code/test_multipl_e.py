@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.multipl_e import BENCHMARKS, LANGUAGES, MultiPLE
-from tasks.evaluation.benchmarks.code.translated import own_solutions
+from tasks.evaluation.benchmarks.code.multipl_e import BENCHMARKS, LANGUAGES, MultiPLE, own_solutions
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox.languages import find, unavailable
 from tests.evaluation.code.answered import graded, opened_tools
 
-SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
 BY_EXTENSION = {one.extension: one for one in BENCHMARKS}
 NAME = "HumanEval_53_add"
 CALL = "candidate(2, 3)"
@@ -115,17 +113,6 @@ def test_the_table_is_of_known_languages_and_each_has_a_solution_of_ours() -> No
     ]
 
 
-def test_it_is_asked_as_evalchemy_does(tmp_path: Path) -> None:
-    benchmark, item = item_of("rs", tmp_path)
-    assert (benchmark.sampling.temperature, benchmark.sampling.max_tokens) == (0.0, 1024)
-    assert item.system == "You are a helpful programming assistant designed to complete code snippets."
-    assert item.prompts[0] == (
-        "Please generate code to complete the following problem:\n```rust\n"
-        "/// The sum\nfn add(x: isize, y: isize) -> isize {\n\n```"
-    )
-    assert (item.id, item.group, item.detail["entry_point"]) == (f"rs/{NAME}", "rs", "add")
-
-
 @pytest.mark.parametrize("extension", ROWS)
 def test_the_function_of_a_prompt_is_named(extension: str, tmp_path: Path) -> None:
     assert item_of(extension, tmp_path)[1].detail["entry_point"] == "add"
@@ -188,10 +175,3 @@ def test_a_whole_function_in_a_fence_passes(extension: str, code: str, tools: To
         pytest.skip(why)
     benchmark, item = item_of(extension, tmp_path)
     assert graded(benchmark, [item], {item.id: f"Here:\n```{extension}\n{code}\n```\n"}, tools)[item.id].score == 1
-
-
-@pytest.mark.parametrize("extension", ["sh", "js"])
-def test_the_samples_of_humaneval_are_read_too(extension: str) -> None:
-    items = list(BY_EXTENSION[extension].items(Data(SAMPLES)))
-    assert [item.group for item in items] == [extension] * 3
-    assert all(item.id.startswith(f"{extension}/HumanEval_9") for item in items)

@@ -147,13 +147,6 @@ def test_equal_lengths_and_too_few_verdicts_have_no_such_rate():
     assert length_controlled(drawn(length=-1, model=0)[:4]) is None
 
 
-def test_items_hold_instruction_reference_and_data_set(data: Data):
-    items = list(BENCHMARK.items(data))
-    assert [item.id for item in items] == ["0", "1", "2", "3", "4", "5"]
-    assert items[1].prompts == ("Translate 'good morning' into Korean.",)
-    assert (items[1].detail["reference"], items[1].group) == ("좋은 아침입니다", "helpful_base")
-
-
 def test_the_check_names_a_missing_judge(data: Data):
     (problem,) = BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools._replace(judge=None))
     assert "--annotator_model" in problem

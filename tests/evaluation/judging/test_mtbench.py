@@ -91,10 +91,6 @@ def test_a_turn_without_an_answer_gets_the_lowest_rating_and_no_judge(data: Data
     assert len(bench.asked) == 15
 
 
-def test_an_answer_that_rates_itself_gains_nothing(data: Data):
-    assert samples_of("model-b", data)["3"].values["Turn 1"] == 2
-
-
 def test_the_judge_sees_the_answer_without_its_reasoning_and_with_its_braces(data: Data):
     bench = says("Rating: [[8]]")
     samples_of("model-b", data, bench)
@@ -109,16 +105,6 @@ def test_the_judge_of_mathematics_sees_the_references(data: Data):
     seen = [prompt_of(one) for one in bench.asked if "84 / 3.5 = 24, so after 24 minutes." in prompt_of(one)]
     assert len(seen) == 2
     assert "63 / 3.5 = 18, so it takes 18 minutes." in max(seen, key=len)
-
-
-def test_the_judge_is_asked_greedily_with_fastchats_2048_tokens(data: Data):
-    bench = says("Rating: [[8]]")
-    samples_of("model-a", data, bench)
-    assert {(one.temperature, one.max_tokens) for one in bench.asked} == {(0.0, 2048)}
-
-
-def test_the_sample_questions_pass_their_check(data: Data):
-    assert list(BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools)) == []
 
 
 def test_the_check_names_a_missing_reference_and_a_missing_judge(data: Data):
@@ -158,11 +144,6 @@ def test_a_malformed_line_is_named(file: str, line: dict[str, object], said: str
         lines.write(json.dumps(line) + "\n")
     with pytest.raises(DataUnusable, match=rf"{file}, line \d+: .*{said}"):
         list(BENCHMARK.items(Data(tmp_path)))
-
-
-def test_nothing_rated_gives_no_figure(data: Data):
-    found = BENCHMARK.summarise(samples_of("model-a", data, says("No.")).values())
-    assert (found.metrics["Average"], found.estimates, found.counts.unscored) == (None, (), 8)
 
 
 class Remembering:

@@ -16,22 +16,19 @@ guard against tricks, and no proof against all of them.
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
 import re
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, cast
+from threading import Lock
+from typing import Literal, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.code.bigcodebench_libraries import (
-    Libraries,
-    LookUp,
-    counted,
-    group_of,
-    needed_by,
-    reason_of,
-)
-from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import FUTURE, code_in, completed
@@ -42,12 +39,69 @@ INSTRUCTION = (
     "Please provide a self-contained Python script that solves the following problem in a markdown code block:"
 )
 FIELDS = ("task_id", "code_prompt", "canonical_solution", "test", "entry_point")
-LIBRARIES = Libraries()
 
 log = logging.getLogger(__name__)
 
 FAILING_SHARE = 0.1
 """Share of canonical solutions that may fail on this machine."""
+
+
+REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"
+REASON = re.compile(rf"librar(?:y|ies) (.+) (?:is|are) not {re.escape(REMEDY)}")
+STANDARD, FOREIGN = "standard library", "third-party libraries"
+
+LOOK_UP = """\
+import importlib
+import importlib.util
+import json
+import sys
+
+standard = getattr(sys, "stdlib_module_names", sys.builtin_module_names)
+
+def is_there(name):
+    try:
+        # turtle is a file of every Python, and of no use without Tk
+        return bool(importlib.import_module(name) if name in standard else importlib.util.find_spec(name))
+    except (ImportError, ValueError):
+        return False
+
+found = [name for name in json.load(sys.stdin) if is_there(name)]
+print()
+print(json.dumps(found))
+"""
+
+
+class LookUp(NamedTuple):
+    """Libraries that the sandbox's Python lacks."""
+
+    missing: tuple[str, ...]
+    broken: str = ""
+    """Why the lookup failed."""
+
+
+class Libraries:
+    """Libraries of each sandbox, looked up once each with importlib.util.find_spec."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known = WeakKeyDictionary[Sandbox, dict[str, bool]]()
+
+    def missing(self, names: Iterable[str], sandbox: Sandbox) -> LookUp:
+        """Those of `names` that its programs cannot import."""
+        wanted = tuple(dict.fromkeys(names))
+        with self._lock:
+            known = self._known.setdefault(sandbox, {})
+            unknown = [name for name in wanted if name not in known]
+            if unknown:
+                execution = sandbox.run(Program(LOOK_UP, stdin=json.dumps(unknown).encode()))
+                if not execution.passed:
+                    return LookUp((), execution.reason or execution.status)
+                found = json.loads(execution.stdout.splitlines()[-1])
+                known.update({name: name in found for name in unknown})
+            return LookUp(tuple(name for name in wanted if not known[name]))
+
+
+LIBRARIES = Libraries()
 
 
 class BigCodeBench(CodeBenchmark):
@@ -119,10 +173,10 @@ class BigCodeBench(CodeBenchmark):
         return sample
 
     def _item(self, row: Row) -> Item:
-        task_id, code_prompt, solution, test, entry_point = (text(row, name) for name in FIELDS)
+        task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
         if "class TestCases" not in test:
             row.unusable("test: there is no class TestCases in it")
-        problem = text(row, f"{self.split}_prompt").strip()
+        problem = row.text(f"{self.split}_prompt").strip()
         shown = f"```\n{problem}\n```" if self.split == "complete" else problem
         libraries = needed_by(row)
         return Item(
@@ -140,6 +194,58 @@ def _needed(item: Item, sandbox: Sandbox) -> LookUp:
 
 def _text(item: Item, name: str) -> str:
     return str(item.detail[name])
+
+
+def reason_of(missing: Iterable[str]) -> str:
+    """Why a sample has no score."""
+    names = tuple(missing)
+    noun, verb = ("libraries", "are") if len(names) > 1 else ("library", "is")
+    return f"{noun} {', '.join(names)} {verb} not {REMEDY}"
+
+
+def counted(samples: Iterable[Sample], lacking: Counter[str]) -> Iterator[Sample]:
+    """The samples, passed on; `lacking` counts unscored samples by missing library."""
+    for sample in samples:
+        if sample.status == "unscored" and (named := REASON.fullmatch(sample.reason)):
+            lacking.update(named[1].split(", "))
+        yield sample
+
+
+def needed_by(row: Row) -> tuple[str, ...]:
+    """Top-level names of what the item declares in `libs`, and of what its own solution and tests import."""
+    imported = _imported(f"{row['code_prompt']}{row['canonical_solution']}\n{row['test']}")
+    return tuple(sorted({name.partition(".")[0] for name in (*_declared(row), *imported)}))
+
+
+def group_of(libraries: Iterable[str]) -> str:
+    """`standard library` or `third-party libraries`."""
+    return STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN
+
+
+def _declared(row: Row) -> list[str]:
+    """`libs` is the text of a Python list."""
+    libs = row.get("libs")
+    try:
+        names = ast.literal_eval(libs) if isinstance(libs, str) else libs
+    except (ValueError, SyntaxError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
+        row.unusable(f"libs: expected a list of names such as \"['json', 'pandas']\", found {libs!r:.80}")
+    return cast("list[str]", names)
+
+
+def _imported(source: str) -> Iterator[str]:
+    """Modules that a source imports; none if it is not Python."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of escapes such as "\d"
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 BENCHMARKS = (

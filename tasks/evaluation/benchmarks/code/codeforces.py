@@ -18,7 +18,6 @@ from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
 from tasks.evaluation.benchmarks.code.livecodebench_tests import LACKING, LIBRARIES
-from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_grading import Verdict
@@ -62,7 +61,7 @@ class CodeForces(CodeBenchmark):
     def _item(self, row: Row) -> Item:
         tests = [_pair(row, "official_tests", one) for one in _list(row, "official_tests")]
         prompt = f"{INSTRUCTION}{AS_FUNCTION}\n\n{statement(row)}"
-        return _item(row, text(row, "id"), prompt=prompt, tests=tests, seconds=_number(row, "time_limit") + 50)
+        return _item(row, row.text("id"), prompt=prompt, tests=tests, seconds=_number(row, "time_limit") + 50)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """All tests, until the first that fails; each in a process of its own."""
@@ -172,7 +171,7 @@ def elo_statement(row: Row, examples: list[dict[str, str]]) -> str:
 
 
 def _page(row: Row, limit: str, parts: Iterable[tuple[str, Any]]) -> str:
-    head = f"<html><body><h1>{text(row, 'title')}</h1><div>Time limit per test: {limit}</div>"
+    head = f"<html><body><h1>{row.text('title')}</h1><div>Time limit per test: {limit}</div>"
     return head + _sections(parts)
 
 

@@ -13,6 +13,7 @@ An output is right only if `f(input) == output` of the data holds too, which det
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,140 +21,14 @@ from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, passing_answers
 from tasks.evaluation.benchmarks.code.mbpp import emptied
-from tasks.evaluation.benchmarks.fields import distinct, text
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
 from tasks.grading.code.code_extraction import code_in
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
-OUTPUT = (
-    "You are given a Python function and an assertion containing an input to the function. Complete the assertion with "
-    "a literal (no unsimplified expressions, no function calls) containing the output when executing the provided code "
-    "on the given input, even if the function is incorrect or incomplete. Do NOT output any extra information. "
-)
-INPUT = "You will be given a function f and an output in the form f(??) == output. "
-PROMPTS: dict[tuple[str, str], str] = {
-    ("output", "thinking"): OUTPUT
-    + """Execute the program step by step before arriving at an answer, and provide the full assertion with the \
-correct output in [ANSWER] and [/ANSWER] tags, following the examples.
-
-[PYTHON]
-def f(s):
-    s = s + s
-    return "b" + s + "a"
-assert f("hi") == ??
-[/PYTHON]
-[THOUGHT]
-Let's execute the code step by step:
-
-1. The function f is defined, which takes a single argument s.
-2. The function is called with the argument "hi", so within the function, s is initially "hi".
-3. Inside the function, s is concatenated with itself, so s becomes "hihi".
-4. The function then returns a new string that starts with "b", followed by the value of s (which is now "hihi"), and \
-ends with "a".
-5. The return value of the function is therefore "bhihia".
-[/THOUGHT]
-[ANSWER]
-assert f("hi") == "bhihia"
-[/ANSWER]
-
-[PYTHON]
-{code}
-assert f({input}) == ??
-[/PYTHON]
-[THOUGHT]
-""",
-    ("output", "direct"): OUTPUT
-    + """Provide the full assertion with the correct output in [ANSWER] and [/ANSWER] tags, following the examples.
-
-[PYTHON]
-def f(n):
-    return n
-assert f(17) == ??
-[/PYTHON]
-[ANSWER]
-assert f(17) == 17
-[/ANSWER]
-
-[PYTHON]
-def f(s):
-    return s + "a"
-assert f("x9j") == ??
-[/PYTHON]
-[ANSWER]
-assert f("x9j") == "x9ja"
-[/ANSWER]
-
-[PYTHON]
-{code}
-assert f({input}) == ??
-[/PYTHON]
-[ANSWER]
-""",
-    ("input", "thinking"): INPUT
-    + """Your task is to find any input such that executing f on the input leads to the given output. There may be \
-multiple answers, but only output one. First, think step by step. You MUST surround the answer with [ANSWER] and \
-[/ANSWER] tags. Express your answer as a passing assertion containing the input and the given output.
-
-[PYTHON]
-def f(x):
-    return x + 1
-assert f(??) == 17
-[/PYTHON]
-[THOUGHT]
-To find an input such that executing f on the input leads to the given output, we can work backwards from the given \
-assertion. We know that f(??) == 17.\x20
-
-Since the function f(x) returns x + 1, for f(??) to be equal to 17, the value of ?? should be 16.\x20
-[/THOUGHT]
-[ANSWER]
-assert f(16) == 17
-[/ANSWER]
-
-[PYTHON]
-{code}
-assert f(??) == {output}
-[/PYTHON]
-[THOUGHT]
-""",
-    ("input", "direct"): INPUT
-    + """Find any input such that executing f on the input leads to the given output. There may be multiple answers, \
-but you should only output one. In [ANSWER] and [/ANSWER] tags, complete the assertion with one such input that will \
-produce the output when executing the function.
-
-[PYTHON]
-def f(my_list):
-    count = 0
-    for i in my_list:
-        if len(i) % 2 == 0:
-            count += 1
-    return count
-assert f(??) == 3
-[/PYTHON]
-[ANSWER]
-assert f(["mq", "px", "zy"]) == 3
-[/ANSWER]
-
-[PYTHON]
-def f(s1, s2):
-    return s1 + s2
-assert f(??) == "banana"
-[/PYTHON]
-[ANSWER]
-assert f("ba", "nana") == "banana"
-[/ANSWER]
-
-[PYTHON]
-{code}
-assert f(??) == {output}
-[/PYTHON]
-[ANSWER]
-""",
-}
+PROMPTS = tomllib.loads(Path(__file__).with_name("cruxeval_prompts.toml").read_text("utf-8"))
 """By what is asked for and how; with {code} and {input} or {output} to fill in."""
-
-
 PARTS = ("input", "output")
 ANSWERS = Path(__file__).with_name("cruxeval_answers.py").read_text("utf-8")
 ANSWER_CHARS = 4_000
@@ -211,10 +86,10 @@ class CruxEval(CodeBenchmark):
         given = row.get("input")
         if not isinstance(given, str):  # empty where f takes nothing
             row.unusable(f"`input` must be the arguments of f as text, found {given!r:.80}")
-        fields = {"code": text(row, "code"), "input": given, "output": text(row, "output")}
+        fields = {"code": row.text("code"), "input": given, "output": row.text("output")}
         return Item(
             id=f"{row.id}/{part}",
-            prompts=(PROMPTS[part, self.manner].format(**fields),),
+            prompts=(PROMPTS[part][self.manner].format(**fields),),
             gold=f"f({fields['input']})" if part == "input" else fields["output"],
             group=part,
             detail=dict[str, JsonValue](fields),

@@ -16,10 +16,12 @@ The code of an answer is its last fenced block of Python, else its last fenced b
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
@@ -32,18 +34,19 @@ from tasks.evaluation.benchmarks.code.livecodebench_tests import (
     run_test,
     value_of,
 )
-from tasks.evaluation.benchmarks.code.livecodebench_trial import TRIALS
-from tasks.evaluation.benchmarks.fields import text
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import blocks_in, with_plain_ends
 from tasks.grading.code.code_grading import Verdict
+from tasks.grading.sample_statistics import summarise_repeats
 from tasks.sandbox import Sandbox, shared_sandbox
 from tasks.sandbox.languages import language_named
 
 DIFFICULTIES = ("easy", "medium", "hard")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-TRIAL_FILE = "livecodebench_trial.py"
+TRIAL_FILE = "livecodebench_trials.json"
+TRIALS: list[dict[str, Any]] = json.loads(Path(__file__).with_name(TRIAL_FILE).read_text("utf-8"))
+"""Problems of our own with a right and a wrong program, to prove a machine: the data has no solutions."""
 
 
 class Window(NamedTuple):
@@ -114,8 +117,8 @@ class LiveCodeBench(CodeBenchmark):
         yield from super().check(items, tools)
         sandbox = tools.sandbox or shared_sandbox()
         for trial in TRIALS:
-            item = _item(Row(trial.row, file=TRIAL_FILE, line=1, number=0), official=self.official)
-            right, wrong = (self.try_out(item, answer, sandbox) for answer in (trial.right, trial.wrong))
+            item = _item(Row(trial["row"], file=TRIAL_FILE, line=1, number=0), official=self.official)
+            right, wrong = (self.try_out(item, answer, sandbox) for answer in (trial["right"], trial["wrong"]))
             if right.score != 1:
                 yield f"item {item.id}, of our own: a right program does not pass ({right.reason})"
             if wrong.score != 0:
@@ -123,9 +126,7 @@ class LiveCodeBench(CodeBenchmark):
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """pass@k and evalchemy's figures; its `accuracy_std_err` divides by n - 1 here, unlike that of AIME."""
-        from tasks.grading.sample_statistics import summarise_repeats
-
-        kept = [_light(sample) for sample in samples]
+        kept = [one.model_copy(update={"extracted": None, "reason": "", "detail": {}}) for one in samples]
         found = super().summarise(kept)
         repeated = summarise_repeats(kept).metrics
         metrics = {name: repeated[name] for name in ("num_total", "solved_avg", "run_stats", "num_repeat")}
@@ -178,7 +179,7 @@ def last_block(answer: str) -> str:
 
 
 def _item(row: Row, *, official: bool) -> Item:
-    public, private = text(row, "public_test_cases"), text(row, "private_test_cases")
+    public, private = row.text("public_test_cases"), row.text("private_test_cases")
     difficulty = row.get("difficulty")
     if difficulty not in DIFFICULTIES:
         row.unusable(f"`difficulty` must be one of {', '.join(DIFFICULTIES)}, found {difficulty!r}")
@@ -186,7 +187,7 @@ def _item(row: Row, *, official: bool) -> Item:
         kind = checked_kind(public, private)
     except ValueError as error:
         row.unusable(f"its tests cannot be used: {error}")
-    question, starter = text(row, "question_content"), str(row.get("starter_code") or "")
+    question, starter = row.text("question_content"), str(row.get("starter_code") or "")
     asked = official_words(question, starter) if official else evalchemys_words(question, kind)
     detail: dict[str, JsonValue] = {
         "title": str(row.get("question_title", "")),
@@ -197,7 +198,7 @@ def _item(row: Row, *, official: bool) -> Item:
         "private": private,
     }
     return Item(
-        id=text(row, "question_id"), prompts=(asked.prompt,), system=asked.system, group=difficulty, detail=detail
+        id=row.text("question_id"), prompts=(asked.prompt,), system=asked.system, group=difficulty, detail=detail
     )
 
 
@@ -211,7 +212,7 @@ def _date(row: Row) -> str:
 def _function(row: Row) -> str:
     """The name of the function that is called, from the metadata."""
     try:
-        name = value_of(text(row, "metadata"))["func_name"]
+        name = value_of(row.text("metadata"))["func_name"]
     except (ValueError, TypeError, KeyError, RecursionError):
         row.unusable("its tests call a function, and `metadata` is not JSON with its `func_name`")
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
@@ -221,11 +222,6 @@ def _function(row: Row) -> str:
 
 def _accuracy(metrics: dict[str, JsonValue], prefix: str) -> dict[str, JsonValue]:
     return {f"{prefix}_avg": metrics["accuracy_avg"], f"{prefix}_std_err": metrics["accuracy_std_err_sample"]}
-
-
-def _light(sample: Sample) -> Sample:
-    """The sample without its texts."""
-    return sample.model_copy(update={"extracted": None, "reason": "", "detail": {}})
 
 
 BENCHMARKS = (LiveCodeBench(), LiveCodeBenchV5(), LiveCodeBenchOfficial(), LiveCodeBenchV5Official())

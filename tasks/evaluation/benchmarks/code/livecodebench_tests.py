@@ -148,11 +148,7 @@ def value_of(text: str) -> Any:
     except json.JSONDecodeError:
         raise
     except ValueError:  # Python turns no text of more than 4,300 digits into an int, unless it is told to
-        return json.loads(text, parse_int=_whole_number)
-
-
-def _whole_number(digits: str) -> object:
-    return int(digits) if len(digits) < 4_000 else Decimal(digits)
+        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 4_000 else Decimal(digits))
 
 
 SECONDS = 6
@@ -254,7 +250,11 @@ def run_test(test: Test, program: Program, sandbox: Sandbox) -> Ran:
     execution = sandbox.run(program._replace(stdin=given, limits=LIMITS._replace(output_bytes=room)))
     if execution.status == "broken":
         return Ran(None, f"sandbox: {execution.reason}")
-    if not (execution.passed or (test.kind == "stdin" and _exited(execution))):
+    # LiveCodeBench ignores the code of a program that ends by `sys.exit` (call_method of testing_util.py)
+    code = execution.exit_code
+    exited = execution.status == "failed" and code is not None and code not in OF_SIGNALS
+    exited = exited and test.kind == "stdin" and not UNCAUGHT.search(execution.stderr)
+    if not (execution.passed or exited):
         if library := _lacking_library(execution, sandbox):
             return Ran(None, f"the library {library} is not to be had in the sandbox")
         return Ran(False, execution.reason or execution.status, execution.stderr)
@@ -271,7 +271,7 @@ def other_output(printed: str, expected: str) -> str | None:
     """
     lines, wanted = (text.strip().split("\n") for text in (printed, expected))
     if len(lines) != len(wanted):
-        return f"wrong answer: {_lines(len(lines))}, expected {len(wanted)}"
+        return f"wrong answer: {len(lines)} {'line' if len(lines) == 1 else 'lines'}, expected {len(wanted)}"
     for number, (line, right) in enumerate(zip(lines, wanted, strict=True), start=1):
         one, other = line.strip(), right.strip()
         if one != other and not _equal_numbers(one, other):
@@ -289,13 +289,6 @@ def other_value(told: str, expected: str) -> str | None:
     return None if equal else f"wrong answer: {_short(answer)}, expected {_short(expected)}"
 
 
-def _exited(execution: Execution) -> bool:
-    """Whether it ended by `sys.exit`, whose code LiveCodeBench ignores (call_method of testing_util.py)."""
-    code = execution.exit_code
-    own = execution.status == "failed" and code is not None and code not in OF_SIGNALS
-    return own and not UNCAUGHT.search(execution.stderr)
-
-
 def _equal_numbers(one: str, other: str) -> bool:
     try:
         return [Decimal(word) for word in one.split()] == [Decimal(word) for word in other.split()]
@@ -310,10 +303,6 @@ def _lacking_library(execution: Execution, sandbox: Sandbox) -> str | None:
         return None
     look = f"import importlib.util\nif importlib.util.find_spec({named[-1]!r}) is None: raise SystemExit({LACKS})"
     return named[-1] if sandbox.run(Program(look)).exit_code == LACKS else None
-
-
-def _lines(count: int) -> str:
-    return "1 line" if count == 1 else f"{count} lines"
 
 
 def _short(text: str) -> str:

@@ -1,22 +1,33 @@
-"""MBPP: 500 short Python problems, each with the asserts that a solution must pass; three solved ones are shown.
+"""MBPP and MBPP+.
+
+MBPP: 500 short Python problems, each with the asserts that a solution must pass; three solved ones are shown.
 
 Data as in mlfoundations/evalchemy (eval/chat_benchmarks/MBPP/eval_instruct.py): google-research's mbpp.jsonl (task_id,
 text, code, test_list, test_setup_code), whose second to fourth lines are the examples, and mbpp_test.jsonl, problems 11
 to 510 of it with other names (task_id, prompt, code, test); either file may have either names. Prompt, length, greedy
 decoding and ten seconds for a program are evalchemy's too. Unlike there, test_setup_code is executed, between solution
 and asserts: only problem 367 has some, which uses the class of the solution and without which its gold fails.
+
+MBPP+: 378 corrected problems of MBPP, each with some hundred inputs and the outputs of a right solution. Fields as in
+evalplus/mbppplus on the hub and in evalchemy's mbppplus.jsonl (eval/chat_benchmarks/MBPPPlus/eval_instruct.py):
+task_id, prompt, code, test_list (shown in the prompt), test (a program that needs NumPy). Not evalplus's
+MbppPlus.jsonl, whose JSON inputs must be converted problem by problem. Prompt, length, greedy decoding, imports and
+three seconds per program are evalchemy's, with two changes: an example is not shown in its own prompt, where the next
+problem replaces it; and a few problems, whose canonical solutions are slow, have more time, as measured by
+marin-community/evalchemy (same file).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
-from tasks.evaluation.benchmarks.fields import distinct, text, texts
+from tasks.evaluation.benchmarks.code.bigcodebench import Libraries, reason_of
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
 from tasks.grading.code.code_extraction import code_in
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
@@ -34,6 +45,20 @@ LIMITS = Limits(cpu_s=10, wall_s=10)
 FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
 GOES_ON = (" ", "\t", ")", "#")
 """First characters of the lines of a top-level function after its first."""
+
+
+IMPORTS = "\n".join(
+    (
+        *(f"import {name}" for name in ("math", "re", "sys", "copy", "datetime", "itertools", "collections", "heapq")),
+        *(f"import {name}" for name in ("functools", "hashlib", "numpy", "numpy as np", "string")),
+        *(f"from {name} import *" for name in ("typing", "collections")),
+    )
+)
+SECONDS = 3.0
+LONGER = {"255": 120.0, "271": 30.0, "392": 30.0, "599": 30.0, "630": 30.0}
+"""Seconds by problem."""
+LIBRARIES = Libraries()
+NUMPY = ("numpy",)
 
 
 class MBPP(CodeBenchmark):
@@ -91,13 +116,71 @@ class MBPP(CodeBenchmark):
         return fenced(empty) if empty is not None else None
 
 
+class MBPPPlus(MBPP):
+    """A solution passes when it gives what is right for every input."""
+
+    name = "MBPPPlus"
+    summary = "378 problems of MBPP with many more tests (EvalPlus)"
+    files = (
+        DataFile(
+            file="mbppplus.jsonl",
+            hub="evalplus/mbppplus",
+            hub_split="test",
+            get="It is the hub's data set as JSON lines, not EvalPlus's own MbppPlus.jsonl.",
+        ),
+    )
+    sampling = Sampling(temperature=0.0, max_tokens=1024)
+    format_checked_only = True
+
+    def items(self, data: Data) -> Iterator[Item]:
+        (file,) = self.files
+        first = [_checked(row) for row in islice(data.rows(file), SHOTS.stop + 1)]
+        if len(first) < SHOTS.stop + 1:
+            raise DataUnusable(
+                f"{file.file}: {len(first)} problems; expected {SHOTS.stop + 1} or more for the examples"
+            )
+        examples = [(row.id, solved(row)) for row in first[SHOTS.start :]]
+        return (_item_of_plus(_checked(row), examples) for row in distinct(data.rows(file)))
+
+    def summarise(self, samples: Iterable[Sample]) -> Summary:
+        return CodeBenchmark.summarise(self, samples)
+
+    def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
+        code = code_in(answer, "python")
+        if LIBRARIES.missing(NUMPY, sandbox).missing:
+            return Verdict(None, reason_of(NUMPY), code)
+        seconds = LONGER.get(item.id, SECONDS)
+        limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)
+        # nothing may stand before an import from __future__
+        source = f"{code}\n{IMPORTS}" if "from __future__" in code else f"{IMPORTS}\n{code}"
+        program = Program(source, tests=str(item.detail["tests"]), limits=limits)
+        return verdict_of(sandbox.run(program), code)
+
+
 def _item(row: Row, examples: Sequence[str], setup: str) -> Item:
-    tests = texts(row, _named(row, "test", "test_list"))
+    tests = row.texts(_named(row, "test", "test_list"))
     return Item(
         id=row.id,
         prompts=(few_shot(examples, unsolved(row)),),
-        gold=text(row, "code"),
+        gold=row.text("code"),
         detail={"tests": "\n".join([setup, *tests] if setup else tests)},
+    )
+
+
+def _checked(row: Row) -> Row:
+    if "base_input" in row:
+        row.unusable("these are fields of EvalPlus's own MbppPlus.jsonl; take the hub's evalplus/mbppplus instead")
+    return row
+
+
+def _item_of_plus(row: Row, examples: Sequence[tuple[str, str]]) -> Item:
+    """examples: ID and text, one more than a prompt shows."""
+    others = [example for own, example in examples if own != row.id]
+    return Item(
+        id=row.id,
+        prompts=(few_shot(others[: len(SHOTS)], unsolved(row)),),
+        gold=row.text("code"),
+        detail={"tests": row.text("test")},
     )
 
 
@@ -109,13 +192,13 @@ def few_shot(examples: Iterable[str], problem: str) -> str:
 
 def unsolved(row: Row) -> str:
     """A problem as it stands in a prompt."""
-    question, tests = text(row, _named(row, "prompt", "text")), texts(row, _named(row, "test_list", "test"))
+    question, tests = row.text(_named(row, "prompt", "text")), row.texts(_named(row, "test_list", "test"))
     return ">>> Problem:\n{}\n>>> Test Cases:\n{}\n".format(question.strip(), "\n".join(tests))
 
 
 def solved(row: Row) -> str:
     """A problem with its solution, as it stands in a prompt."""
-    code = text(row, "code").replace("\r", "").replace("\t", "    ")
+    code = row.text("code").replace("\r", "").replace("\t", "    ")
     return f"{unsolved(row)}\n>>> Code:\n{fenced(code)}"
 
 
@@ -142,4 +225,4 @@ def _named(row: Row, *names: str) -> str:
     return next((name for name in names if name in row), names[0])
 
 
-BENCHMARK = MBPP()
+BENCHMARKS = (MBPP(), MBPPPlus())

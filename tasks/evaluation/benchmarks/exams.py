@@ -1,5 +1,11 @@
-"""JEEBench: 515 problems of India's JEE Advanced; one letter, several letters, an integer or a number is the answer.
+"""Examinations whose answers are letters, numbers or short texts: Humanity's Last Exam and JEEBench.
 
+HLE, the questions without pictures. Fields as in the data set card of cais/hle: id, question, image (empty, or a data
+URI), answer, answer_type (multipleChoice or exactMatch), raw_subject, category. System message and greedy decoding as
+in the authors' hle_eval/run_model_predictions.py. The authors use a judge; here letters are compared, and short answers
+must equal the gold as mathematics or as text, so figures are lower bounds of theirs.
+
+JEEBench: 515 problems of India's JEE Advanced; one letter, several letters, an integer or a number is the answer.
 Fields as the data set card of daman1209arora/jeebench lists them: subject, description, gold, index, question, type.
 `index` counts anew in each paper, so the id is the row number. Words to the model, temperature, length and repeats as
 mlfoundations/evalchemy has them (eval/chat_benchmarks/JEEBench); scores as the authors' compute_metrics.py: a quarter
@@ -17,9 +23,18 @@ from pydantic import JsonValue
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.grading.choice import grade_one
-from tasks.grading.reading import Rule, graded_by
+from tasks.grading.choice import LETTERS, grade_one
+from tasks.grading.exact import read, same_words
+from tasks.grading.reading import FLEXIBLE, Rule, graded_by
 
+SYSTEM = (
+    "Your response should be in the following format:\n"
+    "Explanation: {your explanation for your answer choice}\n"
+    "Answer: {your chosen answer}\n"
+    "Confidence: {your confidence score between 0% and 100% for your answer}"
+)
+HLE_FIELDS = ("id", "question", "answer", "answer_type")
+CHOICE = "multipleChoice"
 PROMPTS = {
     "MCQ": "In this problem, only one option will be correct. Give a detailed solution and end the solution with the "
     "final answer. Mark your solution, which should be exactly one multiple-choice letter, with \\boxed\nAnswer:",
@@ -35,6 +50,64 @@ PROMPTS = {
 BOX = Rule(("last_box",))
 """Source: extract_answer of evalchemy's eval/chat_benchmarks/JEEBench."""
 TOLERANCE = Decimal("0.01")
+
+
+class HLE(BaseBenchmark):
+    """Letters and short answers; groups are categories."""
+
+    name = "HLE"
+    summary = "Humanity's Last Exam, questions without pictures; no judge, so a lower bound of the published figures"
+    family = "choice"
+    files = (
+        DataFile(
+            file="hle.jsonl",
+            hub="cais/hle",
+            hub_split="test",
+            get="Its authors ask that its terms be accepted on the hub first, and that it is not passed on.",
+        ),
+    )
+    sampling = Sampling(temperature=0.0, max_tokens=32768)
+    format_checked_only = True
+    reads_answers = True
+
+    def items(self, data: Data) -> Iterator[Item]:
+        return (_hle_item(row) for row in data.rows(self.files[0]) if not row.get("image"))
+
+    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        for item, response in answered:
+            if "letters" in item.detail:
+                yield grade_one(item, response, FLEXIBLE._replace(headline=tools.extract))
+            else:
+                yield grade_short(item, response, tools)
+
+    def gold_response(self, item: Item) -> str | None:
+        return f"Explanation: it follows.\nAnswer: {item.gold}\nConfidence: 90%"
+
+
+def _hle_item(row: Row) -> Item:
+    missing = [name for name in HLE_FIELDS if name not in row]
+    if missing:
+        row.unusable(f"there is no field {missing[0]!r}")
+    choice = row["answer_type"] == CHOICE
+    detail: dict[str, JsonValue] = {"answer_type": str(row["answer_type"])}
+    gold = str(row["answer"]).strip()
+    if choice and not (len(gold) == 1 and gold in LETTERS):
+        row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
+    return Item(
+        id=str(row["id"]),
+        prompts=(str(row["question"]),),
+        system=SYSTEM,
+        gold=gold,
+        group=str(row["category"]) if row.get("category") else None,
+        detail=detail | ({"letters": LETTERS} if choice else {}),
+    )
+
+
+def grade_short(item: Item, response: Response, tools: Tools) -> Sample:
+    """Right if equal as text or as mathematics."""
+    readings = read(response.text, FLEXIBLE)
+    rule = FLEXIBLE._replace(headline=tools.extract)
+    return graded_by(rule, readings, item, response, lambda said: _short(item, response, tools, said))
 
 
 class JEEBench(BaseBenchmark):
@@ -57,7 +130,7 @@ class JEEBench(BaseBenchmark):
     reads_answers = True
 
     def items(self, data: Data) -> Iterator[Item]:
-        return (_item(row) for row in data.rows(self.files[0]))
+        return (_jee_item(row) for row in data.rows(self.files[0]))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         for item, response in answered:
@@ -67,7 +140,7 @@ class JEEBench(BaseBenchmark):
                 yield grade_number(item, response, tools)
 
 
-def _item(row: Row) -> Item:
+def _jee_item(row: Row) -> Item:
     missing = [name for name in ("question", "gold", "type", "subject") if name not in row]
     if missing:
         row.unusable(f"there is no field {missing[0]!r}")
@@ -94,28 +167,44 @@ def _item(row: Row) -> Item:
 
 def grade_number(item: Item, response: Response, tools: Tools) -> Sample:
     """Right within 0.01, or if equal as mathematics: 3/2 for 1.5."""
-    from tasks.grading.math.math_extraction import read
+    from tasks.grading.math.math_extraction import read as read_mathematics
 
     rule = BOX._replace(headline=tools.extract)
     return graded_by(
-        rule, read(response.text, rule), item, response, lambda said: _numeric(item, response, tools, said)
+        rule, read_mathematics(response.text, rule), item, response, lambda said: _numeric(item, response, tools, said)
     )
+
+
+def _short(item: Item, response: Response, tools: Tools, answer: str | None) -> dict[str, Any]:
+    gold = str(item.gold)
+    score, failed, stage = 0.0, None, "no answer was found"
+    if answer is not None and same_words(gold, answer):
+        score, stage = 1.0, "same words"
+    elif answer is not None:
+        verdict = tools.math.equal(gold, answer)
+        score, failed, stage = float(verdict.equal), verdict.failed, verdict.stage
+    return _outcome(gold, response, answer, score=score, stage=stage, failed=failed)
 
 
 def _numeric(item: Item, response: Response, tools: Tools, answer: str | None) -> dict[str, Any]:
     number, gold = _number(answer or ""), _number(str(item.gold))
-    failed, stage = None, "no answer was found"
-    score = 0.0
+    score, failed, stage = 0.0, None, "no answer was found"
     if number is not None and gold is not None:
         score, stage = float(abs(number - gold) <= TOLERANCE), "number"
     elif answer is not None:
         verdict = tools.math.equal(str(item.gold), answer)
-        score, stage, failed = float(verdict.equal), verdict.stage, verdict.failed
+        score, failed, stage = float(verdict.equal), verdict.failed, verdict.stage
+    return _outcome(str(item.gold), response, answer, score=score, stage=stage, failed=failed)
+
+
+def _outcome(
+    gold: str, response: Response, answer: str | None, *, score: float, stage: str, failed: str | None
+) -> dict[str, Any]:
     return {
         "status": "unscored" if failed else "scored",
         "score": None if failed else score,
         "extracted": answer,
-        "gold": str(item.gold),
+        "gold": gold,
         "reason": failed or (f"no response: {response.missed}" if response.missed else stage),
         "missing": answer is None,
     }
@@ -130,4 +219,4 @@ def _number(text: str) -> Decimal | None:
     return number if number.is_finite() and abs(number.adjusted()) < 400 and len(text) < 400 else None
 
 
-BENCHMARK = JEEBench()
+BENCHMARKS = (HLE(), JEEBench())
