@@ -46,7 +46,7 @@ def new(
     as_json: Json = False,
 ) -> None:
     """Create a benchmark: its definition, two items of data, and the next commands."""
-    from tasks.evaluation.benchmarks.benchmark_template import files_of
+    from tasks.evaluation.benchmarks.benchmark_registry import files_of
 
     with plain_errors(EvaluationError):
         files = files_of(name, python=python)
