@@ -44,6 +44,11 @@ PROSE = (
     "net sales of the fiscal year were lower than in the prior period because comparable demand for computing and "
     "appliances declined while gross profit rate and selling expenses rose; the board declared a dividend per share"
 )
+KOREAN = (
+    "해당 사업의 예산과 기간은 제안요청서에 따르며 계약상대자는 착수일로부터 십사일 이내에 수행계획서를 "
+    "제출하고 발주기관의 승인을 받아야 한다 "
+    "제출 서류에 허위가 있으면 계약을 해지할 수 있고 하자보수 기간은 검수 완료일부터 일년으로 한다"
+)
 
 
 def main() -> None:
@@ -110,6 +115,13 @@ def chunks() -> list[str]:
     """Always the same texts."""
     rng, words = random.Random(1), PROSE.split()
     texts = [" ".join(rng.choice([*words, f"${rng.random() * 1e4:,.1f}"]) for _ in range(160)) for _ in range(CHUNKS)]
+    return [text[:CHUNK_CHARS] for text in texts]
+
+
+def korean_chunks() -> list[str]:
+    """The same twenty Korean texts at every call."""
+    rng, words = random.Random(1), KOREAN.split()
+    texts = [" ".join(rng.choice([*words, f"{rng.random() * 1e4:,.1f}원"]) for _ in range(300)) for _ in range(20)]
     return [text[:CHUNK_CHARS] for text in texts]
 
 

@@ -37,36 +37,37 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inspect", help="python of the environment of inspect_ai")
+    parser.add_argument("--items", type=int, default=ITEMS, help="items of the run that peers run too")
     parser.add_argument("--many", type=int, default=MANY, help="items of the large run")
     chosen = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="trivet-bench-"))
     place.chmod(0o755)
     try:
-        for name, value in measure(place, chosen.inspect, many=chosen.many):
+        for name, value in measure(place, chosen.inspect, items=chosen.items, many=chosen.many):
             print(f"{name:<66}{value:>8.2f}", flush=True)
     finally:
         subprocess.run([*TRIVET, "db", "stop"], env=_environment(place), check=False, capture_output=True)
         shutil.rmtree(place, ignore_errors=True)
 
 
-def measure(place: Path, inspect: str | None, *, many: int) -> Iterator[tuple[str, float]]:
+def measure(place: Path, inspect: str | None, *, items: int, many: int) -> Iterator[tuple[str, float]]:
     """Names and figures, as they come."""
     data = write_sums(place / "data", many)
     trivet(place, data, 2)  # starts the database, fills the caches of the file system
     start = trivet(place, data, 1)
-    thousand = trivet(place, data, ITEMS)
+    thousand = trivet(place, data, items)
     ours = thousand.cpu_s - start.cpu_s
-    yield f"trivet, {ITEMS:,} items: CPU s beyond its start", ours
+    yield f"trivet, {items:,} items: CPU s beyond its start", ours
     yield "trivet, its start: CPU s", start.cpu_s
     peers = {"inspect_ai": inspect, "lm_eval": sys.executable}
     for name, python in peers.items():
         if python:
             command = [python, str(PEERS / f"{name.partition('_ai')[0]}_sums.py"), str(data / "math500.jsonl")]
-            theirs = run([*command, str(ITEMS)]).cpu_s - run([*command, "1"]).cpu_s
-            yield f"{name}, {ITEMS:,} items: CPU s beyond its start", theirs
+            theirs = run([*command, str(items)]).cpu_s - run([*command, "1"]).cpu_s
+            yield f"{name}, {items:,} items: CPU s beyond its start", theirs
             yield f"{name} / trivet", theirs / ours
     large = trivet(place, data, many)
-    yield f"trivet, memory of {many:,} items / of {ITEMS:,}", large.memory_mb / thousand.memory_mb
+    yield f"trivet, memory of {many:,} items / of {items:,}", large.memory_mb / thousand.memory_mb
     yield f"trivet, {many:,} items: peak memory, MB", large.memory_mb
     yield f"trivet, {many:,} items: wall s", large.wall_s
     yield "trivet, 1 item: wall s, Prefect's start for the most part", start.wall_s

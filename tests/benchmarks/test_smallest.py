@@ -1,0 +1,46 @@
+"""Every benchmark runs at its smallest size: what it imports and measures is still there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+SAMPLES = FOLDER.parent / "samples"
+ENGLISH = SAMPLES / "documents" / "english"
+SMALLEST: dict[str, list[str]] = {
+    "asking": ["--chunks", "2000", "--users", "2", "--seconds", "4", "--pause", "1"],
+    "calls": ["--calls", "20", "--rounds", "1", "--latency-ms", "1"],
+    "code": ["--run", "trivet", "--task", "HumanEval"],
+    "embed": [],
+    "engines": ["--chunks", "500"],
+    "evaluate": ["--items", "20", "--many", "40"],
+    "flow": ["--documents", "5"],
+    "growth": ["--samples", "20", "--runs", "3", "--nights", "2", "--judgments", "200"],
+    "hf": ["--requests", "2", "--tokens", "4"],
+    "judging": ["--judgments", "50", "--rounds", "1", "--latency-ms", "1"],
+    "langchain": ["--chunks", "500"],
+    "large": ["--chunks", "1000"],
+    "lever": ["--memory", "--queries", "200"],
+    "lineage": ["--documents", "3", "--edges", "500"],
+    "math": ["--comparisons", "20", "--responses", "20"],
+    "names": ["--documents", "300"],
+    "parity": ["--items", "1", "--tokens", "4"],
+    "pdf": [str(ENGLISH), "--file", "CalderRidge_FY2023_Annual_Report.pdf", "--peer-pages", "1"],
+    "pointer": ["--rounds", "1"],
+    "retrieval": ["--chunks", "1000", "--grouped", "1000"],
+    "service": ["--idle", "1"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_benchmark_runs(name: str) -> None:
+    command = [sys.executable, "-m", f"tests.benchmarks.bench_{name}", *SMALLEST[name]]
+    done = subprocess.run(command, cwd=FOLDER.parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout
