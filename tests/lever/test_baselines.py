@@ -29,11 +29,11 @@ ALIKE = bank({name: [0.6, 0.8] for name in "abcd"})
 
 
 def similar(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Shown:
-    return choose_nearest(["q", "r"], "abcd", QUERIES, candidates, shots=shots)
+    return choose_nearest(["q", "r"], "abcd", (QUERIES, candidates), shots=shots)
 
 
 def similar_in_pool(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Shown:
-    return choose_nearest_of_pool(["q", "r"], POOLS, QUERIES, candidates, shots=shots)
+    return choose_nearest_of_pool(["q", "r"], POOLS, (QUERIES, candidates), shots=shots)
 
 
 def test_the_most_similar_of_all_is_shown_last() -> None:
@@ -44,9 +44,9 @@ def test_the_most_similar_of_all_is_shown_last() -> None:
 
 def test_the_class_that_most_neighbours_have_gives_the_demonstrations() -> None:
     # of a, b and c two are numbers; a, which is nearest, is not shown
-    assert choose_by_vote(["q"], "abcd", CLASSES, QUERIES, CANDIDATES, shots=2) == {"q": ("c", "b")}
+    assert choose_by_vote(["q"], "abcd", (QUERIES, CANDIDATES), CLASSES, shots=2) == {"q": ("c", "b")}
     # of a and b one each: the nearest decides, and d, which is further than b, is shown
-    assert choose_by_vote(["q"], "abd", CLASSES, QUERIES, CANDIDATES, shots=2) == {"q": ("d", "a")}
+    assert choose_by_vote(["q"], "abd", (QUERIES, CANDIDATES), CLASSES, shots=2) == {"q": ("d", "a")}
 
 
 def test_of_equals_the_smaller_id_is_the_more_similar_one() -> None:
@@ -56,8 +56,8 @@ def test_of_equals_the_smaller_id_is_the_more_similar_one() -> None:
 
 def test_the_diverse_choice_is_near_and_unlike_what_is_picked() -> None:
     # behind a for q, among the three nearest: b .856 - .8, c .677 - .6, which is more
-    assert choose_diverse(["q", "r"], "abcd", QUERIES, CANDIDATES, shots=2) == {"q": ("c", "a"), "r": ("b", "d")}
-    assert choose_diverse(["a"], "abcd", CANDIDATES, CANDIDATES, shots=1) == {"a": ("b",)}
+    assert choose_diverse(["q", "r"], "abcd", (QUERIES, CANDIDATES), shots=2) == {"q": ("c", "a"), "r": ("b", "d")}
+    assert choose_diverse(["a"], "abcd", (CANDIDATES, CANDIDATES), shots=1) == {"a": ("b",)}
 
 
 def test_random_candidates_are_distinct_and_a_query_s_own() -> None:

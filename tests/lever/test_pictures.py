@@ -168,7 +168,7 @@ def test_a_picture_is_read_once_while_there_is_room(tmp_path: Path) -> None:
 
 def test_the_pictures_of_longest_ago_make_room(tmp_path: Path) -> None:
     first, second, third = (saved(tmp_path / f"{n}.png", Decoder.new("RGB", (50, 50), (n, 0, 0))) for n in (1, 2, 3))
-    pictures = Pictures(most_bytes=2 * len(Path(first.image).read_bytes()))
+    pictures = Pictures(most=2)
     kept = pictures(first)
     pictures(second)
     pictures(first)

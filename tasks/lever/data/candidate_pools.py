@@ -7,7 +7,7 @@ the dataset. A query is never its own candidate, by id; another question about t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -30,13 +30,13 @@ TIE = 0.03
 """Weight of the joint vector behind that of an image or question alone: of equal questions the nearer image first."""
 DECIMALS = 9
 """Sums of products of fp32 numbers differ in the 16th with the shape of the matrices; equal ones must stay equal."""
+Pair = tuple[EmbeddingBank, EmbeddingBank]
+"""Vectors of queries, and of candidates."""
+Banks = Mapping[str, Pair]
+"""`joint`, `images`, `texts` and `classes`, as far as there are such embeddings."""
 
 
-Banks = Mapping[str, tuple[EmbeddingBank, EmbeddingBank]]
-"""`joint`, `images`, `texts` and `classes`, as far as there are such embeddings → vectors of queries, of candidates."""
-
-
-def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, tuple[EmbeddingBank, EmbeddingBank]]:
+def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
     """The embeddings of a dataset, each read once."""
     refs = {
         "joint": (embedded.queries, embedded.candidates),
@@ -91,7 +91,9 @@ def draw_pools(
         case "RetrievalSampler":
             near = size - round(size * recipe.others)
             by_modality = zip(*(retrieved(one, near) for one in recipe.modalities), strict=True)
-            chosen = (_in_turn(rows, near, more) for rows, more in zip(by_modality, drawn, strict=True))
+            # the first of each ranking, then the second, each once; then what was drawn
+            in_turn = (list(dict.fromkeys(chain.from_iterable(zip(*rows, strict=True))))[:near] for rows in by_modality)
+            chosen = (list(dict.fromkeys([*rows, *more]))[:size] for rows, more in zip(in_turn, drawn, strict=True))
         case "RandSampler":
             chosen = drawn
         case "TextSimSampler":
@@ -101,25 +103,24 @@ def draw_pools(
         case "MixSampler":
             quarter = size // 4
             by_text, by_image = similar("texts", quarter), similar("images", 2 * quarter)  # half may be taken already
-            chosen = (_mixed(*rows, quarter=quarter) for rows in zip(by_text, by_image, drawn, strict=True))
+            chosen = list[list[int]]()
+            for text, image, more in zip(by_text, by_image, drawn, strict=True):
+                taken = dict.fromkeys([*text, *[row for row in image if row not in text][:quarter]])
+                # what was drawn twice is replaced by what was drawn next
+                chosen.append([*taken, *(row for row in more if row not in taken)][:size])
     pools = {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, chosen, strict=True)}
     return Pools(recipe=recipe, seed=seed, pools=pools)
 
 
 def nearest(
-    queries: Sequence[str],
-    candidates: Sequence[str],
-    of_queries: EmbeddingBank,
-    of_candidates: EmbeddingBank,
-    *,
-    count: int,
+    queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, count: int
 ) -> dict[str, tuple[str, ...]]:
     """The candidates with the largest inner products, largest first, never the query itself; ties by id.
 
     Raises PoolTooSmall, FileUnusable for an id without a vector.
     """
     ids, own = _places(queries, candidates, count)
-    found = most_similar(of_queries.rows(queries).numpy(), of_candidates.rows(ids).numpy(), own=own, count=count)
+    found = most_similar(vectors[0].rows(queries).numpy(), vectors[1].rows(ids).numpy(), own=own, count=count)
     return {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, found.tolist(), strict=True)}
 
 
@@ -178,19 +179,6 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
                     wider.append(number)
         remaining, wanted = np.array(wider, np.int64), 4 * wanted
     return found
-
-
-def _in_turn(ranked: Iterable[Sequence[int]], near: int, drawn: Sequence[int]) -> list[int]:
-    """`near` rows, the first of each ranking, then the second, each once; then what was drawn, as many as that."""
-    taken = list(dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True))))[:near]
-    return list(dict.fromkeys([*taken, *drawn]))[: len(drawn)]
-
-
-def _mixed(by_text: list[int], by_image: list[int], drawn: list[int], *, quarter: int) -> list[int]:
-    """As many as were drawn, each once; what was drawn twice is replaced by what was drawn next."""
-    taken = dict.fromkeys(by_text)
-    taken |= dict.fromkeys([row for row in by_image if row not in taken][:quarter])
-    return [*taken, *(row for row in drawn if row not in taken)][: len(drawn)]
 
 
 def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[int]:

@@ -62,6 +62,27 @@ def entries_of(
     return found
 
 
+class Annotation(NamedTuple):
+    """What people answered to a question."""
+
+    answers: tuple[str, ...]
+    """One for each person."""
+    answer_type: str
+    numbered: bool
+    """False where equal answers cannot be told apart."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Annotation | None:
+        """That of an entry; None where there are no answers, or one of them is no text."""
+        listed, kind = entry.get("answers"), entry.get("answer_type")
+        people = cast(list[Any], listed) if isinstance(listed, list) else []
+        texts = [cast(dict[str, Any], one).get("answer") if isinstance(one, dict) else one for one in people]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            return None
+        numbered = all(isinstance(one, dict) and "answer_id" in one for one in people)
+        return cls(tuple(texts), kind if isinstance(kind, str) else OTHER, numbered)
+
+
 class Asked(NamedTuple):
     """A question whose picture has not been opened yet."""
 
@@ -82,42 +103,31 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
     there = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
     year = YEAR.search(questions.name)  # `train2014` in the names of COCO's files
     subtype, folder = year[0] if year else "", images.absolute()
-    return [_asked(prefix + id, one, answered.get(id), folder, there, subtype) for id, one in asked.items()]
 
+    def read(id: str, question: Mapping[str, Any]) -> Asked:
+        image_id, text = question.get("image_id"), question.get("question")
+        names = list(_image_names(image_id, subtype))
+        name = next((name for name in names if name in there), None)
+        annotation = Annotation.of(answered.get(id, {}))
+        if isinstance(text, str) and text.strip() and annotation and name is not None:
+            item = VqaItem(
+                id=prefix + id,
+                image_id=str(image_id),
+                image=str(folder / name),
+                image_sha256="",
+                question=text,
+                answers=annotation.answers,
+                answer_type=annotation.answer_type,
+            )
+            return Asked(item.id, item.image_id, item, None)
+        wrong = f"there is no picture {' or '.join(names[:2]) or repr(image_id)[:80]} in {folder}"
+        if not isinstance(text, str) or not text.strip():
+            wrong = "its question is empty"
+        elif annotation is None:
+            wrong = "its annotation has no answers" if id in answered else "nobody annotated it"
+        return Asked(prefix + id, str(image_id), None, wrong)
 
-def _asked(
-    id: str,
-    question: Mapping[str, Any],
-    annotation: Mapping[str, Any] | None,
-    images: Path,
-    there: set[str],
-    subtype: str,
-) -> Asked:
-    image_id, text = question.get("image_id"), question.get("question")
-    names = list(_image_names(image_id, subtype))
-    name = next((name for name in names if name in there), None)
-    wrong = None
-    if not isinstance(text, str) or not text.strip():
-        wrong = "its question is empty"
-    elif annotation is None:
-        wrong = "nobody annotated it"
-    elif not (answers := _answers(annotation)):
-        wrong = "its annotation has no answers"
-    elif name is None:
-        wrong = f"there is no picture {' or '.join(names[:2]) or repr(image_id)[:80]} in {images}"
-    else:
-        kind = annotation.get("answer_type")
-        item = VqaItem(
-            id=id,
-            image_id=str(image_id),
-            image=str(images / name),
-            image_sha256="",
-            question=text,
-            answers=answers,
-            answer_type=kind if isinstance(kind, str) else OTHER,
-        )
-        return Asked(id, str(image_id), item, None)
-    return Asked(id, str(image_id), None, wrong)
+    return [read(id, one) for id, one in asked.items()]
 
 
 def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
@@ -130,16 +140,6 @@ def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
             yield f"digits_{split}_{image_id:06d}.png"
     if isinstance(image_id, int | str) and not isinstance(image_id, bool) and "/" not in (name := str(image_id)):
         yield from (name, f"{name}.jpg", f"{name}.png", f"{name}.jpeg")
-
-
-def _answers(annotation: Mapping[str, Any]) -> tuple[str, ...]:
-    """What people said; empty if any of it is no text."""
-    said = annotation.get("answers")
-    if not isinstance(said, list):
-        return ()
-    entries = cast(list[Any], said)
-    given = [cast(dict[str, Any], one).get("answer") if isinstance(one, dict) else one for one in entries]
-    return tuple(texts) if len(texts := [one for one in given if isinstance(one, str)]) == len(given) else ()
 
 
 Look = Callable[[Path], tuple[str, str | None]]
@@ -194,32 +194,18 @@ UNNUMBERED = (
 )
 
 
-class Annotation(NamedTuple):
-    """What people answered to a question."""
-
-    answers: tuple[str, ...]
-    """One for each person."""
-    answer_type: str
-    numbered: bool = True
-    """False where equal answers cannot be told apart."""
-
-
 def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool = False) -> VqaScores:
     """The VQA accuracy of recorded answers. Each question has one answer; annotations may hold further questions.
 
     stem: as in tasks.grading.vqa_accuracy. Raises DatasetUnusable, and FileUnusable for the results.
     """
-    asked = entries_of(questions, under="questions")
-    given = read_annotations(annotations)
-    if missing := [one for one in asked if one not in given]:
-        raise DatasetUnusable(
-            f"{annotations}: {_several(missing)} has no annotation; give the annotations of these questions"
-        )
-    answers: dict[str, str] = {}
-    for id, entry in entries_of(results, error=FileUnusable).items():
-        if not isinstance(answer := entry.get("answer"), str):
+    asked, given = entries_of(questions, under="questions"), read_annotations(annotations)
+    answers = {id: one.get("answer") for id, one in entries_of(results, error=FileUnusable).items()}
+    for id, answer in answers.items():
+        if not isinstance(answer, str):
             raise FileUnusable(f"{results}: question {id}: `answer` is {_shown(answer)}; expected a text")
-        answers[id] = answer
+    if missing := [one for one in asked if one not in given]:
+        raise DatasetUnusable(f"{annotations}: {_several(missing)} has no annotation; give those of these questions")
     if missing := [one for one in asked if one not in answers]:
         raise FileUnusable(f"{results}: {_several(missing)} has no answer; give an empty one where there is none")
     if strangers := [one for one in answers if one not in asked]:
@@ -227,7 +213,7 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
             f"{results}: {_several(strangers)} has an answer, and is not among the {len(asked):,} questions; "
             "give the results of these questions only"
         )
-    per_question = {one: vqa_accuracy(answers[one], given[one].answers, stem=stem) for one in asked}
+    per_question = {one: vqa_accuracy(str(answers[one]), given[one].answers, stem=stem) for one in asked}
     by_type: dict[str, list[float]] = defaultdict(list)
     for question, accuracy in per_question.items():
         by_type[given[question].answer_type].append(accuracy)
@@ -243,22 +229,14 @@ def read_annotations(path: Path) -> dict[str, Annotation]:
     """What people answered, by question id. Raises DatasetUnusable where nobody did."""
     found: dict[str, Annotation] = {}
     for id, entry in entries_of(path, under="annotations").items():
-        where, listed, kind = f"{path}: question {id}", entry.get("answers"), entry.get("answer_type")
-        if not isinstance(listed, list) or not listed:
+        if (one := Annotation.of(entry)) is None:
             raise DatasetUnusable(
-                f"{where}: `answers` is {_shown(listed)}; expected a list with an entry for each person"
+                f"{path}: question {id}: `answers` is {_shown(entry.get('answers'))}; expected a list with an object "
+                "for each person, with a text under `answer`"
             )
-        people = cast(list[Any], listed)
-        texts = [cast(dict[str, Any], one).get("answer") if isinstance(one, dict) else None for one in people]
-        if wrong := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
-            raise DatasetUnusable(
-                f"{where}: `answers[{wrong[0]}]` is {_shown(people[wrong[0]])}; "
-                "expected an object with a text under `answer`"
-            )
-        if not isinstance(kind, str | None):
-            raise DatasetUnusable(f"{where}: `answer_type` is {_shown(kind)}; expected a text")
-        numbered = all("answer_id" in cast(dict[str, Any], one) for one in people)
-        found[id] = Annotation(tuple(map(str, texts)), kind or OTHER, numbered)
+        if not isinstance(kind := entry.get("answer_type"), str | None):
+            raise DatasetUnusable(f"{path}: question {id}: `answer_type` is {_shown(kind)}; expected a text")
+        found[id] = one
     return found
 
 

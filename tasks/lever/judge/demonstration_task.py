@@ -161,7 +161,7 @@ def views_of(encoder: VisionEmbedder) -> Views:
     """What an encoder of pictures and words sees of a question about a picture."""
     from tasks.lever.data.dataset_pictures import Pictures
 
-    pictures = Pictures(most_bytes=0)  # each is needed once
+    pictures = Pictures(most=0)  # each is needed once
 
     def look(items: Sequence[VqaItem]) -> Mapping[str, Vectors | None]:
         pngs = [pictures(item).png for item in items]

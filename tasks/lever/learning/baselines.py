@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from tasks.lever.data.candidate_pools import DECIMALS, Banks, draw_pools, generator_of, nearest
-from tasks.lever.data.embeddings import EmbeddingBank
+from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, generator_of, nearest
 from tasks.lever.lever_records import (
     MMR,
     RANDOM,
@@ -63,25 +63,20 @@ def untrained(
     seed: int,
 ) -> dict[str, Choose]:
     """Selector → its choice for these queries, for each that can choose; `classes`: candidate → class, or nothing."""
-    samplers: dict[str, Sampler] = {sampler: sampler for sampler in SEED_CHOICES}
-
-    def made(name: str) -> Choose:
-        if name == ZERO_SHOT:
-            return partial(choose_none, queries)
-        if name == RANDOM:
-            return partial(choose_at_random, queries, candidates, seed=seed)
-        if name == SIMILARITY_VOTE:
-            return partial(choose_by_vote, queries, candidates, classes, *banks["joint"])
-        if name == MMR:
-            return partial(choose_diverse, queries, candidates, *banks["joint"])
-        if name == SIMILARITY_POOL:
-            return partial(choose_nearest_of_pool, queries, pools, *banks["joint"])
-        if name in (SIMILARITY, SIMILARITY_CLASS):
-            by = banks["joint" if name == SIMILARITY else "classes"]
-            return partial(choose_nearest, queries, candidates, *by)
-        return partial(choose_by_sampler, queries, candidates, banks, sampler=samplers[name], seed=seed)
-
-    return {name: made(name) for name in possible_with({*banks, *([CLASSES] if classes else [])})}
+    joint: Any = banks.get("joint")  # missing only where nothing that needs it is given
+    classed: Any = banks.get("classes")
+    made: dict[str, Choose] = {
+        ZERO_SHOT: partial(choose_none, queries),
+        RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
+        SIMILARITY: partial(choose_nearest, queries, candidates, joint),
+        SIMILARITY_VOTE: partial(choose_by_vote, queries, candidates, joint, classes),
+        MMR: partial(choose_diverse, queries, candidates, joint),
+        SIMILARITY_POOL: partial(choose_nearest_of_pool, queries, pools, joint),
+        SIMILARITY_CLASS: partial(choose_nearest, queries, candidates, classed),
+    }
+    for one in SEED_CHOICES:
+        made[one] = partial(choose_by_sampler, queries, candidates, banks, sampler=one, seed=seed)
+    return {name: made[name] for name in possible_with({*banks, *([CLASSES] if classes else [])})}
 
 
 def choose_none(queries: Sequence[str], *, shots: int) -> Shown:
@@ -102,104 +97,74 @@ def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots
     return chosen
 
 
-def choose_nearest(
-    queries: Sequence[str],
-    candidates: Sequence[str],
-    of_queries: EmbeddingBank,
-    of_candidates: EmbeddingBank,
-    *,
-    shots: int,
-) -> Shown:
+def choose_nearest(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Shown:
     """The largest inner products among all candidates but the query, the largest last; ties by id.
 
     Source: RICES of Flamingo (arXiv 2204.14198) and OpenFlamingo; of image and question together, as PICa has them
     (Yang et al., arXiv 2109.05014). Raises FileUnusable for unknown ids, PoolTooSmall.
     """
-    found = nearest(queries, candidates, of_queries, of_candidates, count=shots)
+    found = nearest(queries, candidates, vectors, count=shots)
     return {query: tuple(reversed(names)) for query, names in found.items()}
 
 
 def choose_by_vote(
-    queries: Sequence[str],
-    candidates: Sequence[str],
-    classes: Mapping[str, str],
-    of_queries: EmbeddingBank,
-    of_candidates: EmbeddingBank,
-    *,
-    shots: int,
+    queries: Sequence[str], candidates: Sequence[str], vectors: Pair, classes: Mapping[str, str], *, shots: int
 ) -> Shown:
     """The nearest candidates of the class that most of the `VOTERS` nearest have, the nearest last.
 
     Of classes with as many votes, that of the nearest. Source: the rule of Cover and Hart 1967, doi
     10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
     """
-    near = nearest(queries, candidates, of_queries, of_candidates, count=min(VOTERS, len(candidates) - 1))
+    near = nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))
     voted = {query: Counter(classes[name] for name in names).most_common(1)[0][0] for query, names in near.items()}
     chosen: dict[str, tuple[str, ...]] = {}
     for one in sorted({*voted.values()}):
         asking = [query for query in queries if voted[query] == one]
         held = [name for name in candidates if classes[name] == one]
-        chosen |= choose_nearest(asking, held, of_queries, of_candidates, shots=shots)
+        chosen |= choose_nearest(asking, held, vectors, shots=shots)
     return {query: chosen[query] for query in queries}
 
 
 def choose_nearest_of_pool(
-    queries: Sequence[str],
-    pools: Mapping[str, Sequence[str]],
-    of_queries: EmbeddingBank,
-    of_candidates: EmbeddingBank,
-    *,
-    shots: int,
+    queries: Sequence[str], pools: Mapping[str, Sequence[str]], vectors: Pair, *, shots: int
 ) -> Shown:
     """The largest inner products of each pool, the largest last; ties by id. Raises FileUnusable for unknown ids."""
+    of_queries, of_candidates = vectors
     pooled = sorted({name for query in queries for name in pools[query]})
-    row, vectors = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
+    row, rows = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
     chosen: dict[str, tuple[str, ...]] = {}
     for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
         pool = sorted(pools[query])
-        scores = np.round(vectors[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
+        scores = np.round(rows[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
         best = np.argsort(-scores, kind="stable")[:shots]
         chosen[query] = tuple(pool[at] for at in reversed(best))
     return chosen
 
 
-def choose_diverse(
-    queries: Sequence[str],
-    candidates: Sequence[str],
-    of_queries: EmbeddingBank,
-    of_candidates: EmbeddingBank,
-    *,
-    shots: int,
-) -> Shown:
+def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Shown:
     """Maximal marginal relevance: near the query, and unlike what is picked, alike weighed; the first pick last.
 
     Among the `DIVERSE_AMONG` nearest of all candidates.
     Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
     """
-    near = nearest(queries, candidates, of_queries, of_candidates, count=min(DIVERSE_AMONG, len(candidates) - 1))
-    chosen: dict[str, tuple[str, ...]] = {}
+    near = nearest(queries, candidates, vectors, count=min(DIVERSE_AMONG, len(candidates) - 1))
+    (of_queries, of_candidates), chosen = vectors, dict[str, tuple[str, ...]]()
     for query, names in near.items():
-        vectors = of_candidates.rows(list(names)).numpy().astype(np.float64)
-        to_query = vectors @ of_queries.rows([query]).numpy().astype(np.float64)[0]
+        rows = of_candidates.rows(list(names)).numpy().astype(np.float64)
+        to_query = rows @ of_queries.rows([query]).numpy().astype(np.float64)[0]
         picked, alike = list[int](), np.zeros(len(names))
         for _ in range(shots):
             worth = np.round(to_query - alike, DECIMALS)
             worth[picked] = -np.inf
             picked.append(int(worth.argmax()))
-            to_picked = vectors @ vectors[picked[-1]]
+            to_picked = rows @ rows[picked[-1]]
             alike = to_picked if len(picked) == 1 else np.maximum(alike, to_picked)
         chosen[query] = tuple(names[at] for at in reversed(picked))
     return chosen
 
 
 def choose_by_sampler(
-    queries: Sequence[str],
-    candidates: Sequence[str],
-    banks: Banks,
-    *,
-    sampler: Sampler,
-    shots: int,
-    seed: int,
+    queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, sampler: Sampler, shots: int, seed: int
 ) -> Shown:
     """What this sampler draws when it may draw only `shots`: its first last. Raises PoolTooSmall, FileUnusable."""
     drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)

@@ -58,7 +58,7 @@ def choose_examples(
         for told, where in ((texts.questions, "questions"), (texts.examples, "examples"))
     )
     if by == "similarity":
-        return choose_nearest(queries, candidates, of_queries, of_examples, shots=count)
+        return choose_nearest(queries, candidates, (of_queries, of_examples), shots=count)
     assert selector
     trained = open_selector(selector)
     trained.refuse_other(encoder, dimension=of_queries.dimension, path=selector)

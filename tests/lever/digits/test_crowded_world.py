@@ -71,7 +71,7 @@ def test_the_nearest_say_one_word_however_many_the_judge_reads(world: Dataset, t
     joint, said = banks_of(embedded, store)["joint"], {item.id: item.shown_answer for item in world.train}
     wanted = {item.id: set(item.shown_answer.split()) for item in world.test}
     two = [query for query, words in wanted.items() if len(words) == 2]
-    found = nearest(two, world.candidates, *joint, count=MOST_SHOWN)
+    found = nearest(two, world.candidates, joint, count=MOST_SHOWN)
     assert len(two) > 10
     assert np.mean([wanted[query] <= {said[name] for name in names} for query, names in found.items()]) < 0.1
     photo = {name: int(name) // 1000 - 1 for name in world.candidates}
