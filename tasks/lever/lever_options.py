@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from models.pointer_config import PointerShape
 from storage.records import Record
@@ -95,12 +95,6 @@ class Optimization(Record):
     """Queries per update."""
     lr: float = Field(default=2e-3, gt=0)
     """Peak learning rate, reached at the end of the warm-up; a cosine decays it to 0."""
-    warmup_share: float = Field(default=0.1, ge=0, lt=1)
-    """Share of the updates spent on warm-up."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    """Decoupled weight decay of AdamW."""
-    clip_norm: float = Field(default=1.0, gt=0)
-    """Gradients are clipped to this norm."""
 
 
 class SftSettings(Optimization):
@@ -161,31 +155,19 @@ class GrpoSettings(Optimization):
     """KL divergence (nats per pointer) below which `beta` is divided by 1.5."""
     kl_high: float = Field(default=0.1, gt=0)
     """KL divergence (nats per pointer) above which `beta` is multiplied by 1.5."""
-    exact_kl_up_to: int = Field(default=100_000, ge=0, le=100_000)
-    """Compute the exact KL divergence for pools with at most this many ordered pointers; else estimate it (k3)."""
     top_k: int | None = Field(default=None, ge=2)
     """Ablation: standardise the rewards of only the best k pointers, which removes the signal."""
     dropout_in_ratio: bool = False
     """Ablation: keep dropout on in the ratios, so that the first ratio is not 1."""
-
     loss: str = OUR_GRPO_LOSS
     """Objective: `grpo`, or the name of one that an installed package adds (entry point group `trivet.grpo_losses`)."""
 
     @field_validator("loss")
     @classmethod
     def _is_installed(cls, loss: str) -> str:
-        if loss != OUR_GRPO_LOSS and loss not in (added := added_grpo_losses()):
-            raise ValueError(
-                f"there is no GRPO loss {loss!r} here; choose {', '.join((OUR_GRPO_LOSS, *sorted(added)))}"
-            )
+        if loss not in (known := (OUR_GRPO_LOSS, *sorted(added_grpo_losses()))):
+            raise ValueError(f"there is no GRPO loss {loss!r} here; choose {', '.join(known)}")
         return loss
-
-    @model_serializer(mode="wrap")
-    def _without_usual_loss(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain = dump(self)
-        if self.loss == OUR_GRPO_LOSS:  # keys of results and of training states made before `loss` existed still hold
-            plain.pop("loss", None)
-        return plain
 
     @model_validator(mode="after")
     def _learns(self) -> Self:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from storage.records import FiniteRecord, Record, Ref
 from tasks.lever.lever_errors import FileUnusable
@@ -120,13 +120,6 @@ class Dataset(Record):
     """Id → why it cannot be used (no picture, no answer)."""
     counted: tuple[str, ...] = ()
     """Ids of all questions of the training file, in its order: files of Lever-Plus name them by their numbers."""
-
-    @model_serializer(mode="wrap")
-    def _without_usual_candidates(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain = dump(self)
-        if not self.shown:  # keys of results that were made before `shown` existed still hold
-            plain.pop("shown", None)
-        return plain
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from models.pointer import PointerSelector
+from tasks.lever.learning import trainings
 from tasks.lever.learning.losses import ess
 from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import Trained, TrainingRun
@@ -143,18 +144,21 @@ def test_only_the_best_pointer_counts_where_that_is_asked_for():
 
 
 @pytest.mark.parametrize("up_to", [100_000, 0], ids=["exact divergence", "k3"])
-def test_at_the_first_update_ratios_are_one_and_the_loss_is_minus_the_mean_advantage(up_to: int):
-    settings = OFFLINE.model_copy(update={"exact_kl_up_to": up_to})
-    first = _grpo(small_groups(), settings, small_start(config=DROPPING)).curve[0].figures
+def test_at_the_first_update_ratios_are_one_and_the_loss_is_minus_the_mean_advantage(
+    up_to: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(trainings, "EXACT_KL_UP_TO", up_to)
+    first = _grpo(small_groups(), OFFLINE, small_start(config=DROPPING)).curve[0].figures
     assert first["ratio_mean"] == pytest.approx(1, abs=1e-12)
     assert first["ess"] == pytest.approx(1, abs=1e-12)
     assert first["loss"] == pytest.approx(0, abs=1e-12)  # advantages of a group sum to 0
     assert first["kl"] == pytest.approx(0, abs=1e-12)
 
 
-def test_the_exact_divergence_does_not_hang_on_the_pointers_and_k3_does():
+def test_the_exact_divergence_does_not_hang_on_the_pointers_and_k3_does(monkeypatch: pytest.MonkeyPatch):
     exact = _grpo(small_groups(), OFFLINE.model_copy(update={"beta": 0.5})).curve[-1].figures
-    k3 = _grpo(small_groups(), OFFLINE.model_copy(update={"beta": 0.5, "exact_kl_up_to": 0})).curve[-1].figures
+    monkeypatch.setattr(trainings, "EXACT_KL_UP_TO", 0)
+    k3 = _grpo(small_groups(), OFFLINE.model_copy(update={"beta": 0.5})).curve[-1].figures
     assert exact["kl"] > 0
     assert k3["kl"] > 0
     assert exact["kl"] != pytest.approx(k3["kl"], rel=1e-3)

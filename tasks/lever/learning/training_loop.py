@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+WARMUP_SHARE = 0.1
+"""Share of the updates in which the learning rate rises."""
+WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
+"""Decoupled weight decay of AdamW; the norm that gradients are clipped to."""
 NAME = "training.safetensors"
 PROGRESS = "progress"
 DIGEST = "sha256"
@@ -109,7 +113,7 @@ class Loop:
         self.held: dict[str, Tensor] = {}
         self._settings, self._dropout = settings, dropout
         self._optimizer = torch.optim.AdamW(
-            self.selector.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+            self.selector.parameters(), lr=settings.lr, weight_decay=WEIGHT_DECAY, fused=True
         )
         self._best = self._weights()
         if kept := load_state(run.folder, key):
@@ -144,7 +148,7 @@ class Loop:
     def learn(self, batch: Batch, objective: Objective, **known: float) -> None:
         """One update, whose figures are kept with `known`. Raises TrainingDiverged."""
         settings = self._settings
-        lr = learning_rate(batch.update, self.plan.updates, peak=settings.lr, warmup_share=settings.warmup_share)
+        lr = learning_rate(batch.update, self.plan.updates, peak=settings.lr)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         self.selector.train(self._dropout)
@@ -154,7 +158,7 @@ class Loop:
             learnt = objective(self.selector, batch.rows.to(self.device))
         learnt.loss.backward()
         means = torch.stack([learnt.loss, *learnt.figures.values()]).detach().double()
-        norm = nn.utils.clip_grad_norm_(self.selector.parameters(), settings.clip_norm)
+        norm = nn.utils.clip_grad_norm_(self.selector.parameters(), CLIP_NORM)
         values = torch.cat([means, norm.double()[None]]).tolist()
         figures = dict(zip(("loss", *learnt.figures, "grad_norm"), values, strict=True))
         if wrong := {name: value for name, value in figures.items() if not math.isfinite(value)}:
@@ -249,12 +253,12 @@ def seeded(seed: int, device: torch.device) -> Generator[None]:
         yield
 
 
-def learning_rate(update: int, updates: int, *, peak: float, warmup_share: float) -> float:
+def learning_rate(update: int, updates: int, *, peak: float) -> float:
     """Learning rate of update 0 … updates - 1: rises linearly to `peak`, then falls by half a cosine towards 0.
 
     Source: the shape of Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts.
     """
-    warmup = math.ceil(warmup_share * updates)
+    warmup = math.ceil(WARMUP_SHARE * updates)
     if update < warmup:
         return peak * (update + 1) / warmup
     return peak * 0.5 * (1 + math.cos(math.pi * (update - warmup) / (updates - warmup)))

@@ -36,6 +36,9 @@ from tasks.lever.lever_options import GrpoSettings, Optimization, RceSettings, S
 
 log = logging.getLogger(__name__)
 
+EXACT_KL_UP_TO = 100_000
+"""Ordered pointers of a pool for which the KL divergence is computed; that of more is estimated (k3)."""
+
 
 def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
     """A new selector that imitates the labels."""
@@ -139,7 +142,7 @@ class _Grpo:
         key = _key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0))
         self.loop = Loop(start, plan, settings, run, key=key, dropout=settings.dropout_in_ratio, beta=settings.beta)
         self.material = Material.of(groups, start, device=self.loop.device)
-        self.exact = math.perm(groups.pools.shape[1], self.shots) <= settings.exact_kl_up_to
+        self.exact = math.perm(groups.pools.shape[1], self.shots) <= EXACT_KL_UP_TO
         with self.loop.autocast():
             frozen = deepcopy(start).to(self.loop.device).eval()
             self.reference = Reference(frozen, self.material, shots=self.shots, exact=self.exact)
