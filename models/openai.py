@@ -519,7 +519,7 @@ class Endpoint:
                 f"{self._where} sent an answer that is not a completion ({self._clean(error)}); "
                 "does the base URL end where the API begins (often `/v1`)?"
             ) from None
-        except _http_errors() as error:
+        except tuple(sys.modules[name].HTTPError for name in ("httpx", "httpx2") if name in sys.modules) as error:
             # an SDK before 3 lets them through in the middle of a stream
             raise self._hung_up(None if "Timeout" in type(error).__name__ else error) from None
 
@@ -624,11 +624,6 @@ def _fields(answer: Any) -> dict[str, Any]:
 
 def _names(error: Exception, *fields: str) -> bool:
     return all(re.search(rf"\b{field}\b", str(error)) for field in fields)
-
-
-def _http_errors() -> tuple[type[Exception], ...]:
-    libraries: list[Any] = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
-    return tuple(library.HTTPError for library in libraries)
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

@@ -160,22 +160,11 @@ def spelled(name: str) -> str:
 
 def press_of(name: str) -> dict[str, int]:
     """How hard the model of a spelled name may be pressed, as its entry says where this process finds the file."""
-    entry = _entry_of(name)
-    return entry.press if entry else {}
-
-
-def price_of(name: str) -> Price | None:
-    """Prices of the model of a spelled name, as its entry says where this process finds the file."""
-    entry = _entry_of(name)
-    return entry.price if entry else None
-
-
-def _entry_of(spelled_name: str) -> Entry | None:
     try:
-        return next((entry for entry in registered().values() if entry.spelled == spelled_name), None)
+        return next((entry.press for entry in registered().values() if entry.spelled == name), {})
     except ModelUnavailable as error:
-        log.warning("rates and prices of models are not known here: %s", error)
-        return None
+        log.warning("rates of models are not known here: %s", error)
+        return {}
 
 
 def registered() -> dict[str, Entry]:

@@ -43,7 +43,10 @@ class ReplayChat:
                 self.is_by_item = True
                 break
             key = _key_of(row, path, number)
-            self._answers[key] = _text(row, path, number)
+            if not isinstance(text := row.get("response"), str):
+                said = 'there is no `response`; write {"prompt": "…", "response": "…"}'
+                raise ModelUnavailable(f"{path}:{number}: {said}")
+            self._answers[key] = text
             if told := _top_logprobs(row, path, number):
                 self._likelihoods[key] = told
 
@@ -86,12 +89,6 @@ def _key_of(row: dict[str, Any], path: Path, number: int) -> str:
             f"{path}:{number}: there is neither a `prompt` nor `messages` with role and content; write "
             '{"prompt": "…", "response": "…"}'
         ) from None
-
-
-def _text(row: dict[str, Any], path: Path, number: int) -> str:
-    if not isinstance(text := row.get("response"), str):
-        raise ModelUnavailable(f'{path}:{number}: there is no `response`; write {{"prompt": "…", "response": "…"}}')
-    return text
 
 
 def _top_logprobs(row: dict[str, Any], path: Path, number: int) -> dict[str, float]:

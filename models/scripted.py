@@ -83,7 +83,7 @@ class ScriptedChat:
             finish_reason="stop" if kept == words else "length",
             prompt_tokens=len(_words(_prompt(request.messages))),
             completion_tokens=len(kept),
-            top_logprobs=self._likelihoods(request) if request.top_logprobs else {},
+            top_logprobs=rule.top_logprobs if request.top_logprobs and (rule := self._rule(request)) else {},
         )
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
@@ -99,10 +99,6 @@ class ScriptedChat:
             return rule.answer
         png = _last_picture(request)
         return describe_image(png) if png else f"You said: {_prompt(request.messages)}"
-
-    def _likelihoods(self, request: ChatRequest) -> dict[str, float]:
-        rule = self._rule(request)
-        return rule.top_logprobs if rule else {}
 
     def _rule(self, request: ChatRequest) -> Rule | None:
         prompt, png = _prompt(request.messages), _last_picture(request)

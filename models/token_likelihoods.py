@@ -119,7 +119,7 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     # padding at the right end: what is causal does not see it, so no mask is needed
     padded = torch.tensor([[*read, *[0] * (width - len(read))] for read, _ in rows], device=model.device)
     first = min(len(window.read) - len(window.predicted) for _, windows in rows for window in windows)
-    keeps = "logits_to_keep" in inspect.signature(_base(model).forward).parameters
+    keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
     kept = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
     logits = model(input_ids=padded, use_cache=False, **kept).logits  # (rows, width - first or width, V)
     offset = first if keeps else 0
@@ -143,11 +143,6 @@ def likelihoods(texts: Sequence[Sequence[int]], logits: Iterable[Tensor]) -> lis
         totals.append(logs.gather(1, wanted[:, None]).sum())
         greedy.append((logs.argmax(-1) == wanted).all())
     return [LogProb(*one) for one in zip(torch.stack(totals).tolist(), torch.stack(greedy).tolist(), strict=True)]
-
-
-def _base(model: Any) -> Any:
-    """The model below a LoRA, whose own forward names no arguments."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 PACKED_TOKENS = 512

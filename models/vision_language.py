@@ -72,7 +72,11 @@ class HFVision(CausalLM):
             except ModelError as error:
                 refused.append(error)
         answers.sort(key=lambda one: len(one.prompt.tokens) + len(one.tokens), reverse=True)
-        for batch, sums in self._batches(answers, self._score, self._answer_bytes):
+
+        def row_bytes(one: Answer) -> int:
+            return self._cache_bytes(one.prompt) + self._logit_bytes((tuple(one.tokens), []))
+
+        for batch, sums in self._batches(answers, self._score, row_bytes):
             if isinstance(sums, ModelError):
                 raise sums
             yield from ((one.prompt.number, total) for one, total in zip(batch, sums, strict=True))
@@ -113,10 +117,6 @@ class HFVision(CausalLM):
         if pictures and sight.names_types:
             pictures["mm_token_type_ids"] = (inputs["input_ids"] == sight.token_id).long()
         return inputs | {name: value.to(loaded.model.device) for name, value in pictures.items()}
-
-    def _answer_bytes(self, one: Answer) -> int:
-        """Memory of a row's keys, values and logits."""
-        return self._cache_bytes(one.prompt) + self._logit_bytes((tuple(one.tokens), []))
 
 
 SHAPES = ((48, 32), (30, 70), (700, 700))
@@ -173,8 +173,12 @@ def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
     config = AutoConfig.from_pretrained(folder, **source)
     if type(config) not in PROCESSOR_MAPPING:
         raise ModelUnavailable(f"{folder} holds no model that takes pictures; name one that does")
+    kind: Any = PROCESSOR_MAPPING[type(config)]
+    # without its part for videos, which cannot be had without torchvision
+    names = [name for name in kind.get_attributes() if name != "video_processor"]
+    kind = type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)})
     try:
-        processor = _without_videos(PROCESSOR_MAPPING[type(config)]).from_pretrained(folder, **source)
+        processor = kind.from_pretrained(folder, **source)
     except TypeError as error:
         raise _unlike(folder) from error
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **source, **pixels)
@@ -183,12 +187,6 @@ def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
             f"the model in {folder} has a size of its own for pictures; leave {' and '.join(pixels)} out"
         )
     return processor
-
-
-def _without_videos(kind: Any) -> Any:
-    """The class of a processor without its part for videos, which cannot be had without torchvision."""
-    names = [name for name in kind.get_attributes() if name != "video_processor"]
-    return type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)})
 
 
 def sight_of(processor: Any, config: Any, folder: Path) -> Sight:

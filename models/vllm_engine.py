@@ -415,9 +415,7 @@ def end_orphans() -> None:
     family = {child.pid for child in psutil.Process().children(recursive=True)}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.pid not in family and process.environ().get(OPENER) == own and _is_spawned(process.cmdline()):
+            command = process.cmdline()
+            is_spawned = "--multiprocessing-fork" in command or command[:1] == ["VLLM::Worker"]
+            if is_spawned and process.pid not in family and process.environ().get(OPENER) == own:
                 process.kill()
-
-
-def _is_spawned(command: list[str]) -> bool:
-    return "--multiprocessing-fork" in command or command[:1] == ["VLLM::Worker"]

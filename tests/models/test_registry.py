@@ -125,7 +125,7 @@ def test_a_process_that_does_not_find_the_file_goes_on_without_rates(
     name = spelled("claude-4.5")
     file.unlink()
     assert press_of(name) == {}
-    assert "rates and prices of models are not known here" in caplog.text
+    assert "rates of models are not known here" in caplog.text
 
 
 def test_the_order_of_the_fields_of_an_answer_is_kept(file: Path) -> None:
