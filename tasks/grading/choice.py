@@ -9,8 +9,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from pydantic import JsonValue
-
 from tasks.grading.answer_phrases import Anchored, announcements
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
@@ -63,12 +61,13 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     readings, where = read(response.text, asked, rule)
 
     def graded(letters: str | None) -> dict[str, Any]:
+        is_one = letters is not None and len(letters) == 1 and asked.options
         return {
             "score": _score(letters, gold, asked) if letters else 0.0,
             "extracted": letters,
             "gold": gold,
             "reason": where.get(letters, "rule") if letters else why_missing(response, "no option is named"),
-            "detail": _chosen(letters, asked),
+            "detail": {"chosen": asked.options[asked.letters.index(letters)]} if letters and is_one else {},
             "missing": letters is None,
         }
 
@@ -107,7 +106,7 @@ def find_choice(text: str, asked: Asked) -> Choice | None:
     """The choice that `text`, which holds no reasoning, announces last; None where it announces none."""
     if "box" in text and (letters := _boxed(text, asked)):
         return Choice(letters, "box")
-    for plain in map(unmarked, _tails(text)):
+    for plain in map(unmarked, (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)):
         if letters := _last_stated(plain, asked):
             return Choice(letters, "statement")
         if letters := _last_remarked(plain, asked):
@@ -143,21 +142,15 @@ def find_unannounced(text: str, asked: Asked) -> Choice | None:
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
-def _tails(text: str) -> tuple[str, ...]:
-    return (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)
-
-
 def _lone(plain: str, asked: Asked) -> str | None:
     """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
     patterns = _patterns(asked.letters)
     if patterns.lone.fullmatch(plain):
         return _letters(plain.removesuffix(".").rpartition(" ")[2], asked)
     match = patterns.label.fullmatch(plain)
-    return (match["closed"] or match["open"]) if match and _is_option(match["rest"], asked) else None
-
-
-def _is_option(said: str, asked: Asked) -> bool:
-    return canonical(said) in _canonical_options(asked.options)
+    if match and canonical(match["rest"]) in _canonical_options(asked.options):
+        return match["closed"] or match["open"]
+    return None
 
 
 @lru_cache(maxsize=1_000)
@@ -170,12 +163,6 @@ def _score(chosen: str, gold: str, asked: Asked) -> float:
         return 1.0
     some_left_out = asked.several and set(chosen) < set(gold)
     return PART_OF_ALL * len(chosen) if some_left_out else 0.0
-
-
-def _chosen(letters: str | None, asked: Asked) -> dict[str, JsonValue]:
-    if letters is None or len(letters) != 1 or not asked.options:
-        return {}
-    return {"chosen": asked.options[asked.letters.index(letters)]}
 
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")

@@ -272,7 +272,13 @@ def has_close_number(answer: str, gold: str) -> bool:
         return False
     said = (one for one in _signed_numbers(answer) if not _is_calendar(one.number))
     with localcontext(prec=2 * MOST_DIGITS):  # remainders of long numbers are exact
-        return any(_signs_agree(one, wanted) and _close(one.number, wanted.number) for one in said)
+        return any(
+            _equal(amount, other)
+            for one in said
+            if (one.number.value < 0) == (wanted.number.value < 0) or one.either_sign or wanted.either_sign
+            for amount in _amounts(one.number, beside=wanted.number)
+            for other in _amounts(wanted.number, beside=one.number)
+        )
 
 
 def _signed_numbers(text: str) -> Iterator[Signed]:
@@ -290,14 +296,6 @@ def _with_minus(bracket: re.Match[str]) -> str:
 def _is_calendar(number: Number) -> bool:
     """A date, a time, or a bare 2019, which may be a year."""
     return number.unit in CALENDAR or number.unit == "year" or _YEAR.fullmatch(number.text.strip("() ")) is not None
-
-
-def _signs_agree(one: Signed, other: Signed) -> bool:
-    return (one.number.value < 0) == (other.number.value < 0) or one.either_sign or other.either_sign
-
-
-def _close(said: Number, gold: Number) -> bool:
-    return any(_equal(one, other) for one in _amounts(said, beside=gold) for other in _amounts(gold, beside=said))
 
 
 def _amounts(number: Number, *, beside: Number) -> Iterator[Amount]:

@@ -63,7 +63,8 @@ def _announced(text: str) -> str | None:
     if '"' in text and (field := json_field(text)):
         return field[:LONGEST_LINE].strip()
     ends = (match.end() for match in ANNOUNCED.backwards(text))
-    lines = (_first_line(text[end : end + LONGEST_LINE]) for end in ends)
+    rests = (text[end : end + LONGEST_LINE].split("\n") for end in ends)
+    lines = (next((line.strip() for line in rest if line.strip()), "").strip("* ") for rest in rests)
     return next((line for line in lines if line), None)
 
 
@@ -86,10 +87,6 @@ def plain(text: str) -> str:
     """`text` as it is compared: NFKC, lower case, single spaces, without marks, article and final punctuation."""
     words = " ".join(unicodedata.normalize("NFKC", unmarked(text)).casefold().split())
     return ARTICLE.sub("", words.strip(" .,;:!?")).strip()
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.split("\n") if line.strip()), "").strip("* ")
 
 
 def _number(text: str) -> Decimal | None:

@@ -77,7 +77,10 @@ def _fit(rows: _Rows) -> Floats:
     """(3,) coefficients, with the penalty that predicts left-out folds best."""
     fold = np.arange(len(rows.weights))[::-1] % FOLDS
     parts = [(_part(rows, fold != number), _part(rows, fold == number)) for number in range(FOLDS)]
-    losses = [np.mean([_loss(left, _coefficients(kept, strength)) for kept, left in parts]) for strength in STRENGTHS]
+    losses = [
+        np.mean([np.mean(_cross_entropy(left, left.features @ _coefficients(kept, strength))) for kept, left in parts])
+        for strength in STRENGTHS
+    ]
     return _coefficients(rows, float(STRENGTHS[int(np.argmin(losses))]))
 
 
@@ -117,10 +120,6 @@ def _least(curvature: Floats, slope: Floats) -> Floats:
         if np.abs(found - before).max() <= CONVERGED:
             break
     return found
-
-
-def _loss(rows: _Rows, coefficients: Floats) -> float:
-    return float(np.mean(_cross_entropy(rows, rows.features @ coefficients)))
 
 
 def _cross_entropy(rows: _Rows, margins: Floats) -> Floats:

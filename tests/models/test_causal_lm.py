@@ -10,9 +10,8 @@ from typing import Any, cast
 import pytest
 import torch
 
-from models.backends import open_chat
 from models.causal_lm import CausalLM
-from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tests.models.tiny import make_tiny_model, memory_for_three
 
@@ -58,15 +57,6 @@ def test_greedy_answers_are_those_of_a_bare_generate(model: CausalLM):
         assert text == loaded.tokenizer.decode(bare, skip_special_tokens=True)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8], ids=["greedy", "drawn"])
-def test_neither_the_batch_nor_the_order_changes_an_answer(model: CausalLM, temperature: float):
-    asked = [request(prompt, temperature=temperature, seed=5) for prompt in PROMPTS[:7]]
-    alone = [model.complete(one).text for one in asked]
-    assert texts(model, asked) == alone
-    model.batch_size = 3
-    assert texts(model, asked[::-1]) == alone[::-1]
-
-
 def test_drawn_answers_differ_by_seed_and_by_draw_and_not_by_time(model: CausalLM):
     asked = [request(temperature=1.0, seed=seed, draw=draw) for seed in (None, 1, 2) for draw in (0, 1)]
     first = texts(model, asked)
@@ -82,16 +72,6 @@ def test_a_longer_limit_begins_with_the_same_drawn_words(model: CausalLM):
 def test_a_small_top_p_is_the_likeliest_word(model: CausalLM):
     drawn, likeliest = texts(model, [request(temperature=1.0, top_p=1e-6, seed=1), request()])
     assert drawn == likeliest
-
-
-def test_a_request_may_draw_beside_one_that_does_not(model: CausalLM):
-    drawn, likeliest = request(temperature=1.0, seed=1), request()
-    assert texts(model, [drawn, likeliest]) == [model.complete(drawn).text, model.complete(likeliest).text]
-
-
-def test_each_request_has_its_own_limit(model: CausalLM):
-    found = answers(model, [request(max_tokens=limit) for limit in (3, 9, 1)])
-    assert [cast(ChatResponse, answer).completion_tokens for answer in found] == [3, 9, 1]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8], ids=["greedy", "drawn"])
@@ -132,13 +112,6 @@ def test_a_stop_ends_the_answer_and_is_no_part_of_it(speaker: CausalLM, stop: tu
     assert (answer.text, answer.finish_reason) == (text, "stop")
 
 
-def test_a_stop_is_heard_by_nobody(speaker: CausalLM):
-    heard: list[str] = []
-    speaker.complete(request(stop=("three four",)), on_text=heard.append)
-    assert heard[-1] == "one two "
-    assert not any("three" in text for text in heard)
-
-
 @pytest.mark.parametrize(
     ("fields", "sent"),
     [
@@ -162,14 +135,6 @@ def test_the_models_own_top_k_and_top_p_hold_unless_another_is_asked_for(tmp_pat
     folder = make_tiny_model(tmp_path, generation={"do_sample": True, "top_k": 3, "top_p": 0.8, "temperature": 0.6})
     sent = CausalLM(str(folder)).complete(request(temperature=1.0, max_tokens=2)).sent
     assert (sent["temperature"], sent["top_k"], sent["top_p"]) == (1.0, 3, 0.8)
-
-
-def test_a_prompt_that_is_too_long_gives_its_error_and_ends_no_other(tmp_path: Path):
-    short = CausalLM(str(make_tiny_model(tmp_path, context_tokens=64)))
-    long, fits = answers(short, [request("a" * 100), request("a")])
-    assert isinstance(long, ContextOverflow)
-    assert "takes 64" in str(long)
-    assert isinstance(fits, ChatResponse)
 
 
 def test_a_raw_prompt_goes_as_it_stands(model: CausalLM):
@@ -306,7 +271,3 @@ def test_a_lora_without_its_library_is_said(folder: Path):
         return
     with pytest.raises(ModelUnavailable, match="pip install peft"):
         CausalLM(str(folder), peft=str(folder))
-
-
-def test_the_name_opens_the_backend(folder: Path, model: CausalLM):
-    assert open_chat(f"hf:{folder}").id == model.id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +108,6 @@ def test_the_id_names_the_weights_and_the_precision(folder: Path, embedder: Clip
     assert ClipEmbedder(str(other), device="cpu").id != embedder.id
 
 
-def test_the_dimension_is_that_of_the_projection(tmp_path: Path):
-    assert ClipEmbedder(str(make_tiny_clip(tmp_path, dimension=24)), device="cpu").dimension == 24
-
-
 @pytest.mark.parametrize("name", ["clip", VIT_B_32])
 def test_the_default_is_taken_in_a_revision_that_has_safetensors(name: str):
     with pytest.raises(ModelUnavailable, match=f"{VIT_B_32}@{SAFE_REVISIONS[VIT_B_32]}.*hf download {VIT_B_32}"):
@@ -131,26 +126,11 @@ def test_pickled_weights_are_refused(tmp_path: Path):
         ClipEmbedder(str(folder))
 
 
-def test_the_layout_of_the_hub_is_read(embedder: ClipEmbedder, tmp_path: Path):
-    folder = make_tiny_clip(tmp_path)
-    settings = json.loads((folder / "preprocessor_config.json").read_text())
-    old = {name: settings[name] for name in ("do_resize", "do_center_crop", "do_normalize", "image_mean", "image_std")}
-    old |= {"size": 32, "crop_size": 32, "resample": 3, "feature_extractor_type": "CLIPFeatureExtractor"}
-    (folder / "preprocessor_config.json").write_text(json.dumps(old))
-    pngs = [make_png(0, width=50, height=40)]
-    assert np.array_equal(ClipEmbedder(str(folder), device="cpu").embed_images(pngs), embedder.embed_images(pngs))
-
-
 def test_a_folder_without_its_pictures_settings_is_refused(tmp_path: Path):
     folder = make_tiny_clip(tmp_path)
     (folder / "preprocessor_config.json").unlink()
     with pytest.raises(ModelUnavailable, match="cannot be loaded"):
         ClipEmbedder(str(folder))
-
-
-def test_a_device_that_is_none_is_said(folder: Path):
-    with pytest.raises(ModelUnavailable, match="is no device"):
-        ClipEmbedder(str(folder), device="abacus")
 
 
 @pytest.mark.gpu

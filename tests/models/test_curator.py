@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from models.backends import open_backend, open_chat
 from models.curator import PROVIDERS, CuratorChat, Usual, parse_litellm_name, usual_place
-from models.model_errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
 from tests.models.server import MODEL, Reply, Server, serving
 
@@ -67,14 +67,6 @@ def test_a_model_is_asked_by_its_own_name_and_reported_by_the_users(server: Serv
     assert answer.sent == {"max_tokens": 5, "temperature": 0.0, "seed": 3}
 
 
-def test_a_reasoning_model_is_measured_as_it_thinks_by_itself(server: Server):
-    chat = open_backend("curator", args={"model": "openai/gpt-5-mini", "api_base": server.base_url, "api_key": "k"})
-    assert (chat.id, "reasoning_effort" in chat.complete(REQUEST).sent) == (
-        "curator:openai/gpt-5-mini@effort=own",
-        False,
-    )
-
-
 def test_a_seed_that_the_server_does_not_know_is_left_out_from_then_on(server: Server):
     def refuse(path: str, body: dict[str, Any]) -> Reply | None:
         return Reply(400, json.dumps(GEMINI_REFUSES).encode()) if "seed" in body else None
@@ -84,20 +76,6 @@ def test_a_seed_that_the_server_does_not_know_is_left_out_from_then_on(server: S
     answers = [chat.complete(REQUEST) for _ in range(2)]
     assert [answer.sent for answer in answers] == [{"max_tokens": 5, "temperature": 0.0}] * 2
     assert ["seed" in asked["body"] for asked in server.requests] == [True, False, False]
-
-
-def test_another_refusal_is_passed_on(server: Server):
-    server.script = [Reply(400, b'{"error": {"message": "too hot"}}')]
-    with pytest.raises(RequestRefused, match="too hot"):
-        CuratorChat(f"hosted_vllm/{MODEL}", base_url=server.base_url, timeout_s=10).complete(REQUEST)
-
-
-def test_a_format_goes_with_each_question_and_is_told(server: Server):
-    schema = {"type": "json_schema", "json_schema": {"name": "grade", "schema": {"type": "object"}}}
-    args: dict[str, Any] = {"api_base": server.base_url, "response_format": schema}
-    chat = open_backend("curator", name=f"hosted_vllm/{MODEL}", args=args, timeout_s=10)
-    assert chat.complete(REQUEST).sent["response_format"] == server.requests[0]["body"]["response_format"] == schema
-    assert chat.id.startswith(f"curator:hosted_vllm/{MODEL}@format=")
 
 
 @pytest.mark.parametrize("args", [{"response_format": {"type": "json_object"}}, {"reasoning_effort": "high"}])
@@ -118,12 +96,6 @@ def test_what_a_provider_would_not_heed_is_refused(server: Server, args: dict[st
 def test_a_missing_key_is_said_before_anything_is_asked(name: str, variable: str):
     with pytest.raises(ModelUnavailable, match=f"{name}: .* set {variable}, .*api_key_env=NAME"):
         open_backend("curator", name=name)
-
-
-def test_a_server_of_ones_own_asks_for_no_key(server: Server):
-    assert open_backend("curator", name="lm_studio/qwen").id == "curator:lm_studio/qwen"
-    CuratorChat(f"openai/{MODEL}", base_url=server.base_url, timeout_s=10).complete(REQUEST)
-    assert server.requests[0]["headers"]["authorization"] == "Bearer none"
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,6 @@ def test_who_is_in_this_process_is_told_by_the_name(name: str) -> None:
     assert is_in_process(name) == name.startswith(("hf", "vllm"))
 
 
-def test_arguments_of_a_name_are_those_of_model_args(text: Path) -> None:
-    by_name = open_chat(f"hf:{text},dtype=float64,max_length=64")
-    assert by_name.id == open_backend("hf", args={"pretrained": str(text), "dtype": "float64", "max_length": 64}).id
-    with pytest.raises(ModelUnavailable, match="hf has no argument dtpye"):
-        open_chat(f"hf:{text},dtpye=float64")
-
-
 def test_a_benchmark_of_text_opens_a_model_that_sees(seeing: Path) -> None:
     opened = open_backend("hf", args={"pretrained": str(seeing)})
     assert isinstance(opened, HFVision)
@@ -106,25 +99,9 @@ def test_what_cannot_be_used_is_refused_before_anything_is_loaded(
         open_chat(f"hf:{folder},{args}")
 
 
-def test_missing_weights_are_said(tmp_path: Path) -> None:
-    make_tiny_qwen3(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(ModelUnavailable, match="no safetensors"):
-        open_chat(f"hf:{tmp_path}").complete(request())
-
-
 def test_a_model_that_writes_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="cannot be loaded"):
         open_chat(f"hf:{make_tiny_clip(tmp_path)}").complete(request())
-
-
-def test_a_model_without_a_template_says_what_can_be_done(tmp_path: Path) -> None:
-    make_tiny_qwen(tmp_path, chat_template=None)
-    chat = open_chat(f"hf:{tmp_path}")
-    with pytest.raises(ModelUnavailable, match=r"no chat template; .*as they stand \(.*prompts\.template=false"):
-        chat.complete(request(make_png(0)))
-    raw = request(make_png(0)).model_copy(update={"template": False})
-    assert chat.complete(raw).completion_tokens
 
 
 def test_a_picture_that_does_not_fit_says_what_to_change(seeing: Path) -> None:

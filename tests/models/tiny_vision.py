@@ -171,29 +171,6 @@ def _save_qwen_pictures(folder: Path, most_pixels: int) -> None:
     Qwen2VLImageProcessorPil(patch_size=PATCH, **pixels).save_pretrained(folder)
 
 
-def as_on_the_hub(folder: Path) -> Path:
-    """The folder of a tiny Qwen2.5-VL in the older layout in which these models are published."""
-    config = read(folder / "config.json")
-    text, vision = config.pop("text_config"), config["vision_config"]
-    rope = text.pop("rope_parameters")
-    for part, names in ((text, ("model_type", "layer_types", "dtype")), (vision, ("model_type", "rope_parameters"))):
-        for name in names:
-            part.pop(name, None)
-    scaling = {"type": "mrope", "mrope_section": rope["mrope_section"]}
-    write(folder / "config.json", {**text, **config, "rope_theta": rope["rope_theta"], "rope_scaling": scaling})
-    template = folder / "chat_template.jinja"
-    write(folder / "chat_template.json", {"chat_template": template.read_text()})
-    template.unlink()
-    pictures = read(folder / "preprocessor_config.json")
-    size = pictures.pop("size")
-    pixels = {"min_pixels": size["shortest_edge"], "max_pixels": size["longest_edge"]}
-    write(folder / "preprocessor_config.json", {**pictures, **pixels, "processor_class": "Qwen2_5_VLProcessor"})
-    ends = read(folder / "generation_config.json")
-    both = [ends["eos_token_id"], ends["bos_token_id"]]
-    write(folder / "generation_config.json", {**ends, "eos_token_id": both, "do_sample": True, "temperature": 1e-6})
-    return folder
-
-
 def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text("utf-8"))
 

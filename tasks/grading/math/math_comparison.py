@@ -219,12 +219,12 @@ def _evaluated(side: Answer) -> Answer:
     if side.sign == "cup":
         return Bracketed("\\{", tuple(_distinct([item for items in sets for item in items])), "\\}")
     inside = side.sign == "cap"
-    kept = [item for item in sets[0] if all(_holds(others, item) == inside for others in sets[1:])]
+    kept = [
+        item
+        for item in sets[0]
+        if all(any(same_answer(item, other) for other in others) == inside for others in sets[1:])
+    ]
     return Bracketed("\\{", tuple(kept), "\\}")
-
-
-def _holds(items: Sequence[Answer], item: Answer) -> bool:
-    return any(same_answer(item, other) for other in items)
 
 
 def _same_union(gold: Answer, answer: Answer) -> bool:

@@ -342,14 +342,10 @@ def _derivation(lines: list[list[Token]]) -> list[list[Token]]:
             chains[-1] = [*chains[-1], *line]
         elif line:
             chains.append(line)
-    last = {_subject(chain): chain for chain in chains}
+    sides = [_split(chain, {"="}) for chain in chains]
+    subjects = ["".join(token.text for token in side[0]) if len(side) > 1 else "" for side in sides]
+    last = dict(zip(subjects, chains, strict=True))
     return list(last.values()) if all(last) else chains
-
-
-def _subject(chain: list[Token]) -> str:
-    """The text before the first `=`."""
-    names = _split(chain, {"="})
-    return "".join(token.text for token in names[0]) if len(names) > 1 else ""
 
 
 def _based(tokens: list[Token]) -> Based | None:
