@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.evaluation.results.results_file import safe_name
-from tasks.measure.bar_plot import Bar
-from tasks.measure.bar_plot import draw as draw_bars
 from tasks.measure.plot_style import (
     COLOURS,
     GRID,
@@ -15,12 +13,14 @@ from tasks.measure.plot_style import (
     NEUTRAL,
     SOFT,
     TITLE_IN,
+    Bar,
     new_figure,
     printable,
     rows,
     save,
     title,
 )
+from tasks.measure.plot_style import draw as draw_bars
 from tasks.nightly.night_records import Change, NightReport, Series, Trend
 from tasks.nightly.night_report import figure, signed, tone
 

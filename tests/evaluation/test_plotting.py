@@ -7,7 +7,7 @@ from PIL import Image
 
 from tasks.evaluation.evaluation_records import Estimate
 from tasks.evaluation.results.run_report import plot_results
-from tasks.measure.bar_plot import Bar, draw
+from tasks.measure.plot_style import Bar, draw
 from tests.evaluation.reports import report, task_result
 
 RATING = Estimate(metric="Average", value=6.1, low=5.8, high=6.4, n=80, headline=True)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tasks.measure.conformal import clopper_pearson, least_confidence
+from tasks.measure.estimates import clopper_pearson, least_confidence
 
 
 def test_the_threshold_lies_just_above_the_first_wrong_answer_that_is_too_many():

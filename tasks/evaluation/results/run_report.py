@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.evaluation.evaluation_records import EvalReport, TaskResult
 from tasks.evaluation.results.ranking import columns_of
-from tasks.measure.bar_plot import Bar, draw
+from tasks.measure.plot_style import Bar, draw
 
 WORST = 5
 """Number of groups of a task that are named, lowest scores first."""

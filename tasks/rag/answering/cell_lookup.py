@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 from models.embedders import reads
 from models.protocols import Embedder
 from storage.index_generation import Index
-from tasks.language.sentences import language_of
+from tasks.language.numbers import CALENDAR, read_numbers
+from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_questions import line_question, phrase_question, read_cell_question, read_extreme_question
-from tasks.rag.answering.told_numbers import told_numbers
+from tasks.rag.answering.passages import Passage, read_passages
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.numbers.cell_answers import LEAST, answer_of, answer_of_extreme, confidence_of
-from tasks.rag.numbers.cell_periods import of_period
-from tasks.rag.numbers.cell_question import CellQuestion
-from tasks.rag.numbers.cell_scores import CellScorer, Context, Match
+from tasks.rag.numbers.cell_question import FREE, CellQuestion, of_period
+from tasks.rag.numbers.cell_scores import CellScorer, Context, Match, telling
 from tasks.rag.numbers.cell_search import Found, search_cells
+from tasks.rag.numbers.concepts import words_of
+from tasks.rag.numbers.doubts import said_in_answer
 from tasks.rag.numbers.evaluation import Describe
-from tasks.rag.numbers.extremes import extreme_of
-from tasks.rag.numbers.line_lookup import NIL, Number, number_of
+from tasks.rag.numbers.extremes import Extreme, extreme_of
+from tasks.rag.numbers.figure_text import INPUT_SCALES, KOREAN_UNITS
+from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, UNDATED, Number, number_of
+from tasks.rag.numbers.periods import period_in
+from tasks.rag.numbers.working_out import cited_number
 from tasks.rag.numbers.year_parts import When
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
@@ -226,3 +233,152 @@ def _shows(chunk: Chunk, number: Number) -> bool:
 def _lead(chunk: Chunk) -> str:
     lines = [line for line in chunk.text.splitlines()[:MOST_LEAD_LINES] if "|" not in line]
     return " ".join((*chunk.heading_path[-2:], *lines))
+
+
+SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "KRW": "₩"}
+COUNTS: Mapping[str, str] = {"people": " people", "shares": " shares", "years": " years", "days": " days"}
+LEAST = 0.55
+"""Confidence below which there is no answer."""
+EXTREME, EXTREME_UNNAMED, NOT_ALONE = 0.9, 0.75, 0.6
+"""How sure a member of a table is of which all is said; in a document that the question does not name; and what is left
+where another table that fits as well names another member."""
+MOST_MEMBERS = 8
+"""That an answer shows."""
+MOST_MARGIN = 0.2
+"""A cell that is further ahead of the next is no surer."""
+
+
+def answer_of(found: Found, question: CellQuestion, *, named: bool, language: Language) -> Draft | None:
+    """`Loss on sale of stores FY2018 = $36 million [1]`; None where the cell is too unsure.
+
+    named: the question names the document.
+    """
+    confidence = confidence_of(found, named=named)
+    if confidence < LEAST:
+        return None
+    number = found.best.number
+    head = " ".join(filter(None, (_title(number, question), number.period.label)))
+    doubt = f"\n{said_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
+    return Draft(
+        f"{head} = {shown(number, language)} [1]{doubt}",
+        (cited_number(1, number),),
+        reason=_why(found.best),
+        confidence=round(confidence, 4),
+    )
+
+
+def answer_of_extreme(found: Extreme, question: CellQuestion, *, named: bool, language: Language) -> Draft | None:
+    """`AWS: Depreciation FY2017 = $4,524 million [1] (North America 3,029 [2], …)`; None where it is too unsure."""
+    confidence = found.asked * (EXTREME if named else EXTREME_UNNAMED) * (1.0 if found.alone else NOT_ALONE)
+    if confidence < LEAST:
+        return None
+    first, *others = found.members[:MOST_MEMBERS]
+    number = first.number
+    period = "" if first.name == number.period.label else number.period.label
+    told = [f"{one.name} {one.number.shown.lstrip('$€£¥₩ ')} [{n}]" for n, one in enumerate(others, 2)]
+    more = " …" if len(found.members) > MOST_MEMBERS else ""
+    head = " ".join(filter(None, (f"{first.name}:", question.core, period)))
+    return Draft(
+        f"{head} = {shown(number, language)} [1] ({', '.join(told)}{more})",
+        tuple(cited_number(n, one.number) for n, one in enumerate(found.members[:MOST_MEMBERS], 1)),
+        reason=f"the {len(found.members)} members of a table that holds {found.asked:.0%} of the question",
+        confidence=round(confidence, 4),
+    )
+
+
+def confidence_of(found: Found, *, named: bool) -> float:
+    """How likely the cell is the one that is meant, 0 … 1.
+
+    Logistic regression on 72 questions over filings, reports and notices, 22 of them without an answer.
+    """
+    best = found.best
+    sign = 1.9 * best.score + 10.3 * min(found.margin, MOST_MARGIN) + 1.5 * named + 0.5 * best.sure - 3.2
+    sign -= 1.2 * bool(best.unheld) + 0.5 * any(word.focus for word in best.unheld)
+    return 1 / (1 + math.exp(-sign))
+
+
+def shown(number: Number, language: Language) -> str:
+    """The figure as the table shows it, with scale and unit: `$3,136 million`, `60,540백만원`, `2,310`."""
+    digits = re.sub(r"[^\d.,/]", "", number.shown) if re.search(r"\d", number.shown) else number.shown
+    minus = "-" if number.value < 0 and number.statement != "cash_flow" else ""
+    scale = INPUT_SCALES[language].get(Decimal(number.scale), "")
+    if language == "ko":
+        return f"{minus}{digits}{scale}{KOREAN_UNITS.get(number.unit, number.unit)}"
+    if number.unit in AMOUNTS:
+        return f"{minus}{SIGNS.get(number.unit, f'{number.unit} ')}{digits}{scale}"
+    return f"{minus}{digits}{scale}{COUNTS.get(number.unit, number.unit)}"
+
+
+def _title(number: Number, question: CellQuestion) -> str:
+    """The label of the row, with the headings that the question names, and the column if it is of a part."""
+    *heads, label = number.row_path or ("",)
+    asked = set(words_of(question.core)) - FREE
+    bare = not set(words_of(label)) - FREE
+    told = [head for head in heads if asked & set(words_of(head))] or (heads[-1:] if bare else [])
+    row = " › ".join(part.strip(" :") for part in (*told, label))
+    column = " ".join(number.column_path) if telling(number.column_path) else ""
+    return " — ".join(filter(None, (row, column)))
+
+
+def _why(best: Match) -> str:
+    lacks = f", without {', '.join(word.text for word in best.unheld)}" if best.unheld else ""
+    return f"the cell of a table whose labels hold {best.asked:.0%} of the question{lacks}"
+
+
+MOST_CHARS = 400
+"""A longer passage states too much for its numbers to be told apart."""
+DIGITS = re.compile(r"\d[\d,.]*")
+RANGE = re.compile(r"\d\s?[~∼–-]\s?\d")
+BARE = re.compile(r"\d|10|(?:19|20)\d\d|.*[A-Za-z]")
+"""Marks of lists and years, where nothing stands behind that is counted."""
+WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def told_numbers(hits: Sequence[Hit], question: str, cells: Sequence[Number]) -> list[Number]:
+    """Those of the sentences and rows that were found, in their order; the table of each is a number below 0.
+
+    What the question says itself is none, nor the ends of a range, nor in a row of a table what is a cell of its page.
+    """
+    said = set(DIGITS.findall(question))
+    known = {(one.document, one.page, one.value) for one in cells}
+    passages = (one for one in read_passages(hits) if not one.is_list and len(one.text) <= MOST_CHARS)
+    return [
+        number
+        for at, one in enumerate(passages)
+        for number in _numbers(one, hits[one.hit], table=-1 - one.hit, row=at)
+        if not said.intersection(DIGITS.findall(number.shown))
+        and not (one.is_row and (number.document, number.page, number.value) in known)
+    ]
+
+
+def _numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Number]:
+    text = passage.text
+    found = [one for one in read_numbers(text) if one.unit not in (*CALENDAR, "year")]
+    found = [one for one in found if one.unit or not BARE.fullmatch(one.text.strip("() "))]
+    within = [match.span() for match in RANGE.finditer(text)]
+    found = [one for one in found if not any(one.start < end and start < one.end for start, end in within)]
+    ends = [0, *(one.end for one in found)]
+    starts = [*(one.start for one in found[1:]), len(text)]
+    period = period_in(text) or UNDATED
+    for col, number in enumerate(found):
+        before, after = text[ends[col] : number.start], text[number.end : starts[col]]
+        label = before if WORD.search(before) else after
+        path = (*hit.chunk.heading_path[-1:], text, " ".join(label.split()))
+        yield Number(
+            name=hit.document_name,
+            document=hit.chunk.document,
+            value=number.value,
+            shown=number.text,
+            scale=Decimal(1),
+            unit=number.unit,
+            period=period,
+            row_path=path,
+            column_path=(),
+            page=hit.chunk.page,
+            bbox=hit.chunk.bbox,
+            table=table,
+            row=row,
+            col=col,
+            statement="other",
+            broken=None,
+        )

@@ -6,20 +6,24 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
 
 from storage.index_generation import Index
+from storage.records import Record
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.computation_reading import asks_to_work_out, defines, read_computation, shown_as
-from tasks.rag.numbers.computations import Computation, operation
+from tasks.rag.numbers.combining import Combined
+from tasks.rag.numbers.computation_reading import MOST_YEARS, asks_to_work_out, defines, read_computation, shown_as
+from tasks.rag.numbers.computations import Computation, Latest, operation, over_periods
 from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, never
+from tasks.rag.numbers.expressions import Line, NoExpression, lines_of, parse
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.operands import PERCENT, TIMES, readings
 from tasks.rag.numbers.periods import Period
-from tasks.rag.numbers.told_computations import computation_told
 from tasks.rag.numbers.working_out import work_out
 from tasks.rag.numbers.year_parts import Part, When, spelled_out
 from tasks.rag.planning.names import stem_of
@@ -258,3 +262,43 @@ def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:
         return f"{known}년" if known else term[0]
 
     return TERM.sub(year, question)
+
+
+MOST_FORMULA_CHARS = 500
+
+
+class ToldComputation(Record):
+    """What a model answers."""
+
+    formula: str | None = Field(default=None, max_length=MOST_FORMULA_CHARS)
+    """None: the question asks for something else."""
+    operation: Literal["value", "growth", "difference", "cagr", "average", "sum", "highest", "lowest"] = "value"
+    years: tuple[int, ...] = ()
+    unit: Literal["amount", "%", "times", "days", ""] = ""
+
+
+def computation_told(text: str, how: Computation, latest: Latest) -> Computation | None:
+    """The computation that a model's JSON tells; None where it tells none, or none that can be executed.
+
+    how: language, decimals and scale that the question asks for.
+    """
+    try:
+        told = ToldComputation.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
+        expression = parse(told.formula or "")
+    except (ValidationError, NoExpression):
+        return None
+    whens = _whens(told.years, latest)
+    if not told.formula or not whens or not any(True for _ in lines_of(expression)):
+        return None
+    unit = told.unit or ("amount" if isinstance(expression, Line) else "")
+    operation = {"value": "", "sum": "total"}.get(told.operation, told.operation)
+    tasks = tuple(over_periods(Combined(told.formula, expression, unit), operation, whens))
+    return how._replace(tasks=tasks, assumed=not told.years)
+
+
+def _whens(years: Sequence[int], latest: Latest) -> tuple[When, ...]:
+    if not years:
+        now = latest()
+        return (now,) if now else ()
+    span = range(min(years), max(years) + 1)
+    return tuple(map(When, span)) if len(span) <= MOST_YEARS else ()

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from tasks.language.sentences import CITATION_MARK, language_of
-from tasks.measure.conformal import least_confidence
+from tasks.measure.estimates import least_confidence
 from tasks.rag.answers import AnswerSettings, Calibration, Citation, Draft
 from tasks.rag.places import place_of
 from tasks.rag.planning.names import stem_of

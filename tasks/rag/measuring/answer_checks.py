@@ -9,7 +9,7 @@ from storage.records import Record
 from tasks.grading.cited_answers import has_close_number, has_words
 from tasks.language.numbers import read_numbers
 from tasks.language.sentences import without_marks
-from tasks.measure.conformal import clopper_pearson
+from tasks.measure.estimates import clopper_pearson
 from tasks.rag.answers import Answered, Calibration
 from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, mean_of
 from tasks.rag.planning.plan import history_of

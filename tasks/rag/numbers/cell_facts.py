@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from storage.records import Record
@@ -13,10 +15,8 @@ from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
 from tasks.language.numbers import CURRENCIES, scales
 from tasks.rag.numbers.cell_amounts import A_NOTE, COUNTS, NIL, Amount, amount_in, scale_of
-from tasks.rag.numbers.column_headers import header_levels, headers_of, with_header_rows
-from tasks.rag.numbers.periods import YEAR, Period, period_in
-from tasks.rag.numbers.roll_forwards import periods_between
-from tasks.rag.numbers.row_paths import row_paths, with_spans
+from tasks.rag.numbers.periods import YEAR, Period, fiscal_year, period_in
+from tasks.rag.numbers.row_paths import header_levels, headers_of, row_paths, with_header_rows, with_spans
 
 LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""
@@ -321,3 +321,35 @@ def _one_period(text: str) -> Period | None:
     """The period that a text speaks of, if it speaks of one year."""
     years = {match["year"] for match in YEAR.finditer(text)}
     return period_in(text) if len(years) == 1 else None
+
+
+BALANCE = re.compile(r"\b(?:balances?|outstanding|(?:un|non)vested|beginning|ending)\b|잔액|기초|기말", re.IGNORECASE)
+WHOLE_YEAR = range(350, 380)
+"""Days of a fiscal year of 52 or 53 weeks, or of 12 months."""
+
+
+def periods_between(labels: Mapping[int, Sequence[str]]) -> dict[int, Period]:
+    """The period of each row that stands between two dated balances. labels: the path of each row, by its number."""
+    dated = [
+        (row, period)
+        for row, path in sorted(labels.items())
+        if BALANCE.search(said := " ".join(path[-2:]))
+        and (period := period_in(said))
+        and period.kind == "instant"
+        and period.end
+    ]
+    found: dict[int, Period] = {}
+    for (first, opening), (last, closing) in pairwise(dated):
+        if opening.end and closing.end and opening.end < closing.end:
+            span = _span(opening, closing)
+            found |= {row: span for row in labels if first < row < last}
+    return found
+
+
+def _span(opening: Period, closing: Period) -> Period:
+    assert opening.end
+    assert closing.end
+    year = fiscal_year(closing.end)
+    days = (closing.end - opening.end).days
+    label = f"FY{year}" if days in WHOLE_YEAR else f"{round(days / 30.4)} months to {closing.end.isoformat()}"
+    return Period(kind="duration", start=opening.end + timedelta(days=1), end=closing.end, year=year, label=label)

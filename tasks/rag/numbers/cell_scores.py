@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from tasks.language.tokens import HANGUL, tokenize
 from tasks.rag.numbers.cell_question import CELL_WORDS, CHANGE, FREE, SAME, Alternative, CellQuestion, Word, spelled
 from tasks.rag.numbers.concepts import words_of
-from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, WHOLE, Number
+from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Number
 
 Key = TypeVar("Key", bound=Hashable)
 OPPOSITES = [re.compile(pattern, re.IGNORECASE) for pattern in CELL_WORDS["columns"]["opposites"]]
@@ -200,7 +200,7 @@ def hangul_run(texts: Iterable[str]) -> str:
 def telling(column_path: Sequence[str]) -> str:
     """What the headers of a column say beside its period and its unit; nothing of the one that is the whole."""
     words = [word for header in column_path if not UNIT_LINE.search(header) for word in words_of(header)]
-    if WHOLE.intersection(words):
+    if TOTALS.intersection(words):
         return ""
     return " ".join(word for word in words if word.isalpha() and word not in PLAIN_HEADERS)
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.rag.numbers.cell_periods import of_period
-from tasks.rag.numbers.cell_question import CellQuestion
+from tasks.rag.numbers.cell_question import CellQuestion, of_period
 from tasks.rag.numbers.cell_scores import CellScorer, Context, Match, telling
 from tasks.rag.numbers.line_lookup import NIL, Number
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from decimal import Decimal
+from itertools import pairwise
 
 from tasks.documents.blocks import Page
+from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
+from tasks.rag.numbers.concepts import NEARLY, Statement, concepts, fits, label_of
 from tasks.rag.numbers.identities import with_identities
-from tasks.rag.numbers.periods import Period, period_in
-from tasks.rag.numbers.shared_scales import with_scales
-from tasks.rag.numbers.statements import with_statements
-from tasks.rag.numbers.year_columns import with_years
+from tasks.rag.numbers.periods import Period, period_in, year_to
 
 EARLY = r"(?:January|February)\s+\d{1,2},\s+(?P<end>20\d\d|19\d\d)"
 NAMED = re.compile(
@@ -102,3 +103,126 @@ def _named_for_end(fact: CellFact) -> CellFact:
     year = period.end.year
     label = f"FY{year}" if period.label.startswith("FY") else period.label
     return fact.model_copy(update={"period": period.model_copy(update={"year": year, "label": label})})
+
+
+FEWEST_LINES = 4
+"""Lines of one statement that make a table that statement."""
+
+
+def with_statements(facts: Sequence[CellFact]) -> list[CellFact]:
+    """The facts, in their order, with the statement that their table is; of a part of one nothing is said."""
+    tables: dict[int, set[tuple[str, ...]]] = defaultdict(set)
+    for fact in facts:
+        tables[fact.table].add(fact.row_path)
+    kinds = {table: _statement(paths) for table, paths in tables.items()}
+    return [fact.model_copy(update={"statement": kind}) if (kind := kinds[fact.table]) else fact for fact in facts]
+
+
+def _statement(paths: Iterable[tuple[str, ...]]) -> Statement | None:
+    counts: Counter[Statement] = Counter()
+    for path in paths:
+        named = {key for key, score in fits(label_of(path)).items() if score >= NEARLY}
+        counts.update({kind for key in named if (kind := concepts()[key].statement)})
+    ((kind, count),) = counts.most_common(1) or (("other", 0),)
+    return kind if count >= FEWEST_LINES else None  # type: ignore[return-value]
+
+
+FEWEST_SHARED = 2
+"""Figures of a table that must stand in others."""
+FEWEST_DIGITS = 4
+AMOUNTS = frozenset(CURRENCIES.values())
+
+
+def with_scales(facts: Iterable[CellFact]) -> list[CellFact]:
+    """The numbers of a document, those of tables without a scale in that of the tables that they repeat."""
+    facts = list(facts)
+    known: dict[tuple[str, int], set[Decimal]] = defaultdict(set)
+    tables: dict[int, list[CellFact]] = defaultdict(list)
+    for fact in facts:
+        if fact.unit in AMOUNTS:
+            tables[fact.table].append(fact)
+            if fact.scale > 1 and (key := _key(fact)):
+                known[key].add(fact.scale)
+    scales = {table: scale for table, own in tables.items() if (scale := _shared(own, known))}
+    return [_scaled(fact, scales[fact.table]) if fact.table in scales else fact for fact in facts]
+
+
+def _key(fact: CellFact) -> tuple[str, int] | None:
+    """The digits and the year of a figure; None where many figures may have them."""
+    digits = re.sub(r"[^\d.]", "", fact.shown)
+    return (digits, fact.period.year) if fact.period and len(digits) >= FEWEST_DIGITS else None
+
+
+def _shared(own: Sequence[CellFact], known: Mapping[tuple[str, int], set[Decimal]]) -> Decimal | None:
+    """The one scale of the figures that a table without a scale shares with others."""
+    if any(fact.scale > 1 for fact in own):
+        return None
+    keys = {key for fact in own if (key := _key(fact)) in known and key}
+    found = {scale for key in keys for scale in known[key]}
+    return next(iter(found)) if len(keys) >= FEWEST_SHARED and len(found) == 1 else None
+
+
+def _scaled(fact: CellFact, scale: Decimal) -> CellFact:
+    """An amount in a scale; one with decimals is of a share."""
+    if fact.unit not in AMOUNTS or "." in fact.shown:
+        return fact
+    return fact.model_copy(update={"value": fact.value * scale, "scale": scale})
+
+
+FLOWS = ("income", "cash_flow")
+DAYS_APART = 8
+"""Years of 52 or 53 weeks end a few days apart."""
+YEAR_DAYS = range(365 - DAYS_APART, 366 + DAYS_APART)
+MOST_QUARTERS = 0.25
+"""Share of a document's spans that may be quarters for it to be an annual report."""
+
+
+def with_years(facts: Sequence[CellFact]) -> list[CellFact]:
+    """The facts, in their order; a flow in a column of the last day of a fiscal year is of the year up to that day.
+
+    In a document that has many quarters, only cash flows are, which it shows for the year so far.
+    """
+    ends = _year_ends(facts)
+    spans = Counter(fact.period.months for fact in facts if fact.period and fact.period.kind == "duration")
+    is_annual = spans[3] <= MOST_QUARTERS * (spans[3] + spans[12])
+    days: dict[int, set[date]] = defaultdict(set)
+    for fact in facts:
+        if fact.period and fact.period.kind == "instant" and fact.period.end:
+            days[fact.table].add(fact.period.end)
+    yearly = {
+        table for table, found in days.items() if _are_years(sorted(found), ends, sure=not (spans[3] or spans[6]))
+    }
+    return [_of_year(fact) if fact.table in yearly and _flows(fact, is_annual=is_annual) else fact for fact in facts]
+
+
+def _year_ends(facts: Sequence[CellFact]) -> set[tuple[int, int]]:
+    """Months and days that the document's years end with."""
+    periods = (fact.period for fact in facts)
+    return {(one.end.month, one.end.day) for one in periods if one and one.end and one.months == 12}
+
+
+def _are_years(days: Sequence[date], ends: set[tuple[int, int]], *, sure: bool) -> bool:
+    """Whether days are ends of years: of those that the document names, else a year apart where nothing is shorter."""
+    if ends:
+        return all(any(_apart(day, end) <= DAYS_APART for end in ends) for day in days)
+    return sure and len(days) > 1 and all((late - early).days in YEAR_DAYS for early, late in pairwise(days))
+
+
+def _apart(day: date, end: tuple[int, int]) -> int:
+    """Days between a day and that day of any year."""
+    apart = abs(day.timetuple().tm_yday - date(2024, *end).timetuple().tm_yday)
+    return min(apart, 366 - apart)
+
+
+def _flows(fact: CellFact, *, is_annual: bool) -> bool:
+    """Whether a fact is of a span: by its line, else by the statement that its table is."""
+    if fact.period is None or fact.period.kind != "instant":
+        return False
+    best = max(fits(label_of(fact.row_path)).items(), key=lambda found: found[1], default=("", 0.0))
+    statement = concepts()[best[0]].statement if best[1] >= NEARLY else fact.statement
+    return statement in FLOWS and (is_annual or fact.statement == "cash_flow")
+
+
+def _of_year(fact: CellFact) -> CellFact:
+    assert fact.period and fact.period.end  # noqa: PT018
+    return fact.model_copy(update={"period": year_to(fact.period.end)})

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tasks.rag.numbers.cell_question import CELL_WORDS
 from tasks.rag.numbers.cell_scores import Match, telling
 from tasks.rag.numbers.concepts import words_of
-from tasks.rag.numbers.line_lookup import WHOLE, Number
+from tasks.rag.numbers.line_lookup import TOTALS, Number
 
 ORDER, REVERSE, QUARTERLY, YEARLY, LOSSES, REST = (
     re.compile(CELL_WORDS["extremes"][name], re.IGNORECASE)
@@ -151,4 +151,4 @@ def _plain(name: str) -> str:
 
 
 def _is_whole(label: str) -> bool:
-    return bool(WHOLE.intersection(words_of(label))) or label.strip().startswith("합")
+    return bool(TOTALS.intersection(words_of(label))) or label.strip().startswith("합")

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from tasks.rag.numbers.adding_up import agrees, identity_of, is_unlabelled, label_in, step_of
-from tasks.rag.numbers.cell_facts import CellFact, Identity
-from tasks.rag.numbers.column_sums import sums_over_columns
+from tasks.rag.numbers.cell_facts import CellFact, Identity, IdentityKind
 from tasks.rag.numbers.doubts import Broken, doubt_of
 from tasks.rag.numbers.row_paths import TOTAL
-from tasks.rag.numbers.statement_identities import balances, balances_over_tables, cash
 
 NET_CASH = re.compile(r"net cash\b.*\b(?:operating|investing|financing)", re.IGNORECASE)
 GROSS = re.compile(r"gross (?:profit|margin|income)|매출\s?총이익", re.IGNORECASE)
@@ -104,3 +101,172 @@ def _taken(above: Sequence[CellFact], total: CellFact) -> int:
         if agrees(value, total, count):
             return count
     return 0
+
+
+WHOLE = re.compile(r"total\b(?! \w+ per)|consolidated\b|(?:총\s?)?합\s?계|연결", re.IGNORECASE)
+"""The header of a column that is the sum of others."""
+FEWEST_ROWS = 2
+"""Rows in which the same columns add up: one does so by chance."""
+MOST_PARTS = 40
+"""Columns left of a total that are looked at."""
+
+
+def sums_over_columns(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+    """Identities of the numbers of one table, with their place in it: of a total column's, where its parts stand left.
+
+    The parts are the columns next to it that add up in most rows. A dash in place of a total says that it has none.
+    """
+    rows: dict[int, dict[int, CellFact]] = defaultdict(dict)
+    for fact in facts:
+        rows[fact.row][fact.col] = fact
+    for whole in {fact.col for fact in facts if any(map(WHOLE.match, fact.column_path))}:
+        scale, _ = Counter(row[whole].scale for row in rows.values() if whole in row).most_common(1)[0]
+        able = {at: row for at, row in rows.items() if whole in row and row[whole].value and row[whole].scale == scale}
+        shown = Counter(starts for row in able.values() for starts in _starts(row, whole))
+        if shown and max(shown.values()) >= FEWEST_ROWS:
+            first = min(shown, key=lambda start: (-shown[start], start))
+            for at, fact in enumerate(facts):
+                if fact.col == whole and fact.row in able and len(parts := _parts(able[fact.row], whole, first)) > 1:
+                    yield at, identity_of("columns", fact, _sum(parts), parts)
+
+
+def _starts(row: Mapping[int, CellFact], whole: int) -> Iterator[int]:
+    """Columns from which those up to the total add up to it; two of them hold an amount."""
+    value, amounts = Decimal(0), 0
+    for count, part in enumerate(reversed(_parts(row, whole, whole - MOST_PARTS)), start=1):
+        value, amounts = value + part.value, amounts + bool(part.value)
+        if amounts > 1 and agrees(value, row[whole], count):
+            yield part.col
+
+
+def _parts(row: Mapping[int, CellFact], whole: int, first: int) -> list[CellFact]:
+    """From the column `first` up to the total, of its period and unit."""
+    total = row[whole]
+    cells = (row[col] for col in range(first, whole) if col in row)
+    return [cell for cell in cells if (cell.period, cell.unit, cell.scale) == (total.period, total.unit, total.scale)]
+
+
+def _sum(parts: Sequence[CellFact]) -> Decimal:
+    return sum((part.value for part in parts), Decimal(0))
+
+
+ASSETS = re.compile(r"total assets|자산\s?총계", re.IGNORECASE)
+EQUITY_SIDE = re.compile(
+    r"total (?:liabilities|capitali[sz]ation)\b.*\b(?:equity|deficit|capital|deficiency|liabilities)"
+    r"|total (?:\w+ ){0,2}equity and liabilities|(?:부채와?\s?(?:및\s?)?자본|자본과?\s?(?:및\s?)?부채)\s?총계",
+    re.IGNORECASE,
+)
+LIABILITIES = re.compile(r"total liabilities|부채\s?총계", re.IGNORECASE)
+EQUITY = re.compile(
+    r"total (?:(?:share|stock)(?:holder|owner)s?['’]?s? )?(?:equity|deficit)(?: \(deficit\))?|자본\s?총계",
+    re.IGNORECASE,
+)
+BETWEEN = re.compile(r"redeemable|temporary equity|mezzanine", re.IGNORECASE)
+"""Neither debt nor equity; it stands between their totals."""
+OTHER_SIDE = re.compile(r"liabilities\b|부채", re.IGNORECASE)
+"""The heading below the last row of assets."""
+CASH = re.compile(r"\bcash\b", re.IGNORECASE)
+OF_CASH = re.compile(r"cash\b(?! flow| used| provided| from)", re.IGNORECASE)
+"""A heading whose rows are of cash itself."""
+OPENING = re.compile(r"\b(?:beginning|start)\b", re.IGNORECASE)
+CLOSING = re.compile(r"\bend\b", re.IGNORECASE)
+CHANGE = re.compile(r"(?:net )?\(?(?:increase|decrease|change)", re.IGNORECASE)
+MOST_TABLES = 3
+"""Tables that a balance sheet is spread over."""
+
+
+def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+    """Assets and the other side of a balance sheet; without its total, liabilities and equity."""
+    if sides := _sides(column):
+        assets, at = sides
+        yield at, identity_of("balance sheet", column[at], assets.value, [assets])
+        return
+    labels = [label_in(fact) for fact in column]
+    assets_at = next((at for at, label in enumerate(labels) if ASSETS.fullmatch(label)), None)
+    owed_at = next((at for at, label in enumerate(labels) if LIABILITIES.fullmatch(label)), None)
+    owned_at = next((at for at, label in enumerate(labels) if EQUITY.fullmatch(label)), None)
+    if assets_at is not None and owed_at is not None and owned_at is not None and assets_at < owed_at < owned_at:
+        between = [column[at] for at in range(owed_at + 1, owned_at) if BETWEEN.search(labels[at])]
+        terms = [column[owed_at], *between, column[owned_at]]
+        yield (
+            assets_at,
+            identity_of("balance sheet", column[assets_at], sum((term.value for term in terms), Decimal(0)), terms),
+        )
+
+
+def _sides(column: Sequence[CellFact]) -> tuple[CellFact, int] | None:
+    """Total assets, and the place of the total of the other side; both totals may stand without a label."""
+    assets = next((fact for fact in column if ASSETS.fullmatch(label_in(fact))), None)
+    other = next((at for at, fact in enumerate(column) if EQUITY_SIDE.match(label_in(fact))), None)
+    if assets and other is not None:
+        return assets, other
+    below = next((at for at, fact in enumerate(column) if any(map(OTHER_SIDE.match, fact.row_path[:-1]))), 0)
+    last = len(column) - 1
+    if 0 < below < last and is_unlabelled(column, below - 1) and is_unlabelled(column, last):
+        return column[below - 1], last
+    return None
+
+
+def balances_over_tables(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+    """Both sides of balance sheets that are spread over tables, of one page or of two that follow each other."""
+    assets: list[CellFact] = []
+    for at, fact in enumerate(facts):
+        label = label_in(fact)
+        if ASSETS.fullmatch(label):
+            assets.append(fact)
+        elif EQUITY_SIDE.match(label) and all(one.table != fact.table for one in assets):
+            side = next((one for one in reversed(assets) if _is_other_side(one, fact)), None)
+            if side:
+                yield at, identity_of("balance sheet", fact, side.value, [side], table=side.table)
+
+
+def _is_other_side(assets: CellFact, fact: CellFact) -> bool:
+    same = assets.period == fact.period if assets.period or fact.period else assets.col == fact.col
+    near = fact.table - assets.table <= MOST_TABLES and (fact.page or 0) - (assets.page or 0) <= 1
+    return same and near and assets.unit == fact.unit
+
+
+def cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+    """Cash at the end: that at the beginning and the change."""
+    of_cash = [
+        (at, fact, label_in(fact))
+        for at, fact in enumerate(column)
+        if CASH.search(label_in(fact)) or any(map(OF_CASH.match, fact.row_path[-2:-1]))
+    ]
+    opening = next((fact for _, fact, label in of_cash if OPENING.search(label)), None)
+    change = next((fact for _, fact, label in of_cash if CHANGE.match(label)), None)
+    closing = next((at for at, _, label in of_cash if CLOSING.search(label)), None)
+    if opening and change and closing is not None:
+        yield closing, identity_of("cash", column[closing], opening.value + change.value, [opening, change])
+
+
+def agrees(value: Decimal, fact: CellFact, terms: int) -> bool:
+    """Within half a unit of the last digit for each term, and for the number; one term is the number itself."""
+    return abs(value - fact.value) <= step_of(fact) * (terms + 1) / 2 if terms > 1 else value == fact.value
+
+
+def step_of(fact: CellFact) -> Decimal:
+    """One in the last digit that is shown, in whole units."""
+    decimals = re.search(r"\.(\d+)", fact.shown)
+    return fact.scale.scaleb(-len(decimals[1]) if decimals else 0)
+
+
+def identity_of(
+    kind: IdentityKind, fact: CellFact, expected: Decimal, terms: Sequence[CellFact], *, table: int | None = None
+) -> Identity:
+    """That a number is what its terms give, or what they give instead. table: theirs, if another."""
+    holds = agrees(expected, fact, len(terms))
+    rows = (fact.row,) if kind == "columns" else tuple(term.row for term in terms)
+    cols = tuple(term.col for term in terms) if kind == "columns" else ()
+    return Identity(kind=kind, holds=holds, rows=rows, cols=cols, table=table, expected=None if holds else expected)
+
+
+def label_in(fact: CellFact) -> str:
+    """The label of its row, without headings."""
+    return fact.row_path[-1] if fact.row_path else ""
+
+
+def is_unlabelled(column: Sequence[CellFact], at: int) -> bool:
+    """Whether the row of a number has no label of its own: it has what heads the number above, or nothing."""
+    path, before = column[at].row_path, column[at - 1].row_path if at else ()
+    return at > 0 and len(path) < max(1, len(before)) and path == before[: len(path)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,8 +13,7 @@ from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
 from tasks.language.numbers import CURRENCIES
-from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Statement, concepts, fit, fits, label_of, words_of
-from tasks.rag.numbers.described_lines import fit_of_part
+from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, Statement, concepts, fit, fits, label_of, words_of
 from tasks.rag.numbers.doubts import Broken
 from tasks.rag.numbers.expressions import Line
 from tasks.rag.numbers.periods import Period
@@ -33,7 +33,7 @@ QUALIFIED = 0.85
 """Share that is left where the column is of a part: a segment, a country."""
 BROKEN = 0.9
 """Share that is left where the cell breaks a sum."""
-WHOLE = frozenset(("total", "consolidated", "합계", "연결", "계"))
+TOTALS = frozenset(("total", "consolidated", "합계", "연결", "계"))
 """Words of the one column that is no part."""
 NIL = frozenset("-–—")
 PLAIN_HEADERS = frozenset[str](
@@ -136,7 +136,9 @@ class Lines:
         statement: Statement | None = line.concept.statement if line.concept else None
         if statement and number.statement != statement:
             fits *= OTHER_TABLE
-        if self._columns[_row_of_period(number)] > 1 and not WHOLE.intersection(words_of(" ".join(number.column_path))):
+        if self._columns[_row_of_period(number)] > 1 and not TOTALS.intersection(
+            words_of(" ".join(number.column_path))
+        ):
             fits *= QUALIFIED
         if says_more(number.column_path):
             fits *= QUALIFIED
@@ -204,7 +206,7 @@ def _fit_of(line: Line, number: Number) -> float:
     if concept is None:
         return _fit_of_words(line.said, number)
     if line.of:
-        return fit_of_part(concept, line.of, number.row_path, number.column_path, plain=PLAIN_HEADERS | WHOLE)
+        return fit_of_part(concept, line.of, number.row_path, number.column_path, plain=PLAIN_HEADERS | TOTALS)
     counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
     if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
         return 0.0
@@ -225,3 +227,53 @@ def says_more(column_path: Sequence[str]) -> bool:
     """Whether the headers of a column say more than its period and its unit."""
     words = (word for header in column_path for word in words_of(header))
     return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)
+
+
+IN_HEADING, IN_COLUMN = 0.97, 0.95
+"""Share of a fit that is left where a heading or the header of a column names the line."""
+UNASKED_OWN, UNASKED_BESIDE = 0.1, 0.05
+"""What each word of the row's own label, or of the labels around it, takes away that nothing asks for."""
+MOST_BESIDE = 0.2
+SURELY = 0.85
+"""How well the label must name the line, without the words of the part."""
+ONE_MISSING = 0.72
+"""Share that is left where all but one of three or more words of the part are held."""
+PART_WORDS = frozenset(
+    ("segment", "division", "business", "unit", "region", "group", "operation", "company", "부문", "사업부문", "지역")
+)
+"""Words that say that something is a part, and not which."""
+
+
+def fit_of_part(
+    concept: Concept, of: str, row_path: Sequence[str], column_path: Sequence[str], *, plain: frozenset[str]
+) -> float:
+    """How well the labels of a cell name a concept of a part, 0 … 1.
+
+    of: the words that name the part. plain: words of headers that name no part.
+    """
+    wanted = frozenset(words_of(of)) - PART_WORDS or frozenset(words_of(of))
+    *heads, own = row_path or ("",)
+    labels = (own, *heads, *column_path)
+    words = {label: frozenset(words_of(label)) for label in labels}
+    missing = wanted - frozenset[str]().union(*words.values())
+    if missing and (len(missing) > 1 or len(wanted) < 3):
+        return 0.0
+    header = " ".join(one for one in column_path if any(w.isalpha() and w not in plain for w in words[one]))
+    best, where = _named_at(concept, of, own, heads, header)
+    if not best:
+        return 0.0
+    known = wanted | PART_WORDS | FREE_WORDS | frozenset(words_of(" ".join(concept.names)))
+    beside = frozenset[str]().union(*(words[label] for label in labels if label not in (own, where))) - plain - known
+    own_more = words[own] - known - plain if own != where else frozenset[str]()
+    score = best - min(MOST_BESIDE, UNASKED_BESIDE * len([word for word in beside if word.isalpha()]))
+    return (score - UNASKED_OWN * len(own_more)) * (ONE_MISSING if missing else 1.0)
+
+
+def _named_at(concept: Concept, of: str, own: str, heads: Sequence[str], header: str) -> tuple[float, str]:
+    """The best fit of a label without the words of the part, and the label."""
+    words = sorted((*of.split(), *words_of(of), *PART_WORDS), key=len, reverse=True)
+    part = re.compile(rf"(?<![a-z])(?:{'|'.join(map(re.escape, words))})(?:s\b)?", re.IGNORECASE)
+    places = ((own, 1.0), *((head, IN_HEADING) for head in heads), (header, IN_COLUMN))
+    fits = [(share * fit(concept, " ".join(part.sub(" ", label).split())), label) for label, share in places]
+    best = max(fits, default=(0.0, ""))
+    return best if best[0] >= SURELY else (0.0, "")  # "casino revenue" is not the revenue of the part

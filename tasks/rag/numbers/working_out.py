@@ -25,7 +25,7 @@ from tasks.rag.numbers.evaluation import (
 )
 from tasks.rag.numbers.expressions import Line
 from tasks.rag.numbers.figure_text import INPUT_SCALES, ranking_of, sentence_of
-from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, WHOLE, Lines, Number
+from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number
 from tasks.rag.numbers.restatements import agree
 
 DIGITS = 28
@@ -147,7 +147,7 @@ def _in_statements(line: Line) -> bool:
 
 def _of_a_part(number: Number) -> bool:
     words = {word for header in number.column_path for word in words_of(header) if word.isalpha()}
-    return bool(words - PLAIN_HEADERS - WHOLE)
+    return bool(words - PLAIN_HEADERS - TOTALS)
 
 
 def _restated(evaluator: Evaluator, others: Sequence[Lines], language: Language) -> list[tuple[float, str]]:

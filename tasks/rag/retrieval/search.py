@@ -22,9 +22,8 @@ from tasks.rag import STRATEGY
 from tasks.rag.answers import Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.places import page_source_of
-from tasks.rag.retrieval.retrievers import Retrievers, Rows, Scope
+from tasks.rag.retrieval.retrievers import DEFAULTS, Retrievers, Rows, Scope, SearchSettings
 from tasks.rag.retrieval.strategies import Fused, Ranking, find_strategy
-from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
 
 Item = TypeVar("Item")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tasks.language.tokens import BIGRAM
+from tasks.rag.answering.extractive import Evidence, confidence_of, evidence_of
 from tasks.rag.answering.passage_scores import Scored
 from tasks.rag.answering.passages import Passage
 from tasks.rag.answering.question_reading import read_question
-from tasks.rag.answering.sentence_confidence import Evidence, confidence_of, evidence_of
 
 ALL = Evidence(
     wrong_type=False,

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tasks.language.sentences import language_of
 from tasks.language.tokens import BIGRAM
+from tasks.rag.answering.cell_lookup import answer_of, confidence_of
 from tasks.rag.answering.cell_questions import read_cell_question
 from tasks.rag.answers import Draft
-from tasks.rag.numbers.cell_answers import answer_of, confidence_of
 from tasks.rag.numbers.cell_question import CellQuestion
 from tasks.rag.numbers.cell_scores import Context
 from tasks.rag.numbers.cell_search import Found, search_cells

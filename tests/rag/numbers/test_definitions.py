@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.rag.numbers.computation_reading import read_computation
-from tasks.rag.numbers.definitions import definitions
+from tasks.rag.numbers.written_formulas import definitions
 from tests.rag.numbers.test_expressions import told
 
 ASKED = """

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tasks.rag.numbers.concepts import concepts
-from tasks.rag.numbers.described_lines import fit_of_part
-from tasks.rag.numbers.line_lookup import PLAIN_HEADERS, SURE
+from tasks.rag.numbers.line_lookup import PLAIN_HEADERS, SURE, fit_of_part
 
 
 def fits(of: str, row: Sequence[str], column: Sequence[str] = ("2019",)) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.documents.blocks import Block, Page, PageStatus
 from tasks.rag.numbers.cell_facts import cell_facts
-from tasks.rag.numbers.shared_scales import with_scales
+from tasks.rag.numbers.document_numbers import with_scales
 from tests.rag.numbers.test_cell_facts import page
 
 STATEMENT = [("", "2021", "2020"), ("Net sales", "$ 4,822", "$ 5,260"), ("Cost of sales", "2,110", "2,430")]

@@ -18,8 +18,8 @@ from tasks.language.tokens import BIGRAM, WrongTokenizer
 from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.rag_errors import NoLexicalIndex
+from tasks.rag.retrieval.retrievers import DEFAULTS, SearchSettings
 from tasks.rag.retrieval.search import retrieve, search
-from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
 from tests.storage.publishing import publish
 
 TEXTS = [

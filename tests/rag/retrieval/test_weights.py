@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from tasks.rag.retrieval.retrievers import closeness_for
-from tasks.rag.retrieval.weights import DEFAULTS, SearchSettings
+from tasks.rag.retrieval.retrievers import DEFAULTS, SearchSettings, closeness_for
 
 
 @pytest.mark.parametrize(
