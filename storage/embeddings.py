@@ -13,7 +13,6 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,8 +26,6 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 WAIT_FOR_WRITERS_S = 30.0
-SPACE_WAIT_S = 10.0
-"""For other processes that write; one that never stops keeps its space until the next time."""
 KEYS_PER_QUERY = 500
 SECONDS_PER_DAY = 86_400
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -77,7 +74,7 @@ class EmbeddingCache:
             return self._run(lambda open_: open_.execute(f"SELECT count(*) {stale[0]}", stale[1]).fetchone())[0]
         removed = self._run(lambda open_: open_.execute(f"DELETE {stale[0]}", stale[1]).rowcount)
         if removed:
-            give_space_back(self._path)
+            self._run(_give_space_back)
         return removed
 
     def close(self) -> None:
@@ -157,18 +154,9 @@ def switch_to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
 
 
-def give_space_back(file: Path) -> int:
-    """Write a database anew without what was deleted; bytes that came free. 0: nothing did, or others are writing."""
-    if not file.exists():
-        return 0
-    before = file.stat().st_size
-    try:
-        with closing(sqlite3.connect(file, timeout=SPACE_WAIT_S, isolation_level=None)) as connection:
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # in WAL mode the file shrinks only now
-    except sqlite3.OperationalError:
-        return 0
-    return max(0, before - file.stat().st_size)
+def _give_space_back(connection: sqlite3.Connection) -> None:
+    connection.commit()  # VACUUM refuses to run inside a transaction
+    connection.execute("VACUUM")
 
 
 def _read(connection: sqlite3.Connection, keys: list[bytes], *, today: int) -> list[tuple[bytes, bytes]]:

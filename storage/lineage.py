@@ -67,13 +67,6 @@ class Edge(NamedTuple):
     """The field or input that held it: `content`, `checksum`."""
 
 
-class Ran(NamedTuple):
-    """A step, and what it used and made."""
-
-    step: StepRun
-    edges: tuple[Edge, ...]
-
-
 class Origin(Record):
     """A digest, and what it was made of."""
 
@@ -125,13 +118,6 @@ class Lineage:
     def origins(self, digests: Collection[str], *, most: int) -> dict[str, Origin]:
         """Every digest that leads to these, and these, by digest; no more than `most` are followed."""
         return self._database.run(lambda connection: _walk(connection, digests, most))
-
-    def of_run(self, run: str, *, found: Collection[str] = ()) -> list[Ran]:
-        """Steps that ran for a flow run, in the order in which they began; kinds are those that anybody knows.
-
-        found: keys of steps that it took from the cache, which are told as well.
-        """
-        return self._database.run(lambda connection: _of_run(connection, run, found))
 
     def beginning(self, prefix: str) -> list[str]:
         """Digests that steps made or used and that begin so, at most ten."""
@@ -319,28 +305,6 @@ def _origin(
         used=tuple(one for one in sources if one != digest),
         collected=at,
     )
-
-
-def _of_run(connection: Connection, run: str, found: Collection[str]) -> list[Ran]:
-    edges, steps = lineage_edges.c, lineage_steps
-    # without an index: where there are a million edges, there are some thousand steps
-    wanted = [steps.c.run == run, *(steps.c.key.in_(some) for some in _parts(found))]
-    rows = [row for each in wanted for row in connection.execute(select(steps).where(each)).mappings()]
-    ran = {row["key"]: _step_run(row) for row in sorted(rows, key=lambda row: (row["at"], row["key"]))}
-    by_key: dict[str, list[Edge]] = {}
-    for some in _parts(ran):
-        query = select(edges.key, edges.item, edges.made, edges.kind, edges.digest, edges.name)
-        query = query.where(edges.key.in_(some)).order_by(edges.key, edges.item, edges.made, edges.digest)
-        for key, *edge in connection.execute(query):
-            by_key.setdefault(key, []).append(Edge(*edge))
-    called = _called(connection, list({edge.digest for told in by_key.values() for edge in told if not edge.kind}))
-    return [
-        Ran(
-            step,
-            tuple(one if one.kind else one._replace(kind=called[one.digest]["kind"]) for one in by_key.get(key, ())),
-        )
-        for key, step in ran.items()
-    ]
 
 
 def _called(connection: Connection, digests: Sequence[str]) -> dict[str, dict[str, str]]:

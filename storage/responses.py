@@ -13,13 +13,11 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
 from sqlalchemy import Connection, delete, func, select, text
-from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.records import FiniteRecord
 from storage.storage_errors import DatabaseUnavailable
-from storage.tables import model_failures, responses
-from storage.totals import add_up
+from storage.tables import responses
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -91,7 +89,7 @@ class Responses:
             self._database.run(lambda connection: _insert(connection, lines))
 
     def prune(self, *, before: datetime, dry_run: bool) -> int:
-        """Remove the answers that were stored before, and count them; sums over all calls keep what they counted.
+        """Remove the answers that were stored before, and count them.
 
         Their place in the table is used again, and not given back. Raises DatabaseUnavailable.
         """
@@ -100,7 +98,6 @@ class Responses:
         def remove(connection: Connection) -> int:
             if dry_run:
                 return connection.execute(select(func.count()).select_from(responses).where(old)).scalar_one()
-            add_up(connection)
             return connection.execute(delete(responses).where(old)).rowcount
 
         return self._database.run(remove)
@@ -111,14 +108,6 @@ class Responses:
         query = select(func.coalesce(func.sum(sum(columns)), 0).label("tokens"))
         [row] = self._database.rows(query.where(responses.c.created_at >= moment))
         return int(row["tokens"])
-
-    def note_failure(self, model: str, error: str) -> None:
-        """Count a request that failed. error: what it is called, `TransientModelError`. Raises DatabaseUnavailable."""
-        hour = func.date_trunc("hour", func.now())
-        row = insert(model_failures).values(model=model, error=error, hour=hour, count=1)
-        more = {"count": model_failures.c.count + 1}
-        query = row.on_conflict_do_update(index_elements=["model", "error", "hour"], set_=more)
-        self._database.run(lambda connection: connection.execute(query))
 
 
 class OptionalResponses:
@@ -153,10 +142,6 @@ class OptionalResponses:
         """Store answers durably, unless the database is away."""
         if not self._try(lambda: self._responses.put_many(rows) or True):
             self._unsaved += len(rows)
-
-    def note_failure(self, model: str, error: str) -> None:
-        """Count a request that failed, unless the database is away."""
-        self._try(lambda: self._responses.note_failure(model, error))
 
     def _try(self, work: Callable[[], Result]) -> Result | None:
         """What `work` gets from the database; None while it is away."""

@@ -56,25 +56,6 @@ responses = Table(
 )
 """Every answer of a model, under the SHA-256 of everything that could change it."""
 
-call_totals = Table(
-    "call_totals",
-    metadata,
-    *(Column(name, Text, primary_key=True) for name in ("backend", "model")),
-    *_required(sa.BigInteger, "calls", "prompt_tokens", "completion_tokens"),
-    *_required(sa.Double, "latency_s"),
-    *_required(sa.DateTime(timezone=True), "until"),
-)
-"""Sums over the answers of a model that were stored up to a time, those that are no longer kept among them."""
-
-model_failures = Table(
-    "model_failures",
-    metadata,
-    *(Column(name, Text, primary_key=True) for name in ("model", "error")),
-    Column("hour", sa.DateTime(timezone=True), primary_key=True),
-    *_required(Integer, "count"),
-)
-"""Requests to a model that failed, tries that were repeated included, by the kind of error and the hour."""
-
 chat_sessions = Table(
     "chat_sessions",
     metadata,

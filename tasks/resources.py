@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from storage.responses import OptionalResponses, Responses
     from storage.sample_pages import SamplePages
     from storage.sessions import Sessions
-    from storage.totals import Totals
     from tasks.budget import Budget, Spending
     from tasks.calls import Limits
 
@@ -202,14 +201,6 @@ def sample_pages() -> SamplePages:
 
 
 @_kept
-def totals() -> Totals:
-    """Sums over the tables."""
-    from storage.totals import Totals
-
-    return Totals(_database)
-
-
-@_kept
 def incidents() -> Incidents:
     """The incidents and pinned figures of nights."""
     from storage.incidents import Incidents
@@ -295,12 +286,7 @@ def call_limits(name: str, *, patient: bool = True) -> Limits:
     from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
 
     settings = CallSettings() if patient else WHILE_SOMEBODY_WAITS
-    return Limits(settings.model_copy(update=press_of(name)), rng=random.Random(), on_failure=failures_of(name))
-
-
-def failures_of(model: str) -> Callable[[Exception], None]:
-    """Counts the requests to a model that fail, where all processes count theirs."""
-    return lambda error: kept_responses().note_failure(model, type(error).__name__)
+    return Limits(settings.model_copy(update=press_of(name)), rng=random.Random())
 
 
 _budgets: dict[str, Budget] = {}

@@ -35,7 +35,6 @@ from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, R
 from storage.evaluations import Evaluations
 from storage.responses import Responses
 from storage.sample_pages import After, SamplePages
-from storage.totals import Totals
 from tasks.evaluation.evaluation_records import (
     EvalReport,
     ModelFacts,
@@ -466,9 +465,6 @@ def _asked(place: Place, responses: Responses, size: int) -> Figures:
     yield from _looks("… 1,000 keys", (partial(responses.many, keys) for keys in draws))
     yield from _looks("… the same keys again", (partial(responses.many, keys) for keys in draws))
     yield from _looks("… 1,000 keys that are not there", (partial(responses.many, keys) for keys in unknown))
-    totals = Totals(lambda: place.url)
-    yield "… all calls added up for the monitor, first: s", cost_of(totals.calls).wall_s
-    yield from _looks("… again", [totals.calls] * 3)
     day = NOON + timedelta(days=DAYS - 1)
     yield "… tokens of the last day: ms", median_ms([partial(responses.tokens_since, day)] * 3)
     with Transaction(place.url) as cursor:

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from storage import connections
 from storage.embedded import Cluster
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Evaluations, Result, Run, Sample
-from storage.storage_errors import DatabaseUnavailable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -62,14 +61,6 @@ def test_what_was_written_is_read(evaluations: Evaluations) -> None:
 
 
 @pytest.mark.postgres
-def test_the_same_run_twice_gives_no_double_rows(evaluations: Evaluations) -> None:
-    evaluations.write([evaluated(run("twice"))])
-    evaluations.write([evaluated(run("twice"))])
-    assert evaluations.read("twice") == [evaluated(run("twice"))]
-    assert [made.id for made in evaluations.runs()].count("twice") == 1
-
-
-@pytest.mark.postgres
 def test_a_run_that_is_written_again_takes_the_later_values(evaluations: Evaluations) -> None:
     evaluations.write([evaluated(run("again", status="running"), value=0.1)])
     evaluations.write([evaluated(run("again"), value=0.9)])
@@ -84,13 +75,6 @@ def test_a_run_may_measure_several_data_sets(evaluations: Evaluations) -> None:
 
 
 @pytest.mark.postgres
-def test_thousands_of_samples_are_kept(evaluations: Evaluations) -> None:
-    evaluations.write([evaluated(run("many"), items=1201)])
-    (read,) = evaluations.read("many")
-    assert len({sample.item for sample in read.samples}) == 1201
-
-
-@pytest.mark.postgres
 def test_what_postgres_cannot_hold_comes_back_whole(evaluations: Evaluations) -> None:
     sample = Sample(item="a\x00b", detail={"answer\ud800": "x\x00"})
     written = evaluated(run("nul\x00"), dataset="own\x00").model_copy(update={"samples": (sample,)})
@@ -99,27 +83,10 @@ def test_what_postgres_cannot_hold_comes_back_whole(evaluations: Evaluations) ->
     assert (read.run.id, read.dataset.name, read.samples) == ("nul\x00", "own\x00", (sample,))
 
 
-@pytest.mark.postgres
-def test_the_latest_runs_come_first(evaluations: Evaluations) -> None:
-    for id, minutes in (("early", 100), ("late", 102), ("middle", 101)):
-        evaluations.write([evaluated(run(id, minutes=minutes))])
-    assert [made.id for made in evaluations.runs(limit=3)] == ["late", "middle", "early"]
-
-
-@pytest.mark.postgres
-def test_an_unknown_run_found_nothing(evaluations: Evaluations) -> None:
-    assert evaluations.read("never") == []
-
-
 def test_equal_settings_have_equal_digests_whatever_their_order() -> None:
     one = EvalSettings(name="rag", parameters={"a": 1, "b": [1.5, None]})
     other = EvalSettings(name="rag", parameters={"b": [1.5, None], "a": 1})
     assert one.digest == other.digest != EvalSettings(name="rag", parameters={"a": 2}).digest
-
-
-def test_a_database_that_is_away_is_said() -> None:
-    with pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1:9"):
-        Evaluations(lambda: "postgresql://me@127.0.0.1:9/trivet").write([evaluated(run())])
 
 
 def test_a_figure_that_is_no_number_is_refused() -> None:

@@ -160,12 +160,6 @@ def test_a_damaged_segment_is_not_taken_over_by_the_next_generation(tmp_path: Pa
     open_index(tmp_path).verify()
 
 
-def test_equal_content_makes_no_new_generation(tmp_path: Path) -> None:
-    first, second = put(tmp_path, NEW), put(tmp_path, NEW)
-    assert (second.id, second.digest, second.created) == (first.id, first.digest, False)
-    assert generations(tmp_path) == ["000001"]
-
-
 def test_the_bytes_depend_on_the_content_alone(tmp_path: Path) -> None:
     put(tmp_path / "one", NEW)
     put(tmp_path / "two", OLD)
@@ -177,28 +171,6 @@ def test_only_the_current_and_the_previous_generation_are_kept(tmp_path: Path) -
     for count in range(1, 5):
         put(tmp_path, [f"a text {number}" for number in range(count)])
     assert generations(tmp_path) == ["000003", "000004"]
-
-
-def test_a_reader_keeps_its_generation_while_others_are_published(tmp_path: Path) -> None:
-    put(tmp_path, OLD)
-    reader = open_index(tmp_path)  # has mapped nothing yet
-    for count in range(3, 7):
-        put(tmp_path, [f"a text {number}" for number in range(count)])
-    assert json.loads(reader.chunk(1))["text"] == OLD[1]
-    reader.verify()
-    reader.close()
-    put(tmp_path, NEW)
-    assert generations(tmp_path) == ["000005", "000006"]
-
-
-def test_an_index_without_chunks_can_be_read(tmp_path: Path) -> None:
-    publish(tmp_path, **content(NEW, chunks=[], tokens=[], vectors=np.empty((0, 8), np.float16)))
-    with open_index(tmp_path) as index:
-        index.verify()
-        assert len(index) == 0
-        assert index.lexical is not None
-        assert not index.lexical.search(["text"], 3).rows.size
-        assert not index.rows_of(["a" * 64]).size
 
 
 def test_an_index_without_bm25_says_so(tmp_path: Path) -> None:
@@ -275,14 +247,6 @@ def test_the_status_of_a_first_build_does_not_make_the_folder_foreign(tmp_path: 
     (tmp_path / "index_status.json").write_text("{}")
     (tmp_path / ".writing-1").write_text("")
     assert put(tmp_path, OLD).created
-
-
-def test_a_digest_is_current_until_another_is_published_or_the_folder_is_gone(tmp_path: Path) -> None:
-    old = put(tmp_path / "index", OLD)
-    assert is_current(tmp_path / "index", old.digest)
-    put(tmp_path / "index", NEW)
-    assert not is_current(tmp_path / "index", old.digest)
-    assert not is_current(tmp_path / "absent", old.digest)
 
 
 def publish_with_little_room(out: Path) -> None:

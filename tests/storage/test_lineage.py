@@ -167,20 +167,3 @@ def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"not a database" * 100)
     with pytest.raises(StoreUnreachable, match="cannot be used"):
         Lineage(None, tmp_path / FILE).record(ran("parse"), [made("1")])
-
-
-def test_the_steps_of_a_run_come_in_their_order_with_kinds_that_others_know(lineage: Lineage) -> None:
-    later = ran("embed", at=AT.replace(hour=11))
-    lineage.record(later, [Edge(0, False, "", digest("1"), "chunk_digest"), made("2", kind="vectors", item=0)])
-    lineage.record(ran("chunk"), [made("1", kind="chunks"), Edge(EVERY, False, "", digest("9"), "checksum")])
-    lineage.record(ran("other").model_copy(update={"run": "r2"}), [made("3")])
-
-    first, second = lineage.of_run("r1")
-
-    assert (first.step, second.step) == (ran("chunk"), later)
-    assert {(one.kind, one.made) for one in first.edges} == {("chunks", True), ("", False)}
-    assert second.edges == (
-        Edge(0, False, "chunks", digest("1"), "chunk_digest"),
-        made("2", kind="vectors", item=0),
-    )
-    assert lineage.of_run("r3") == []

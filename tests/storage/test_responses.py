@@ -173,10 +173,10 @@ def test_a_database_that_is_away_is_left_alone_for_a_while_and_told_without_its_
     store = OptionalResponses(Responses(locate), clock=lambda: clock[0])
     assert store.many(["0" * 64]) == {}
     tried = len(asked)
-    store.note_failure("m", "TransientModelError")
+    store.many(["0" * 64])
     assert len(asked) == tried
     clock[0] = RETRY_S
-    store.note_failure("m", "TransientModelError")
+    store.many(["0" * 64])
     assert len(asked) > tried
     assert store.trouble
     assert "secret" not in store.trouble

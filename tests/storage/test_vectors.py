@@ -49,13 +49,6 @@ def recall(index: Vectors, rows: NDArray[np.float32], queries: NDArray[np.float3
     return float(np.mean([np.isin(true, ten).mean() for true, ten in zip(truth, found, strict=True)]))
 
 
-def test_nearest_rows_come_first_with_their_cosines(tmp_path: Path) -> None:
-    index = opened(tmp_path / "v", np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32))
-    rows, scores = index.search(np.array([1, 0], np.float32), 3)
-    assert rows.tolist() == [0, 2, 1]
-    assert scores == pytest.approx([1, 0.6, 0], abs=1e-3)
-
-
 def test_exact_search_in_half_precision_finds_what_single_precision_finds(tmp_path: Path) -> None:
     rows = hard(3_000)
     assert recall(opened(tmp_path / "v", rows), rows, hard(3_100)[-100:]) >= 0.995
@@ -64,36 +57,6 @@ def test_exact_search_in_half_precision_finds_what_single_precision_finds(tmp_pa
 def test_of_equal_rows_the_lowest_come_first_even_at_the_cut(tmp_path: Path) -> None:
     rows = np.repeat(hard(5), 6, axis=0)
     assert opened(tmp_path / "v", rows).search(rows[12], 4).rows.tolist() == [12, 13, 14, 15]
-
-
-def test_a_filter_acts_inside_the_search(tmp_path: Path) -> None:
-    rows = hard(2_000)
-    index = opened(tmp_path / "v", rows)
-    allowed = np.zeros(2_000, np.bool_)
-    allowed[[3, 700, 1_999]] = True
-    assert set(index.search(rows[0], 10, allowed=allowed).rows) == {3, 700, 1_999}
-
-
-def test_a_filter_that_admits_nothing_finds_nothing(tmp_path: Path) -> None:
-    assert not len(opened(tmp_path / "v", hard(9)).search(hard(1)[0], 3, allowed=np.zeros(9, np.bool_)).rows)
-
-
-def test_an_index_without_rows_finds_nothing(tmp_path: Path) -> None:
-    index = opened(tmp_path / "v", np.empty((0, 4), np.float32))
-    assert index.size == 0
-    assert not len(index.search(np.ones(4, np.float32), 3).rows)
-
-
-def test_rows_are_given_back_as_they_were_stored(tmp_path: Path) -> None:
-    rows = hard(50)
-    assert np.array_equal(
-        opened(tmp_path / "v", rows).reconstruct(np.array([7, 3])), rows[[7, 3]].astype(np.float16).astype(np.float32)
-    )
-
-
-def test_a_query_of_another_dimension_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="vectors of 48 numbers"):
-        opened(tmp_path / "v", hard(3)).search(np.ones(4, np.float32), 1)
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.0, 2.0])

@@ -1,6 +1,7 @@
 """The tables of storage.tables, and views of them for analysts.
 
-Its number is that of the last of nine migrations, which left the same tables: their databases are at the head.
+Its number is that of the last of nine migrations, which left the same tables, and two that nobody reads: their
+databases are at the head.
 """
 
 from alembic import op

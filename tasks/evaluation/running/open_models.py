@@ -22,7 +22,7 @@ from tasks.evaluation.benchmarks.base import Judge
 from tasks.evaluation.evaluation_records import Usage
 from tasks.evaluation.running.generation import usage_of
 from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.resources import failures_of, kept_responses, resources
+from tasks.resources import kept_responses, resources
 
 if TYPE_CHECKING:
     from models.curator import Usual
@@ -81,7 +81,7 @@ def _variable(field: str, name: str | None) -> str | None:
 def limits_of(spec_json: str) -> Limits:
     """Rates and retries of one model, shared by all threads."""
     spec = ModelSpec.model_validate_json(spec_json)
-    return Limits(spec.calls, rng=random.Random(), on_failure=failures_of(f"{spec.backend}:{spec.name}"))
+    return Limits(spec.calls, rng=random.Random())
 
 
 class Asking:

@@ -15,7 +15,7 @@ from models.backends import is_in_process, revision_of
 from models.registry import press_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
-from tasks.resources import artifacts, embedder, failures_of, vision
+from tasks.resources import artifacts, embedder, vision
 
 if TYPE_CHECKING:
     from typing import Self
@@ -126,4 +126,4 @@ def limits_of(name: str, *, concurrency: int) -> Limits:
     press = press_of(name)
     at_once = min(concurrency, press.pop("concurrency", concurrency))
     settings = CallSettings(concurrency=at_once).model_copy(update=press)
-    return Limits(settings, rng=random.Random(), on_failure=failures_of(name))
+    return Limits(settings, rng=random.Random())
