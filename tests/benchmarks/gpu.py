@@ -35,7 +35,6 @@ import numpy as np
 import PIL.Image
 import torch
 
-from flows.service.gpu_doctor import _driver, build, make_model, make_vectors
 from models.causal_lm import CausalLM
 from models.clip import GPU_BATCH, Clip, image_features
 from models.pointer import PointerConfig, PointerSelector
@@ -45,6 +44,7 @@ from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
 from tasks.lever.lever_options import GrpoSettings
+from tests.benchmarks.gpu_material import build, driver, make_model, make_vectors
 
 POOL, SHOTS, GROUP, FLOAT = 64, 2, 12, 4
 PEAK_ROUNDS = 5
@@ -137,9 +137,7 @@ def machine() -> dict[str, str]:
     has = torch.cuda.is_available()
     return {
         "cpu": f"{_processor()}, {torch.get_num_threads()} threads",
-        "gpu": f"{torch.cuda.get_device_name()}, driver {_driver().detail}, CUDA {torch.version.cuda}"
-        if has
-        else "none",
+        "gpu": f"{torch.cuda.get_device_name()}, driver {driver()}, CUDA {torch.version.cuda}" if has else "none",
         "python": f"{platform.python_version()}, {packages}, faiss {faiss.__version__}",
     }
 
