@@ -117,7 +117,7 @@ def _collection(given: Given, name: str, folders: Folders) -> Collection:
 
 def mcp(given: Given, index: IndexesOption) -> None:
     """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
-    from flows.service.answer_stream import Asking, Places
+    from flows.service.answering import Asking, Places
     from tasks.resources import evaluations, sessions
 
     try:

@@ -25,11 +25,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import SecretStr, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from flows.service.answer_stream import MOST_WAITING, Asking, Busy, Places, respond
+from flows.service.answering import MOST_WAITING, Asking, Busy, Places, Question, body_of, refusal, respond
 from flows.service.api import ApiFailed
-from flows.service.request_body import body_of
 from flows.service.served_collections import Collection, Collections, UnknownCollection
-from flows.service.serving_work import Question, refusal
 from storage.files import make_folder
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError

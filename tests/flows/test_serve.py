@@ -23,12 +23,10 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
-from flows.service.answer_stream import Stream
+from flows.service.answering import MOST_BODY_BYTES, Item, Stream
 from flows.service.index_server import FILE, AuthUnusable, auth_string, create_app
 from flows.service.live_index import LiveIndex
-from flows.service.request_body import MOST_BODY_BYTES
 from flows.service.served_collections import Collection
-from flows.service.serving_work import Item
 from models.embedders import open_embedder
 from storage import connections
 from storage.embedded import Cluster

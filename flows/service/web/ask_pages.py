@@ -13,9 +13,8 @@ from urllib.parse import quote, urlencode
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
-from flows.service.answer_stream import CLIENT_GONE, Stream, change, event
+from flows.service.answering import CLIENT_GONE, Begun, Item, Question, Refusal, Stream, change, event
 from flows.service.served_collections import Collection
-from flows.service.serving_work import Begun, Item, Question, Refusal
 from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
 from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn

@@ -15,10 +15,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from flows.service.answer_stream import Asking, Busy
+from flows.service.answering import Asking, Busy, Question, Refusal
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collections, UnknownCollection
-from flows.service.serving_work import Question, Refusal
 from flows.service.web import doors
 from flows.service.web.page_pictures import draw
 from flows.service.web.signing_in import Keys

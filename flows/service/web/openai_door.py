@@ -20,10 +20,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flows.service.answer_stream import Asking, Busy
-from flows.service.request_body import body_of
+from flows.service.answering import Asking, Busy, Question, Refusal, body_of
 from flows.service.served_collections import Collections
-from flows.service.serving_work import Question, Refusal
 from flows.service.web.answer_parts import markdown_of
 from flows.service.web.page_pictures import address_of
 from flows.service.web.signing_in import Keys

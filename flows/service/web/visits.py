@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from fastapi.requests import Request
 from fastapi.responses import Response
 
-from flows.service.answer_stream import Asking
+from flows.service.answering import Asking
 from flows.service.indexing import Indexing
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection, Collections

@@ -17,10 +17,8 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
-from flows.service.answer_stream import CLIENT_GONE, Asking, Busy
-from flows.service.request_body import body_of
+from flows.service.answering import CLIENT_GONE, Asking, Busy, body_of, refusal
 from flows.service.served_collections import Collections
-from flows.service.serving_work import refusal
 from flows.service.web import (
     ask_pages,
     collection_pages,
