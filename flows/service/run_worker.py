@@ -13,6 +13,8 @@ import socket
 import sys
 import tempfile
 import time
+import warnings
+from typing import Any, ClassVar
 
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
@@ -49,16 +51,40 @@ def main(pool: str) -> None:
 async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
-    from prefect.workers.process import ProcessWorker  # imported while the server starts
-
+    worker = crash_once_worker()  # imports Prefect while the server starts
     await _until_there(api, pool)
     alive = {each.run for each in processes.of_service(place.mark) if each.run}
     dead = abandoned(api, pool=pool, worker=name, alive=alive)
     for run in hand_back(api, dead, why="its process was killed together with its worker"):
         _say(f"handed back {run}")
     healing = asyncio.create_task(heal_on(api, pool=pool, retries=settings().crash_retries))
-    await ProcessWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
+    await worker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
     healing.cancel()
+
+
+def crash_once_worker() -> Any:
+    """Prefect's process worker, which says once of a run that it has crashed.
+
+    Its second time may come when the run is being done again, which that would undo.
+    """
+    from prefect.workers.process import ProcessWorker
+
+    with warnings.catch_warnings(action="ignore"):  # that it takes the place of Prefect's own in this process
+
+        class CrashOnceWorker(ProcessWorker):
+            ended: ClassVar[set[Any]] = set()
+
+            async def run(self, flow_run: Any, *arguments: Any, **named: Any) -> Any:
+                result = await super().run(flow_run, *arguments, **named)
+                self.ended.add(flow_run.id)  # a process that ended badly has been called crashed by now
+                return result
+
+            async def _propose_crashed_state(self, flow_run: Any, *arguments: Any, **named: Any) -> None:
+                if flow_run.id not in self.ended:
+                    await super()._propose_crashed_state(flow_run, *arguments, **named)
+                self.ended.discard(flow_run.id)
+
+    return CrashOnceWorker
 
 
 async def _until_there(api: Api, pool: str) -> None:

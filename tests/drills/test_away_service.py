@@ -94,7 +94,8 @@ def test_a_process_that_cannot_tell_its_end_ends(outage: Outage) -> None:
 def test_its_run_is_not_lost(outage: Outage) -> None:
     until(outage, outage.hasty, "Crashed", "Completed")
     if outage.running.state_of(outage.hasty) == "Crashed":
-        assert outage.running.trivet("rerun", outage.hasty, "--wait").code == 0
+        outage.running.retry(outage.hasty)
+        until(outage, outage.hasty, "Completed")
     assert outage.running.state_of(outage.hasty) == "Completed"
     assert diary_of(outage.diaries[outage.hasty]) == [str(number) for number in range(HASTY)]
 

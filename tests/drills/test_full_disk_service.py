@@ -126,7 +126,7 @@ def test_no_run_is_lost_and_only_what_could_not_be_kept_is_done_again(story: Sto
     *_, last, _ = before = diary_of(story.diary)
     for run in both:
         if running.state_of(run) != "Completed":
-            assert running.trivet("rerun", run).code == 0
+            running.retry(run)
     running.until(lambda: {running.state_of(run) for run in both} == {"Completed"}, "both runs complete")
 
     assert diary_of(story.diary)[len(before) :] == [str(number) for number in range(int(last), STEPS)]

@@ -154,8 +154,8 @@ def test_a_run_whose_process_is_killed_is_done_again_so_often_and_then_when_aske
         running.until(lambda times=times: crashes(running, run) == times + 1, "it is said to have crashed")
 
     # Prefect's worker would say so again some seconds later, when the run waits to be done again
-    assert running.trivet("rerun", run, "--wait").code == 0
-    assert running.state_of(run) == "Completed"
+    running.retry(run)
+    running.until(lambda: running.state_of(run) == "Completed", "the retry does it")
     assert (began(diary), diary_of(diary)[-1]) == (RETRIES + 2, "done")
     assert crashes(running, run) == RETRIES + 1, "one notification a crash"
 

@@ -42,9 +42,7 @@ def healthy() -> Iterator[str]:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "words", [("deploy",), ("rerun", "x"), ("nightly", "run", str(SUITE))], ids=lambda words: words[0]
-)
+@pytest.mark.parametrize("words", [("deploy",), ("nightly", "run", str(SUITE))], ids=lambda words: words[0])
 def test_a_command_names_a_dead_server_of_the_user_and_what_to_do(words: tuple[str, ...]) -> None:
     done = run_apart(*words, PREFECT_API_URL=NOBODY)
     assert done.code == 1

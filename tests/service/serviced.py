@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -46,6 +47,12 @@ class Running(NamedTuple):
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def retry(self, run: str) -> None:
+        """As a user does with Prefect's own command."""
+        variables = {"PREFECT_API_URL": self.api.url, "PREFECT_API_AUTH_STRING": self.api.auth or ""}
+        command = [sys.executable, "-m", "prefect", "flow-run", "retry", run]
+        subprocess.run(command, env=self.environment() | variables, cwd=ROOT, check=True, timeout=240)
 
     def up(self, *arguments: str) -> dict[str, Any]:
         """What `trivet up --json` says; it must go well."""
