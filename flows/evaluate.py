@@ -19,7 +19,7 @@ from prefect.runtime import flow_run
 
 from flows.running.evaluation_config import EvaluateConfig as EvaluateConfig
 from flows.running.ongoing import EvaluationRun
-from flows.running.shown import flow_version, say, watched
+from flows.running.run_reporting import flow_version, say, watched
 from flows.running.task_runners import task_runner
 from storage.files import sha256_of
 from storage.storage_errors import StorageError

@@ -13,8 +13,7 @@ from prefect import Task, flow, get_run_logger
 from prefect.runtime import flow_run
 
 from flows.running.dispatch import inputs_of, keep_outcome
-from flows.running.shown import flow_version, watched
-from flows.running.warm import do_the_next, is_first
+from flows.running.run_reporting import flow_version, watched
 from tasks.step import StepKey, inline
 
 STEPS = "tasks."
@@ -33,8 +32,6 @@ def run_step(entry: str, params: dict[str, Any]) -> None:
     get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
     with inline(sent_by=str(flow_run.parent_flow_run_id or flow_run.id)):
         keep_outcome(flow_run.id, lambda: step(**inputs_of(step.fn, params)))
-    if is_first():
-        do_the_next(run_step)
 
 
 def step_of(entry: str) -> Task[..., Any]:

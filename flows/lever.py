@@ -17,7 +17,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.running.lever_config import LeverConfig
 from flows.running.ongoing import LeverRun
-from flows.running.shown import flow_version, say, watched
+from flows.running.run_reporting import flow_version, say, watched
 from storage.records import Ref
 from tasks.lever import file_steps, steps
 from tasks.lever.data.folder_layout import Layout

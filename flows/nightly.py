@@ -31,7 +31,7 @@ from flows.running.environment import git_commit, program_version
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
-from flows.running.shown import alert, as_part, few, flow_version, watched
+from flows.running.run_reporting import alert, as_part, few, flow_version, watched
 from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.running.model_spec import ModelSpec

@@ -20,8 +20,8 @@ from prefect.states import Completed
 from flows.running.answer_models import models_of, with_concepts
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
+from flows.running.run_reporting import as_part, few, flow_version, say, watched
 from flows.running.settings import settings
-from flows.running.shown import as_part, few, flow_version, say, watched
 from flows.running.task_runners import task_runner
 from flows.running.watching import changes
 from models.backends import is_in_process, revision_of

@@ -168,8 +168,10 @@ def step(
         name = f"{function.__module__}.{function.__qualname__}"
         key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, aside=aside)
         make: Any = task  # its overloads do not know a function whose parameters are a ParamSpec
+        body = _traced(_placed(function, key) if gpu else function, key)
+        body.__qualname__ = f"{function.__qualname__}.fn"  # where it is once it is a task: it is pickled by this name
         return make(
-            _traced(_placed(function, key) if gpu else function, key),
+            body,
             name=function.__name__,
             task_run_name=function.__name__,  # Prefect's own adds three signs of the key
             version=str(version),

@@ -11,7 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
-from threading import Lock, Timer
+from threading import Lock
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,9 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID,
 from rich.text import Text
 
 from flows.cli.output import INTERRUPTED, fail, harmless, plain_errors, state
-from flows.running.ending import listening_for_signals
-from flows.running.settings import settings
-from flows.running.task_runners import ClusterUnusable
+from flows.running.ending import end_work, listening_for_signals
+from flows.running.settings import ClusterUnusable, settings
 from models.model_errors import ModelError
 from storage.storage_errors import IndexUnusable, StorageError
 from tasks import progress
@@ -100,7 +99,7 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
     from prefect.exceptions import TerminationSignal
     from prefect.settings import temporary_settings
 
-    from flows.running.shown import outcome_of
+    from flows.running.run_reporting import outcome_of
 
     # nobody watches the heartbeats of a command, and its flow would wait up to a second for their thread to end
     quiet = temporary_settings({"flows.heartbeat_frequency": None}) if has_server() else nullcontext()
@@ -123,24 +122,41 @@ def interruptible(*, left: str) -> Generator[None]:
 
     left: what the message says about the state of the work.
     """
+    numbers: list[int] = []  # of the first signal
+    is_told = False
+
+    def words(number: int) -> tuple[str, int]:
+        is_interrupt = (numbers or [number])[0] == signal.SIGINT
+        return (f"interrupted; {left}", INTERRUPTED) if is_interrupt else (f"terminated; {left}", TERMINATED)
+
+    def begin(number: int) -> None:
+        if not numbers:
+            numbers.append(number)
+            end_work(answers_s=0, steps_s=ENDING_S, then=exit_now)
+
+    def exit_now() -> None:
+        sentence, code = words(signal.SIGTERM)
+        cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar has hidden it
+        with suppress(OSError):
+            os.write(2, (cursor + ("" if is_told else f"error: {harmless(sentence)}\n")).encode())
+        os._exit(code)
 
     def end(*_: object) -> None:
         raise _Terminated
 
-    ending = _Ending(left)
     with handling(signal.SIGTERM, end):
         try:
-            with listening_for_signals(ending.begin):
+            with listening_for_signals(begin):
                 yield
         except (KeyboardInterrupt, _Terminated, Stopped) as error:
-            ending.said = True
-            fail(*ending.of(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
+            is_told = True
+            fail(*words(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
         except Exception as error:  # Prefect's own, where a signal comes between two of its steps
-            number = ending.number or (signal.SIGINT if _is_of_interruption(error) else None)
-            if number is None or isinstance(error, typer.Exit):
+            interrupted = _is_of_interruption(error)
+            if isinstance(error, typer.Exit) or not (numbers or interrupted):
                 raise
-            ending.said = True
-            fail(*ending.of(number))
+            is_told = True
+            fail(*words(signal.SIGINT if interrupted else signal.SIGTERM))
 
 
 def _is_of_interruption(error: BaseException | None) -> bool:
@@ -158,41 +174,6 @@ def handling(number: int, handler: Callable[[int, FrameType | None], object]) ->
         signal.signal(number, before)
 
 
-class _Ending:
-    def __init__(self, left: str) -> None:
-        self.said = False
-        self._left = left
-        self.number: int | None = None
-
-    def begin(self, number: int) -> None:
-        """Stop calls, programs and steps, and in ENDING_S the process."""
-        from tasks.calls import stop_asking
-        from tasks.sandbox import stop_executing
-
-        if self.number is not None:
-            return
-        self.number = number
-        timer = Timer(ENDING_S, self._end_now)
-        timer.daemon = True
-        timer.start()  # never cancelled: what follows the flow may take long, too
-        progress.stop()
-        stop_asking()
-        stop_executing()
-
-    def of(self, number: int) -> tuple[str, int]:
-        """The message and the exit code; number: the signal, if none was recorded."""
-        if (self.number or number) == signal.SIGINT:
-            return f"interrupted; {self._left}", INTERRUPTED
-        return f"terminated; {self._left}", TERMINATED
-
-    def _end_now(self) -> None:
-        sentence, code = self.of(signal.SIGTERM)
-        cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar has hidden it
-        with suppress(OSError):
-            os.write(2, (cursor + ("" if self.said else f"error: {harmless(sentence)}\n")).encode())
-        os._exit(code)
-
-
 @contextmanager
 def progress_bars(quiet: bool) -> Generator[None]:
     """A bar per stage on stderr, if that is a terminal."""
@@ -206,22 +187,25 @@ def progress_bars(quiet: bool) -> Generator[None]:
 
 
 class _Bars:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    """A bar for each stage, from the first report of any."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
         self._lock = Lock()
         self._tasks: dict[str, TaskID] = {}
         self._expected: Counter[str] = Counter()
-        self._starting: TaskID | None = progress.add_task("start", total=None)
+        self._starting: TaskID | None = bars.add_task("start", total=None)
 
     def report(self, stage: str, done: int, expected: int) -> None:
+        """Move the bar of a stage; called in the thread of the step."""
         with self._lock:
             if self._starting is not None:
-                self._progress.remove_task(self._starting)
+                self._bars.remove_task(self._starting)
                 self._starting = None
             if stage not in self._tasks:
-                self._tasks[stage] = self._progress.add_task(stage, total=0)
+                self._tasks[stage] = self._bars.add_task(stage, total=0)
             self._expected[stage] += expected
-            self._progress.update(self._tasks[stage], total=self._expected[stage], advance=done)
+            self._bars.update(self._tasks[stage], total=self._expected[stage], advance=done)
 
 
 class _Count(MofNCompleteColumn):

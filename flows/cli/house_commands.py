@@ -220,7 +220,7 @@ def status(as_json: Json = False) -> None:
 @db.command()
 def stop(as_json: Json = False) -> None:
     """Stop the embedded server and the Prefect API of commands; the next command that needs them starts them again."""
-    from flows.running.shared_api import end_shared_api
+    from flows.running.command_server import end_shared_api
     from storage.embedded import Cluster
 
     with plain_errors(failed=(StorageError,)):

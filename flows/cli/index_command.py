@@ -44,7 +44,6 @@ from flows.cli.shared_options import (
 )
 from flows.running.config_reading import merge_parameters
 from flows.running.settings import settings
-from flows.running.task_runners import placed
 from models.model_errors import ModelUnavailable
 from storage.engines import index_name
 from tasks.rag.rag_errors import Unfinished
@@ -179,6 +178,7 @@ def run_build(
     """Run `build_index` in this process. Raises pydantic.ValidationError for invalid options."""
     with prefect_for_a_command(quiet=quiet):
         from flows.rag import IndexConfig, build_index
+        from flows.running.task_runners import placed
 
         config = IndexConfig.model_validate(chosen)
         _vlm(config)

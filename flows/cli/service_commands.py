@@ -107,7 +107,7 @@ def _ended_by_signals() -> Generator[list[int]]:
 
 def down(as_json: Json = False) -> None:
     """Stop the service and the embedded database; runs under way continue after the next `trivet up`."""
-    from flows.running.shared_api import end_shared_api
+    from flows.running.command_server import end_shared_api
     from flows.service.service_start import end
     from storage.embedded import Cluster
 

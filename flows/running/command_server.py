@@ -1,40 +1,88 @@
-"""A Prefect API for a command if no server is configured: shared with later commands, or its own.
+"""A Prefect API for commands where no server is configured: the commands of a home share one, which ends when idle.
 
-A shared one ends after `TRIVET_API_LINGER_S` idle seconds; with 0, each command has its own, which ends with it.
+command ─► takes the lock ─► joins the server that the address file names, else starts one ─► holds it till it ends
+server  ─► idle for `TRIVET_API_LINGER_S`: no command held it ─► ends, with the lock taken
+
+Both locks are the kernel's (flock): those of a killed command or server are free at once.
+`python -m flows.running.command_server SOCKET HOME LINGER_S` serves at SOCKET, an inherited descriptor that listens.
 """
 
 from __future__ import annotations
 
-import ctypes
+import fcntl
+import hashlib
 import http.client
+import json
+import logging
 import os
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import traceback
 import urllib.request
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
+from typing import IO, Any
 
-from flows.running import shared_api
+from pydantic import ValidationError
+
 from flows.running.environment import trust
 from flows.running.settings import settings
-from flows.running.shared_api import ANSWER_S, START_S, Joined
-from storage.files import refusal
+from storage import files
+from storage.records import Record
 from storage.storage_errors import StoreUnreachable
 
-PR_SET_PDEATHSIG = 1
+START_S = 90.0
+"""Longest start of a server on a busy machine."""
+ANSWER_S = 5.0
+END_S = 10.0
+"""Longest wait for a server to end before it is killed, and for the last events of a command to be sent."""
 NEEDED_BYTES = 4 << 20
+LOOK_S = 1.0
+LAST_REQUESTS_S = 3
 URL, AUTH = "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"
-_started: list[Callable[[], bool]] = []
-"""For each server that this process has started or joined: whether it still runs."""
+SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFECT_API_DATABASE_")
+"""Prefixes of variables that configure a server; commands that differ in them do not share one."""
+ADDRESS = Path("api", "address.json")
+"""File below the home: address and auth string of the server; mode 0600."""
+STARTING, HOLDERS = Path("api", "starting"), Path("api", "holders")
+"""Locks below the home: to start and end a server, and the one that commands share while they use it."""
+PENDING = "Still processing items"
 
 
 class ServerDidNotStart(RuntimeError):
     """The Prefect API did not answer; the message names its log."""
+
+
+class Address(Record):
+    """A shared server, and its auth string."""
+
+    url: str
+    """`http://127.0.0.1:40001/api`."""
+    auth: str
+    """`user:password`."""
+    pid: int
+    started: str
+    """Start of the process in ticks since boot, which tells it from a later one with the same pid."""
+    home: str
+    made_of: str
+    """Prefect's version, and a digest of the settings that a server reads."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether that process still runs."""
+        return _start_of(self.pid) == self.started
+
+
+_joined: list[Address] = []
+"""Servers that this process uses."""
 
 
 @contextmanager
@@ -43,35 +91,52 @@ def prefect_api(home: Path) -> Generator[None]:
     if os.environ.get(URL):
         yield
         return
-    with _opened(home) as runs:
-        _started.append(runs)
+    try:
+        address, holding = _join(home)
+    except (OSError, StoreUnreachable) as error:
+        raise ServerDidNotStart(files.refusal(home, error) if isinstance(error, OSError) else str(error)) from error
+    before = os.environ.get(AUTH)
+    os.environ[URL], os.environ[AUTH] = address.url, address.auth
+    _joined.append(address)
+    with holding:
         try:
             yield
         finally:
-            if runs() and "prefect" in sys.modules:
-                from flows.running.shown import tell_the_rest
+            if address.is_alive and "prefect" in sys.modules:
+                _send_the_rest()
+            _joined.remove(address)
+            del os.environ[URL], os.environ[AUTH]
+            if before is not None:
+                os.environ[AUTH] = before
 
-                tell_the_rest()
-            _started.remove(runs)
+
+def _send_the_rest() -> None:
+    """Send pending events and logs: the next command may have another server."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (EventsWorker, APILogWorker):
+        # warnings about what is still to be sent are no news; what cannot be sent stays a warning
+        logging.getLogger(worker.__name__).addFilter(lambda record: not record.getMessage().startswith(PENDING))
+        worker.drain_all(timeout=END_S, at_exit=False)
 
 
 def has_server() -> bool:
-    """Whether this process has started or joined a server, as nobody else has configured one."""
-    return bool(_started)
+    """Whether this process uses a server of its home, as nobody has configured another."""
+    return bool(_joined)
 
 
 def wait_until_healthy(home: Path) -> None:
     """Block until the API of `PREFECT_API_URL` answers. Raises ServerDidNotStart."""
-    if not _started:
+    if not _joined:
         refuse_a_dead_server()
         return
-    url = os.environ[URL]
-    why, log = silence(url, patience_s=START_S), _log(home)
-    if why is None:
+    url, log = os.environ[URL], _log(home)
+    if silence(url, patience_s=START_S) is None:
         return
     if shutil.disk_usage(home).free < NEEDED_BYTES:
         raise ServerDidNotStart(f"{home} has no room left for Prefect's own database; free disk space and run again")
-    if not all(runs() for runs in _started):
+    if not all(one.is_alive for one in _joined):
         raise ServerDidNotStart(f"the Prefect API ended as it started; see {log}")
     raise ServerDidNotStart(f"no Prefect API at {url} within {START_S:g} s; see {log}")
 
@@ -79,7 +144,7 @@ def wait_until_healthy(home: Path) -> None:
 def refuse_a_dead_server() -> None:
     """Raise ServerDidNotStart if the user names a server that does not answer."""
     named = os.environ.get(URL)
-    if named and not _started and (why := silence(named)):
+    if named and not _joined and (why := silence(named)):
         raise ServerDidNotStart(no_answer(named, why))
 
 
@@ -93,7 +158,7 @@ def silence(url: str, *, patience_s: float | None = None) -> str | None:
                 return None
         except (OSError, http.client.HTTPException, ValueError) as error:  # the last: it is no address
             why = str(getattr(error, "reason", error))
-        if time.monotonic() > deadline or not all(runs() for runs in _started):
+        if time.monotonic() > deadline or not all(one.is_alive for one in _joined):
             return why
         time.sleep(0.05)
 
@@ -106,61 +171,173 @@ def no_answer(url: str, why: str) -> str:
     )
 
 
-def _opened(home: Path) -> AbstractContextManager[Callable[[], bool]]:
-    """A shared server, else one of this command's own; gives a function that says whether it still runs."""
-    linger_s = settings().api_linger_s
+def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
+    """End the shared server of this home; False if none runs, or a command uses it and `even_in_use` is False."""
+    if not (home / ADDRESS).exists():
+        return False
     try:
-        if linger_s and (joined := shared_api.join(home, linger_s=linger_s, log=_log(home))):
-            return _shared(joined)
-        tie = partial(_tie_to, os.getpid())
-        return _tied(*shared_api.start(_log(home), before=tie))
-    except (OSError, StoreUnreachable) as error:
-        raise ServerDidNotStart(refusal(home, error) if isinstance(error, OSError) else str(error)) from error
+        with _locked(home / STARTING, fcntl.LOCK_EX):
+            if even_in_use:
+                return _end(home, _recorded(home))
+            with _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                return _end(home, _recorded(home))
+    except BlockingIOError:
+        return False
+
+
+def _join(home: Path) -> tuple[Address, IO[str]]:
+    """The server of this home, started if need be, and the open lock that keeps it. Raises OSError, StorageError."""
+    folder = (home / ADDRESS).parent
+    files.make_folder(folder)
+    folder.chmod(0o700)
+    with _locked(home / STARTING, fcntl.LOCK_EX):
+        found = _recorded(home)
+        if found and not _is_usable(found, home):
+            with suppress(BlockingIOError), _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                _end(home, found)
+            if found.is_alive:  # one that is only slow, too, is not taken from a command
+                raise ServerDidNotStart(
+                    f"a command uses the Prefect API of {home}, which is slow or has other PREFECT_ settings; wait for "
+                    "that command, or set another TRIVET_HOME"
+                )
+            found = None
+        holding = (home / HOLDERS).open("a")
+        fcntl.flock(holding, fcntl.LOCK_SH)
+        return found or _start(home), holding
 
 
 @contextmanager
-def _shared(joined: Joined) -> Generator[Callable[[], bool]]:
-    with joined.holding, _named(joined.address.url, joined.address.auth):
-        yield lambda: joined.address.is_alive
-
-
-@contextmanager
-def _tied(server: subprocess.Popen[bytes], url: str) -> Generator[Callable[[], bool]]:
-    """A server of this command's own, which the kernel ends with it; it needs no auth string."""
-    try:
-        with _named(url, None):
-            yield lambda: server.poll() is None
-    finally:
-        server.terminate()
-        try:
-            server.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-@contextmanager
-def _named(url: str, auth: str | None) -> Generator[None]:
-    """Set the variables of Prefect and its children to this server."""
-    before = os.environ.get(AUTH)
-    os.environ[URL] = url
-    if auth:
-        os.environ[AUTH] = auth
-    try:
+def _locked(file: Path, how: int) -> Generator[None]:
+    """Hold the kernel's lock on a file. Raises BlockingIOError where `how` does not wait."""
+    with file.open("a") as opened:
+        fcntl.flock(opened, how)
         yield
-    finally:
-        del os.environ[URL]
-        if auth:
-            os.environ.pop(AUTH, None)
-        if before is not None:
-            os.environ[AUTH] = before
+
+
+def _is_usable(found: Address, home: Path) -> bool:
+    """Whether a command of this home and this Prefect can use that server; one that is starting counts as usable."""
+    if not found.is_alive or found.home != os.path.realpath(home) or found.made_of != _made_of():
+        return False
+    starts = time.time() - (home / ADDRESS).stat().st_mtime < START_S
+    return starts or silence(found.url) is None
+
+
+def _start(home: Path) -> Address:
+    """A new server, whose requests wait until it is ready. Raises OSError."""
+    log, auth = _log(home), f"trivet:{secrets.token_urlsafe(32)}"
+    files.make_folder(log.parent)
+    environment = {name: value for name, value in os.environ.items() if name != URL}
+    environment |= {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+    with socket.socket() as listening, log.open("ab") as output:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(128)
+        arguments = (str(listening.fileno()), os.path.realpath(home), str(settings().api_linger_s))
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "flows.running.command_server", *arguments],  # -P: no module of here
+            env=environment | {"PREFECT_SERVER_API_AUTH_STRING": auth},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(listening.fileno(),),
+            start_new_session=True,  # uvicorn takes Ctrl-C for itself, and the flow that ends would wait for it
+        )
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+    process.returncode = 0  # it outlives this process: Python would warn of an abandoned child
+    started, own = _start_of(process.pid) or "", os.path.realpath(home)
+    address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_made_of())
+    try:
+        with files.scratch((home / ADDRESS).parent) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_text(address.model_dump_json())
+            files.settle(temporary, home / ADDRESS, durable=False)
+    except BaseException:
+        process.kill()
+        raise
+    return address
+
+
+def _recorded(home: Path) -> Address | None:
+    try:
+        return Address.model_validate_json((home / ADDRESS).read_bytes())
+    except (FileNotFoundError, ValidationError):  # the latter: of another version; its server ends when it is idle
+        return None
+
+
+def _end(home: Path, found: Address | None) -> bool:
+    """End a server, by force if need be; its file goes first, so that nobody joins it."""
+    (home / ADDRESS).unlink(missing_ok=True)
+    if found is None or not found.is_alive or found.home != os.path.realpath(home):  # the last: of a copied home
+        return False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.kill(found.pid, number)
+        deadline = time.monotonic() + END_S
+        while found.is_alive and time.monotonic() < deadline:
+            time.sleep(0.02)
+    return True
+
+
+def _start_of(pid: int) -> str | None:
+    """Start of a living process in ticks since boot; None if there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _made_of() -> str:
+    given = sorted((name, value) for name, value in os.environ.items() if name.startswith(SERVER_SETTINGS))
+    return f"{version('prefect')} {hashlib.sha256(repr(given).encode()).hexdigest()}"
 
 
 def _log(home: Path) -> Path:
     return home / "logs" / "prefect-server.log"
 
 
-def _tie_to(parent: int) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it died just before: the kernel tells of later deaths only
+def serve(descriptor: str, home: str, linger_s: str) -> None:
+    """Serve until a signal, or until no command has used the server for a while."""
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    api: Any = create_app()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await api(scope, receive, send)
+        except Exception:
+            if scope["type"] == "lifespan":
+                traceback.print_exc()  # why it cannot start: the log settings of a command's server suppress it
+            raise
+
+    os.chdir("/")  # the folder of the first command may be removed or unmounted meanwhile
+    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=LAST_REQUESTS_S)
+    server = uvicorn.Server(config)
+    Thread(target=_end_when_idle, args=(server, Path(home), float(linger_s)), daemon=True).start()
+    server.run(sockets=[socket.socket(fileno=int(descriptor))])
+    if not server.started:
+        sys.exit(1)
+
+
+def _end_when_idle(server: Any, home: Path, linger_s: float) -> None:
+    """Have the server end when no command uses it, or when the address file names another one."""
+    used, no_wait = time.monotonic(), fcntl.LOCK_EX | fcntl.LOCK_NB
+    while True:
+        time.sleep(LOOK_S)  # first: whoever starts the server writes its address next
+        try:
+            if json.loads((home / ADDRESS).read_bytes())["pid"] != os.getpid():
+                break
+            with _locked(home / STARTING, no_wait), _locked(home / HOLDERS, no_wait):
+                if time.monotonic() - used >= linger_s:
+                    (home / ADDRESS).unlink()
+                    server.should_exit = True
+                    time.sleep(60)  # with the locks: the next server starts when this process is gone
+        except BlockingIOError:
+            used = time.monotonic()
+        except (OSError, ValueError):
+            break
+    server.should_exit = True
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

@@ -1,8 +1,8 @@
 """A GPU step is sent to a pool: the parent waits, its child computes, and both share one cache record.
 
 The child is a flow run of `flows.gpu.run_step` with the same cache key in the same store; its result or error reaches
-the parent as a small JSON file. Runs that need the same step at once wait for the same child, which has a tag for each
-of them and is cancelled with the last. Its progress bars, and at its end its counts, move those of the parent.
+the parent as a small JSON file, with the counts of its progress. A run that needs a step which is under way on the
+pool waits for that child; only the run that sent it cancels it, and then the others send the step again.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, cast
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import ArtifactFilter, DeploymentFilter, FlowRunFilter
+from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.context import TaskRunContext
 from prefect.deployments import run_deployment
@@ -29,11 +28,11 @@ from prefect.serializers import JSONSerializer
 from prefect.states import Cancelled, Cancelling
 from pydantic import TypeAdapter
 
+from flows.running.run_reporting import part_name, say
 from flows.running.settings import settings
-from flows.running.shown import part_name, say
-from flows.running.warm import settle
 from storage.records import Ref
 from tasks import progress
+from tasks.calls import refuse_when_stopped
 from tasks.resources import Sent, artifacts, results
 
 POLL_S = 1.0
@@ -46,12 +45,6 @@ OURS = ("tasks.", "models.", "storage.", "builtins.")
 """Modules whose errors are raised again with their own class."""
 UNDER_WAY = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED)
 STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
-ENDED = (*STOPPED, StateType.COMPLETED, StateType.FAILED, StateType.CRASHED)
-WAITS = "waits:"
-"""Prefix of a child's tag with the ID of a run that waits for it."""
-
-_BAR = re.compile(r"(?P<stage>.+): (?P<done>[\d,]+) of (?P<expected>[\d,]+)")
-"""Description of a bar, `embed: 12 of 1,025`, whose total is not an estimate."""
 Counts = dict[str, list[int]]
 """Stage → [done, expected]; lists, since JSON has no tuples."""
 
@@ -68,35 +61,32 @@ def send(sent: Sent, deployment: str) -> Any:
     with get_client(sync_client=True) as client:
         context = TaskRunContext.get()
         assert context and context.task_run.flow_run_id, "only a step of a run is sent"  # noqa: PT018
-        mine = _whole(client, context.task_run.flow_run_id)
-        relay = Relay()
-        child = _done(client, sent, deployment, mine, relay)
-        for _ in range(settings().crash_retries):
-            if not (child.state and child.state.is_crashed()) or results().read(sent.key) is not None:
+        mine, crashes = _whole(client, context.task_run.flow_run_id), 0
+        while True:
+            child = _under_way(client, sent, deployment)
+            is_own = child is None
+            child = child or _started(sent, deployment, part_of=client.read_flow_run(mine[-1]).name)
+            try:
+                child = _waited_for(client, child, mine)
+            except BaseException:
+                if is_own:
+                    _cancel(client, child.id)
+                raise
+            assert child.state
+            crashes += child.state.is_crashed()
+            gone = not is_own and child.state.is_cancelled()  # by the run that sent it
+            if results().read(sent.key) is not None or not (gone or 0 < crashes <= settings().crash_retries):
                 break
             say(f"{child.name} is sent again: {child.state.message}")
-            time.sleep(PAUSE_S)
-            child = _done(client, sent, deployment, mine, relay)
+            time.sleep(0 if gone else PAUSE_S)
         told = results().read(outcome_of(child.id))
         if told is None:
             return _recorded(sent, child)
-        if not _is_wanted(client, child, by_others_than=mine[0]):
+        if is_own:
             results().remove(outcome_of(child.id))
-    relay.tell(json.loads(told).get("counts", {}))
+    for stage, counts in json.loads(told).get("counts", {}).items():
+        progress.report(stage, *counts)
     return opened(told)
-
-
-def _done(client: SyncPrefectClient, sent: Sent, deployment: str, mine: list[UUID], relay: Relay) -> FlowRun:
-    """The child that does the step, once it has ended or left its outcome."""
-    if child := _under_way(client, sent, deployment):
-        client.update_flow_run(child.id, tags={*child.tags, f"{WAITS}{mine[0]}"})
-    else:
-        child = _started(sent, deployment, mine[0], part_of=client.read_flow_run(mine[-1]).name)
-    try:
-        return _waited_for(client, child, mine, relay)
-    except BaseException:
-        _cancel(client, child.id, mine[0])
-        raise
 
 
 def _whole(client: SyncPrefectClient, run: UUID) -> list[UUID]:
@@ -125,7 +115,7 @@ def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRu
     return runs[0] if runs else None
 
 
-def _started(sent: Sent, deployment: str, run: UUID, *, part_of: str) -> FlowRun:
+def _started(sent: Sent, deployment: str, *, part_of: str) -> FlowRun:
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
     if len(told := json.dumps(params).encode()) > LARGEST_INLINE:
         params = artifacts().put("step-inputs", told).model_dump(mode="json")
@@ -133,7 +123,7 @@ def _started(sent: Sent, deployment: str, run: UUID, *, part_of: str) -> FlowRun
         deployment,
         parameters={"entry": sent.step, "params": params},
         flow_run_name=part_name(sent.name, part_of),
-        tags=["gpu", _tag(sent.key), f"{WAITS}{run}"],
+        tags=["gpu", _tag(sent.key)],
         timeout=0,
         as_subflow=True,
     )
@@ -144,41 +134,24 @@ def _tag(key: str) -> str:
     return f"step:{key[:16]}"
 
 
-def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID], relay: Relay) -> FlowRun:
+def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID]) -> FlowRun:
     while True:
-        child = settle(client, child)
+        child = client.read_flow_run(child.id)
         if (child.state and child.state.is_final()) or results().read(outcome_of(child.id)) is not None:
-            return child  # it has left what became of the step: its process may go on with the next
-        if (me := f"{WAITS}{mine[0]}") not in child.tags:  # two runs that joined at once wrote over each other's tag
-            client.update_flow_run(child.id, tags={*child.tags, me})
-        if _is_any(client, mine, STOPPED):
+            return child
+        refuse_when_stopped()
+        stopped = {"id": {"any_": mine}, "state": {"type": {"any_": STOPPED}}}
+        if client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(stopped), limit=1):
             raise PoolStepFailed(f"the run that waits for {child.name} was cancelled")
-        if child.state and child.state.is_running():
-            relay.look(client, child.id)
         time.sleep(POLL_S)
 
 
-def _is_any(client: SyncPrefectClient, runs: list[UUID], states: tuple[StateType, ...]) -> bool:
-    wanted = FlowRunFilter.model_validate({"id": {"any_": runs}, "state": {"type": {"any_": states}}})
-    return bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
-
-
-def _cancel(client: SyncPrefectClient, child: UUID, run: UUID) -> None:
-    """Cancel the child, unless a run other than this one waits for it."""
+def _cancel(client: SyncPrefectClient, child: UUID) -> None:
     found = client.read_flow_run(child)
-    if found.state and not found.state.is_final() and not _is_wanted(client, found, by_others_than=run):
+    if found.state and not found.state.is_final():
         # a worker that has no process yet leaves what is Cancelling as it is, for ever
         state = Cancelled if found.state.is_pending() else Cancelling
         client.set_flow_run_state(child, state(message="the run that waited for it was stopped"))
-
-
-def _is_wanted(client: SyncPrefectClient, child: FlowRun, *, by_others_than: UUID) -> bool:
-    waiting = {UUID(tag.removeprefix(WAITS)) for tag in child.tags if tag.startswith(WAITS)}
-    for run in waiting - {by_others_than}:
-        with suppress(ObjectNotFound):  # it was removed
-            if not _is_any(client, _whole(client, run), ENDED):
-                return True
-    return False
 
 
 def _recorded(sent: Sent, child: FlowRun) -> Any:
@@ -248,26 +221,6 @@ def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[s
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)
     return {name: TypeAdapter(hints[name]).validate_python(value) for name, value in params.items()}
-
-
-class Relay:
-    """Reports progress of a child in this process, each item once."""
-
-    def __init__(self) -> None:
-        self._told: Counts = {}
-
-    def look(self, client: SyncPrefectClient, child: UUID) -> None:
-        wanted = ArtifactFilter.model_validate({"flow_run_id": {"any_": [child]}, "type": {"any_": ["progress"]}})
-        for bar in client.read_artifacts(artifact_filter=wanted):
-            if shown := _BAR.fullmatch(bar.description or ""):
-                self.tell({shown["stage"]: [int(shown[each].replace(",", "")) for each in ("done", "expected")]})
-
-    def tell(self, counts: Mapping[str, Sequence[int]]) -> None:
-        """Report what these counts exceed the reported ones by."""
-        for stage, (done, expected) in counts.items():
-            told = self._told.get(stage, [0, 0])
-            progress.report(stage, max(done - told[0], 0), max(expected - told[1], 0))
-            self._told[stage] = [max(done, told[0]), max(expected, told[1])]
 
 
 @contextmanager

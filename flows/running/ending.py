@@ -1,6 +1,6 @@
-"""A process that is told to end: no model request begins any more, what is under way is kept, and then it ends.
+"""A process that is told to end: no model request begins any more, what is done is kept, and then it ends.
 
-SIGTERM ─► no further call or program ─► answers under way are stored ─► steps end after their item ─► the process ends
+SIGINT, SIGTERM ─► no further call or program ─► answers under way are stored ─► steps end after their item ─► the end
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from threading import Thread
 
 ANSWERS_S = 15.0
-"""Longest wait for answers that are under way."""
+"""Longest wait of a worker's process for answers that are under way."""
 STEPS_S = 8.0
 """Longest wait for steps to end after that; Prefect itself kills the process after 30 s."""
 LOOK_S = 0.1
@@ -53,26 +53,36 @@ def ending_in_order() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    with listening_for_signals(lambda number: _end() if number == signal.SIGTERM else None):
+
+    def begin(number: int) -> None:
+        if number == signal.SIGTERM:
+            end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    with listening_for_signals(begin):
         yield
 
 
-def _end() -> None:
-    from tasks.calls import finish_asking
+def end_work(*, answers_s: float, steps_s: float, then: Callable[[], object]) -> None:
+    """Begin no call or program any more, and call `then` when answers and steps under way have had their time.
+
+    answers_s: 0 leaves answers that are under way behind. Everything finished has been kept when `then` is called.
+    """
+    from tasks import progress
+    from tasks.calls import finish_asking, is_asking, stop_asking
     from tasks.sandbox import stop_executing
 
-    finish_asking()
+    def end() -> None:
+        latest = time.monotonic() + answers_s
+        while is_asking() and time.monotonic() < latest:
+            time.sleep(LOOK_S)
+        progress.stop()
+        time.sleep(steps_s)
+        then()
+
+    if answers_s:
+        finish_asking()
+    else:
+        progress.stop()
+        stop_asking()
     stop_executing()
-    Thread(target=_end_soon, daemon=True, name="ending").start()
-
-
-def _end_soon() -> None:
-    from tasks import progress
-    from tasks.calls import is_asking
-
-    latest = time.monotonic() + ANSWERS_S
-    while is_asking() and time.monotonic() < latest:
-        time.sleep(LOOK_S)
-    progress.stop()
-    time.sleep(STEPS_S)
-    os.kill(os.getpid(), signal.SIGKILL)  # everything finished has been kept by then
+    Thread(target=end, daemon=True, name="ending").start()

@@ -44,7 +44,7 @@ class EvaluateConfig(Record):
     @property
     def title(self) -> str:
         """Name of the run in the Prefect UI: `evaluate qwen2.5-7b AIME24,MATH500`."""
-        from flows.running.shown import few  # which imports prefect
+        from flows.running.run_reporting import few  # which imports prefect
 
         return f"evaluate {few([self.model.name or self.model.backend])} {few(task.task for task in self.tasks)}"
 

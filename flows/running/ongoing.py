@@ -12,8 +12,7 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from flows.running.environment import environment, git_commit, program_version
-from flows.running.retried import notes_on_retries
-from flows.running.shown import begun_run
+from flows.running.run_reporting import notes_on_retries
 from models.model_errors import ModelError
 from storage.records import Ref
 from storage.storage_errors import StorageError
@@ -125,7 +124,7 @@ class EvaluationRun(Ongoing):
             results=tuple(self.results),
             skipped=planned.skipped,
             earlier=_metrics_of(planned.skipped),
-            notes=(*planned.notes, *notes_on_retries(begun_run()), *((trouble,) if trouble else ())),
+            notes=(*planned.notes, *notes_on_retries(), *((trouble,) if trouble else ())),
         )
 
 
@@ -201,7 +200,7 @@ class LeverRun(Ongoing):
             seeds=tuple(self.seeds),
             summary=self.summary,
             files=tuple(self.files),
-            notes=(*self.notes, *notes_on_retries(begun_run()), *((trouble,) if trouble else ())),
+            notes=(*self.notes, *notes_on_retries(), *((trouble,) if trouble else ())),
             unfinished=self.unfinished,
             **self.facts(),
         )

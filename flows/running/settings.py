@@ -11,6 +11,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.running.environment import home_folder
 
+RETRY = "Automatic retry"
+"""Beginning of the message of the state in which a run waits for flows/service/healing.py."""
+
+
+class ClusterUnusable(RuntimeError):
+    """A cluster of TRIVET_CLUSTER cannot be started, reached or used; says what it lacks."""
+
 
 class Settings(BaseSettings):
     """Each field is an environment variable; `trivet doctor` shows which are set."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from flows.running.retried import RETRY
+from flows.running.settings import RETRY
 from flows.service.api import MOST, Api, ApiFailed
 
 LOOK_S = 5.0

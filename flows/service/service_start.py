@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from flows.running.shared_api import end_shared_api
+from flows.running.command_server import end_shared_api
 from flows.service import processes, supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.asked_service import LOOPBACK, Asked, Wanted, differences, remembered, settle

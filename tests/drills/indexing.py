@@ -147,5 +147,5 @@ def _environment(place: Place) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
     root = str(Path(__file__).parents[2])
     own = {"TRIVET_HOME": str(place.home), "TRIVET_PARSE_LOG": str(place.parse_log), "TMPDIR": str(place.home)}
-    own["TRIVET_API_LINGER_S"] = "0"  # each run has a server of its own, which is killed with it
+    own["TRIVET_API_LINGER_S"] = "0"  # the server of a killed run ends with it, within a second or two
     return ours | own | {"PYTHONPATH": root}

@@ -161,7 +161,7 @@ def _assert_dead(place: Place, killed: Killed) -> None:
 def _assert_every_step_hit(kills: list[Killed]) -> None:
     assert {kill.step for kill in kills if kill.step} == set(STEPS)
     commands = [child.command for kill in kills for child in kill.children]
-    for expected in ("flows.running.shared_api", "tasks.documents.reader_child"):
+    for expected in ("flows.running.command_server", "tasks.documents.reader_child"):
         assert any(expected in command for command in commands), f"no kill found {expected} at work"
 
 

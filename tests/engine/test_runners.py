@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from flows.running.configuring import configure_steps
-from flows.running.settings import settings
-from flows.running.task_runners import ClusterUnusable, task_runner
+from flows.running.settings import ClusterUnusable, settings
 from storage.index import open_index
 from tests.command import run_apart
 
 configure_steps()
 
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
+
+from flows.running.task_runners import task_runner  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -67,10 +68,6 @@ def test_a_step_that_asks_a_model_stays_with_the_flow(told: dict[str, Any]) -> N
 def test_what_is_not_finished_and_what_fails_comes_back(told: dict[str, Any]) -> None:
     assert (told["halves"], told["unfinished"]) == ([1, 1], {"3": "odd"})
     assert told["error"] == "ValueError: 7 is not a number that this step knows"
-
-
-def test_progress_of_workers_is_heard_by_the_flow(told: dict[str, Any]) -> None:
-    assert told["heard"] == sorted([["square", 0, 2], ["square", 1, 0], ["square", 1, 0]] * 3)
 
 
 def test_threads_find_what_a_cluster_has_done(told: dict[str, Any], home: Path, request: pytest.FixtureRequest) -> None:

@@ -54,7 +54,7 @@ def test_a_command_names_a_dead_server_of_the_user_and_what_to_do(words: tuple[s
 @pytest.mark.parametrize("url", ["kitchen", "http://127.0.0.1:port/api"])
 def test_what_is_no_address_is_named(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(command_server, "ANSWER_S", 0.1)
-    monkeypatch.setattr(command_server, "_started", [])  # other tests of this process may have a server
+    monkeypatch.setattr(command_server, "_joined", [])  # other tests of this process may have a server
     monkeypatch.setenv("PREFECT_API_URL", url)
     with pytest.raises(ServerDidNotStart, match=f"no Prefect server answers at {url}, which PREFECT_API_URL names"):
         wait_until_healthy(tmp_path)
@@ -77,7 +77,7 @@ def test_no_proxy_stands_before_a_server_on_this_machine(
     proxy: str, spared: str, healthy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(command_server, "ANSWER_S", 0.1)
-    monkeypatch.setattr(command_server, "_started", [])
+    monkeypatch.setattr(command_server, "_joined", [])
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "")  # and put back in the end
     monkeypatch.setenv(proxy, "http://127.0.0.1:9")

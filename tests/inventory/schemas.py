@@ -15,7 +15,6 @@ PRINTED = {
     "join": "JoinReport",
     "status": "Status.pools",
     "deploy": "Deployed",
-    "rerun": "Rerun",
     "backup": "Manifest.artifacts",
     "restore": "Manifest.artifacts",
     "gc": "Cleanup",

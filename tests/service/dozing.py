@@ -13,7 +13,7 @@ configure_steps()
 from prefect import flow  # noqa: E402
 from prefect.concurrency import _leases  # noqa: E402
 
-from flows.running.shown import watched  # noqa: E402
+from flows.running.run_reporting import watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from storage.storage_errors import StoreUnreachable  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.running.retried import RETRY
-from flows.service.healing import crashes_of, pause_s
+from flows.service.healing import RETRY, crashes_of, pause_s
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 AUTOMATIC = ("SCHEDULED", "AwaitingRetry", f"{RETRY} 1 of 2: it was killed")

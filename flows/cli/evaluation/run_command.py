@@ -14,7 +14,6 @@ from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options, Settin
 from flows.cli.engine import expected_errors, prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import FAILED, Screen, emit, fail, harmless
 from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
-from flows.running.task_runners import placed
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
 
@@ -139,6 +138,7 @@ def run(
         refuse_unusable_spec(chosen.judge, "annotator_model")
     with prefect_for_a_command(quiet=as_json):
         from flows.evaluate import evaluate
+        from flows.running.task_runners import placed
 
         flow = placed(evaluate, task_runner, cluster)
         outcome = run_flow(flow, chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import time
-from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from uuid import UUID
 
+import httpx
 import numpy as np
 import pymupdf
 import pytest
@@ -20,26 +18,24 @@ from flows.running.configuring import configure_steps
 
 configure_steps()
 
-from prefect import Flow, flow, task  # noqa: E402
+from prefect import Flow, flow  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
-from prefect.flow_engine import run_flow  # noqa: E402
-from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 
 from flows.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from flows.gpu import run_step  # noqa: E402
 from flows.lever import post_train  # noqa: E402
 from flows.nightly import nightly  # noqa: E402
 from flows.rag import IndexConfig, answer_batch, build_index  # noqa: E402
-from flows.running import shown  # noqa: E402
+from flows.running import run_reporting  # noqa: E402
 from flows.running.environment import program_version  # noqa: E402
 from flows.running.lever_config import LeverConfig  # noqa: E402
-from flows.running.shown import Shard, Stage, as_part, few, flow_version, watched  # noqa: E402
+from flows.running.run_reporting import as_part, few, flow_version, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
 from tasks.evaluation.running.model_spec import ModelSpec  # noqa: E402
 from tasks.rag.indexing.scan import ScannedFile, ScanResult  # noqa: E402
 from tasks.step import called  # noqa: E402
-from tests.engine.deployed import PATIENCE_S, Ran, artifacts_of, work  # noqa: E402
+from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402
 
 pytestmark = pytest.mark.engine
 
@@ -145,7 +141,7 @@ def test_a_run_without_a_deployment_has_no_bars(client: SyncPrefectClient) -> No
     assert artifacts_of(client, state.state_details.flow_run_id) == []
 
 
-def test_a_stage_that_fails_stays_where_it_is_and_a_retry_goes_on_with_its_bar(client: SyncPrefectClient) -> None:
+def test_a_stage_that_fails_stays_where_it_is_and_a_retry_completes_it(client: SyncPrefectClient) -> None:
     fails_after: list[int | None] = [3, None]
 
     @flow(name="fails-once")
@@ -159,117 +155,39 @@ def test_a_stage_that_fails_stays_where_it_is_and_a_retry_goes_on_with_its_bar(c
 
     ran.retry()
     assert ran.state.is_completed()
-    assert ran.bars == {"progress-train-sft": 100}
+    assert sorted(bar.data for bar in artifacts_of(client, ran.id)) == [30, 100]
 
 
-def test_a_run_that_shares_its_process_moves_no_bar_of_another(client: SyncPrefectClient) -> None:
-    @flow(name="guest")
+def test_bars_move_while_a_run_works_and_a_server_that_takes_none_costs_no_run(
+    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_reporting, "LOOK_S", 0.05)
+    seen: list[tuple[float, str]] = []
+
+    def refuse(percent: float, key: str, words: str) -> UUID:
+        seen.append((percent, words))
+        raise httpx.ConnectError("the server is away")
+
+    monkeypatch.setattr(run_reporting, "create_progress_artifact", refuse)
+
+    @flow(name="unheard")
     @watched
-    def guest() -> None:
-        work(4)
+    def unheard() -> None:
+        progress.expect("embed", 10)
+        for done in range(10):
+            progress.advance("embed")
+            if done == 4:
+                time.sleep(1)
 
-    @flow(name="host")
-    @watched
-    def host() -> None:
-        work(4, fails_after=None)
-
-        def in_a_thread() -> None:
-            with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):
-                ended.append(Ran(client, guest).bars)
-
-        thread = Thread(target=in_a_thread)
-        thread.start()
-        thread.join()
-
-    ended: list[dict[str, Any]] = []
-    ran = Ran(client, host)
-    assert ran.artifacts["progress-train-sft"].description == "train SFT: 4 of 4"
-    assert ended == [{"progress-train-sft": 100}]
+    assert Ran(client, unheard).state.is_completed()
+    assert (50.0, "embed: 5 of 10") in seen
+    assert seen[-1] == (100.0, "embed: 10 of 10")
 
 
 def test_the_version_of_every_flow_is_the_program_that_runs() -> None:
     flows = (build_index, answer_batch, evaluate, post_train, nightly, run_step)
     assert {one.version for one in flows} == {flow_version()}
     assert flow_version().startswith(program_version())
-
-
-def test_bars_are_live(client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown, "LOOK_S", 0.05)
-    seen: list[Any] = []
-
-    @flow(name="slow")
-    @watched
-    def slow(run: str) -> None:
-        for step in (called(halfway, "embed 1/2"), called(halfway, "embed 2/2")):
-            step(run)
-
-    @task
-    def halfway(run: str) -> None:
-        progress.expect("embed", 10)
-        progress.advance("embed", 10)
-        seen.append(
-            until(lambda: next((bar.data for bar in artifacts_of(client, UUID(run)) if bar.data not in seen), 0))
-        )
-
-    deployment = client.create_deployment(flow_id=client.create_flow(slow), name="here")
-    run = client.create_flow_run_from_deployment(deployment)
-    run_flow(slow, flow_run=run, parameters={"run": str(run.id)})
-    assert seen == [50, 100]
-
-
-def until(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (value := found()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return value
-
-
-def test_a_server_that_does_not_take_bars_costs_no_run(
-    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        shown, "impatient_client", lambda: SyncPrefectClient("http://127.0.0.1:9/api")
-    )  # nobody listens there
-
-    @flow(name="unheard")
-    @watched
-    def unheard() -> None:
-        work(3)
-
-    ran = Ran(client, unheard)
-    assert ran.state.is_completed()
-    assert ran.bars == {}
-
-
-def stage(*reports: tuple[str, int, int]) -> Stage:
-    """Of (name of the task run, done, expected)."""
-    counted = Stage()
-    for name, done, expected in reports:
-        counted.count(Shard.called(name), done=done, expected=expected)
-    return counted
-
-
-@pytest.mark.parametrize(
-    ("reports", "percent", "words"),
-    [
-        ([("parse 1/4", 5, 10)], 12.5, "5 of about 40"),
-        ([("parse 1/4", 10, 10), ("parse 2/4", 5, 10)], 37.5, "15 of about 40"),
-        ([("parse 4/4", 5, 10)], 50, "5 of 10"),
-        ([("score AIME24 1/1", 1, 1), ("score MATH500 1/3", 0, 1)], 25, "1 of about 4"),
-        ([("RL data, seed 0, 2/2", 64, 64)], 100, "64 of 64"),
-        ([("train judge", 0, 800), ("train judge", 1, 0)], 0.1, "1 of 800"),
-        ([("generate MTBench 1/1", 160, 80)], 100, "80 of 80"),
-        ([], 0, "0 of 0"),
-    ],
-    ids=[
-        *("first of four", "second of four", "the others were in the cache", "two benchmarks", "with a comma"),
-        *("without a number", "two turns an item", "nothing yet"),
-    ],
-)
-def test_shards_that_have_not_begun_are_guessed(
-    reports: list[tuple[str, int, int]], percent: float, words: str
-) -> None:
-    assert (stage(*reports).percent, stage(*reports).words) == (percent, words)
 
 
 def test_what_is_unfinished_is_named_by_its_file() -> None:
@@ -285,4 +203,3 @@ def test_a_name_with_braces_is_shown_as_it_is() -> None:
 
 def test_names_are_short() -> None:
     assert few(["AIME24", "own/tasks.py:Sums"]) == "AIME24,tasks.py:Sums"
-    assert Shard.called("RL data, seed 0, 3/8") == ("RL data, seed 0", 3, 8)

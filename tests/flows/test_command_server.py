@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from flows.running import shared_api
-from flows.running.shared_api import ADDRESS, database_name, end_shared_api
+from flows.running.command_server import ADDRESS, end_shared_api
 from tests.command import run_apart
 
 USING = """
@@ -48,7 +46,9 @@ def home(used_home: Path) -> Iterator[Path]:
     end_shared_api(used_home)
 
 
-def begin(home: Path, *, linger_s: float = LINGER_S, **environment: str) -> subprocess.Popen[str]:
+def begin(
+    home: Path, *, linger_s: float = LINGER_S, stderr: int | None = None, **environment: str
+) -> subprocess.Popen[str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
     own = {"TRIVET_HOME": str(home), "TRIVET_API_LINGER_S": str(linger_s)}
     return subprocess.Popen(
@@ -56,6 +56,7 @@ def begin(home: Path, *, linger_s: float = LINGER_S, **environment: str) -> subp
         env=ours | own | environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 
@@ -131,10 +132,10 @@ def test_two_commands_at_once_start_one_server(home: Path) -> None:
 def test_a_command_with_other_settings_leaves_a_used_server_alone(home: Path) -> None:
     held = begin(home)
     assert held.stdout
-    shared = held.stdout.readline().strip()
+    assert held.stdout.readline()
     pid = pid_of(home)
-    other = use(home, PREFECT_SERVER_API_DEFAULT_LIMIT="50")
-    assert other not in ("", shared)
+    refused = begin(home, stderr=subprocess.PIPE, PREFECT_SERVER_API_DEFAULT_LIMIT="50")
+    assert "has other PREFECT_ settings; wait for that command" in refused.communicate(timeout=PATIENCE_S)[1]
     assert (pid_of(home), is_running(pid)) == (pid, True)
     held.communicate()
 
@@ -162,20 +163,3 @@ def test_a_process_that_has_the_pid_of_a_dead_server_is_left_alone(home: Path) -
     assert other.poll() is None
     other.kill()
     other.wait()
-
-
-@pytest.mark.parametrize(("revision", "name"), [("a3b9c7d2e5f1", "prefect.db"), ("of-the-future", "prefect-3.8.db")])
-def test_a_database_that_a_newer_prefect_has_changed_is_left_to_that(
-    revision: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_api, "version", {"prefect": "3.8.1"}.__getitem__)
-    monkeypatch.setattr(shared_api, "_knows", {"a3b9c7d2e5f1"}.__contains__)
-    with sqlite3.connect(tmp_path / "prefect.db") as opened:
-        opened.execute("CREATE TABLE alembic_version (version_num TEXT)")
-        opened.execute("INSERT INTO alembic_version VALUES (?)", (revision,))
-    opened.close()
-    assert database_name(tmp_path) == name
-
-
-def test_a_home_without_a_database_gets_the_usual_one(tmp_path: Path) -> None:
-    assert database_name(tmp_path) == "prefect.db"

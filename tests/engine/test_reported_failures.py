@@ -20,7 +20,7 @@ from prefect.exceptions import FailedRun  # noqa: E402
 from prefect.states import Cancelling  # noqa: E402
 
 from flows.rag import build_index  # noqa: E402
-from flows.running.shown import outcome_of, watched  # noqa: E402
+from flows.running.run_reporting import outcome_of, watched  # noqa: E402
 from tasks.rag.rag_errors import Unfinished  # noqa: E402
 from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402
 

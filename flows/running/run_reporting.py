@@ -1,0 +1,237 @@
+"""What a flow run tells Prefect: its version and name, a progress artifact per stage, and why it failed.
+
+steps report (tasks/progress.py) ─► counts by stage ─► a thread looks every 2 s ─► progress artifacts of Prefect
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar, copy_context
+from functools import wraps
+from inspect import signature
+from threading import Event, Lock, Thread
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+import httpx
+from prefect import events
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.context import FlowRunContext
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker, emit_events_to_cloud
+from prefect.exceptions import FailedRun, PrefectException
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.states import Failed
+
+from flows.running.ending import ending_in_order
+from flows.running.environment import git_commit, program_version
+from flows.running.settings import RETRY
+from tasks import progress
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LOOK_S = 2.0
+"""Seconds between two updates."""
+PATIENCE_S = 5.0
+"""Longest wait of a run for its last update."""
+NAMES = 4
+"""Most names in the name of a run; of further ones, only the number is shown."""
+OURS = ("flows.", "tasks.", "models.", "storage.")
+"""Modules whose errors are whole sentences; others are shown with their type."""
+
+_deployed: ContextVar[FlowRun | None] = ContextVar("_deployed", default=None)
+"""The run of a deployment, of which the current run may be a part."""
+_errors: ContextVar[list[Exception] | None] = ContextVar("_errors", default=None)
+"""What flows that `outcome_of` called have ended with, the outermost last."""
+
+
+def watched(flow: Callable[P, R]) -> Callable[P, R]:
+    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it or a flow that calls it.
+
+    An error becomes a state whose message begins with it, not with Prefect's phrase; the caller gets the error itself.
+    """
+
+    if not emit_events_to_cloud():
+        # an event that cannot be sent waits for the next one; Prefect would try each for 8 s, as the process ends too
+        EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=1)
+
+    @wraps(flow)
+    def body(*args: P.args, **kwargs: P.kwargs) -> R:
+        context, whole = FlowRunContext.get(), _deployed.get()
+        run = context.flow_run if context else None
+        if run is None:
+            return flow(*args, **kwargs)
+        is_deployed = bool(whole or run.deployment_id)
+        token = _deployed.set(whole or (run if is_deployed else None))
+        try:
+            # a run that is a part of another ends with that
+            in_order = ending_in_order() if is_deployed and not whole else nullcontext()
+            with in_order, _progress_artifacts() if is_deployed else nullcontext():
+                result = flow(*args, **kwargs)
+            if isinstance(result, State) and isinstance(error := result.data, Exception):
+                _note(error)
+            return result
+        except Exception as error:
+            _note(error)
+            if not _is_running(run):
+                raise
+            failed: Any = _failed(error, whole)
+            return failed
+        finally:
+            _deployed.reset(token)
+
+    # Prefect draws its form from the signature, and would look names up in this module
+    setattr(body, "__signature__", signature(flow, eval_str=True))  # noqa: B010 functions have no such attribute
+    body.__qualname__ = f"{flow.__qualname__}.fn"  # where it is once it is a flow: it is pickled by this name
+    return body
+
+
+def outcome_of(flow: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """The result of a flow of this process. Raises its own error, even where Prefect has lost it.
+
+    Prefect asks again when the answer to the last state of a run is lost, and is told the state without the error.
+    """
+    errors: list[Exception] = []
+    token = _errors.set(errors)
+    try:
+        return flow(*args, **kwargs)
+    except FailedRun as lost:
+        raise (errors[-1] if errors else lost) from lost
+    finally:
+        _errors.reset(token)
+
+
+def _note(error: Exception) -> None:
+    errors = _errors.get()
+    if errors is not None:
+        errors.append(error)
+
+
+def _is_running(run: FlowRun) -> bool:
+    """False for a run that is being cancelled, which takes no other state, and for one whose server is away."""
+    try:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), get_client(sync_client=True) as client:
+            state = client.read_flow_run(run.id).state
+    except (httpx.HTTPError, PrefectException):
+        return False
+    return bool(state and state.is_running())
+
+
+def _failed(error: Exception, whole: FlowRun | None) -> State[Any]:
+    """The state of a run that an error has ended; whole: the run that it is a part of, which can be retried."""
+    is_sentence = type(error).__module__.startswith(OURS) and str(error)
+    words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
+    if whole:
+        words += f"; this run is a part of {whole.name}, so retry that: prefect flow-run retry {whole.id}"
+    get_run_logger().error("%s", words, exc_info=error)
+    return Failed(message=words, data=error)
+
+
+@contextmanager
+def _progress_artifacts() -> Generator[None]:
+    """Count reports of steps, and send them from a thread; the run waits for neither."""
+    counts: dict[str, list[int]] = {}
+    shown: dict[str, tuple[UUID, list[int]]] = {}
+    lock, ended = Lock(), Event()
+
+    def count(stage: str, done: int, expected: int) -> None:
+        with lock:
+            before = counts.get(stage, [0, 0])
+            counts[stage] = [before[0] + done, before[1] + expected]
+
+    def send(*, is_done: bool = False) -> None:
+        with lock:
+            changed = {name: now for name, now in counts.items() if is_done or now != shown.get(name, (None, None))[1]}
+        for stage, (done, expected) in changed.items():
+            # stages that stop early, and shards that were in the cache, are done when the run is
+            percent = 100.0 if is_done else min(1000 * done // max(expected, 1), 1000) / 10
+            words = f"{stage}: {done:,} of {expected:,}"
+            try:
+                if stage in shown:
+                    artifact = update_progress_artifact(shown[stage][0], percent, words)
+                else:
+                    key = "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
+                    artifact = create_progress_artifact(percent, key, words)
+            except (httpx.HTTPError, PrefectException):  # the figures are worth more than a bar
+                continue
+            shown[stage] = artifact, [done, expected]
+
+    def send_on() -> None:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+            while not ended.wait(LOOK_S):
+                send()
+            send(is_done=succeeded)
+
+    succeeded = False
+    # it sees the settings of this run, and ends with the process at the latest
+    thread = Thread(target=copy_context().run, args=(send_on,), name="progress", daemon=True)
+    with progress.listening(count):
+        thread.start()
+        try:
+            yield
+            succeeded = True
+        finally:
+            ended.set()
+            thread.join(PATIENCE_S)
+
+
+def notes_on_retries() -> tuple[str, ...]:
+    """A line for the report of a run that was continued after its process was killed."""
+    run = _deployed.get()
+    if run is None or run.run_count < 2:
+        return ()
+    try:
+        with get_client(sync_client=True) as client:
+            states = client.read_flow_run_states(run.id)
+    except (httpx.HTTPError, PrefectException):  # the figures are worth more than this line
+        return ()
+    retries = [state.message for state in states if state.message and state.message.startswith(RETRY)]
+    return (f"The run lost its process and was continued. {retries[-1]}",) if retries else ()
+
+
+def flow_version() -> str:
+    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`; Prefect's default is a hash of the file with the function."""
+    commit = git_commit()
+    return f"{program_version()}+{commit[:12]}" if commit else program_version()
+
+
+def say(sentence: str) -> None:
+    """Log a line, which the UI shows."""
+    get_run_logger().info("%s", sentence)
+
+
+def alert(event: str, sentence: str) -> None:
+    """Log a line, and have the server know an event of this run, to which automations listen.
+
+    Asked of the API: an event that Prefect only queues is lost with a request for what is related to it.
+    """
+    say(sentence)
+    run = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": str(flow_run.name)}
+    told = events.Event(event=event, resource=events.Resource(run), payload={"text": sentence})
+    with get_client(sync_client=True) as client:
+        client.request("POST", "/events", json=[told.model_dump(mode="json")])
+
+
+def few(names: Iterable[str]) -> str:
+    """`AIME24,MATH500`: the first names, and the number of further ones; of a path, its last part."""
+    short = [name.rstrip("/").rpartition("/")[2] for name in names]
+    more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""
+    return ",".join(short[:NAMES]) + more
+
+
+def part_name(name: str, whole: str) -> str:
+    """`embed 1/1 of index notices`: name of a run that is a part of another, in the list of runs."""
+    return f"{name} of {whole}"
+
+
+def as_part(flow: Any, name: str) -> Any:
+    """A flow whose run carries the name of the run that calls it, where runs are listed."""
+    named = part_name(name, str(flow_run.name))
+    return flow.with_options(flow_run_name=lambda: named)

@@ -1,0 +1,144 @@
+"""Where the shards of a flow run: threads of its process, or the workers of a Dask or Ray cluster.
+
+CPU work ─► prefect-dask or prefect-ray, which pickle steps by their name ─► a worker with the same key and store
+steps for a device, and steps that ask models ─► threads of the flow's process
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any, Self
+
+from prefect import Flow, Task
+from prefect.client.schemas.objects import RunInput
+from prefect.futures import PrefectFuture
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+from prefect.utilities.annotations import quote
+
+from flows.running.settings import ClusterUnusable, settings
+from tasks.resources import resources
+from tasks.step import GPU
+
+MODELS = ("model", "models", "vlm", "judge")
+"""What the inputs of steps call a model that they may ask."""
+DASK_SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
+OBJECTS_BYTES = 100 << 20
+"""Size of Ray's shared memory: steps exchange names of artifacts, never their content."""
+
+
+def task_runner(threads: int) -> TaskRunner[Any]:
+    """The task runner of a flow as the settings of this process have it. Raises ClusterUnusable."""
+    return _split(ThreadPoolTaskRunner(max_workers=threads), settings().task_runner, settings().cluster)
+
+
+def placed(flow: Flow[Any, Any], kind: str | None, cluster: str | None) -> Flow[Any, Any]:
+    """The flow with its shards where a command says; what it leaves open, the settings say. Raises ClusterUnusable."""
+    chosen, address = kind or settings().task_runner, cluster or settings().cluster
+    if cluster and chosen == "thread":
+        raise ClusterUnusable(f"--cluster {cluster}: say whose it is with --task-runner dask or --task-runner ray")
+    runner: Any = flow.task_runner
+    return flow.with_options(task_runner=_split(getattr(runner, "here", runner), chosen, address))
+
+
+def _split(here: TaskRunner[Any], kind: str, cluster: str | None) -> TaskRunner[Any]:
+    if kind == "thread":
+        return here
+    try:
+        there = _dask_runner(cluster) if kind == "dask" else _ray_runner(cluster)
+    except ImportError as error:
+        raise ClusterUnusable(f"--task-runner {kind} needs more ({error}): pip install 'trivet[{kind}]'") from error
+    return SplitRunner(here, there)
+
+
+def _dask_runner(address: str | None) -> TaskRunner[Any]:
+    """prefect-dask's runner of an existing cluster, else of one on this machine: a process per core, with TLS."""
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # before distributed is imported
+    from prefect_dask.task_runners import DaskTaskRunner
+
+    if address is None:
+        # every account of the machine reaches loopback, and who reaches a scheduler runs code: hence TLS
+        local = {"host": "127.0.0.1", "security": True, "dashboard_address": None}
+        return DaskTaskRunner(cluster_kwargs={**local, "n_workers": os.cpu_count() or 1, "threads_per_worker": 1})
+    if not address.startswith(DASK_SCHEMES):
+        raise ClusterUnusable(f"--cluster {address}: expected the address of a Dask scheduler, tcp://HOST:8786")
+    return DaskTaskRunner(address=address)
+
+
+def _ray_runner(address: str | None) -> TaskRunner[Any]:
+    """prefect-ray's runner of an existing cluster, else of one on this machine: a process per core, no dashboard."""
+    from prefect_ray.task_runners import RayTaskRunner
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        local = {"include_dashboard": False, "object_store_memory": OBJECTS_BYTES, "_node_ip_address": "127.0.0.1"}
+        return RayTaskRunner("local", {**quiet, **local})
+    if address == "auto":
+        return RayTaskRunner(None, {**quiet, "address": "auto"})
+    if not address.startswith("ray://"):
+        raise ClusterUnusable(f"--cluster {address}: expected ray://HOST:10001, or `auto` for this machine's cluster")
+    return RayTaskRunner(address, quiet)
+
+
+class SplitRunner(TaskRunner[PrefectFuture[Any]]):
+    """Threads of this process `here`, workers of a cluster `there`."""
+
+    def __init__(self, here: TaskRunner[Any], there: TaskRunner[Any]) -> None:
+        super().__init__()
+        self.here = here
+        self.there = there
+        self._entered = ExitStack()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A worker gets it with the flow, and refuses a store that is not that of the flow's process."""
+        return _in_worker, (resources().store,)
+
+    def duplicate(self) -> Self:
+        return type(self)(self.here.duplicate(), self.there.duplicate())
+
+    def submit(  # pyright: ignore[reportIncompatibleMethodOverride] Prefect's overloads tell sync from async tasks
+        self,
+        task: Task[..., Any],
+        parameters: dict[str, Any],
+        wait_for: Iterable[PrefectFuture[Any]] | None = None,
+        dependencies: dict[str, set[RunInput]] | None = None,
+    ) -> PrefectFuture[Any]:
+        """Start a step where it belongs."""
+        plain = {name: value.unwrap() if isinstance(value, quote) else value for name, value in parameters.items()}
+        if stays(task, plain):
+            return self.here.submit(task, parameters, wait_for, dependencies)
+        there: Any = self.there
+        return there.submit(task, plain, wait_for, dependencies)  # Dask would take a `quote` for a tuple
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._entered.enter_context(self.here)
+        try:
+            self._entered.enter_context(self.there)
+        except (OSError, ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+            self._entered.close()
+            raise ClusterUnusable(f"the cluster cannot be used: {error}; see that it runs") from error
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.__exit__(*error)
+        super().__exit__(*error)
+
+
+def _in_worker(store: str) -> ThreadPoolTaskRunner[Any]:
+    if resources().store != store:
+        raise ClusterUnusable(
+            f"a worker of the cluster keeps artifacts in {resources().store}, this run in {store}; start the workers "
+            "with the same TRIVET_STORE (a bucket, or a folder that all machines share) or the same TRIVET_HOME"
+        )
+    return ThreadPoolTaskRunner(max_workers=1)
+
+
+def stays(task: Task[..., Any], parameters: Mapping[str, Any]) -> bool:
+    """Whether a step runs in the flow's process: for a device, which workers do not share, or with a model.
+
+    What a run has spent on models, and how fast it may ask, are counted in one process.
+    """
+    judge = getattr(parameters.get("task"), "judge", None)
+    return GPU in task.tags or judge is not None or any(parameters.get(name) is not None for name in MODELS)
