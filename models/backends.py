@@ -22,7 +22,7 @@ from models.model_errors import ModelUnavailable
 from models.openai import AS_ASKED, BRIEFLY, OpenAIChat, Thinking
 from models.protocols import Chat
 from models.response_format import ResponseFormat
-from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, gguf_in, split_gguf
+from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, gguf_in, hub_folder, split_gguf
 
 ENTRY_POINTS = "trivet.backends"
 PRESS = {
@@ -467,14 +467,14 @@ def require_weights(local: Local, *, pictures: bool = False) -> None:
 
     Raises ModelUnavailable.
     """
-    from models.causal_weights import check_dtype, model_config, weights_folder
+    from models.causal_weights import check_dtype, model_config
 
     check_args(local.kind, local.args)
     if local.kind == "hf":
         check_dtype(str(local.args.get("dtype", "auto")))
     revision, gguf_file = local.args.get("revision"), local.args.get("gguf_file")
     wanted = (str(gguf_file) if gguf_file else "config.json",)
-    folder = weights_folder(local.pretrained, str(revision) if revision else None, wanted, "model")
+    folder = hub_folder(local.pretrained, str(revision) if revision else None, what="model", wanted=wanted)
     if gguf_file:
         gguf_in(folder, str(gguf_file))
     sees = not gguf_file and "vision_config" in model_config(folder)
@@ -501,7 +501,7 @@ def revision_of(name: str) -> str:
 
 
 def _revision_of_weights(local: Local) -> str:
-    from models.causal_weights import find_weights, weights_folder
+    from models.causal_weights import find_weights
 
     revision, peft, lora = (local.args.get(name) for name in ("revision", "peft", "lora_local_path"))
     gguf_file = local.args.get("gguf_file")
@@ -515,4 +515,4 @@ def _revision_of_weights(local: Local) -> str:
     )
     if not (adapter := peft or lora):
         return found.fingerprint
-    return f"{found.fingerprint}+{digest_folder(weights_folder(str(adapter), None, GENERATOR_FILES, 'LoRA'))}"
+    return f"{found.fingerprint}+{digest_folder(hub_folder(str(adapter), what='LoRA', wanted=GENERATOR_FILES))}"

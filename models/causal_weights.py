@@ -96,9 +96,9 @@ def find_weights(
     if gguf_file is not None:
         return _find_gguf(name, gguf_file, dtype=dtype, peft=peft)
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
-    folder = weights_folder(name, revision, wanted, "model")
+    folder = hub_folder(name, revision, what="model", wanted=wanted)
     config = model_config(folder)
-    adapter = weights_folder(peft, None, wanted, "LoRA") if peft else None
+    adapter = hub_folder(peft, what="LoRA", wanted=wanted) if peft else None
     if adapter and merges:
         check_adapter(adapter)
     digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
@@ -114,7 +114,7 @@ def find_weights(
 
 
 def _find_gguf(name: str, gguf_file: str, *, dtype: str, peft: str | None) -> Weights:
-    folder = weights_folder(name, None, (gguf_file,), "model")
+    folder = hub_folder(name, what="model", wanted=(gguf_file,))
     if peft:
         raise ModelUnavailable(f"peft={peft}: adapters are added to safetensors alone, and {gguf_file} is GGUF")
     file = gguf_in(folder, gguf_file)
@@ -140,19 +140,6 @@ def model_config(folder: Path) -> dict[str, Any]:
     if not (config := read_json(folder / "config.json")):
         raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
     return config
-
-
-def weights_folder(name: str, revision: str | None, wanted: tuple[str, ...], what: str) -> Path:
-    """The folder of that name, or what the hub has of it, fetched where need be. Raises ModelUnavailable.
-
-    wanted: patterns of the files that are needed. what: names the thing in errors, `model`.
-    """
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path
-    if name.startswith(("/", "./", "../", "~")) or path.exists():
-        raise ModelUnavailable(f"there is no folder {name} with a {what}; check the path")
-    return hub_folder(f"{name}@{revision}" if revision else name, what=what, wanted=wanted)
 
 
 def _dtype(config: dict[str, Any], wanted: str) -> str:
@@ -232,21 +219,12 @@ def device_for(wanted: str | None) -> str:
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
     """Most tokens of prompt and answer together, as configuration or tokenizer say; UNKNOWN_CONTEXT if neither does."""
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    for part in (text, config):
-        for name in CONTEXT_NAMES:
-            if isinstance(tokens := getattr(part, name, None), int):
-                return tokens
-    known = tokenizer.model_max_length
+    known = declared_context(config.to_dict()) or tokenizer.model_max_length
     return known if known and known < NO_LIMIT else UNKNOWN_CONTEXT
 
 
-def declared_context(name: str, revision: str | None = None) -> int | None:
-    """Context length in tokens from the model's config.json; loads nothing. Raises ModelUnavailable."""
-    return _declared(read_json(weights_folder(name, revision or None, ("config.json",), "model") / "config.json"))
-
-
-def _declared(config: dict[str, Any]) -> int | None:
+def declared_context(config: Mapping[str, Any]) -> int | None:
+    """Context length in tokens that a config.json declares."""
     known = [part.get(field) for part in (config.get("text_config") or {}, config) for field in CONTEXT_NAMES]
     return next((tokens for tokens in known if isinstance(tokens, int)), None)
 
@@ -255,7 +233,7 @@ def refuse_longer(weights: Weights, max_length: int | None) -> None:
     """Raises ModelUnavailable for a context beyond the positions that the model has, as its config.json says."""
     config = read_json(weights.folder / "config.json")
     text = config.get("text_config") or config
-    if not max_length or not (positions := _declared(config)):
+    if not max_length or not (positions := declared_context(config)):
         return
     rope = text.get("rope_scaling") or text.get("rope_parameters") or {}
     stretched = (rope.get("original_max_position_embeddings") or positions) * (rope.get("factor") or 1)

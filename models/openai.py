@@ -53,10 +53,6 @@ NEWER_NAMES = {"max_tokens": "max_completion_tokens"}
 ENDS = {"eos": "stop", "eos_token": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_length": "length"}
 """Why an answer ended, in the words of Together, TGI and Mistral, and in OpenAI's."""
 NOT_SAMPLING = (*("model", "messages", "prompt", "input", "instructions"), *("stream", "stream_options", "store"))
-NAMED_FORMAT = re.compile(
-    r"response_format|\btext\.format|['\"`]text['\"`]|json.?schema|structured.?output|grammar", re.I
-)
-"""How endpoints name the format when they refuse it; in the Responses API it is the field `text`."""
 EMBEDDING_BATCH = 64
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 OVERFLOW = re.compile(
@@ -216,21 +212,12 @@ class OpenAIChat:
                 refused = {name for name in self._optional & sent.keys() if _names(error, name)}
                 wanted = {old for old, new in renamed.items() if old in sent and _names(error, old, new)}
                 if not refused and not wanted:
-                    raise self._advised(error) from None
+                    raise
                 log.info("asked again without=%s renamed=%s model=%s", refused, wanted, self._model)
                 self._refused |= refused
                 self._renamed |= wanted
             else:
                 return answer, {name: value for name, value in sent.items() if name not in NOT_SAMPLING}
-
-    def _advised(self, error: RequestRefused) -> RequestRefused:
-        """The refusal; where it names the format that was asked for, with what to do."""
-        if not self._format or isinstance(error, ContextOverflow) or not NAMED_FORMAT.search(str(error)):
-            return error
-        return RequestRefused(
-            f"{error} Change response_format as the endpoint says, take the other of json_schema and json_object, or "
-            "leave it out."
-        )
 
     def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> ChatResponse:
         read = _read_responses if path == "/responses" else _read_completions

@@ -23,14 +23,13 @@ from models.causal_weights import (
     loaded_of,
     progress_hidden,
     read_model,
-    weights_folder,
 )
 from models.local import held
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused
 from models.prompts import open_picture, picture_size, pictures_of
 from models.protocols import ChatRequest
 from models.token_likelihoods import encode, likelihoods
-from models.weight_files import read_json
+from models.weight_files import hub_folder, read_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -140,7 +139,7 @@ class Kind(NamedTuple):
 
 def kind_of(name: str, revision: str | None = None) -> Kind:
     """The kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable."""
-    config = read_json(weights_folder(name, revision, ("config.json",), "model") / "config.json")
+    config = read_json(hub_folder(name, revision, what="model", wanted=("config.json",)) / "config.json")
     if "vision_config" not in config:
         return Kind(sees=False, reads_text_alone=True)
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES

@@ -66,15 +66,23 @@ def _package_folder(package: str) -> Path | None:
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
-def hub_folder(name: str, *, what: str = "embedder", wanted: Sequence[str] = WANTED_FILES) -> Path:
-    """The folder of a model: `name` itself, or the hub's `NAME` or `NAME@REVISION`. Raises ModelUnavailable."""
-    repository, _, revision = name.partition("@")
+def hub_folder(
+    name: str, revision: str | None = None, *, what: str = "embedder", wanted: Sequence[str] = WANTED_FILES
+) -> Path:
+    """The folder of a model: `name` itself, or what the hub has of `NAME` or `NAME@REVISION`. Raises ModelUnavailable.
+
+    what: names the thing in errors. wanted: patterns of the files that are needed.
+    """
+    path = Path(name).expanduser()
+    if name and path.is_dir():
+        return path
+    if name.startswith(("/", "./", "../", "~")) or (name and path.exists()):
+        raise ModelUnavailable(f"there is no folder {name} with a {what}; check the path")
+    repository, _, own = name.partition("@")
     try:
-        if name and Path(name).is_dir():
-            return Path(name)
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(wanted)))
+        return Path(snapshot_download(repository, revision=revision or own or None, allow_patterns=list(wanted)))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"the {what} {name!r} is neither a folder nor can it be had from the Hugging Face hub "

@@ -10,10 +10,10 @@ import pytest
 from pydantic import JsonValue
 
 from models.backends import check_args, open_backend
-from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message, Text
 from models.response_format import format_in_id, schema_of
-from tests.models.server import MODEL, Server, error_reply, serving
+from tests.models.server import MODEL, Server, serving
 
 GRADE: dict[str, JsonValue] = {"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}
 OF_A_SCHEMA: dict[str, JsonValue] = {"type": "json_schema", "json_schema": {"schema": GRADE, "strict": True}}
@@ -103,31 +103,3 @@ def test_a_raw_prompt_has_no_format(server: Server, kind: str):
     with pytest.raises(RequestRefused, match="leave out response_format"):
         opened(server, kind).complete(REQUEST.model_copy(update={"template": False}))
     assert server.requests == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("openai", "Unsupported parameter: 'response_format' is not supported."),
-        ("openai", "'response_format.type' must be 'json_schema' or 'text'"),
-        ("curator", "Invalid schema for response_format 'answer': 'additionalProperties' is required to be false"),
-        ("openai", "The provided JSON schema contains features not supported by xgrammar."),
-        ("responses", "Unsupported parameter: 'text' is not supported."),
-        ("responses", "Invalid value: 'text.format.type'"),
-    ],
-)
-def test_an_endpoint_that_refuses_the_format_says_what_to_do(server: Server, kind: str, said: str):
-    server.misbehave = lambda path, body: error_reply(400, said)
-    with pytest.raises(RequestRefused, match=r"Change response_format as the endpoint says, .*or leave it out"):
-        opened(server, kind).complete(REQUEST)
-    with pytest.raises(RequestRefused) as caught:
-        opened(server, kind, None).complete(REQUEST)
-    assert "leave it out" not in str(caught.value)
-
-
-def test_another_refusal_stays_what_it_is(server: Server):
-    server.script = [error_reply(400, "too hot"), error_reply(400, "maximum context length, response_format included")]
-    with pytest.raises(RequestRefused, match=r"too hot\. The same request will be refused again\.$"):
-        opened(server, "openai").complete(REQUEST)
-    with pytest.raises(ContextOverflow):
-        opened(server, "openai").complete(REQUEST)

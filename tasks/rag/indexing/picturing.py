@@ -13,6 +13,7 @@ from models.causal_weights import declared_context
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused
 from models.prompts import picture_size
 from models.protocols import BatchChat, Chat, ChatRequest
+from models.weight_files import hub_folder, read_json
 from storage import files
 from storage.artifacts import Artifacts
 from storage.records import Ref
@@ -259,7 +260,9 @@ def figure_model(vlm: str, settings: FigureSettings) -> str | None:
 
 def _told(local: Local, settings: FigureSettings) -> dict[str, float]:
     """The settings as arguments of the backend; the context is only set where it is shorter than the model's own."""
-    own = declared_context(local.pretrained, str(local.args.get("revision") or ""))
+    revision = str(local.args.get("revision") or "") or None
+    folder = hub_folder(local.pretrained, revision, what="model", wanted=("config.json",))
+    own = declared_context(read_json(folder / "config.json"))
     most = settings.qwen3_vl_max_model_len
     shorter = own is not None and most < own and not any(name in local.args for name in ("max_length", "max_model_len"))
     if local.kind == "hf":
