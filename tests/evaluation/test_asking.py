@@ -83,14 +83,6 @@ def test_every_request_is_answered_and_counted() -> None:
     assert (asks.usage.cost, asks.away) == (20, [])
 
 
-def test_what_was_asked_before_is_recalled_by_the_next_step() -> None:
-    list(Asking(SCRIPTED).ask_all(requests(5)))
-    again = Asking(SCRIPTED, prices=Prices(prompt=1, answer=1))
-    list(again.ask_all(requests(6)))
-    assert (again.usage.calls, again.usage.recalled) == (6, 5)
-    assert again.usage.cost == pytest.approx(4e-6)
-
-
 @pytest.mark.parametrize("most", [0, 1, 3, 9])
 def test_what_a_budget_does_not_reach_is_left_for_another_time(most: int) -> None:
     spec = SCRIPTED.model_copy(update={"calls": ONE_AT_A_TIME})

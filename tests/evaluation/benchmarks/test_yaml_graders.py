@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,15 @@ ROWS = [
     {"question": "The capital of France?", "answer": "Paris", "must": "names one city"},
     {"question": "Of Norway?", "answer": "Oslo", "must": "names one city"},
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stderr_of_absl() -> Iterator[None]:
+    """rouge-score brings absl, whose handler closes the stderr of its import when Prefect configures logging later."""
+    yield
+    from absl.logging import get_absl_handler
+
+    get_absl_handler().python_handler.setStream(sys.__stderr__)
 
 
 def benchmark(folder: Path, grader: str) -> BaseBenchmark:
