@@ -104,8 +104,6 @@ def test_a_k_that_is_left_out_is_said(metrics: dict[str, JsonValue], notes: list
         (Counts(samples=6, scored=6), []),
         (Counts(samples=4, scored=4), ["2 of 6 responses are not there; they count in no figure"]),
         (Counts(samples=6, unscored=1), ["1 of 6 are unscored; they count in no figure"]),
-        (Counts(samples=6, truncated=2), ["2 of 6 were cut off at max_tokens"]),
-        (Counts(samples=6, missing=3), ["3 of 6 hold no answer and get the lowest score"]),
         (
             Counts(samples=5, unscored=1, truncated=2, missing=3),
             [

@@ -160,8 +160,6 @@ def test_a_data_set_of_the_hub_is_read_by_split(tmp_path: Path, monkeypatch: pyt
         ({"id": "a", "idx": 3}, "a"),
         ({"unique_id": "test/1.json"}, "test/1.json"),
         ({"idx": 0}, "0"),
-        ({"key": 1000}, "1000"),
-        ({"question_id": 81}, "81"),
         ({"task_id": "HumanEval/0"}, "HumanEval/0"),
         ({"id": None, "key": 7}, "7"),
         ({"question": "?"}, "1"),

@@ -35,17 +35,12 @@ def test_a_secret_is_refused_and_not_repeated(name: str) -> None:
     ("spec", "id", "name", "revision"),
     [
         (ModelSpec(backend="openai", name="gpt-5-mini"), "openai:gpt-5-mini", "gpt-5-mini", ""),
-        (ModelSpec(backend="openai"), "openai:gpt-5-mini", "gpt-5-mini", ""),
         (ModelSpec(backend="openai", name="m", args={"revision": "v2"}), "openai:m", "m", "v2"),
         (ModelSpec(backend="hf", name="org/m"), "hf:org/m@abc123:float32", "org/m", "abc123:float32"),
-        (ModelSpec(backend="hf", args={"revision": "main"}), "hf:org/m@abc123:float32", "org/m", "abc123:float32"),
         (ModelSpec(backend="hf", name="/m/q4.gguf"), "hf:q4@abc123:float32", "q4", "abc123:float32"),
-        (ModelSpec(backend="hf", name="/m", args={"gguf_file": "q4.gguf"}), "hf:q4@abc:float32", "q4", "abc:float32"),
         (ModelSpec(backend="hf", name="mine", args={"pretrained": "/m", "gguf_file": "q"}), "hf:q@a", "mine", "a"),
         (ModelSpec(backend="replay", name="mine"), "replay:model-a@0a1b", "mine", "0a1b"),
-        (ModelSpec(backend="scripted"), "scripted", "scripted", ""),
         (ModelSpec(backend="scripted", name="m"), "scripted:0a1b", "m", "0a1b"),
-        (ModelSpec(backend="scripted"), "scripted:0a1b", "scripted", "0a1b"),
     ],
 )
 def test_results_name_the_model_and_its_revision(spec: ModelSpec, id: str, name: str, revision: str) -> None:

@@ -120,13 +120,10 @@ def test_what_it_asks_for_is_what_is_asked(tmp_path: Path, artifacts: Artifacts)
     ("metrics", "figures", "headline"),
     [
         ("return {'accuracy': 0.5, 'accuracy_stderr': 0.1}", {"accuracy": 0.1}, "accuracy"),
-        ("return {'score': 7, 'score_std_error': 0.2}", {"score": 0.2}, "score"),
         ("return {'num_total': 9, 'Average': 7.5}", {"num_total": None, "Average": None}, "Average"),
-        ("return {'py_pass@1': 0.5, 'sh_pass@1': 0.4}", {"py_pass@1": None, "sh_pass@1": None}, "py_pass@1"),
         ("return {'accuracy': np.float32(0.5), 'level_accuracy': {'1': 0.4}}", {"accuracy": None}, "accuracy"),
         ("return {'accuracy': 0.5, 'accuracy_std_err': float('nan')}", {"accuracy": None}, "accuracy"),
         ("return {'accuracy': float('nan'), 'num_total': 0}", {"num_total": None}, "num_total"),
-        ("return {'accuracy': 0.5, 'by_repeat': np.array([0.5, 0.6])}", {"accuracy": None}, "accuracy"),
         ("return {'note': 'nothing'}", {}, None),
     ],
 )
@@ -142,10 +139,7 @@ def test_numbers_among_the_metrics_are_figures(
     ("metrics", "said"),
     [
         ("return [1]", "evaluate_responses gave list, expected a dict"),
-        ("return results['examples'][0]['nope']", "evaluate_responses failed with KeyError: 'nope'"),
         ("return {'a': 1 / 0}", "evaluate_responses failed with ZeroDivisionError: division by zero"),
-        ("return {'a': [][0]}", "evaluate_responses failed with IndexError: list index out of range"),
-        ("assert not results", "evaluate_responses failed with AssertionError"),
         ("return {'a': open('/no/such/file')}", "evaluate_responses failed with FileNotFoundError"),
         ("self.nope()", "evaluate_responses failed with AttributeError"),
     ],

@@ -97,12 +97,9 @@ def replaced(old: str, new: str) -> Callable[[str], str]:
     ("edit", "changes"),
     [
         pytest.param(lambda source: "# a comment\n" + source, False, id="a comment"),
-        pytest.param(lambda source: ast.unparse(ast.parse(source)), False, id="formatting and comments"),
         pytest.param(replaced("from tasks.grading", "from tasks.moved"), False, id="a module that moved"),
-        pytest.param(lambda source: source + "\nimport os\n", False, id="an import"),
         pytest.param(lambda source: source.replace('"""', '"""Also: ', 1), False, id="a docstring"),
         pytest.param(replaced("self", "this"), True, id="a name"),
-        pytest.param(replaced(" == ", " != "), True, id="a comparison"),
         pytest.param(replaced("Problem", "Question"), True, id="a word of the prompt"),
     ],
 )

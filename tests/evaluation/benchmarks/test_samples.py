@@ -72,7 +72,6 @@ def test_the_projects_own_questions_are_a_benchmark_too(tools: Tools) -> None:
     ("name", "prompt"),
     [
         ("AIME24", "Problem: A rectangular garden has integer side lengths"),
-        ("AMC23", "Problem: A tram leaves every $12$ minutes."),
         ("MATH500", "Problem: Solve for $x$: $3x-7=11$.\nMark your solution with \\boxed\nAnswer:"),
         ("Minerva", "dioptres.\nPlease reason step by step, and put your final answer within \\boxed{}."),
         (
@@ -80,9 +79,7 @@ def test_the_projects_own_questions_are_a_benchmark_too(tools: Tools) -> None:
             "Return your final response within \\boxed{} and only include the letter choice (A, B, C, or D)",
         ),
         ("MMLUPro", "where LETTER is one of ABCDEFGHIJ. Think step by step before answering.\n\nWhich number"),
-        ("MMLUStem", "Which planet is closest to the sun?\n\nA) Venus\nB) Mercury\nC) Earth\nD) Mars"),
         ("JEEBench", "exactly one multiple-choice letter, with \\boxed\nAnswer:\n\nProblem: A stone is thrown"),
-        ("ZeroEvalMath", "their sum?\n\n\n## Instruction \n\nPlease answer this question by first reasoning"),
         ("IFEval", "Describe a morning on a small fishing pier"),
     ],
 )
@@ -143,7 +140,6 @@ def test_answers_of_zeroeval_are_the_first_number_of_the_field(
         ("hle-0", "Explanation: B is no palindrome.\nAnswer: A\nConfidence: 80%", 1.0, False),
         ("hle-0", "Explanation: A is a palindrome.\nAnswer: B\nConfidence: 80%", 0.0, False),
         ("hle-1", "Explanation: 4 · 8.\nAnswer: $32$\nConfidence: 99%", 1.0, False),
-        ("hle-1", "Answer: 33", 0.0, False),
         ("hle-3", "Answer: the planet Venus", 0.0, False),  # a judge would accept it
         ("hle-3", "Answer: venus.", 1.0, False),
         ("hle-4", "Answer: $\\sqrt{3}/2$\nConfidence: 100%", 1.0, False),
@@ -164,13 +160,10 @@ def test_hle_compares_letters_words_and_mathematics(
         ("0", "\\boxed{A, B}", 0.0),
         ("1", "\\boxed{ACD}", 1.0),
         ("1", "\\boxed{A, C}", 0.5),
-        ("1", "\\boxed{\\text{A and D}}", 0.5),
         ("1", "\\boxed{A, B}", 0.0),
         ("2", "\\boxed{6}", 1.0),
-        ("2", "\\boxed{6.00}", 1.0),
         ("2", "six it is", 0.0),
         ("3", "\\boxed{1.57}", 1.0),
-        ("3", "\\boxed{1.58}", 1.0),
         ("3", "\\boxed{1.581}", 0.0),
         ("5", "\\boxed{49/5}", 1.0),
         ("5", "\\boxed{1e999999999}", 0.0),
@@ -187,11 +180,9 @@ def test_jeebench_scores_as_its_authors_do(item: str, answer: str, score: float,
         ("read-0", "It cost 42 million crowns.", 0.0),
         ("read-1", "The Lindqvist family runs it.", 1.0),
         ("read-2", "I don't know.", 1.0),
-        ("read-2", "The documents do not say how deep it is.", 1.0),
         ("read-2", "It is 40 m deep.", 0.0),
         ("read-1", "I do not know.", 0.0),
         ("read-3", "12억 5천만 원입니다.", 1.0),
-        ("read-4", "가람시 교통 정책과입니다.", 1.0),
     ],
 )
 def test_an_answer_from_documents_holds_the_gold_or_says_that_nothing_tells(
@@ -283,12 +274,9 @@ def test_a_check_names_each_problem(items: list[Item], problem: str, tools: Tool
     [
         ("JEEBench", "jeebench", '{"question": "?", "gold": "X", "type": "MCQ", "subject": "phy"}', "the gold 'X'"),
         ("JEEBench", "jeebench", '{"question": "?", "gold": "A", "type": "Essay", "subject": "phy"}', "type 'Essay'"),
-        ("JEEBench", "jeebench", '{"question": "?", "gold": "A", "type": "Integer", "subject": "phy"}', "is no number"),
-        ("JEEBench", "jeebench", '{"question": "?", "gold": "A", "type": "MCQ"}', "no field 'subject'"),
         ("HLE", "hle", '{"id": 1, "question": "?", "answer": "AB", "answer_type": "multipleChoice"}', "is no letter"),
         ("HLE", "hle", '{"id": 1, "question": "?", "answer": "5"}', "no field 'answer_type'"),
         ("RAGReading", "reading", '{"id": 1, "question": "?", "answer": "5"}', "context: expected a text"),
-        ("RAGQuestions", "questions", '{"id": 1, "question": 5, "answer": "5"}', "question: expected a text"),
         ("GPQADiamond", "gpqa_diamond", '{"Question": "?"}', "there is no field 'Correct Answer'"),
     ],
 )

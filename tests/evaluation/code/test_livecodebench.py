@@ -19,76 +19,11 @@ from tasks.grading.math.math_grader import MathGrader
 from tasks.sandbox import Execution, Program, Sandbox
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
+PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 V2, V5, V2_OFFICIAL, V5_OFFICIAL = BENCHMARKS
-FERRY = "n, c = map(int, input().split())\nfor q in input().split():\n    print(-(-int(q) // c))"
-BRIDGES = """\
-class Solution:
-    def fewestBridges(self, n: int, bridges: List[List[int]], start: int, goal: int) -> int:
-        near = defaultdict(list)
-        for a, b in bridges:
-            near[a].append(b)
-            near[b].append(a)
-        seen, queue = {start: 0}, deque([start])
-        while queue:
-            here = queue.popleft()
-            for there in near[here]:
-                if there not in seen:
-                    seen[there] = seen[here] + 1
-                    queue.append(there)
-        return seen.get(goal, -1)
-"""
-SOLUTIONS = {
-    "ferry_a": FERRY,
-    "9001_B": """\
-def main():
-    for _ in range(int(input())):
-        n = int(input())
-        print(f"{sum(map(int, input().split())) / n:.3f}")
-if __name__ == "__main__":
-    main()
-""",
-    "boxes_f": """\
-import sys
-sys.setrecursionlimit(10**6)
-n, *around = map(int, sys.stdin.buffer.read().split())
-known = {0: 0}
-def depth(box):
-    if box not in known:
-        known[box] = depth(around[box - 1]) + 1
-    return known[box]
-depths = [depth(box) for box in range(n, 0, -1)]
-sys.stdout.write(f"{sum(depths)} {max(depths)}")
-""",
-    "90001": "def countPeaks(h):\n    return sum(a < b > c for a, b, c in zip(h, h[1:], h[2:]))",
-    "90002": """\
-class Solution:
-    def splitRuns(self, text: str) -> List[List]:
-        print("noise")
-        return tuple((letter, len(list(run))) for letter, run in itertools.groupby(text))
-""",
-    "90003": BRIDGES,
-    "clocks_a": """\
-def minutes(clock):
-    h, m = clock.split(":")
-    return int(h) * 60 + int(m)
-a, b = map(minutes, input().split())
-print("%d:%02d" % divmod((b - a) % 1440, 60))
-""",
-    "90004": "class Solution:\n    def middle(self, numbers):\n        return float(statistics.median(numbers))",
-    "sums_e": """\
-import threading
-def main():
-    n = int(input())
-    ways = [1] + [0] * n
-    for part in range(1, n + 1):
-        for total in range(part, n + 1):
-            ways[total] = (ways[total] + ways[total - part]) % 998244353
-    print(ways[n])
-threading.stack_size(1 << 27)
-threading.Thread(target=main).start()
-""",
-}
+SOLUTIONS: dict[str, str] = json.loads((PROGRAMS / "livecodebench_solutions.json").read_text("utf-8"))
+FERRY = SOLUTIONS["ferry_a"]
 
 PRIVATE = {"livecodebench_v2.jsonl": [3, 2, 3, 3, 3, 3], "livecodebench_v5.jsonl": [2, 3, 3]}
 """How many private tests each item has."""

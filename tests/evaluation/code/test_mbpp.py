@@ -20,62 +20,7 @@ SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
 BENCHMARK = BENCHMARKS[0]
 ITEMS = list(BENCHMARK.items(Data(SAMPLES)))
 RIGHT = "def swap_ends(word):\n    return word[-1:] + word[1:-1] + word[:1] if len(word) > 1 else word"
-PROMPT = """\
-Please refer the given examples and generate a python function for my problem.
-Examples are listed as follows:
-- Example 1:
->>> Problem:
-Write a function to find the longest word of a sentence; of several, the first.
->>> Test Cases:
-assert longest_word('a fox jumps') == 'jumps'
-assert longest_word('one two') == 'one'
-assert longest_word('x') == 'x'
-
->>> Code:
-```python
-def longest_word(sentence):
-    return max(sentence.split(), key=len)
-```
-
-- Example 2:
->>> Problem:
-Write a python function to check whether a year has a 29th of February.
->>> Test Cases:
-assert is_leap(2024) == True
-assert is_leap(1900) == False
-assert is_leap(2000) == True
-
->>> Code:
-```python
-def is_leap(year):
-    if year % 400 == 0:
-        return True
-    return year % 4 == 0 and year % 100 != 0
-```
-
-- Example 3:
->>> Problem:
-Write a function to give the vowels of a text in their order.
->>> Test Cases:
-assert vowels('kettle') == 'ee'
-assert vowels('rhythm') == ''
-assert vowels('audio') == 'auio'
-
->>> Code:
-```python
-import re
-def vowels(text):
-  return ''.join(re.findall('[aeiou]', text))
-```
-
-Here is my problem:
->>> Problem:
-Write a python function to swap the first and the last letter of a word.
->>> Test Cases:
-assert swap_ends('lamp') == 'paml'
-assert swap_ends('a') == 'a'
-assert swap_ends('') == ''
-"""
+PROMPT = (Path(__file__).parents[2] / "samples" / "programs" / "mbpp_prompt.txt").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -18,72 +18,8 @@ from tests.evaluation.code.answered import graded, opened_tools
 BY_EXTENSION = {one.extension: one for one in BENCHMARKS}
 NAME = "HumanEval_53_add"
 CALL = "candidate(2, 3)"
-ROWS = {
-    "sh": (
-        "#!/bin/bash\n# The sum\nadd() {\n",
-        '}\n\ncandidate() {\n    add "$@"\n}\n\nset -e\n'
-        'run_test() {\n    [[ $(candidate "2" "3") = "5" ]]\n}\n\nrun_test',
-        ["\n}"],
-    ),
-    "js": (
-        "//The sum\nfunction add(x, y){\n",
-        "const assert = require('node:assert');\n\n\nfunction test() {\n  let candidate = add;\n"
-        f"  assert.deepEqual({CALL},5);\n}}\n\ntest();",
-        ["\nfunction ", "\n/*", "\n//", "\nconsole.log"],
-    ),
-    "cpp": (
-        "#include<assert.h>\n#include<bits/stdc++.h>\n// The sum\nlong add(long x, long y) {\n",
-        f"}}\nint main() {{\n    auto candidate = add;\n    assert({CALL} == (5));\n}}\n",
-        ["\n}"],
-    ),
-    "java": (
-        "import java.util.*;\nimport org.javatuples.*;\nclass Problem {\n    // The sum\n"
-        "    public static long add(long x, long y) {\n",
-        "    }\n    public static void main(String[] args) {\n    assert(add((2l), (3l)) == (5l));\n    }\n\n}\n",
-        ["\n    }\n"],
-    ),
-    "go": (
-        'package add_test\n\nimport (\n    "testing"\n    "fmt"\n)\n\n// The sum\nfunc add(x int, y int) int {\n',
-        f'func TestAdd(t *testing.T) {{\n  candidate := add\n  if fmt.Sprint({CALL}) != "5" {{ t.Errorf("no") }}\n}}\n',
-        ["\nfunc", "struct", "\n// "],
-    ),
-    "rs": (
-        "/// The sum\nfn add(x: isize, y: isize) -> isize {\n",
-        f"}}\n\nfn main() {{\n    let candidate = add;\n    assert_eq!({CALL}, 5);\n}}\n",
-        ["\n}"],
-    ),
-    "pl": (
-        "# The sum\nsub add {\n    my($x, $y) = @_;\n",
-        "use Test::Deep;\n\n\nsub testhumaneval {\n    my $candidate = \\&add;\n"
-        '        if(eq_deeply($candidate->(2, 3),5)) {\n        print "ok!" }else{\n        exit 1;\n        }\n}\n'
-        "\ntesthumaneval();",
-        ["\nsub", "\n#", "\n\n"],
-    ),
-    "php": (
-        "<?php\n// The sum\nfunction add($x, $y) {\n",
-        "function candidate(...$args) {\n    return add(...$args);\n}\n\nfunction test(): void {\n"
-        f'    if ({CALL} !== 5) {{ throw new Exception("Test failed!"); }}\n}}\n\ntest();',
-        ["\nfunction", "\n?>", "\n//", "\n#"],
-    ),
-    "rb": (
-        "# The sum\ndef add(x, y)\n",
-        "require 'test/unit'\nclass TestHumanEval < Test::Unit::TestCase\n  def test_add\n"
-        "    candidate = method(:add)\n    assert_equal(5, candidate.call(2, 3))\n  end\nend\n",
-        ["\nclass", "\ndef", "\n#", "\n\n"],
-    ),
-    "lua": (
-        "-- The sum\nlocal function add(x, y)\n",
-        "lu = require('luaunit')\n\nfunction test_humaneval()\nlocal candidate = add\n"
-        f"    lu.assertEquals({CALL}, 5)\nend\n\nos.exit(lu.LuaUnit.run())",
-        ["\nlocal", "\nfunction", "\n--", "\n\n"],
-    ),
-    "r": (
-        "# The sum\nadd <- function(x, y) {",
-        f"test_humaneval <- function() {{\n    candidate <- add\n    stopifnot(isTRUE(all.equal({CALL}, 5)))\n}}\n"
-        "test_humaneval()",
-        ["\n#", "\n```"],
-    ),
-}
+PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
+ROWS: dict[str, tuple[str, str, list[str]]] = json.loads((PROGRAMS / "multipl_e_rows.json").read_text("utf-8"))
 """Extension → prompt, tests and stops in the shape of its translator (nuprl/MultiPL-E, dataset_builder)."""
 
 
