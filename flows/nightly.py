@@ -1,7 +1,7 @@
 """A night: what changed is indexed, every model of a suite is measured, and a report says what moved beyond noise.
 
-open_suite ─► index (flow) ─► measure_index ─► check_judge ─┐
-                        ┌────────────────────────────────────┘
+open_suite ─► index (flow) ─► measure_index ──┐
+                        ┌──────────────────────┘
                         ▼
               evaluate model 1 (flow) ─► evaluate model 2 (flow) ─► … ─► train selector (flow)
                                                                                    │
@@ -34,9 +34,7 @@ from flows.running.rag_config import IndexConfig
 from flows.running.run_reporting import alert, as_part, few, flow_version, watched
 from storage.files import sha256_of
 from storage.records import Record
-from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.evaluation.running.open_models import release_models
-from tasks.keys import content_key
 from tasks.nightly import steps
 from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import (
@@ -51,7 +49,7 @@ from tasks.nightly.night_records import (
     SuiteUnusable,
 )
 from tasks.nightly.night_report import sentence
-from tasks.nightly.suite import JUDGE, NightBudget, Suite, SuiteIndex, SuiteJudge
+from tasks.nightly.suite import NightBudget, Suite, SuiteIndex
 from tasks.resources import artifacts
 from tasks.step import gather
 
@@ -80,8 +78,6 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     parts, told = Parts(night=_run_id()), False
     if planned.index and suite.index:
         _index(suite.index, planned.index, parts, started=started)
-    if planned.judge and suite.judge:
-        _judge(suite.judge, planned.judge, parts, started=started)
     for label, chosen in planned.models.items():
         _measure(label, chosen, parts)
         told = told or _watch_budget(suite.budget, parts, started=started, after=label)
@@ -134,25 +130,6 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
         return parts.note("index questions", gather([future]))
 
     parts.index = refreshed.model_copy(update={"measured": parts.attempt("index questions", measure)})
-
-
-def _judge(asked: SuiteJudge, judge: ModelSpec, parts: Parts, *, started: datetime) -> None:
-    """Ask the judge again what people have labelled; it is a model of the night, on a benchmark of its own."""
-
-    def check() -> ModelRun:
-        future = steps.check_judge.submit(
-            asked.labels,
-            digest=sha256_of(asked.labels),
-            judge=judge,
-            run=content_key("judge of a night", 1, {"night": parts.night})[:32],
-            started=started,
-            program=Program(version=program_version(), git_commit=git_commit()),
-        )
-        return parts.note(JUDGE, gather([future]))
-
-    if checked := parts.attempt(JUDGE, check):
-        parts.models.append(checked)
-    release_models()
 
 
 def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flows.running.lever_config import LeverConfig
     from flows.running.rag_config import IndexConfig
     from tasks.evaluation.evaluation_records import EvalReport
-    from tasks.evaluation.running.model_spec import ModelSpec
     from tasks.lever.learning.lever_results import LeverReport
     from tasks.rag.indexing.index_report import IndexReport
     from tasks.step import Gathered
@@ -59,7 +58,6 @@ class Planned:
     """Label → configuration."""
     index: IndexConfig | None
     selector: LeverConfig | None
-    judge: ModelSpec | None = None
 
 
 def plan_of(suite: Suite) -> Planned:
@@ -68,7 +66,6 @@ def plan_of(suite: Suite) -> Planned:
         models={model.label: _evaluation_of(model, suite) for model in suite.models},
         index=_index_of(suite),
         selector=_selector_of(suite),
-        judge=_judge_of(suite),
     )
 
 
@@ -91,21 +88,6 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
         name = found[1].replace("-", "_") if found else ""
         where = f"{suite.file}, line {model.lines.get(name, model.line)}"
         raise SuiteUnusable(f"{where}: {model.label}: {said.removeprefix('--')}") from error
-
-
-def _judge_of(suite: Suite) -> ModelSpec | None:
-    if suite.judge is None:
-        return None
-    from flows.running.evaluation_flags import judge_of
-    from tasks.grading.judge_questions import LabelsUnusable, read_questions
-
-    try:
-        read_questions(suite.judge.labels)  # a mistake in the file is one of the night, before anything begins
-        return judge_of(suite.judge.model, suite.judge.args)
-    except LabelsUnusable as error:
-        raise SuiteUnusable(str(error)) from error
-    except OptionUnusable as error:
-        raise SuiteUnusable(f"{suite.file}, line {suite.judge.line}: judge: {str(error).removeprefix('--')}") from error
 
 
 def _index_of(suite: Suite) -> IndexConfig | None:

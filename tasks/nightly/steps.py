@@ -14,13 +14,11 @@ from storage.files import alone, sha256_of
 from storage.records import Record, Ref
 from storage.storage_errors import StorageError
 from tasks.calls import wait_for_twin
-from tasks.evaluation.results.result_rows import keep_with
-from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.keys import slug
 from tasks.nightly import night_collecting, night_measuring
 from tasks.nightly.night_measuring import Program
-from tasks.nightly.night_records import Failure, ModelRun, Night, NightReport
-from tasks.nightly.suite import JUDGE, RegressionRules, Suite, SuiteIndex, read_suite
+from tasks.nightly.night_records import Failure, Night, NightReport
+from tasks.nightly.suite import RegressionRules, Suite, SuiteIndex, read_suite
 from tasks.rag.answering.wiring import Models
 from tasks.resources import artifacts, evaluations, incidents, resources, responses
 from tasks.step import Incomplete, step
@@ -69,32 +67,6 @@ def measure_index(
         why = f"the model was away for {measured.away} questions; their answers are the documents' own sentences"
         raise Incomplete(run, {"answers": why})
     return run
-
-
-def _judge_is_in_database(result: ModelRun, inputs: dict[str, Any]) -> bool:
-    del inputs
-    return evaluations().has(result.run, {})
-
-
-@step(version=1, reads_world=True, verify=_judge_is_in_database)
-def check_judge(
-    labels: Path, *, digest: str, judge: ModelSpec, run: str, started: datetime, program: Program
-) -> ModelRun:
-    """Ask a judge what people have labelled, into the evaluation tables.
-
-    digest: of the labels, so that a retry reads an edited file again. started: of the night, which asks anew.
-    """
-    del digest
-    from tasks.nightly import night_judging
-
-    checked = night_judging.check_judge(labels, judge, run=run, night=started, program=program)
-    keep_with(checked.report, lambda _: checked.samples, evaluations())
-    facts = checked.report.run
-    seconds = (facts.ended_at - facts.started_at).total_seconds() if facts.ended_at else None
-    told = ModelRun(label=JUDGE, run=run, tasks={night_judging.TASK: run}, calls=facts.calls, seconds=seconds)
-    if checked.away:
-        raise Incomplete(told, {"judgments": checked.away[0]})
-    return told
 
 
 @step(version=1, reads_world=True)

@@ -21,13 +21,13 @@ OF_THE_SUITE = ("output_path", "save", "debug", "dry_run", "config", "as_json")
 """Options of `trivet eval run` that a suite sets itself."""
 TYPED = "unsafe_code"
 """An option that only the command line may set."""
+REMOVED = {"judge": "nights no longer ask a judge what people have labelled; leave the line out"}
+"""Keys of suites of earlier versions, and what to do instead."""
 PATHS = ("data_dir", "include_path")
 FILES_IN_ARGS = ("rules", "path")
 """Arguments of scripted and recorded models that are files."""
 PERHAPS_LOCAL = ("pretrained", "peft", "tokenizer")
 """Arguments that are a folder or a name of the hub."""
-JUDGE = "judge"
-"""What the judge of the suite is called in reports."""
 TASK_FILES = (".yaml", ".yml", ".py")
 
 
@@ -74,18 +74,6 @@ class SuiteSelector(Record):
     line: int = 1
 
 
-class SuiteJudge(Record):
-    """The judge of the suite, and judgments that people labelled."""
-
-    labels: Path
-    """JSONL of tasks.grading.judge_questions."""
-    model: str
-    """`annotator_model` of the suite's settings."""
-    args: JsonValue = None
-    """Its `annotator_args`."""
-    line: int = 1
-
-
 class RegressionRules(Record):
     """When a night counts as regressed."""
 
@@ -126,7 +114,6 @@ class Suite(Record):
     models: tuple[SuiteModel, ...] = ()
     index: SuiteIndex | None = None
     selector: SuiteSelector | None = None
-    judge: SuiteJudge | None = None
     regression: RegressionRules = RegressionRules()
     budget: NightBudget = NightBudget()
 
@@ -143,7 +130,6 @@ class _File(BaseModel):
     models: list[dict[str, JsonValue]] = Field(default_factory=list[dict[str, JsonValue]])
     index: dict[str, JsonValue] | None = None
     selector: str | None = None
-    judge: str | None = None
     regression: RegressionRules = RegressionRules()
     budget: NightBudget = NightBudget()
 
@@ -151,14 +137,14 @@ class _File(BaseModel):
 def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
     """The suite in a file; `known`: options of `trivet eval run` with their defaults. Raises SuiteUnusable."""
     yaml = read_yaml(path, SuiteUnusable, expected="names with values, such as `models: […]`")
+    for name in REMOVED.keys() & yaml.values.keys():
+        raise _refused(yaml, (name,), f"{name} was removed: {REMOVED[name]}")
     try:
         read = _File.model_validate(yaml.values)
     except ValidationError as error:
         raise _invalid(yaml, error) from error
-    if not (read.models or read.index or read.selector or read.judge):
-        raise SuiteUnusable(
-            f"{path}, line 1: nothing to do; name `models` with `tasks`, an `index`, a `selector` or a `judge`"
-        )
+    if not (read.models or read.index or read.selector):
+        raise SuiteUnusable(f"{path}, line 1: nothing to do; name `models` with `tasks`, an `index` or a `selector`")
     file = path.absolute()
     return Suite(
         name=file.stem,
@@ -168,7 +154,6 @@ def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
         models=_models(read, yaml, folder=file.parent, known=known),
         index=None if read.index is None else _index(read.index, yaml, folder=file.parent),
         selector=None if read.selector is None else _selector(read.selector, yaml, folder=file.parent),
-        judge=None if read.judge is None else _judge(read, yaml, folder=file.parent, known=known),
         regression=read.regression,
         budget=read.budget,
     )
@@ -200,8 +185,6 @@ def _models(read: _File, yaml: YamlFile, *, folder: Path, known: Mapping[str, An
         if "model" not in own:
             raise _refused(yaml, place, "no `model`; name its backend, such as `model: openai`")
         label = str(entry.get("label") or own.get("model_name") or own["model"])
-        if label == JUDGE and read.judge:
-            raise _refused(yaml, place, f"{label!r} is what the judge of the suite is called; give it another `label`")
         if label in models:
             why = f"{label!r} is in line {models[label].line} too; give each model a `label` of its own"
             raise _refused(yaml, place, why)
@@ -322,17 +305,3 @@ def _selector(given: str, yaml: YamlFile, *, folder: Path) -> SuiteSelector:
         why = f"there is no file {folder / given}; name the YAML file of a `trivet lever run`"
         raise _refused(yaml, ("selector",), f"selector: {why}")
     return SuiteSelector(config=folder / given, line=yaml.line("selector"))
-
-
-def _judge(read: _File, yaml: YamlFile, *, folder: Path, known: Mapping[str, Any]) -> SuiteJudge:
-    labels = folder / str(read.judge)
-    shared = _anchored({"tasks": None} | _flags(read.settings, ("settings",), yaml, known=known), folder)
-    model = shared.get("annotator_model")
-    why = None
-    if not labels.is_file():
-        why = f"there is no file {labels}; name the JSONL file of judgments that people labelled"
-    elif not isinstance(model, str) or model == "auto":
-        why = "name the judge that is asked: `annotator_model` in `settings`"
-    if why or not isinstance(model, str):
-        raise _refused(yaml, ("judge",), f"judge: {why}")
-    return SuiteJudge(labels=labels, model=model, args=shared.get("annotator_args"), line=yaml.line("judge"))

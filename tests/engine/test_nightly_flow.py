@@ -8,7 +8,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ import pytest
 from flows.running.environment import prepare_environment
 from tests.command import Done, run_here
 from tests.drills.evaluating import adder, asked, write_sums
-from tests.models.server import Reply, Server, prompt_of, serving
+from tests.models.server import Reply, Server, serving
 
 prepare_environment()
 
@@ -250,67 +250,6 @@ def test_a_night_over_its_budget_says_so_once_and_goes_on(
         time.sleep(0.2)
     [text] = [event["payload"]["text"] for event in told if "costly" in event["payload"]["text"]]
     assert re.fullmatch(r"nightly costly is over its budget: [\d,]+ of 1 tokens spent so far, after well\.", text)
-
-
-def test_a_served_judge_that_drifts_opens_an_incident_until_it_is_back(server: Server, tmp_path: Path) -> None:
-    """The name and the weights that are told stay the same: only its replies to what people have labelled tell."""
-    labels = [{"id": at, "prompt": f"Which answer is better, {at}?", "human": "AB"[at % 2]} for at in range(20)]
-    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labels))
-    suite = tmp_path / "judged.yaml"
-    settings = f"{{annotator_model: 'openai:well', annotator_args: {{base_url: '{server.base_url}'}}}}"
-    suite.write_text(f"settings: {settings}\njudge: labels.jsonl\nregression: {{fail: true}}\n")
-
-    def fair(body: dict[str, Any]) -> str:
-        return f"[[{'AB'[int(re.findall(r'[0-9]+', prompt_of(body))[0]) % 2]}]]"
-
-    def night(answer: Callable[[dict[str, Any]], str]) -> Any:
-        server.answer = answer
-        return run_here("nightly", "run", suite, "--json")
-
-    first, second, worse = night(fair), night(fair), night(lambda _: "[[A]]")
-    assert [one.json["state"] for one in (first, second, worse)] == ["Completed", "Completed", "Regressed"]
-    assert sum(bool(one["body"]) for one in server.requests) == 60, "each night asks anew"
-    found = {name: [one.json["changes"][0][name] for one in (first, second, worse)] for name in ("of", "verdict")}
-    assert found == {"of": ["judge"] * 3, "verdict": ["first", "within noise", "worse"]}
-    (change,) = worse.json["changes"]
-    assert (change["now"]["value"], change["losses"], change["wins"], change["paired"]) == (0.5, 10, 0, True)
-    (opened,) = run_here("nightly", "incidents", suite, "--json").json["incidents"]
-    assert (opened["of"], opened["task"], opened["metric"]) == ("judge", "JudgeLabels", "agreement")
-    assert opened["status"] == "open"
-
-    back = night(fair)
-    assert (back.code, back.json["state"]) == (0, "Completed"), back.stderr
-    (ended,) = back.json["incidents"]
-    assert (ended["status"], ended["events"][-1]["found"]) == ("back", "back")
-    item = run_here("eval", "show", worse.json["models"][0]["run"], "--item", "1", "--json").json
-    assert "Which answer is better, 1?" in json.dumps(item)
-
-
-def test_a_judge_that_was_away_is_asked_by_a_retry_for_what_is_missing(
-    server: Server, client: SyncPrefectClient, tmp_path: Path
-) -> None:
-    from flows.nightly import nightly
-
-    labels = [{"prompt": f"How good is answer {at}?", "human": 7} for at in range(6)]
-    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labels))
-    suite = tmp_path / "away.yaml"
-    arguments = f"{{base_url: '{server.base_url}', max_retries: 0}}"
-    suite.write_text(f"settings: {{annotator_model: 'openai:ill', annotator_args: {arguments}}}\njudge: labels.jsonl\n")
-    server.answer = lambda _: "[[7]]"
-    server.misbehave = lambda path, body: Reply(503, b"{}") if "answer 3?" in prompt_of(body) else None
-    parameters = {"config": {"suite": str(suite)}}
-    run = client.create_flow_run(nightly, parameters=parameters)
-    first: Any = run_flow(nightly, flow_run=client.read_flow_run(run.id), parameters=parameters, return_type="state")
-    assert (first.name, "not finished: judge" in first.message) == ("Failed", True), first.message
-    posts = sum(bool(one["body"]) for one in server.requests)
-
-    server.misbehave = None
-    client.set_flow_run_state(run.id, AwaitingRetry(), force=True)
-    second: Any = run_flow(nightly, flow_run=client.read_flow_run(run.id), parameters=parameters, return_type="state")
-    assert second.is_completed(), second.message
-    assert sum(bool(one["body"]) for one in server.requests) == posts + 1
-    report = run_here("nightly", "report", suite, "--json").json
-    assert [(one["measure"]["value"], one["measure"]["n"]) for one in report["scores"]] == [(1.0, 6)]
 
 
 @pytest.mark.slow

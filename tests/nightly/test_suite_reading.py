@@ -81,6 +81,7 @@ def test_an_index_may_be_in_an_engine(tmp_path: Path) -> None:
         ("- a", "line 1: expected names with values"),
         ("output: x", "line 1: nothing to do"),
         ("output: x\nmodel: []", "line 2: model: Extra inputs"),
+        ("output: x\njudge: labels.jsonl", "line 2: judge was removed: nights no longer ask a judge"),
         ("tasks: [A]\nnights: 1\nmodels: [{model: hf}]", "line 2: nights:"),
         ("models:\n  - model: hf", "line 2: no tasks"),
         ("tasks: [A]\nmodels:\n  - model_name: x", "line 3: no `model`"),
@@ -112,7 +113,6 @@ def test_a_secret_in_the_file_is_refused_and_not_repeated(flag: str, tmp_path: P
 
 
 def test_a_value_that_no_run_takes_is_named_with_its_line(tmp_path: Path) -> None:
-    from flows.running.nightly_plan import plan_of
 
     suite = read(tmp_path, "tasks: [AIME24]\nsettings:\n  seed: 1,2\nmodels:\n  - model: hf")
     with pytest.raises(SuiteUnusable, match=r"nightly\.yaml, line 3: hf: seed 1,2: 2 numbers"):
@@ -120,7 +120,6 @@ def test_a_value_that_no_run_takes_is_named_with_its_line(tmp_path: Path) -> Non
 
 
 def test_the_parameters_of_a_selector_are_seen_from_its_own_file(tmp_path: Path) -> None:
-    from flows.running.nightly_plan import plan_of
 
     (tmp_path / "lever").mkdir()
     (tmp_path / "lever" / "small.yaml").write_text("digits: {judge_steps: 60}\nstart: {rl_data: rl.json}")
@@ -129,46 +128,6 @@ def test_the_parameters_of_a_selector_are_seen_from_its_own_file(tmp_path: Path)
     assert selector.digits.judge_steps == 60
     assert selector.start.rl_data == tmp_path / "lever" / "rl.json"
     assert selector.results == tmp_path / "out" / "selector"
-
-
-JUDGED = """\
-settings: {annotator_model: scripted:judge.json, annotator_args: {num_concurrent: 2}}
-judge: labels.jsonl
-"""
-
-
-def test_a_suite_names_labels_for_the_judge_of_its_settings(tmp_path: Path) -> None:
-    (tmp_path / "labels.jsonl").write_text('{"prompt": "?", "human": "A"}\n')
-    suite = read(tmp_path, JUDGED)
-    assert suite.judge
-    assert (suite.judge.labels, suite.judge.line) == (tmp_path / "labels.jsonl", 2)
-    judge = plan_of(suite).judge
-    assert judge
-    assert (judge.backend, judge.args["rules"], judge.calls.concurrency) == (
-        "scripted",
-        str(tmp_path / "judge.json"),
-        2,
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (JUDGED.replace("labels", "none"), "line 2: judge: there is no file .*none.jsonl"),
-        ("judge: labels.jsonl", "line 1: judge: name the judge that is asked: `annotator_model` in `settings`"),
-        (JUDGED + "models: [{model: scripted, label: judge, tasks: MATH500}]", "line 3: 'judge' is what the judge of"),
-    ],
-)
-def test_a_judge_that_cannot_be_asked_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "labels.jsonl").write_text('{"prompt": "?", "human": "A"}\n')
-    with pytest.raises(SuiteUnusable, match=said):
-        read(tmp_path, text)
-
-
-def test_labels_that_cannot_be_read_are_a_mistake_in_the_suite(tmp_path: Path) -> None:
-    (tmp_path / "labels.jsonl").write_text('{"prompt": "?"}\n')
-    with pytest.raises(SuiteUnusable, match=r"labels.jsonl, line 1: human: Field required"):
-        plan_of(read(tmp_path, JUDGED))
 
 
 def test_a_budget_says_what_is_over_it() -> None:
