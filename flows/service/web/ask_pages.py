@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -15,20 +18,19 @@ from fastapi.responses import RedirectResponse, Response
 
 from flows.service.answering import CLIENT_GONE, Begun, Item, Question, Refusal, Stream, change, event
 from flows.service.served_collections import Collection
-from flows.service.web import doors, labelled
 from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
-from flows.service.web.page_pictures import DIGEST, address, address_of, is_drawn
-from flows.service.web.quoted_place import Line, boxes_of, lines_about, reading
+from flows.service.web.page_pictures import address_of
+from flows.service.web.place_page import place_values
 from flows.service.web.rendering import HEADERS
 from flows.service.web.visits import ROOT, Page, Problem, Visit
+from storage import files
 from storage.engines import lasting_name
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
-from tasks.documents.blocks import BBox
-from tasks.documents.blocks import Page as ReadPage
+from tasks.language.sentences import without_marks
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation
-from tasks.rag.places import cited_place, page_source_of, place_of
+from tasks.rag.places import cited_place
 from tasks.rag.planning.plan import recall
 
 STAGES = {
@@ -42,6 +44,10 @@ MOST_SESSIONS = 200
 MOST_CORRECTION_CHARS = 4_000
 
 
+FOLDER = "labelled"
+_writing = Lock()
+
+
 class Turn(NamedTuple):
     """A question of a conversation as its page shows it."""
 
@@ -50,18 +56,9 @@ class Turn(NamedTuple):
     answered: Answered
 
 
-def _first(visit: Visit) -> Response:
-    return _talk(visit, None, ())
-
-
-def _conversation(visit: Visit) -> Response:
-    visit, session, turns = conversation_of(visit, visit.path["session"])
-    return _talk(visit, session, turns)
-
-
 def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note: str = "") -> Response:
     cited = next((turn.answered.citations[0] for turn in reversed(turns) if turn.answered.citations), None)
-    shown = _place_values(visit, cited) if cited else None
+    shown = place_values(visit, cited) if cited else None
     documents, unusable = _documents(visit)
     told = [_told(visit, session, turn) for turn in turns]
     return visit.page("ask.html", session=session, turns=told, place=shown, note=note or unusable, documents=documents)
@@ -131,7 +128,7 @@ def _label(visit: Visit, session: Session | None, n: int) -> str:
     """What somebody said of the answer before: right, wrong, or nothing."""
     if session is None:
         return ""
-    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
+    lines = read_labels(labels_file(visit.workplace.home, visit.live.folder))
     return next((line["verdict"] for line in lines if line["id"] == _line_id(session, n)), "")
 
 
@@ -196,7 +193,7 @@ async def _events(visit: Visit, session: Session | None, note: str, items: Async
 
 def _answer(visit: Visit, session: Session | None, note: str, answered: Answered) -> dict[str, Any]:
     n = len(visit.workplace.asking.sessions.turns(session.id)) if session else 1
-    place = _place_values(visit, answered.citations[0]) if answered.citations else None
+    place = place_values(visit, answered.citations[0]) if answered.citations else None
     return {
         "html": visit.fill("turn.html", turn=_told(visit, session, Turn(n, answered)), note=note),
         "place": visit.fill("place_part.html", place=place) if place else "",
@@ -205,98 +202,11 @@ def _answer(visit: Visit, session: Session | None, note: str, answered: Answered
     }
 
 
-def _place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
-    """What the template of a cited place needs; None where the index has the document no longer."""
-    box = ",".join(f"{edge:.2f}" for edge in citation.bbox or ())
-    try:
-        return _place_of(visit, citation.digest, citation.page, box, citation.quote)
-    except (Problem, StorageError):
-        return None
-
-
-def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str) -> dict[str, Any]:
-    """What the template of a cited place needs. Raises Problem."""
-    with visit.live.borrow() as current:
-        entry = current.index.entry(document)
-    if entry is None:
-        raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
-    boxes = _boxes(visit, document, page, _box(box), said) if box and page else ()
-    drawn = page is not None and is_drawn(entry.format)
-    lines = () if drawn or not said else _lines(visit, document, said)
-    last = entry.pages or page or 1
-    around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
-    return {
-        "document": entry.name,
-        "where": place_of(entry.name, page, page_source_of(entry), language=visit.language),
-        "picture": address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
-        "quote": said,
-        "lines": lines,
-        "columns": max((len(line.cells) for line in lines), default=1),
-        "page": page,
-        "source": page_source_of(entry),
-        "pages": entry.pages,
-        "links": {
-            name: f"{ROOT}/place?{urlencode({'document': document, 'page': at})}" if 1 <= at <= last else ""
-            for name, at in around.items()
-        },
-    }
-
-
-def _boxes(visit: Visit, document: str, page: int, box: BBox, said: str) -> tuple[BBox, ...]:
-    """Around the quote, or around its passage where the reading of the document is not at hand."""
-    pages = _pages(visit, document) if said else ()
-    blocks = next((one.blocks for one in pages if one.number == page), None)
-    return (box,) if blocks is None else boxes_of(said, within=box, blocks=blocks)
-
-
-def _lines(visit: Visit, document: str, said: str) -> tuple[Line, ...]:
-    """About the quote, in a document whose pages are not drawn."""
-    return lines_about(said, (block for page in _pages(visit, document) for block in page.blocks))
-
-
-def _pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
-    """What was read of a document; none where that is not at hand."""
-    status = doors.statuses_of(visit.live.folder).get(document)
-    try:
-        return reading(status.reading).pages if status and status.reading else ()
-    except StorageError:
-        return ()
-
-
-def _box(told: str) -> tuple[float, float, float, float]:
-    try:
-        x0, y0, x1, y1 = map(float, told.split(","))
-    except ValueError:
-        raise Problem(422, f"{told[:40]} is no box; open the place from an answer") from None
-    return x0, y0, x1, y1
-
-
-def _place(visit: Visit) -> Response:
-    document, page = visit.query.get("document", ""), visit.query.get("page", "")
-    visit = in_collection_of(visit, document)
-    if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
-        raise Problem(404, "this is no place in a document; open it from an answer")
-    place = _place_of(
-        visit, document, int(page) if page else None, visit.query.get("box", ""), visit.query.get("quote", "")
-    )
-    return visit.page("place_part.html" if visit.is_part else "place.html", place=place)
-
-
-def in_collection_of(visit: Visit, document: str) -> Visit:
-    """The visit in a collection that has this document."""
-
-    def has(one: Collection) -> bool:
-        with one.live.borrow() as current:
-            return any(entry.document == document for entry in current.index.catalogue)
-
-    return visit.where(has) if visit.workplace.collections.names else visit
-
-
 def _conversations(visit: Visit) -> Response:
     """Those of all collections."""
     named = {_kept_as(one): one.name for one in visit.workplace.collections}
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
-    kept = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
+    kept = read_labels(labels_file(visit.workplace.home, visit.live.folder))
     return visit.page(
         "conversations.html",
         sessions=[(one, named[one.index_path]) for one in recent if one.index_path in named],
@@ -346,10 +256,10 @@ def _save_label(visit: Visit) -> Response:
     answers = [turn.answered for turn in turns[: int(n)]]
     line_id = _line_id(session, int(n))
     if visit.form.get("verdict") == "right":
-        line = labelled.right(line_id, answers)
+        line = label_right(line_id, answers)
     else:
-        line = labelled.corrected(line_id, answers, **_correction(visit))
-    labelled.keep(labelled.file_of(visit.workplace.home, visit.live.folder), line)
+        line = label_corrected(line_id, answers, **_correction(visit))
+    keep_label(labels_file(visit.workplace.home, visit.live.folder), line)
     if visit.is_part:
         return visit.page("label.html", turn=_told(visit, session, turns[int(n) - 1]))
     return RedirectResponse(f"{ROOT}/conversations/{session.id}#turn-{n}", 303)
@@ -367,9 +277,56 @@ def _correction(visit: Visit) -> dict[str, Any]:
 
 
 def _labelled(visit: Visit) -> Response:
-    lines = labelled.read(labelled.file_of(visit.workplace.home, visit.live.folder))
-    told = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    return download(told, "labelled.jsonl", "application/jsonl")
+    file = labels_file(visit.workplace.home, visit.live.folder)
+    return download(file.read_text("utf-8") if file.exists() else "", "labelled.jsonl", "application/jsonl")
+
+
+def labels_file(home: Path, index: Path) -> Path:
+    """The file of an index."""
+    whole = str(index.resolve())
+    return home / FOLDER / f"{index.resolve().name}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}.jsonl"
+
+
+def label_right(line_id: str, turns: Sequence[Answered]) -> dict[str, Any]:
+    """The last answer is right: its text and its pages are gold, or the documents do not tell."""
+    last = turns[-1]
+    if last.abstained or not last.citations:
+        return _label_line(line_id, turns, verdict="right")
+    first = last.citations[0].document
+    pages = sorted({one.page for one in last.citations if one.document == first and one.page})
+    answer = without_marks(last.answer)
+    return _label_line(line_id, turns, verdict="right", document=first, pages=pages, answer=answer)
+
+
+def label_corrected(
+    line_id: str, turns: Sequence[Answered], *, answer: str, document: str | None, page: int | None
+) -> Any:
+    """The last answer is wrong, and this is right; document: None where no document tells."""
+    if document is None:
+        return _label_line(line_id, turns, verdict="wrong")
+    return _label_line(line_id, turns, verdict="wrong", document=document, pages=[page] if page else [], answer=answer)
+
+
+def _label_line(line_id: str, turns: Sequence[Answered], **told: Any) -> dict[str, Any]:
+    earlier = [one.question for one in turns[:-1]]
+    line = {"id": line_id, "question": turns[-1].question, "document": None, "kind": "labelled", **told}
+    return line | ({"turns": earlier} if earlier else {})
+
+
+def keep_label(path: Path, line: dict[str, Any]) -> None:
+    """Add a line, or replace the one of the same id. Raises StoreUnreachable."""
+    with _writing:
+        kept = {one["id"]: one for one in read_labels(path)} | {line["id"]: line}
+        files.make_folder(path.parent)
+        written = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in kept.values())
+        files.write(path, written.encode("utf-8", "replace"))
+
+
+def read_labels(path: Path) -> list[dict[str, Any]]:
+    """The lines that were kept."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
 def download(content: str | bytes, name: str, kind: str) -> Response:
@@ -381,11 +338,10 @@ def download(content: str | bytes, name: str, kind: str) -> Response:
 
 
 PAGES = (
-    Page("GET", "/", _first),
+    Page("GET", "/", lambda visit: _talk(visit, None, ())),
     Page("POST", "/ask", _ask),
-    Page("GET", "/place", _place),
     Page("GET", "/conversations", _conversations),
-    Page("GET", "/conversations/{session}", _conversation),
+    Page("GET", "/conversations/{session}", lambda visit: _talk(*conversation_of(visit, visit.path["session"]))),
     Page("GET", "/conversations/{session}/export.{shape}", _export),
     Page("POST", "/label", _save_label),
     Page("GET", "/labelled.jsonl", _labelled),

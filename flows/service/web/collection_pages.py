@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from flows.service.indexing import Indexing
 from flows.service.web import doors, uploads
-from flows.service.web.ask_pages import in_collection_of
+from flows.service.web.place_page import in_collection_of
 from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.catalogue import CatalogueEntry
 from storage.engines import index_name

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from fastapi import APIRouter, HTTPException, Query
 
 from flows.service.live_index import LiveIndex
+from flows.service.served_collections import Collections
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError
@@ -82,7 +84,7 @@ def numbers(
 
 
 def _number(row: dict[str, Any]) -> dict[str, Any]:
-    period = cast("dict[str, Any]", row["period"] or {})
+    period, value = cast("dict[str, Any]", row["period"] or {}), f"{row['value']:f}"
     return {
         "document": row["name"],
         "digest": row["document"],
@@ -91,18 +93,14 @@ def _number(row: dict[str, Any]) -> dict[str, Any]:
         "line": " › ".join(row["row_path"]),
         "column": " / ".join(row["column_path"]),
         "period": period.get("label"),
-        "value": _exact(row["value"]),
+        # without zeros at its end
+        "value": value.rstrip("0").rstrip(".") if "." in value else value,
         "shown": row["shown"],
         "unit": row["unit"],
         "cells": row["cells"],
         "cell": name_of_cell(row["document"], table=row["table"], row=row["row"], col=row["col"]),
         "doubt": row["doubt"],
     }
-
-
-def _exact(value: Decimal) -> str:
-    """A decimal as text, without zeros at its end."""
-    return f"{value:f}".rstrip("0").rstrip(".") if "." in f"{value:f}" else f"{value:f}"
 
 
 def results(evaluations: Evaluations, *, task: str | None = None, model: str | None = None) -> list[dict[str, Any]]:
@@ -143,10 +141,55 @@ def reason_of(status: DocumentStatus | None) -> str:
     """Why a document could not be read, or what of it was not; empty where nothing is wrong."""
     if status is None:
         return ""
-    return "; ".join(
-        filter(None, (status.message or status.reason, _troubled(len(status.troubled_pages)), *status.notes))
-    )
+    pages = len(status.troubled_pages)
+    troubled = f"{pages} page{'s were' if pages > 1 else ' was'} not read completely" if pages else ""
+    return "; ".join(filter(None, (status.message or status.reason, troubled, *status.notes)))
 
 
-def _troubled(pages: int) -> str:
-    return f"{pages} page{'s were' if pages > 1 else ' was'} not read completely" if pages else ""
+def routes(collections: Collections, evaluations: Callable[[], Evaluations], authorized: Sequence[Any]) -> APIRouter:
+    """The routes, each with the auth string."""
+    router = APIRouter(dependencies=list(authorized))
+
+    @router.get("/search", name="search")
+    def found(
+        question: Annotated[str, Query(min_length=1, max_length=8_000)],
+        top_k: Annotated[int, Query(ge=1, le=MOST_HITS)] = 5,
+        collection: str | None = None,
+    ) -> dict[str, Any]:
+        """The passages that answer a question best."""
+        live = collections.named(collection).live
+        return {"hits": _valid(lambda: search(live, question, top_k=top_k))}
+
+    @router.get("/numbers", name="numbers")
+    def listed(
+        entity: str = "",
+        line: str = "",
+        period: str = "",
+        first: Annotated[int, Query(ge=0)] = 0,
+        most: Annotated[int, Query(ge=1, le=MOST_NUMBERS)] = 100,
+        collection: str | None = None,
+    ) -> dict[str, Any]:
+        """Numbers of tables in whole units, by words of document and row, and by years such as 2019..2021."""
+        live = collections.named(collection).live
+        return {
+            "numbers": _valid(lambda: numbers(live, entity=entity, line=line, period=period, first=first, most=most))
+        }
+
+    @router.get("/results", name="results")
+    def board(task: str | None = None, model: str | None = None) -> dict[str, Any]:
+        """The leaderboard, a row for each model and board."""
+        return {"results": results(evaluations(), task=task, model=model)}
+
+    @router.get("/runs", name="runs")
+    def latest(most: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 50) -> dict[str, Any]:
+        """The latest runs of evaluations, the last one first."""
+        return {"runs": runs(evaluations(), most=most)}
+
+    return router
+
+
+def _valid(call: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    try:
+        return call()
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from error

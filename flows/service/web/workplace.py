@@ -23,12 +23,13 @@ from flows.service.web import (
     ask_pages,
     collection_pages,
     document_pages,
+    doors,
     evaluation_pages,
-    json_door,
     lineage_pages,
     night_pages,
     openai_door,
     page_pictures,
+    place_page,
 )
 from flows.service.web.rendering import language_of, static_file
 from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
@@ -44,6 +45,7 @@ YEAR_S = 365 * 24 * 3600
 
 ROOMS = (
     ask_pages,
+    place_page,
     evaluation_pages,
     document_pages,
     collection_pages,
@@ -62,7 +64,7 @@ def add_pages(
     workplace = Workplace(asking, collections, keys, home, evaluations, app.openapi)
     pages = (one for room in ROOMS for one in room.PAGES)
     routes = [page(workplace, one) for one in (*pages, *OWN_PAGES)]
-    app.include_router(json_door.routes(collections, evaluations, authorized))
+    app.include_router(doors.routes(collections, evaluations, authorized))
     app.include_router(openai_door.routes(asking, collections, workplace.keys))
 
     @app.get("/", include_in_schema=False)
@@ -173,11 +175,6 @@ async def _form(visit: Visit) -> Mapping[str, str]:
     return form
 
 
-def _docs(visit: Visit) -> Response:
-    """The routes for programs, from the same description as /openapi.json."""
-    return visit.page("docs.html", described=visit.workplace.described())
-
-
 def _nowhere(visit: Visit) -> Response:
     raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")
 
@@ -218,10 +215,15 @@ def _language(visit: Visit) -> Response:
 
 
 OWN_PAGES = (
-    Page("GET", "/sign-in", _sign_in, public=True),
+    Page(
+        "GET",
+        "/sign-in",
+        lambda visit: visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False),
+        public=True,
+    ),
     Page("POST", "/sign-in", _signed_in, public=True),
     Page("POST", "/sign-out", _sign_out),
     Page("GET", "/language", _language, public=True),
-    Page("GET", "/docs", _docs),
+    Page("GET", "/docs", lambda visit: visit.page("docs.html", described=visit.workplace.described())),
     Page("GET", "/{rest:path}", _nowhere),  # last: it takes every address
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.service.web.quoted_place import Line, boxes_of, lines_about
+from flows.service.web.place_page import Line, boxes_of, lines_about
 from tasks.documents.blocks import BBox, Block, Cell
 
 PASSAGE = (10.0, 10.0, 200.0, 100.0)
