@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -28,7 +29,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from flows.service.answering import MOST_WAITING, Asking, Busy, Places, Question, body_of, refusal, respond
 from flows.service.api import ApiFailed
 from flows.service.served_collections import Collection, Collections, UnknownCollection
-from storage.files import make_folder
+from storage import files
 from storage.sessions import Sessions
 from storage.storage_errors import StorageError
 from tasks.rag.answers import Answered
@@ -62,10 +63,8 @@ def create_app(
     # the pages of its documentation would load scripts from elsewhere
     app = FastAPI(title="Trivet", lifespan=_lifespan(collections), docs_url=None, redoc_url=None, openapi_url=None)
     app.state.beside = nullcontext  # what else runs as long as the server does
-    app.add_exception_handler(StarletteHTTPException, _plain_error)
-    app.add_exception_handler(Busy, _busy)
-    for kind in (StorageError, UnknownCollection, ApiFailed, Exception):
-        app.add_exception_handler(kind, _told)
+    for kind in (StarletteHTTPException, Busy, StorageError, UnknownCollection, ApiFailed, Exception):
+        app.add_exception_handler(kind, _error)
     authorized = [Depends(_authorization(auth))]
     _add_routes(app, asking, collections, authorized)
     if home is not None:
@@ -148,16 +147,11 @@ def _parsed(body: bytes) -> Question:
     return question
 
 
-async def _plain_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, StarletteHTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-async def _busy(_: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
-
-
-async def _told(_: Request, error: Exception) -> Response:
+async def _error(_: Request, error: Exception) -> Response:
+    if isinstance(error, StarletteHTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, Busy):
+        return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
     told = refusal(error)
     return JSONResponse({"error": told.sentence}, told.status)
 
@@ -175,41 +169,25 @@ class Auth(NamedTuple):
 
 def auth_string(home: Path, *, configured: SecretStr | None) -> Auth:
     """The configured auth string, or that of the home, which is made at the first start. Raises AuthUnusable."""
-    if configured is not None:
-        return Auth(_checked(configured.get_secret_value(), VARIABLE), f"the variable {VARIABLE}")
-    path = home / FILE
+    path, where = home / FILE, f"the variable {VARIABLE}" if configured else str(home / FILE)
     try:
-        if not path.exists():
-            _make(path)
-        return Auth(_checked(_read(path), str(path)), str(path))
+        value = configured.get_secret_value() if configured else _read_or_make(path)
     except (OSError, UnicodeDecodeError) as error:
         raise AuthUnusable(f"the auth string cannot be kept in {path} ({error}); set {VARIABLE} instead") from error
-
-
-def _checked(value: str, where: str) -> SecretStr:
     if not USABLE.fullmatch(value):
-        raise AuthUnusable(
-            f"{where} holds no usable auth string; it takes 16 to 512 letters, digits or signs, no spaces"
-        )
-    return SecretStr(value)
+        said = "it takes 16 to 512 letters, digits or signs, no spaces"
+        raise AuthUnusable(f"{where} holds no usable auth string; {said}")
+    return Auth(SecretStr(value), where)
 
 
-def _make(path: Path) -> None:
-    make_folder(path.parent)
-    unfinished = path.with_name(f"{FILE}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        path.hardlink_to(unfinished)
-    except FileExistsError:
-        pass  # another server was faster: its string is ours too
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> str:
+def _read_or_make(path: Path) -> str:
+    files.make_folder(path.parent)
+    with files.alone(path.parent, FILE, wait=lambda: time.sleep(0.05)):  # two servers may begin at once
+        if not path.exists():
+            with files.scratch(path.parent) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_text(secrets.token_urlsafe(32) + "\n")
+                files.settle(temporary, path)
     facts = path.lstat()
     if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         raise AuthUnusable(f"{path} may be read or written by others; remove it, and the next start makes a new one")

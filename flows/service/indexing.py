@@ -12,7 +12,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
@@ -164,17 +165,19 @@ class Indexing:
 
 
 def look_at(folder: Path, *, apart_from: Path) -> Look:
-    """The files below a folder, hidden ones and those of the index left out."""
+    """What changes with the files below a folder."""
     seen: set[tuple[str, int, int]] = set()
+    for file in files_below(folder, apart_from=apart_from):
+        with suppress(OSError):  # gone meanwhile
+            facts = file.stat()
+            seen.add((str(file), facts.st_size, facts.st_mtime_ns))
+    return frozenset(seen)
+
+
+def files_below(folder: Path, *, apart_from: Path) -> Iterator[Path]:
+    """The files below a folder, hidden ones and those of the index left out."""
     own = apart_from.resolve()
-    for place, folders, files in os.walk(folder):
+    for place, folders, names in os.walk(folder):
         here = Path(place)
         folders[:] = [name for name in folders if not name.startswith(".") and (here / name).resolve() != own]
-        for name in files:
-            if not name.startswith("."):
-                try:
-                    facts = (here / name).stat()
-                except OSError:  # gone meanwhile
-                    continue
-                seen.add((str(here / name), facts.st_size, facts.st_mtime_ns))
-    return frozenset(seen)
+        yield from (here / name for name in names if not name.startswith("."))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import unicodedata
 from collections import Counter, OrderedDict
@@ -13,7 +12,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import RedirectResponse, Response
 
-from flows.service.indexing import Indexing
+from flows.service.indexing import Indexing, files_below
 from flows.service.web import doors, uploads
 from flows.service.web.place_page import in_collection_of
 from flows.service.web.visits import ROOT, Page, Problem, Visit
@@ -133,15 +132,11 @@ def files_of(name: str, indexing: Indexing) -> Files:
 
 def files_in(indexing: Indexing) -> dict[str, Path]:
     """The files of the folder by the names that documents have; hidden ones and those of the index left out."""
-    found: dict[str, Path] = {}
-    for place, folders, files in os.walk(indexing.documents):
-        here = Path(place)
-        folders[:] = [one for one in folders if not one.startswith(".") and here / one != indexing.index]
-        for file in files:
-            if not file.startswith((".", "~$")):
-                path = here / file
-                found[unicodedata.normalize("NFC", path.relative_to(indexing.documents).as_posix())] = path
-    return found
+    return {
+        unicodedata.normalize("NFC", file.relative_to(indexing.documents).as_posix()): file
+        for file in files_below(indexing.documents, apart_from=indexing.files)
+        if not file.name.startswith("~$")
+    }
 
 
 def _document(visit: Visit) -> Response:
