@@ -149,8 +149,7 @@ def draw_world(
     folder: Path, *, world: str, seed: int, candidates: int, queries: int, validation: int, test: int
 ) -> None:
     """Write a CPU world in the official format."""
-    from tasks.lever.digits.crowd import CROWDED, write_crowded
-    from tasks.lever.digits.scenes import WorldSize, write_world
+    from tasks.lever.digits.scenes import CROWDED, WorldSize, write_crowded, write_world
 
     if world == CROWDED:
         write_crowded(folder, seed=seed, candidates=candidates, queries=queries, validation=validation, test=test)

@@ -208,6 +208,39 @@ def write_world(folder: Path, size: WorldSize, *, seed: int) -> None:
         write_split(folder, "digits", split, drawn, names, seed=seed)
 
 
+CROWDED = "crowded"
+PHOTOS = 4
+"""Pictures of a scene in `crowded`: as many as the judge reads, so that no number of nearest neighbours reaches a
+second scene."""
+
+
+def write_crowded(folder: Path, *, seed: int, candidates: int, queries: int, validation: int, test: int) -> None:
+    """Write `crowded`, whose nearest candidates are many photos of one scene: `crowded_train_…` may be shown,
+    `crowded_queries_…` are learnt from.
+
+    Candidates were photographed in bursts: PHOTOS pictures of each scene that differ by a grey level here and there,
+    all with the scene's question, for the left digit or for the right one. Nobody has labelled both digits of a
+    picture. Queries are other scenes, and a third of them ask for both: they need two different demonstrations, and the
+    nearest are copies of each other.
+    The lexicon and the digits of each split are those of the world `digits` of this seed. `candidates` is rounded up to
+    whole scenes. Raises storage.storage_errors.StoreUnreachable.
+    """
+    names, parts = lexicon(seed), load_digits()
+    burst = draw_scenes(
+        parts["train"],
+        -(-candidates // PHOTOS),
+        generator=stream(seed, "crowded candidates"),
+        kinds=BOTH,  # left and right alone
+        photos=PHOTOS,
+    )
+    write_split(folder, CROWDED, "train", burst, names, seed=seed)
+    sizes: dict[Split, int] = {"queries": queries, "validation": validation, "test": test}
+    for split, count in sizes.items():
+        digits = parts["train" if split == "queries" else split]
+        drawn = draw_scenes(digits, count, generator=stream(seed, f"crowded {split}"))
+        write_split(folder, CROWDED, split, drawn, names, seed=seed)
+
+
 def write_split(folder: Path, world: str, split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: int) -> None:
     """Write the questions, annotations and images of a split; annotators err in what is not held out."""
     for number, scene in enumerate(drawn.scenes.numpy()):

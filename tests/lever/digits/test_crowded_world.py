@@ -14,10 +14,9 @@ from storage.artifacts import Artifacts
 from tasks.lever.data.candidate_pools import banks_of, nearest
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.data.embeddings import embed_dataset
-from tasks.lever.digits.crowd import PHOTOS, write_crowded
 from tasks.lever.digits.digits_judge import MOST_SHOWN, DigitsEncoder
 from tasks.lever.digits.digits_training import train_judge
-from tasks.lever.digits.scenes import lexicon
+from tasks.lever.digits.scenes import PHOTOS, lexicon, write_crowded
 from tasks.lever.judge.demonstration_task import views_of
 from tasks.lever.lever_records import Dataset
 from tests.lever.small_dataset import pictured
