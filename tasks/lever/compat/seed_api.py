@@ -116,15 +116,7 @@ class PointerSelectorV3(PointerSelector):
 
         What is picked already has the logit −inf; Lever-Plus writes −100.
         """
-        encoded = self.encode(query_emb, cand_emb)
-        state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
-        steps = list[Tensor]()
-        for step in range(self.shot_num if labels is None else labels.shape[1]):
-            steps.append(self.step(state, encoded.keys, blocked)[:, 0])
-            picked = steps[-1].argmax(-1) if labels is None else labels[:, step]
-            state = self.advance(state, encoded.keys, picked[:, None])
-            blocked = blocked.scatter(-1, picked[:, None, None], True)
-        logits = torch.stack(steps, dim=1)
+        logits = _step_logits(self, query_emb, cand_emb, self.shot_num if labels is None else labels)
         found = {"logits": logits, "predictions": logits.argmax(-1)}
         return found | ({"loss": self.compute_loss(logits, labels)} if return_loss and labels is not None else {})
 
@@ -369,30 +361,30 @@ def predict_with_v3(
     """
     if top_k != 1:
         raise ValueError(f"top_k {top_k}: each step has one pick; call beam_search_pointer for several pointers")
-    pointers = model.greedy(query_emb, cand_emb, shots=model.shot_num)
     with without_dropout(model):
-        taken = [
-            _step_logits(model, query_emb, cand_emb, pointers[:, :step]).gather(1, pointers[:, step, None])
-            for step in range(model.shot_num)
-        ]
-    return pointers, torch.cat(taken, dim=1)
+        logits = _step_logits(model, query_emb, cand_emb, model.shot_num)
+    return logits.argmax(-1), logits.amax(-1)
 
 
 def compute_step_logits(
     model: PointerSelector, query_emb: Tensor, cand_emb: Tensor, selected_indices: Sequence[int] | None = None
 ) -> Tensor:
     """(K,) logits of the next pick after these, −inf for a second time. query_emb: (1, d); cand_emb: (1, K, d)."""
-    return _step_logits(model, query_emb, cand_emb, torch.tensor([list(selected_indices or ())], dtype=torch.long))[0]
+    picked = torch.tensor([[*(selected_indices or ()), 0]], device=cand_emb.device)  # what follows it is not read
+    return _step_logits(model, query_emb, cand_emb, picked)[0, -1]
 
 
-def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picked: Tensor) -> Tensor:
-    """(B, K) after the picks (B, S)."""
+def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picks: Tensor | int) -> Tensor:
+    """(B, S, K) of each pick after those before it: picks (B, S), or as many of the network's own."""
     encoded = model.encode(query, pool)
     state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
-    for one in picked.to(pool.device).unbind(-1):
-        state = model.advance(state, encoded.keys, one[:, None])
-        blocked = blocked.scatter(-1, one[:, None, None], True)
-    return model.step(state, encoded.keys, blocked)[:, 0]
+    steps = list[Tensor]()
+    for step in range(picks if isinstance(picks, int) else picks.shape[1]):
+        steps.append(model.step(state, encoded.keys, blocked)[:, 0])
+        picked = steps[-1].argmax(-1) if isinstance(picks, int) else picks[:, step]
+        state = model.advance(state, encoded.keys, picked[:, None])
+        blocked = blocked.scatter(-1, picked[:, None, None], True)
+    return torch.stack(steps, dim=1)
 
 
 def sample_pointer_with_temperature(

@@ -12,7 +12,7 @@ from models.model_errors import ModelError, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest
 from tasks.budget import Budget
 from tasks.bulk import ask_all
-from tasks.calls import Answer, Limits, ResponseStore
+from tasks.calls import Limits, ResponseStore
 from tasks.lever.judge.demonstration_task import DemonstrationTask
 from tasks.lever.judge.likelihoods import Weighed, weigh
 from tasks.lever.judge.recorded_answers import RecordedAnswers
@@ -89,7 +89,9 @@ class Judging:
         """
         self._refuse_strangers(asked)
         distinct = set(asked)
-        self._recall(distinct)
+        for one in distinct if self.recorded else ():
+            if one not in self._judged and (answer := self.recorded.answer(*one)) is not None:
+                self._judged[one] = self._scored(one, answer, key=None)
         new = self._sorted({one for one in distinct if one not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
@@ -149,37 +151,37 @@ class Judging:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
         return sorted(asked, key=lambda one: (self.task.prompts.in_order(one.demonstrations), one.query))
 
-    def _recall(self, asked: Iterable[Asked]) -> None:
-        """Remembers what is recorded."""
-        if self.recorded is None:
-            return
-        for one in asked:
-            if one not in self._judged and (answer := self.recorded.answer(*one)) is not None:
-                self._judged[one] = self._scored(one, answer, key=None)
-
     def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
         """Remembers the likeliest choice of each."""
-        for part in _parts(new, max(1, TOGETHER // len(self.task.choices))):
-            for one, likely in zip(part, self._weigh([(one, self.task.choices) for one in part]), strict=True):
-                self._judged[one] = self._chosen(one, likely)
+        choices = self.task.choices
+        for part in _parts(new, max(1, TOGETHER // len(choices))):
+            for one, likely in zip(part, self._weigh([(one, choices) for one in part]), strict=True):
+                if likely.key is None:
+                    self._judged[one] = Judgment(failed="the judge refuses the prompt, or it cannot be shown")
+                else:
+                    best = max(range(len(choices)), key=likely.log_probs.__getitem__)
+                    self._judged[one] = self._scored(one, choices[best], key=likely.key)
             if tell:
                 tell(len(part))
 
-    def _chosen(self, asked: Asked, likely: _Likely) -> Judgment:
-        if likely.key is None:
-            return Judgment(failed="the judge refuses the prompt, or it cannot be shown")
-        best = max(range(len(self.task.choices)), key=likely.log_probs.__getitem__)
-        return self._scored(asked, self.task.choices[best], key=likely.key)
-
     def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
         """Remembers the judgments; gives those that may turn out otherwise another time."""
-        away: dict[Asked, Judgment] = {}
-        refused: dict[Asked, RequestRefused] = {}
-        answers = ask_all(
-            self.chat, self._requests(new), responses=self.responses, limits=self.limits, budget=self.budget
-        )
-        for one, answer in answers:
-            judgment = self._judgment(one, answer)
+
+        def requests() -> Iterator[tuple[Asked, ChatRequest]]:
+            for one in new:
+                try:
+                    yield one, self._request(one)
+                except DatasetUnusable as error:
+                    self._judged[one] = Judgment(failed=str(error))
+
+        away, refused = dict[Asked, Judgment](), dict[Asked, RequestRefused]()
+        for one, answer in ask_all(
+            self.chat, requests(), responses=self.responses, limits=self.limits, budget=self.budget
+        ):
+            if isinstance(answer, ModelError):
+                judgment = Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
+            else:
+                judgment = self._scored(one, self.task.answer_in(answer.response.text), key=answer.key)
             (away if judgment.retryable else self._judged)[one] = judgment
             if isinstance(answer, RequestRefused):
                 refused[one] = answer
@@ -195,23 +197,9 @@ class Judging:
             f"{self.chat.id} refused all {len(refused)} questions that it got, as {one.query}: {error}"
         )
 
-    def _requests(self, new: Iterable[Asked]) -> Iterator[tuple[Asked, ChatRequest]]:
-        for one in new:
-            try:
-                request = self._request(one)
-            except DatasetUnusable as error:
-                self._judged[one] = Judgment(failed=str(error))
-            else:
-                yield one, request
-
     def _request(self, asked: Asked) -> ChatRequest:
         """Raises DatasetUnusable for an item that cannot be shown."""
         return self.task.request(self.items[asked.query], [self.items[one] for one in asked.demonstrations])
-
-    def _judgment(self, asked: Asked, answer: Answer | ModelError) -> Judgment:
-        if isinstance(answer, ModelError):
-            return Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
-        return self._scored(asked, self.task.answer_in(answer.response.text), key=answer.key)
 
     def _scored(self, asked: Asked, answer: str, *, key: str | None) -> Judgment:
         accuracy = self.task.accuracy(self.items[asked.query], answer)

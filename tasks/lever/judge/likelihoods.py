@@ -71,12 +71,21 @@ def weigh(
     however many answers are weighed behind it. Raises JudgeUnusable where the judge gives none, or NaN, and
     BudgetSpent and what else the judge and the store raise, when what was given is stored.
     """
-    stored = responses.many(list(asked))
-    found = {key: _read(cast("dict[str, Any]", kept.response)) for key, kept in stored.items()}
+    found = dict[str, tuple[float, ...]]()
+    for key, kept in responses.many(list(asked)).items():
+        response = cast("dict[str, Any]", kept.response)
+        found[key] = tuple(map(float, response["log_probs"] if "log_probs" in response else [response["log_prob"]]))
     new = {key: one for key, one in asked.items() if key not in found}
     if not new:
         return found, None
-    keys, spent = _affordable(new, budget or Budget())
+    keys, spent, budget = list[str](), None, budget or Budget()
+    for key, one in new.items():  # what the judge refuses is paid for, too
+        try:
+            budget.take(one.tokens)
+        except BudgetSpent as error:
+            spent = error
+            break
+        keys.append(key)
     started = limits.clock()
     given: dict[str, tuple[float, ...]] = {}
     refusal: RequestRefused | None = None
@@ -101,23 +110,6 @@ def weigh(
     return found | given, refusal
 
 
-def _affordable(new: Mapping[str, Weighed], budget: Budget) -> tuple[list[str], BudgetSpent | None]:
-    """The keys of what may be asked for, and why not the others; what the judge refuses is paid for, too."""
-    may = list[str]()
-    for key, one in new.items():
-        try:
-            budget.take(one.tokens)
-        except BudgetSpent as error:
-            return may, error
-        may.append(key)
-    return may, None
-
-
-def _read(response: Mapping[str, Any]) -> tuple[float, ...]:
-    values = response["log_probs"] if "log_probs" in response else [response["log_prob"]]
-    return tuple(map(float, values))
-
-
 def _given(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
     """What the judge gives, with its number; prompts with choices and those with a single answer do not mix."""
     if not asked:
@@ -140,7 +132,10 @@ def _of_choices(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tu
             f"{judge.id} gives no log-probabilities of labels; take a model in this process (`hf:…`, `vllm:…`)"
         )
     places = [(number, place) for number, one in enumerate(asked) for place in range(len(one.answers))]
-    contexts = [_words(one.request) for one in asked]
+    contexts = [
+        "".join(part.text for message in one.request.messages for part in message.content if isinstance(part, Text))
+        for one in asked
+    ]
     pairs = [(contexts[number], f" {asked[number].answers[place]}") for number, place in places]
     found: dict[int, dict[int, float]] = {}
     for at, log_prob in judge.loglikelihood(pairs):
@@ -149,7 +144,3 @@ def _of_choices(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tu
         known[place] = log_prob.total
         if len(known) == len(asked[number].answers):
             yield number, tuple(known[place] for place in sorted(found.pop(number)))
-
-
-def _words(request: ChatRequest) -> str:
-    return "".join(part.text for message in request.messages for part in message.content if isinstance(part, Text))
