@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
@@ -146,7 +147,11 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
                 )
 
     def keep(paths: Sequence[Path]) -> Ref:
-        return artifacts.put("embeddings", _together([banks[path] for path in paths]).to_bytes())
+        rows = dict[str, Tensor]()  # an id that stands in two files is taken from the first
+        for bank in (banks[path] for path in reversed(paths)):
+            rows |= dict(zip(bank.ids, bank.vectors, strict=True))
+        together = EmbeddingBank(tuple(rows), torch.stack(list(rows.values())), banks[paths[0]].encoder)
+        return artifacts.put("embeddings", together.to_bytes())
 
     return Embedded(
         encoder=first.encoder or str(queries),
@@ -177,9 +182,3 @@ def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) ->
     if embedded.solved:
         files[SOLVED] = EmbeddingBank.from_bytes(artifacts.get(embedded.solved))
     return files
-
-
-def _together(banks: Sequence[EmbeddingBank]) -> EmbeddingBank:
-    """One bank of several; an id that stands in two is taken from the first."""
-    rows = {name: vector for bank in reversed(banks) for name, vector in zip(bank.ids, bank.vectors, strict=True)}
-    return EmbeddingBank(tuple(rows), torch.stack(list(rows.values())), banks[0].encoder)

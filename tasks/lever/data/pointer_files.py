@@ -214,20 +214,16 @@ def pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
     if field is None:
         raise FileUnusable(f"{where}: no `candidate_pool_ids`: nobody can tell which candidates its pointers count")
     listed = cast(list[Any], value[field]) if isinstance(value[field], list) else [None]
-    ids = [_id_of(one) for one in listed] if field == "candidate_pool" else listed
+    ids = listed
+    if field == "candidate_pool":
+        keys = ("id", "question_id", "idx")
+        ids = [next((one[key] for key in keys if key in one), None) if isinstance(one, dict) else one for one in listed]
     if wrong := [one for one in ids if not isinstance(one, str | int) or isinstance(one, bool)]:
         raise FileUnusable(f"{where}: `{field}` has {str(wrong[0])[:80]!r}, which is no id")
     pool = tuple(map(str, ids))
     if (twice := first_twice(pool)) is not None:
         raise FileUnusable(f"{where}: `{field}` names {twice} twice")
     return pool
-
-
-def _id_of(candidate: Any) -> Any:
-    if not isinstance(candidate, dict):
-        return candidate
-    said = cast(dict[str, Any], candidate)
-    return next((said[key] for key in ("id", "question_id", "idx") if key in said), None)
 
 
 def read_rl_data(source: Path | bytes, *, shots: int | None = None) -> RlData:
@@ -245,7 +241,11 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
     entries, where = read_by_query(source, "the RL data")
     for key, value in entries.items():
         place = f"{where}: query {key}"
-        query = validated(RlQuery, value if "candidate_pool_ids" in value else _with_pool(value, place), place)
+        if "candidate_pool_ids" not in value:  # the seed's own files name their candidates in `candidate_pool` alone
+            pool = cast(list[Any], value["candidate_pool"]) if isinstance(value.get("candidate_pool"), list) else []
+            named = [one if isinstance(one, dict) else {"id": str(one)} for one in pool]
+            value = {"meta": {}, **value, "candidate_pool": named, "candidate_pool_ids": pool_ids(value, place)}
+        query = validated(RlQuery, value, place)
         shots = shots or len(query.pointer_candidates[0].pointer) if query.pointer_candidates else shots
         _check(key, query, place, shots=shots)
         yield key, query
@@ -270,13 +270,6 @@ def rl_data_bytes(data: RlData) -> bytes:
             ) from error
         lines.append(f"{json.dumps(key, ensure_ascii=False)}: {written}")
     return ("{" + ",\n".join(lines) + "}\n").encode()
-
-
-def _with_pool(value: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The seed's own files name their candidates in `candidate_pool` alone, if they do."""
-    pool = cast(list[Any], value["candidate_pool"]) if isinstance(value.get("candidate_pool"), list) else []
-    named = [one if isinstance(one, dict) else {"id": str(one)} for one in pool]
-    return {"meta": {}, **value, "candidate_pool": named, "candidate_pool_ids": pool_ids(value, where)}
 
 
 def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:

@@ -90,7 +90,8 @@ def _train(
     if tell and told:
         tell(told)
     for step in range(told, steps):
-        optimizer.param_groups[0]["lr"] = LR * _schedule(step, steps)
+        falling = 0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02
+        optimizer.param_groups[0]["lr"] = LR * (min(1.0, (step + 1) / 100) * falling)
         loss = loss_of(step)
         optimizer.zero_grad()
         loss.backward()
@@ -103,10 +104,6 @@ def _train(
             if tell:
                 tell(done - told)
             told = done
-
-
-def _schedule(step: int, steps: int) -> float:
-    return min(1.0, (step + 1) / 100) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02)
 
 
 def _tower_loss(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:

@@ -110,11 +110,13 @@ class Judging:
         right = [self._known(one.query).shown_answer for one in asked]
         if not (choices := self.task.choices):
             return self.log_probs(list(zip(asked, right, strict=True)))
-        weighed = self._weigh([(one, choices) for one in asked])
-        return [
-            one.log_probs[choices.index(answer)] - _log_sum(one.log_probs)
-            for one, answer in zip(weighed, right, strict=True)
-        ]
+        found = list[float]()
+        for one, answer in zip(self._weigh([(one, choices) for one in asked]), right, strict=True):
+            most = max(one.log_probs)
+            if math.isfinite(most):
+                most += math.log(math.fsum(math.exp(each - most) for each in one.log_probs))  # log Σ exp
+            found.append(one.log_probs[choices.index(answer)] - most)
+        return found
 
     def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
         """log P(answer | prompt) of each, in order, its end included; NaN where it cannot be shown or is refused.
@@ -252,9 +254,3 @@ class Judging:
 
 def _parts(whole: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     yield from (whole[start : start + size] for start in range(0, len(whole), size))
-
-
-def _log_sum(log_probs: Sequence[float]) -> float:
-    """log Σ exp."""
-    most = max(log_probs)
-    return most + math.log(math.fsum(math.exp(one - most) for one in log_probs)) if math.isfinite(most) else most

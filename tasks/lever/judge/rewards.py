@@ -53,7 +53,9 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
         return clip_reward(hard, CLIP)
     if mode in OF_LIKELIHOODS:
         likely = needed_score(record.vqa_gt_prob, "vqa_gt_prob", mode)
-        return clip_reward(_log(likely) if mode == "gt_logprob" else BONUS[mode] * hard + likely, CLIP)
+        if mode == "gt_logprob":
+            return clip_reward(math.log(likely) if likely else -math.inf, CLIP)
+        return clip_reward(BONUS[mode] * hard + likely, CLIP)
     return clip_reward(BONUS[mode] * hard + needed_score(record.vqa_acc_score, "vqa_acc_score", mode), CLIP)
 
 
@@ -68,10 +70,6 @@ def needed_score(value: float | None, field: str, by: str) -> float:
     if value is None:
         raise RewardUnusable(f"a pointer without `{field}`, which {by} needs: judge it again, or choose another reward")
     return float(value)
-
-
-def _log(share: float) -> float:
-    return math.log(share) if share else -math.inf
 
 
 def clip_reward(reward: float, bounds: tuple[float, float]) -> float:

@@ -88,17 +88,13 @@ def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outc
     return [
         Outcome(
             query=one.query,
-            pointer=_positions(one.demonstrations, pools.pools[one.query]),
+            pointer=tuple(map(pool.index, one.demonstrations)) if {*one.demonstrations} <= {*pool} else (),
             shown=one.demonstrations,
             **judgment._asdict(),
         )
         for one, judgment in zip(asked, judge(asked), strict=True)
+        for pool in (pools.pools[one.query],)
     ]
-
-
-def _positions(shown: Sequence[str], pool: Sequence[str]) -> Pointer:
-    """Empty where something is shown that is not in the pool."""
-    return tuple(map(pool.index, shown)) if set(shown) <= set(pool) else ()
 
 
 def _watched(judging: Judging, stage: str) -> Judge:

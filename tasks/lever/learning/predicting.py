@@ -23,8 +23,13 @@ from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
 
 USUAL_SIZE = 64
 """Candidates of a query where neither checkpoint nor user says how many: Lever-Plus's `candidate_num`."""
-PREDICTED_AT_ONCE = 256
-"""Queries in a batch."""
+OF_SAMPLERS: dict[Sampler, tuple[Modality, ...]] = {
+    "RandSampler": (),
+    "TextSimSampler": ("texts",),
+    "ImgSimSampler": ("images",),
+    "MixSampler": ("texts", "images"),
+}
+"""The embeddings of images or questions alone that a sampler of Lever-Plus reads."""
 
 
 class Predicted(NamedTuple):
@@ -101,8 +106,9 @@ def _pools_as_trained(
     if sampler == "RetrievalSampler" and not own.modalities:
         wanted["modalities"] = ("joint",)
     recipe = PoolRecipe.model_validate(own.model_dump() | wanted)
-    banks = {"joint": joint}
-    for modality in _needed(recipe):
+    banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": joint}
+    retrieved = tuple(one for one in recipe.modalities if one != "joint")
+    for modality in OF_SAMPLERS.get(recipe.sampler, retrieved):
         paths = of_modality(queries, modality), of_modality(candidates, modality)
         if all(path.is_file() for path in paths):
             banks[modality] = read_bank(paths[0]), read_bank(paths[1])
@@ -114,17 +120,6 @@ def _pools_as_trained(
     if recipe.sampler == "RetrievalSampler":
         recipe = recipe.model_copy(update={"modalities": tuple(one for one in recipe.modalities if one in banks)})
     return recipe, banks
-
-
-def _needed(recipe: PoolRecipe) -> tuple[Modality, ...]:
-    """The embeddings of images or questions alone that a recipe reads."""
-    needed: dict[Sampler, tuple[Modality, ...]] = {
-        "RetrievalSampler": tuple(one for one in recipe.modalities if one != "joint"),
-        "TextSimSampler": ("texts",),
-        "ImgSimSampler": ("images",),
-        "MixSampler": ("texts", "images"),
-    }
-    return needed.get(recipe.sampler, ())
 
 
 def refuse_others(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
@@ -153,8 +148,4 @@ def predict(
         raise FileUnusable(
             f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
         )
-    found: dict[str, Prediction] = {}
-    for start in range(0, len(queries.ids), PREDICTED_AT_ONCE):
-        pooled = {query: pools[query] for query in queries.ids[start : start + PREDICTED_AT_ONCE]}
-        found |= likeliest(selector, queries, candidates, pooled, shots=shots)
-    return found
+    return likeliest(selector, queries, candidates, {query: pools[query] for query in queries.ids}, shots=shots)

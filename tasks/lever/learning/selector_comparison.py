@@ -136,11 +136,13 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         Gain(better=better[0], worse=worse[0], shots=better[1], accuracy=_estimate(table, drawn_gain, seeds))
         for ((better, worse), table), drawn_gain in zip(pairs.items(), _resampled(pairs).values(), strict=True)
     )
+    about = evaluated[0].conditions
+    over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
     return Summary(
-        conditions=evaluated[0].conditions,
+        conditions=about,
         seeds=tuple(seeds),
         figures=tuple(figures.values()),
-        headline=_headline(gains, evaluated[0].conditions),
+        headline=next((over[stage] for stage in reversed(TRAINED) if stage in over), None),
         gains=gains,
         ways=tuple(way for key in figures if (way := _way(key, figures, drawn))),
     )
@@ -178,22 +180,17 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
     only = next(iter(by_seed))
     n = int((~np.isnan(table)).any(axis=0).sum())
     low, high = _interval(drawn) if n > 1 else (None, None)
+    values = list(by_seed.values()) if len(by_seed) > 1 else scored[only]
+    middle = fmean(values)
+    squares = fsum((value - middle) ** 2 for value in values)
     return SeedEstimate(
         value=fmean(by_seed.values()),
-        se=_standard_error(list(by_seed.values()) if len(by_seed) > 1 else scored[only]),
+        se=sqrt(squares / (len(values) - 1) / len(values)) if len(values) > 1 else None,
         low=low,
         high=high,
         by_seed=by_seed,
         n=n,
     )
-
-
-def _standard_error(values: Sequence[float]) -> float | None:
-    """Of the mean, dividing by n - 1; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    middle = fmean(values)
-    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def _interval(drawn: Values) -> tuple[float, float] | tuple[None, None]:
@@ -220,11 +217,6 @@ def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
         keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in found]
         pairs += [(better, worse) for better, worse in keys if better in figures and worse in figures]
     return pairs
-
-
-def _headline(gains: Sequence[Gain], about: Conditions) -> Gain | None:
-    over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
-    return next((over[stage] for stage in reversed(TRAINED) if stage in over), None)
 
 
 def _way(key: Key, figures: Mapping[Key, Figure], drawn: Mapping[Key, Values]) -> Way | None:

@@ -234,18 +234,14 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
         asked = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
         judged = _judged(setting, asked)
         likely = setting.judging.gt_prob(asked) if mode in OF_LIKELIHOODS else [None] * len(asked)
-        return [_reward(one, p, mode) for one, p in zip(judged, likely, strict=True)]
+        found = list[float]()
+        for one, p in zip(judged, likely, strict=True):
+            scores: Any = {"vqa_correct": one.correct, "vqa_acc_score": one.accuracy, "vqa_gt_prob": p}
+            record = PointerRecord.model_construct(**scores, status="judged")
+            found.append(math.nan if one.failed is not None else reward_of(record, mode))
+        return found
 
     return rewards
-
-
-def _reward(judgment: Judgment, likely: float | None, mode: RewardMode) -> float:
-    if judgment.failed is not None:
-        return math.nan
-    record = PointerRecord.model_construct(
-        vqa_correct=judgment.correct, vqa_acc_score=judgment.accuracy, vqa_gt_prob=likely, status="judged"
-    )
-    return reward_of(record, mode)
 
 
 def _judged(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:

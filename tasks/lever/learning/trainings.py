@@ -64,7 +64,10 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
     plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run, key=_key("rce", start, groups, settings, seed=run.seed))
     material = Material.of(groups, start, device=loop.device)
-    counted = _best(groups) if settings.use_top1_only else groups.judged
+    counted = groups.judged
+    if settings.use_top1_only:  # of equals the first
+        best = groups.rewards.masked_fill(~groups.judged, -math.inf).argmax(-1, keepdim=True)
+        counted = torch.zeros_like(groups.judged).scatter(-1, best, True)
     pointers, rewards, counted = (one.to(loop.device) for one in (possible_pointers(groups), groups.rewards, counted))
 
     def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
@@ -163,7 +166,11 @@ class _Grpo:
             exact_kl=divergence.kl.mean() if divergence else None,
         )
         log_ratio = (scored.log_probs.detach() - old).masked_fill(~judged, math.nan)
-        entropy = divergence.entropy.mean() if divergence else _entropy(scored.log_probs.detach(), log_ratio)
+        if divergence:
+            entropy = divergence.entropy.mean()
+        else:  # estimated from pointers that another policy drew: each counts as the ratio says, in its group
+            weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
+            entropy = -(weights * scored.log_probs.detach().nan_to_num(neginf=0)).sum(-1).mean()
         share = torch.tensor(losses.ess(log_ratio), dtype=torch.float64, device=entropy.device)
         figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
         return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
@@ -233,15 +240,3 @@ def _key(stage: str, start: PointerSelector, groups: Groups, settings: Optimizat
     weights = {f"start/{name}": one for name, one in start.state_dict().items()}
     described = {"config": start.config, "settings": settings, "seed": seed, **about}
     return key_of(stage, described, tensors_of(groups) | weights)
-
-
-def _best(groups: Groups) -> Tensor:
-    """(Q, G) bool: the judged pointer of each query with the highest reward, of equals the first."""
-    best = groups.rewards.masked_fill(~groups.judged, -math.inf).argmax(-1, keepdim=True)
-    return torch.zeros_like(groups.judged).scatter(-1, best, True)
-
-
-def _entropy(log_probs: Tensor, log_ratio: Tensor) -> Tensor:
-    """Estimate from pointers that another policy drew: each counts as the ratio says, in its group."""
-    weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
-    return -(weights * log_probs.nan_to_num(neginf=0)).sum(-1).mean()
