@@ -85,7 +85,9 @@ class Catalogue(Sequence[CatalogueEntry]):
         if at not in self._entries:
             if len(self._entries) >= MOST_KEPT:
                 self._entries.clear()
-            self._entries[at] = CatalogueEntry.model_validate_json(self._line(at))
+            part = int(self._firsts.searchsorted(at, "right")) - 1
+            begin, end = self._offsets[part][at - self._firsts[part] :][:2]
+            self._entries[at] = CatalogueEntry.model_validate_json(self._lines[part][begin:end].tobytes())
         return self._entries[at]
 
     def __iter__(self) -> Iterator[CatalogueEntry]:
@@ -95,11 +97,6 @@ class Catalogue(Sequence[CatalogueEntry]):
     def names(self) -> list[str]:
         """Their names."""
         return [name for names in self._names for name in texts_of(names)]
-
-    def _line(self, at: int) -> bytes:
-        part = int(self._firsts.searchsorted(at, "right")) - 1
-        begin, end = self._offsets[part][at - self._firsts[part] :][:2]
-        return self._lines[part][begin:end].tobytes()
 
 
 def pack_catalogue(entries: Sequence[CatalogueEntry]) -> bytes:

@@ -8,7 +8,7 @@ centres of large indexes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,7 +166,8 @@ def nearest_centres(centres: NDArray[np.float32], vectors: NDArray[np.float16]) 
     flat = faiss.IndexFlatIP(centres.shape[1])
     with _one_thread():
         flat.add(np.ascontiguousarray(centres))
-        found = [flat.search(piece, 1)[1][:, 0] for piece in _pieces(vectors)]
+        pieces = (vectors[start : start + PIECE].astype(np.float32) for start in range(0, len(vectors), PIECE))
+        found = [flat.search(piece, 1)[1][:, 0] for piece in pieces]
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
@@ -178,11 +179,6 @@ def refuse_other_lengths(vectors: NDArray[np.float16]) -> None:
         if len(wrong):
             row = int(wrong[0])
             raise ValueError(f"vector {start + row} has length {lengths[row]:.3g}; an embedder gives length 1")
-
-
-def _pieces(vectors: NDArray[np.float16]) -> Iterator[NDArray[np.float32]]:
-    for start in range(0, len(vectors), PIECE):
-        yield vectors[start : start + PIECE].astype(np.float32)
 
 
 @contextmanager

@@ -60,7 +60,12 @@ def collect(
     unused_for: records that were written or have served since stay, and so do cached embeddings.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
-    removed = list(_remove_records(results, before=now - unused_for, dry_run=dry_run))
+    old = [each for each in results.listed() if each.modified < now - unused_for]
+    removed = [
+        Removal(name=f"{RESULTS}/{each.name}", size=each.size)
+        for each in old
+        if dry_run or results.remove(each.name, before=now - unused_for)
+    ]
     gone = {each.name.removeprefix(f"{RESULTS}/") for each in removed}
     staying = [each.name for each in results.listed() if each.name not in gone]
     marked = _mark(store, listed, results, staying)
@@ -85,12 +90,6 @@ def collect(
         kept_results=len(staying),
         removed_vectors=embeddings.prune(older_than_days=unused_for.days, dry_run=dry_run),
     )
-
-
-def _remove_records(results: Results, *, before: datetime, dry_run: bool) -> Iterator[Removal]:
-    for each in list(results.listed()):
-        if each.modified < before and (dry_run or results.remove(each.name, before=before)):
-            yield Removal(name=f"{RESULTS}/{each.name}", size=each.size)
 
 
 def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, staying: Iterable[str]) -> set[str]:

@@ -125,7 +125,13 @@ class Incidents:
 
     def pin(self, suite: str, pins: Sequence[Pin]) -> None:
         """Replace the pinned figures of a suite file; none: every figure is compared with the last good one."""
-        self._database.run(lambda connection: _pin(connection, suite, pins))
+
+        def write(connection: Connection) -> None:
+            connection.execute(delete(night_pins).where(night_pins.c.suite == escape(suite)))
+            if pins:
+                connection.execute(insert(night_pins), [escape({"suite": suite} | one.model_dump()) for one in pins])
+
+        self._database.run(write)
 
 
 def _keep(connection: Connection, suite: str, night: str, incidents: Sequence[Incident]) -> None:
@@ -138,22 +144,12 @@ def _keep(connection: Connection, suite: str, night: str, incidents: Sequence[In
 
 
 def _put(connection: Connection, one: Incident) -> None:
-    row = escape(_row(one))
+    events = [event.model_dump(mode="json") for event in one.events]
+    opened = {"opened_run": one.opened.night, "opened_at": one.opened.at}
+    row = escape(one.model_dump(exclude={"events"}) | opened | {"events": events})
     new = {name: value for name, value in row.items() if name != "id"}
     connection.execute(insert(night_incidents).values(row).on_conflict_do_update(index_elements=["id"], set_=new))
 
 
-def _row(one: Incident) -> dict[str, Any]:
-    plain = one.model_dump(exclude={"events"})
-    events = [event.model_dump(mode="json") for event in one.events]
-    return plain | {"opened_run": one.opened.night, "opened_at": one.opened.at, "events": events}
-
-
 def _incident(row: dict[str, Any]) -> Incident:
     return Incident.model_validate(unescaped(row, "opened_run", "opened_at"))
-
-
-def _pin(connection: Connection, suite: str, pins: Sequence[Pin]) -> None:
-    connection.execute(delete(night_pins).where(night_pins.c.suite == escape(suite)))
-    if pins:
-        connection.execute(insert(night_pins), [escape({"suite": suite} | one.model_dump()) for one in pins])

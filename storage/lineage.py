@@ -198,7 +198,10 @@ def _walk(connection: Connection, digests: Collection[str], most: int) -> dict[s
         level = coming[: most - len(found)]
         made = _nearest_first(connection, _makers(connection, level), {*found, *level}, settings)
         used = _used(connection, {maker["key"] for makers in made.values() for maker in makers})
-        gone = dict(_collected(connection, level))
+        gone: dict[str, datetime] = {}
+        for some in _parts(level):
+            query = select(lineage_collected).where(lineage_collected.c.digest.in_(some))
+            gone |= {row.digest: row.at for row in connection.execute(query)}
         for digest in level:
             found[digest] = _origin(digest, made.get(digest, ()), used, gone.get(digest))
         new = {step.key: step for digest in level if (step := found[digest].step) and step.key not in steps}
@@ -282,11 +285,6 @@ def _used(connection: Connection, keys: Collection[str]) -> dict[tuple[str, int]
     return used
 
 
-def _step_run(row: RowMapping) -> StepRun:
-    told = {name: row[name] for name in StepRun.model_fields}
-    return StepRun.model_validate(told | {"at": _in_utc(told["at"]), "parameters": json.loads(told["parameters"])})
-
-
 def _origin(
     digest: str, makers: Sequence[RowMapping], used: Mapping[tuple[str, int], Sequence[str]], collected: datetime | None
 ) -> Origin:
@@ -296,11 +294,12 @@ def _origin(
     last = makers[0]
     key, item = last["key"], last["item"]
     sources = dict.fromkeys([*used.get((key, item), ()), *used.get((key, EVERY), ())])
+    told = {name: last[name] for name in StepRun.model_fields}
     return Origin(
         kind=last["kind"],
         digest=digest,
         name=last["name"],
-        step=_step_run(last),
+        step=StepRun.model_validate(told | {"at": _in_utc(told["at"]), "parameters": json.loads(told["parameters"])}),
         item=item,
         used=tuple(one for one in sources if one != digest),
         collected=at,
@@ -316,12 +315,6 @@ def _called(connection: Connection, digests: Sequence[str]) -> dict[str, dict[st
         for digest, kind, name in connection.execute(query.order_by(edges.digest, edges.kind, edges.name)):
             called[digest] = {"kind": kind, "name": name}
     return called
-
-
-def _collected(connection: Connection, digests: Sequence[str]) -> Iterator[tuple[str, datetime]]:
-    gone = lineage_collected.c
-    for some in _parts(digests):
-        yield from ((d, at) for d, at in connection.execute(select(gone.digest, gone.at).where(gone.digest.in_(some))))
 
 
 def _in_utc(at: datetime) -> datetime:

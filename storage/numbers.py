@@ -122,7 +122,8 @@ def copy_numbers(
 
     JSON is an object a line.
     """
-    plain = ", ".join(f"{_exact(name)} AS {name}" for name in ("value", "scale"))
+    # decimals as texts without zeros at their ends
+    plain = ", ".join(f"rtrim(rtrim({name}::VARCHAR, '0'), '.') AS {name}" for name in ("value", "scale"))
     nested = ", ".join(f"to_json({name}) AS {name}" for name in NESTED)
     columns = {"parquet": "n.*", "json": f"n.* REPLACE ({plain})", "csv": f"n.* REPLACE ({plain}, {nested})"}[shape]
     how = {"parquet": "parquet, COMPRESSION zstd", "json": "json", "csv": "csv"}[shape]
@@ -235,11 +236,6 @@ def _name_documents(connection: DuckDBPyConnection, names: Mapping[str, str]) ->
 
 def _fetched(found: DuckDBPyConnection) -> Numbers:
     return Numbers(tuple(column[0] for column in found.description or ()), found.fetchall())
-
-
-def _exact(column: str) -> str:
-    """A decimal as text without zeros at its end."""
-    return f"rtrim(rtrim({column}::VARCHAR, '0'), '.')"
 
 
 def _listed(paths: Sequence[Path]) -> str:

@@ -54,13 +54,9 @@ class Package:
         self.names = self._zip.NameToInfo.keys()
         """In the order of the zip."""
         for info in self._zip.infolist():
-            if sentence := self._refusal(info):
+            if sentence := refusal(info, caps=self._caps):
                 self._zip.close()
                 raise RefusedDocument(f"{sentence}; save the document again with the program that made it.")
-
-    def _refusal(self, info: ZipInfo) -> str | None:
-        """Why the whole package is refused because of this member; None if it is not."""
-        return refusal(info, caps=self._caps)
 
     def __enter__(self) -> Self:
         return self

@@ -32,9 +32,10 @@ _ASCENT, _DESCENT = 0.86, 0.14
 
 def lay_out(data: bytes) -> list[LaidPage]:
     """The pages of a document. Raises LayoutFailed."""
+    drawn = in_own_process(lambda: [_page(svg) for svg in _drawings(data)])
     pages = [
         LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images))
-        for width, height, signs, zones, boxes, images in in_own_process(partial(_laid_out, data))
+        for width, height, signs, zones, boxes, images in drawn
     ]
     if not any(page.signs for page in pages):
         raise LayoutFailed("the layout engine draws no text")
@@ -43,10 +44,6 @@ def lay_out(data: bytes) -> list[LaidPage]:
 
 def _box(edges: Sequence[float]) -> BBox:
     return edges[0], edges[1], edges[2], edges[3]
-
-
-def _laid_out(data: bytes) -> list[LaidPage]:
-    return [_page(svg) for svg in _drawings(data)]
 
 
 def _drawings(data: bytes) -> list[str]:
@@ -143,10 +140,5 @@ def render_pages(
     for number in sorted(boxes):
         if 1 <= number <= len(pages):
             with pymupdf.open(stream=pages[number - 1].encode(), filetype="svg") as drawing:
-                shown = [_scaled(box, 1 / _POINTS) for box in boxes[number]]
+                shown = [(x0 / _POINTS, y0 / _POINTS, x1 / _POINTS, y1 / _POINTS) for x0, y0, x1, y1 in boxes[number]]
                 yield number, drawn_page(drawing[0], shown)
-
-
-def _scaled(box: BBox, scale: float) -> BBox:
-    x0, y0, x1, y1 = box
-    return x0 * scale, y0 * scale, x1 * scale, y1 * scale

@@ -166,7 +166,9 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
     for line in reversed(above[-HEADER_LINES:]):
         height = max(w.y1 - w.y0 for w in line)
         phrases = phrases_of(line)
-        if reached - max(w.y1 for w in line) > height or any(_crosses(p, grid.xs[1]) for p in phrases):
+        x = grid.xs[1]
+        across = any(p.x0 < x - SNAP and p.x1 > x + SNAP for p in phrases)
+        if reached - max(w.y1 for w in line) > height or across:
             break
         reached = min(w.y0 for w in line)
         if phrases[-1].x0 > grid.xs[1] - SNAP:  # a line with a label alone heads a group of rows
@@ -180,10 +182,6 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
 def _is_figure(text: str) -> bool:
     """Whether a text is an amount with digits, and no year."""
     return is_amount(text) and not is_year(text) and any(map(str.isdigit, text))
-
-
-def _crosses(phrase: Phrase, x: float) -> bool:
-    return phrase.x0 < x - SNAP and phrase.x1 > x + SNAP
 
 
 def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word]]]:

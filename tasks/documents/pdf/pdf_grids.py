@@ -400,15 +400,12 @@ def _last_row(grid: Grid, xs: Sequence[float], words: Sequence[Word]) -> float:
     if not lines:
         return bottom
     phrases = phrases_of(lines[0])
-    inside = all(any(a - SPILL <= p.x0 and p.x1 <= b + SPILL for a, b in _spans(xs)) for p in phrases)
+    # what a cell may reach over: a column, or one with those of its signs
+    spans = [(a, b) for i, a in enumerate(xs) for b in xs[i + 1 : i + 1 + SIGN_COLUMNS]]
+    inside = all(any(a - SPILL <= p.x0 and p.x1 <= b + SPILL for a, b in spans) for p in phrases)
     amounts = sum(is_amount(p.text) for p in phrases if p.x0 >= xs[1] - SPILL)
     label = phrases[0].x0 < xs[1] and not is_amount(phrases[0].text)
     return max(w.y1 for w in lines[0]) if inside and label and amounts else bottom
-
-
-def _spans(xs: Sequence[float]) -> list[tuple[float, float]]:
-    """What a cell may reach over: a column, or one with those of its signs."""
-    return [(a, b) for i, a in enumerate(xs) for b in xs[i + 1 : i + 1 + SIGN_COLUMNS]]
 
 
 def _columns(run: list[Grid]) -> tuple[float, ...]:

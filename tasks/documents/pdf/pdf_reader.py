@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pymupdf
 
-from tasks.documents.blocks import BBox, Page, PageStatus
+from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, storable
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
@@ -312,7 +312,10 @@ class Plumber:
     def grids(self, number: int) -> list[Grid]:
         """Tables of a page (1-based) by pdfplumber's default finder."""
         page = self._document.pages[number - 1]
-        grids = [grid_of_boxes([_box(cell) for cell in table.cells]) for table in page.find_tables()]
+        grids = [
+            grid_of_boxes([(float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in table.cells])
+            for table in page.find_tables()
+        ]
         page.close()
         return grids
 
@@ -343,8 +346,3 @@ def _fragment(run: Sequence[dict[str, Any]], number: int) -> Fragment:
 def _word(word: dict[str, Any], number: int) -> Word:
     box = (float(word["x0"]), float(word["top"]), float(word["x1"]), float(word["bottom"]))
     return Word(*box, storable(word["text"]), (number, 0))
-
-
-def _box(cell: Sequence[float]) -> BBox:
-    x0, y0, x1, y1 = map(float, cell)
-    return (x0, y0, x1, y1)

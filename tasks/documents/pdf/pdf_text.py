@@ -165,7 +165,12 @@ def _extract_along(
             mono = bool(lead["flags"] & MONO) and all(span["flags"] & MONO for span in spans)
             upright = direction == (1, 0)
             fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no), mono))
-    words = cache(lambda: _words(textpage))
+    words = cache(
+        lambda: [
+            Word(x0, y0, x1, y1, storable(text), (block, line))
+            for x0, y0, x1, y1, text, block, line, _ in textpage.extractWORDS()
+        ]
+    )
     if any(RIGHT_TO_LEFT.search(fragment.text) for fragment in fragments if not fragment.text.isascii()):
         fragments = _spaced(fragments, words())
     found = PageText(
@@ -192,11 +197,6 @@ def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragme
             fragment = fragment._replace(text=line_of(inside), x0=inside[0].x0, x1=max(word.x1 for word in inside))
         spaced.append(fragment)
     return spaced
-
-
-def _words(textpage: pymupdf.TextPage) -> list[Word]:
-    found = textpage.extractWORDS()
-    return [Word(x0, y0, x1, y1, storable(text), (block, line)) for x0, y0, x1, y1, text, block, line, _ in found]
 
 
 def _chars(textpage: pymupdf.TextPage) -> list[Word]:

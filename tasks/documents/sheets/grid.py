@@ -225,14 +225,10 @@ def _header_rows(area: Area, cells: Cells) -> int:
     count = next((i for i, row in enumerate(rows) if _has_amount(cells, row, area)), None)
     if count is None:
         return int(area.bottom > area.top and area.right > area.left and _names_all(cells, area))
-    while count and not _names_columns(cells.get(area.top + count - 1, {}), area):
+    while count and not any(area.left < column <= area.right for column in cells.get(area.top + count - 1, {})):
         count -= 1  # a label alone on its row heads a group of rows
     labelled = sum(area.left in cells.get(area.top + i, {}) for i in range(count))
     return count if labelled <= 1 else 1  # rows with labels of their own are data, told in words
-
-
-def _names_columns(held: Mapping[int, Value], area: Area) -> bool:
-    return any(area.left < column <= area.right for column in held)
 
 
 def _names_all(cells: Cells, area: Area) -> bool:

@@ -162,7 +162,7 @@ def _whole(digits: str, body: Sequence[Token]) -> str:
     least = "".join(text for kind, text in body if kind == "digit").lstrip("#?").count("0")
     digits = digits.zfill(least)
     if any(kind == "comma" for kind, _ in body):
-        return ",".join(_groups(digits))
+        return re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", digits)
     left, parts = list(digits), list[str]()
     for kind, text in reversed(body):
         if kind != "digit":
@@ -170,12 +170,6 @@ def _whole(digits: str, body: Sequence[Token]) -> str:
         elif left:
             parts.append(left.pop())
     return "".join(left) + "".join(reversed(parts))
-
-
-def _groups(digits: str) -> list[str]:
-    """Digits by thousands, the last three together."""
-    first = len(digits) % 3
-    return [*filter(None, [digits[:first]]), *(digits[i : i + 3] for i in range(first, len(digits), 3))]
 
 
 def _as_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str | None:
