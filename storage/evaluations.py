@@ -109,7 +109,7 @@ class Evaluations:
         """What the run found, with all samples: one value per task and data set; none if it found nothing."""
 
         def whole(connection: Connection) -> Iterator[Evaluated]:
-            for dataset, one in _read(connection, [run]):
+            for dataset, one in _read(connection, run):
                 items = _samples(run, one.task.task if one.task else "").where(samples.c.dataset == dataset)
                 found = tuple(map(sample_of, connection.execute(items).mappings()))
                 yield one.model_copy(update={"samples": found})
@@ -118,14 +118,7 @@ class Evaluations:
 
     def task_results(self, run: str) -> list[Evaluated]:
         """What the run found, without samples."""
-        return self.results_of([run])[run]
-
-    def results_of(self, runs: Collection[str]) -> dict[str, list[Evaluated]]:
-        """What each of these runs found, without samples."""
-        found: dict[str, list[Evaluated]] = {run: [] for run in runs}
-        for _, one in self._database.run(lambda connection: [*_read(connection, list(found))]):
-            found[one.run.id].append(one)
-        return found
+        return [one for _, one in self._database.run(lambda connection: [*_read(connection, run)])]
 
     def figures_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[Figure]]:
         """By run and task: its headline, and the figures over all items by these metrics; one query for any number."""
@@ -261,43 +254,35 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
     return [Run.model_validate(unescaped(row) | {"model": known.get(row["model"])}) for row in rows]
 
 
-def _read(connection: Connection, runs: Sequence[str]) -> Iterator[tuple[int, Evaluated]]:
-    """The results of runs without samples, each with the id of its data set: by run, task and data set."""
-    named = escape(list(runs))
-    made = {run.id: run for run in _read_runs(connection, eval_runs.c.id.in_(named), limit=len(named))}
-    figures, tasks = (_by_task(connection, table, named) for table in (eval_results, eval_tasks))
+def _read(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
+    """The results of a run without samples, each with the id of its data set: by task and data set."""
+    figures, tasks = (_by_task(connection, table, run) for table in (eval_results, eval_tasks))
     keys = sorted(figures.keys() | tasks.keys())
-    data = _by_key(connection, datasets.c.id, {key.dataset for key in keys})
-    chosen = _by_key(connection, eval_settings.c.digest, {key.settings for key in keys})
+    made = _read_runs(connection, eval_runs.c.id == escape(run), limit=1)
+    data = _by_key(connection, datasets.c.id, {dataset for _, dataset, _ in keys})
+    chosen = _by_key(connection, eval_settings.c.digest, {settings for *_, settings in keys})
     for key in keys:
+        _, dataset, settings = key
         results = [Result.model_validate(unescaped(row, *KEY_COLUMNS)) for row in figures.get(key, ())]
         told = [Task.model_validate(unescaped(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
         yield (
-            key.dataset,
+            dataset,
             Evaluated(
-                run=made[unescape(key.run)],
-                dataset=Dataset.model_validate(data[key.dataset]),
-                settings=EvalSettings.model_validate(chosen[key.settings]),
+                run=made[0],
+                dataset=Dataset.model_validate(data[dataset]),
+                settings=EvalSettings.model_validate(chosen[settings]),
                 results=tuple(results),
                 task=with_figures(told[0], results) if told else None,
             ),
         )
 
 
-class _Key(NamedTuple):
-    """What a row of a result, or of a task, belongs to; texts as they are stored."""
-
-    run: str
-    task: str
-    dataset: int
-    settings: str
-
-
-def _by_task(connection: Connection, table: Table, runs: Sequence[str]) -> dict[_Key, list[RowMapping]]:
-    query = select(table).where(table.c.run.in_(runs)).order_by(*table.primary_key)
-    found = dict[_Key, list[RowMapping]]()
+def _by_task(connection: Connection, table: Table, run: str) -> dict[tuple[str, int, str], list[RowMapping]]:
+    """The rows of a run by task, data set and settings; texts as they are stored."""
+    query = select(table).where(table.c.run == escape(run)).order_by(*table.primary_key)
+    found = dict[tuple[str, int, str], list[RowMapping]]()
     for row in connection.execute(query).mappings():
-        found.setdefault(_Key(row["run"], row["task"], row["dataset"], row["settings"]), []).append(row)
+        found.setdefault((row["task"], row["dataset"], row["settings"]), []).append(row)
     return found
 
 

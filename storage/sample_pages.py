@@ -67,19 +67,14 @@ class SamplePages:
         after: After | None,
         most: int,
         since: str = "",
-        below: tuple[str, str] | None = None,
     ) -> list[Sample]:
         """Samples by item and repeat, from the one after `after` on.
 
         since: another run; only those whose score or extracted answer is another one there.
-        below: names of two figures; only those whose first is less than the second.
         """
         query = select(samples).where(*_of_task(samples, run, task), KINDS[kind])
         if since:
             query = query.where(_is_other(since, task))
-        if below:
-            low, high = (samples.c.figures[name].as_float() for name in below)
-            query = query.where(low < high)
         if after:
             last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
             query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
