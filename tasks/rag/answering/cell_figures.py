@@ -82,7 +82,10 @@ def _figures(reading: Reading, asked: str, plain: str, cells: Cells) -> Figures 
     named = tuple(line for line in lines if line.said != WHOLE)
     said = " ".join(line.said for line in named).split()
     beside = " ".join(word for word in plain.split() if word not in said)
-    matches = [cells.matches(line.said, beside, asked, _when(line)) for line in named]
+    matches = [
+        cells.matches(line.said, beside, asked, When(line.year, line.part or WHOLE_YEAR) if line.year else None)
+        for line in named
+    ]
     together = search_together(matches, one_unit=_of_one_unit(reading))
     if together is None:
         return None
@@ -93,10 +96,6 @@ def _figures(reading: Reading, asked: str, plain: str, cells: Cells) -> Figures 
             return None
         numbers.append(whole)
     return Figures(reading, (*named, *(line for line in lines if line.said == WHOLE)), tuple(numbers), together)
-
-
-def _when(line: Line) -> When | None:
-    return When(line.year, line.part or WHOLE_YEAR) if line.year else None
 
 
 def _of_one_unit(reading: Reading) -> bool:
@@ -112,10 +111,6 @@ def _adds(expression: Expression) -> bool:
             return False
 
 
-def _is_sum(expression: Expression) -> bool:
-    return isinstance(expression, Operation) and expression.sign == "+"
-
-
 def _is_difference(expression: Expression) -> bool:
     return isinstance(expression, Operation) and expression.sign == "-" and isinstance(expression.right, Line)
 
@@ -125,7 +120,9 @@ def _fits(figures: Figures) -> bool:
     units = set(map(unit_of, figures.numbers))
     if figures.reading.shown == "%" and units & PERCENTS and not _adds(figures.reading.expression):
         return False
-    if len({one.value for one in figures.numbers}) < len(figures.numbers) and not _is_sum(figures.reading.expression):
+    if len({one.value for one in figures.numbers}) < len(figures.numbers) and not (
+        isinstance(figures.reading.expression, Operation) and figures.reading.expression.sign == "+"
+    ):
         return False  # one number that is told twice
     if not _of_one_unit(figures.reading):
         return True

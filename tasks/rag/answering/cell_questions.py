@@ -103,7 +103,12 @@ def phrase_question(words: str, beside: str, asked: str, when: When | None, *, t
         return own
     held = {word.text for word in own.words}
     told = [Word(word.text, word.weight * BESIDE_WEIGHT) for word in more.words if word.text not in held]
-    return own._replace(core=f"{own.core} {more.core}", words=(*own.words, *told), unit=_unit_named(words))
+    # what the name of a figure says that it counts: 사업비 is money, 어르신 수 is none
+    return own._replace(
+        core=f"{own.core} {more.core}",
+        words=(*own.words, *told),
+        unit=("amount" if NAMES_MONEY.search(words) else "count" if NAMES_COUNT.search(words) else ""),
+    )
 
 
 def _without_asking(words: str) -> str:
@@ -144,11 +149,6 @@ def _unit(asked: str) -> Unit:
         if pattern.search(asked):
             return unit
     return ""
-
-
-def _unit_named(words: str) -> Unit:
-    """What the name of a figure says that it counts: 사업비 is money, 어르신 수 is none."""
-    return "amount" if NAMES_MONEY.search(words) else "count" if NAMES_COUNT.search(words) else ""
 
 
 def _core(asked: str, said: Sequence[str]) -> str:

@@ -75,7 +75,9 @@ def worked(
     if TERM.search(question):
         question = _with_years(question, book.rows())
         if term := TERM.search(question):
-            return _without_term(term[0], question, book)
+            # A business term that no table names
+            text = NO_TERM[language_of(question)].format(term=term[0], where=", ".join(book.among.values()))
+            return Draft(text, abstained=True, reason="the documents do not have the period of the question")
     said = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
     computation = read_computation(
         question, said=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
@@ -89,12 +91,6 @@ def worked_as_told(question: str, told: str, plan: RetrievalPlan, index: Index) 
     computation = computation_told(told, shown_as(question), book.latest) if book else None
     draft = computed(computation, book) if computation and book else None
     return draft if draft and not draft.abstained else None
-
-
-def _without_term(term: str, question: str, book: Book) -> Draft:
-    """A business term that no table names."""
-    text = NO_TERM[language_of(question)].format(term=term, where=", ".join(book.among.values()))
-    return Draft(text, abstained=True, reason="the documents do not have the period of the question")
 
 
 def computed(computation: Computation, book: Book, describe: Describe = never) -> Draft:

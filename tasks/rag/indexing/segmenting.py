@@ -63,7 +63,11 @@ def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: P
     try:
         with open_index(index) as opened:
             path, before = opened.centres_file, opened.vectors.dimension
-            if path is not None and Centres.open(path).serve(rows, before) and before == _width(embedded, artifacts):
+            if (
+                path is not None
+                and Centres.open(path).serve(rows, before)
+                and before == _vectors(embedded[0], artifacts).shape[1]
+            ):
                 return artifacts.put_file("centres", path)
     except (NotAnIndex, DamagedIndex):
         pass
@@ -89,10 +93,6 @@ def _content(one: Embedded, artifacts: Artifacts) -> DocumentContent:
 
 def _vectors(one: Embedded, artifacts: Artifacts) -> NDArray[np.float16]:
     return np.load(io.BytesIO(artifacts.get(one.vectors)), allow_pickle=False)
-
-
-def _width(embedded: Sequence[Embedded], artifacts: Artifacts) -> int:
-    return _vectors(embedded[0], artifacts).shape[1]
 
 
 def _sample(embedded: Sequence[Embedded], artifacts: Artifacts, *, count: int, rows: int) -> NDArray[np.float16]:

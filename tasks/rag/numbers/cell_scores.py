@@ -151,7 +151,12 @@ class CellScorer:
         if not question.change and CHANGE.search(" ".join(number.column_path)):
             score *= CHANGED
         labels = " ".join((*number.row_path[-2:], *number.column_path))
-        score *= math.prod(OPPOSED for pattern in OPPOSITES if _opposed(pattern, question.asked, labels))
+        # whether one of the two says it and the other does not
+        score *= math.prod(
+            OPPOSED
+            for pattern in OPPOSITES
+            if ((pattern.search(question.asked) is None) != (pattern.search(labels) is None))
+        )
         return Fit(score, asked, focus, labelled, unheld)
 
     def _read(self, texts: Iterable[str]) -> None:
@@ -186,11 +191,6 @@ class CellScorer:
 def _share(weights: Mapping[Key, float], held: Mapping[Key, float]) -> float:
     whole = sum(weights.values())
     return sum(weight * held[key] for key, weight in weights.items()) / whole if whole else 1.0
-
-
-def _opposed(pattern: re.Pattern[str], asked: str, labels: str) -> bool:
-    """Whether one of the two says it and the other does not."""
-    return (pattern.search(asked) is None) != (pattern.search(labels) is None)
 
 
 def hangul_run(texts: Iterable[str]) -> str:

@@ -164,7 +164,7 @@ def fits(label: str) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for text, share in ((plain, 1.0), (cut, 0.98)):
         said = frozenset(_label_words(text))
-        candidates = {name for word in said for name in _names_with(word)}
+        candidates = {name for word in said for name in _names_by_word().get(word, ())}
         for name in candidates:
             score = share * _fit(name, said, joined=JOINS.search(text) is not None)
             if score > found.get(name.concept.key, 0.0):
@@ -210,10 +210,6 @@ def _names_by_word() -> Mapping[str, Sequence[_Name]]:
         for word in frozenset(name.words):
             found.setdefault(word, []).append(name)
     return found
-
-
-def _names_with(word: str) -> Sequence[_Name]:
-    return _names_by_word().get(word, ())
 
 
 @cache

@@ -38,13 +38,11 @@ def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
         found += [(places[at], identity) for at, identity in sums_over_columns([facts[place] for place in places])]
     for place, identity in (*found, *balances_over_tables(facts)):
         fact = facts[place]
-        doubt = fact.doubt or _doubt(fact, identity)
+        doubt = fact.doubt or (
+            "" if identity.expected is None else doubt_of(Broken(identity.kind, identity.expected), fact.scale)
+        )
         facts[place] = fact.model_copy(update={"identities": (*fact.identities, identity), "doubt": doubt})
     return facts
-
-
-def _doubt(fact: CellFact, identity: Identity) -> str:
-    return "" if identity.expected is None else doubt_of(Broken(identity.kind, identity.expected), fact.scale)
 
 
 def _totals_of(columns: Sequence[Sequence[CellFact]]) -> Iterator[Iterator[tuple[int, Identity]]]:
@@ -127,7 +125,7 @@ def sums_over_columns(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity
             first = min(shown, key=lambda start: (-shown[start], start))
             for at, fact in enumerate(facts):
                 if fact.col == whole and fact.row in able and len(parts := _parts(able[fact.row], whole, first)) > 1:
-                    yield at, identity_of("columns", fact, _sum(parts), parts)
+                    yield at, identity_of("columns", fact, sum((part.value for part in parts), Decimal(0)), parts)
 
 
 def _starts(row: Mapping[int, CellFact], whole: int) -> Iterator[int]:
@@ -144,10 +142,6 @@ def _parts(row: Mapping[int, CellFact], whole: int, first: int) -> list[CellFact
     total = row[whole]
     cells = (row[col] for col in range(first, whole) if col in row)
     return [cell for cell in cells if (cell.period, cell.unit, cell.scale) == (total.period, total.unit, total.scale)]
-
-
-def _sum(parts: Sequence[CellFact]) -> Decimal:
-    return sum((part.value for part in parts), Decimal(0))
 
 
 ASSETS = re.compile(r"total assets|자산\s?총계", re.IGNORECASE)

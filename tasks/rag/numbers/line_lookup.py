@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,7 +125,10 @@ class Lines:
         return Wanted(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
 
     def _score(self, line: Line, number: Number, wanted: Wanted) -> float:
-        if not wanted.holds(number.document, number.period, balance=_is_balance(line)):
+        # none: the line has no concept, and may be either
+        if not wanted.holds(
+            number.document, number.period, balance=(line.concept.statement == "balance" if line.concept else None)
+        ):
             return 0.0
         fits = _fit_of(line, number)
         if fits < SURE:
@@ -187,17 +189,8 @@ def number_of(row: Mapping[str, Any]) -> Number:
         row=row["row"],
         col=row["col"],
         statement=row.get("statement", "other"),
-        broken=next((_broken(one) for one in row["identities"] if not one["holds"]), None),
+        broken=next((Broken(one["kind"], one["expected"]) for one in row["identities"] if not one["holds"]), None),
     )
-
-
-def _broken(identity: Mapping[str, Any]) -> Broken:
-    return Broken(identity["kind"], identity["expected"])
-
-
-def _is_balance(line: Line) -> bool | None:
-    """None: the line has no concept, and may be either."""
-    return line.concept.statement == "balance" if line.concept else None
 
 
 def _fit_of(line: Line, number: Number) -> float:
@@ -206,7 +199,7 @@ def _fit_of(line: Line, number: Number) -> float:
     if concept is None:
         return _fit_of_words(line.said, number)
     if line.of:
-        return fit_of_part(concept, line.of, number.row_path, number.column_path, plain=PLAIN_HEADERS | TOTALS)
+        return fit_of_part(concept, line.of, number.row_path, number.column_path)
     counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
     if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
         return 0.0
@@ -229,51 +222,18 @@ def says_more(column_path: Sequence[str]) -> bool:
     return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)
 
 
-IN_HEADING, IN_COLUMN = 0.97, 0.95
-"""Share of a fit that is left where a heading or the header of a column names the line."""
-UNASKED_OWN, UNASKED_BESIDE = 0.1, 0.05
-"""What each word of the row's own label, or of the labels around it, takes away that nothing asks for."""
-MOST_BESIDE = 0.2
 SURELY = 0.85
-"""How well the label must name the line, without the words of the part."""
-ONE_MISSING = 0.72
-"""Share that is left where all but one of three or more words of the part are held."""
-PART_WORDS = frozenset(
-    ("segment", "division", "business", "unit", "region", "group", "operation", "company", "부문", "사업부문", "지역")
-)
-"""Words that say that something is a part, and not which."""
+"""How well the label must name the line of a part: "casino revenue" is not the revenue of the part."""
 
 
-def fit_of_part(
-    concept: Concept, of: str, row_path: Sequence[str], column_path: Sequence[str], *, plain: frozenset[str]
-) -> float:
-    """How well the labels of a cell name a concept of a part, 0 … 1.
+def fit_of_part(concept: Concept, of: str, row_path: Sequence[str], column_path: Sequence[str]) -> float:
+    """How well the labels of a cell name a concept of a part of a company, 0 … 1; of: the words that name the part.
 
-    of: the words that name the part. plain: words of headers that name no part.
+    Part and line may stand in the row's label, in a heading above it or in the header of the column.
     """
-    wanted = frozenset(words_of(of)) - PART_WORDS or frozenset(words_of(of))
-    *heads, own = row_path or ("",)
-    labels = (own, *heads, *column_path)
-    words = {label: frozenset(words_of(label)) for label in labels}
-    missing = wanted - frozenset[str]().union(*words.values())
-    if missing and (len(missing) > 1 or len(wanted) < 3):
+    wanted, labels = frozenset(words_of(of)), (*row_path, *column_path)
+    if not wanted <= frozenset(words_of(" ".join(labels))):
         return 0.0
-    header = " ".join(one for one in column_path if any(w.isalpha() and w not in plain for w in words[one]))
-    best, where = _named_at(concept, of, own, heads, header)
-    if not best:
-        return 0.0
-    known = wanted | PART_WORDS | FREE_WORDS | frozenset(words_of(" ".join(concept.names)))
-    beside = frozenset[str]().union(*(words[label] for label in labels if label not in (own, where))) - plain - known
-    own_more = words[own] - known - plain if own != where else frozenset[str]()
-    score = best - min(MOST_BESIDE, UNASKED_BESIDE * len([word for word in beside if word.isalpha()]))
-    return (score - UNASKED_OWN * len(own_more)) * (ONE_MISSING if missing else 1.0)
-
-
-def _named_at(concept: Concept, of: str, own: str, heads: Sequence[str], header: str) -> tuple[float, str]:
-    """The best fit of a label without the words of the part, and the label."""
-    words = sorted((*of.split(), *words_of(of), *PART_WORDS), key=len, reverse=True)
-    part = re.compile(rf"(?<![a-z])(?:{'|'.join(map(re.escape, words))})(?:s\b)?", re.IGNORECASE)
-    places = ((own, 1.0), *((head, IN_HEADING) for head in heads), (header, IN_COLUMN))
-    fits = [(share * fit(concept, " ".join(part.sub(" ", label).split())), label) for label, share in places]
-    best = max(fits, default=(0.0, ""))
-    return best if best[0] >= SURELY else (0.0, "")  # "casino revenue" is not the revenue of the part
+    rest = (" ".join(word for word in label.split() if wanted.isdisjoint(words_of(word))) for label in labels)
+    best = max(fit(concept, label) for label in rest)
+    return best if best >= SURELY else 0.0

@@ -147,13 +147,15 @@ def _leading(rows: Mapping[int, Sequence[Cell]]) -> Sequence[int]:
     """The rows before the first amount, where their texts stand over all columns with amounts."""
     first = min((number for number, row in rows.items() if any(map(amount_in, row))), default=0)
     leading = [number for number in rows if number < first][:MOST_LEVELS]
-    over = {col for number in leading for cell in rows[number] if cell.text.strip() for col in _columns(cell)}
+    over = {
+        col
+        for number in leading
+        for cell in rows[number]
+        if cell.text.strip()
+        for col in range(cell.col, cell.col + cell.col_span)
+    }
     amounts = {cell.col for row in rows.values() for cell in row if cell.col and amount_in(cell)}
     return leading if len(amounts) > 1 and amounts <= over else []
-
-
-def _columns(cell: Cell) -> range:
-    return range(cell.col, cell.col + cell.col_span)
 
 
 def _names_periods(row: Sequence[Cell]) -> bool:

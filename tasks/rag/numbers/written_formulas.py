@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tasks.rag.numbers.asked_periods import named_in
 from tasks.rag.numbers.combining import UNITS, Combined, Shown
 from tasks.rag.numbers.computations import Latest, Task, at, operation, over_periods
-from tasks.rag.numbers.concepts import Concept, Mention, mentions, words_of
+from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import (
     Constant,
     Expression,
@@ -74,7 +74,9 @@ def _figure(expression: Expression, before: str, rest: str, body: str, latest: L
     """The figure that a formula is, of the periods that stand before it, around it or in it."""
     whens = named_in(before) or named_in(rest) or named_in(body)
     when = whens[-1] if whens else None if any(line.year for line in lines_of(expression)) else latest()
-    name = _title(before)
+    # the last ratio or line that is named before its definition
+    found = mentions(before)
+    name = found[-1] if found else None
     percent = (name and name.concept.unit) or ("%" if PERCENT.search(rest) else "")
     title = before[name.start : name.end] if name else ""
     if in_percent := _without_hundred(expression):
@@ -95,12 +97,6 @@ def _formula(asked: str, match: re.Match[str]) -> tuple[int, int]:
     start = match.start("body")
     ends = (end.start() for pattern in (SENTENCE_END, FORMULA_END) for end in pattern.finditer(asked, start))
     return start, min(ends, default=len(asked))
-
-
-def _title(before: str) -> Mention | None:
-    """The last ratio or line that is named before its definition."""
-    found = mentions(before)
-    return found[-1] if found else None
 
 
 def _from_words(body: str) -> Expression:
@@ -196,7 +192,9 @@ def _longest_formula(body: str, known: set[str]) -> Expression | None:
     while text.strip():
         text = AFTER_FORMULA.sub("", text).strip(" ,;:.")
         expression = _parsed(text)
-        if expression and all(_is_known(line, known) for line in lines_of(expression)):
+        if expression and all(
+            (line.concept is not None or " ".join(words_of(line.said)) in known) for line in lines_of(expression)
+        ):
             return expression
         if expression and all(len(words_of(line.said)) <= MOST_WORDS_UNNAMED for line in lines_of(expression)):
             shortest = shortest or expression
@@ -209,10 +207,6 @@ def _parsed(text: str) -> Expression | None:
         return parse(text)
     except NoExpression:
         return None
-
-
-def _is_known(line: Line, known: set[str]) -> bool:
-    return line.concept is not None or " ".join(words_of(line.said)) in known
 
 
 def root_of(given: Sequence[Definition], asked: str) -> Definition | None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from tasks.rag.numbers.concepts import concepts
-from tasks.rag.numbers.line_lookup import PLAIN_HEADERS, SURE, fit_of_part
+from tasks.rag.numbers.line_lookup import SURE, fit_of_part
 
 
 def fits(of: str, row: Sequence[str], column: Sequence[str] = ("2019",)) -> bool:
-    return fit_of_part(concepts()["revenue"], of, row, column, plain=PLAIN_HEADERS) >= SURE
+    return fit_of_part(concepts()["revenue"], of, row, column) >= SURE
 
 
 @pytest.mark.parametrize(
