@@ -14,7 +14,6 @@ from tasks.rag.numbers.asked_periods import count_of, whens_of
 from tasks.rag.numbers.combining import combine, names_a_part
 from tasks.rag.numbers.computations import Computation, Labels, Latest, Task, extreme, is_ratio, operation, over_periods
 from tasks.rag.numbers.concepts import Concept, concepts, mentions, words_of
-from tasks.rag.numbers.evaluation import LEAST, MEMBERS
 from tasks.rag.numbers.expressions import (
     Expression,
     Line,
@@ -134,8 +133,6 @@ def _understood(
     whens, assumed = whens_of(plain, latest)
     if not whens or len(whens) > MOST_YEARS:
         return None
-    if found := MEMBERS.search(plain):
-        return _ranking(found[0], shape_of(plain, said=said, names=names), whens[-1], how._replace(assumed=assumed))
     if (member := kind_asked(plain)) and not YEARLY.search(member["kind"]):
         return None
     for shape in _shapes(plain, how, said=said, names=names, labels=labels):
@@ -143,17 +140,6 @@ def _understood(
         if tasks and _is_read(shape, plain):
             return how._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
     return None
-
-
-def _ranking(asked: str, shape: Shape, when: When, how: Computation) -> Computation | None:
-    """Which part of the company has most of a line; without a line it is revenue that makes a segment large."""
-    lines = [line for line in shape.lines if line.concept and line.concept.statement]
-    if len(shape.lines) > 1 or len(lines) != len(shape.lines) or any(line.of for line in lines):
-        return None
-    line = lines[0] if lines else Line("revenue", concepts()["revenue"])
-    rank = "least" if LEAST.search(asked) else "most"
-    task = Task(line.said, line, when.year, when.label, "amount", when.part, rank)
-    return how._replace(tasks=(task,), unread=shape.unread)
 
 
 def _shapes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tasks.language.sentences import Language
 from tasks.rag.numbers.combining import Combined, Shown
@@ -40,8 +40,6 @@ class Task(NamedTuple):
     shown: Shown = ""
     part: Part = WHOLE_YEAR
     """Of the year."""
-    rank: Literal["", "most", "least"] = ""
-    """Of the parts of a company the one that has most of the line, or least."""
 
     @property
     def when(self) -> When | None:

@@ -7,8 +7,8 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from tasks.language.sentences import Language
 from tasks.rag.numbers.computations import Computation, Shown, Task
-from tasks.rag.numbers.evaluation import RATIO, Evaluator, Value
-from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over
+from tasks.rag.numbers.evaluation import RATIO, Value
+from tasks.rag.numbers.expressions import Constant, Expression, Operation, Over
 from tasks.rag.numbers.line_lookup import AMOUNTS
 
 SCALES = {"thousands": Decimal(1_000), "millions": Decimal(1_000_000), "billions": Decimal(1_000_000_000)}
@@ -52,18 +52,6 @@ def _is_change(expression: Expression) -> bool:
             return value == 1
         case _:
             return False
-
-
-def ranking_of(task: Task, evaluator: Evaluator, asked: Computation) -> str:
-    """`Net sales FY2018: North America 141,366 [1], International 65,866 [2], AWS 25,655 [3]`, as asked first."""
-    assert isinstance(task.expression, Line)
-    assert task.when
-    parts = evaluator.rank(task.expression, task.when)
-    ordered = list(reversed(parts)) if task.rank == "least" else parts
-    first, value = ordered[0]
-    others = ", ".join(f"{name} {one.text}" for name, one in ordered[1:])
-    title = f"{task.title[:1].upper()}{task.title[1:]} {task.label}"
-    return f"{first}: {title} = {value.text} = {result_of(value, task.shown, asked)} ({others})"
 
 
 def result_of(value: Value, shown: Shown, asked: Computation) -> str:

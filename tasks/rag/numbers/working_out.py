@@ -24,7 +24,7 @@ from tasks.rag.numbers.evaluation import (
     place_of,
 )
 from tasks.rag.numbers.expressions import Line
-from tasks.rag.numbers.figure_text import INPUT_SCALES, ranking_of, sentence_of
+from tasks.rag.numbers.figure_text import INPUT_SCALES, sentence_of
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number
 from tasks.rag.numbers.restatements import agree
 
@@ -65,13 +65,9 @@ def work_out(
     for task in computation.tasks:
         named = {"title": task.title, "label": task.label}
         try:
-            if task.rank:
-                told.append(ranking_of(task, evaluator, computation))
-            else:
-                told.append(sentence_of(task, _worked(evaluator, task, language), computation))
+            told.append(sentence_of(task, _worked(evaluator, task, language), computation))
         except NotFound as error:
-            unknown = NO_PARTS[language].format(**named) if task.rank else _missing(error, documents, language, years)
-            missing.append(unknown)
+            missing.append(_missing(error, documents, language, years))
         except NoYear as error:
             missing.append(NO_YEAR[language].format(said=error))
         except UnitsDiffer:
@@ -178,10 +174,6 @@ MISSING = {
     "ko": "{what}: {where}의 표에서 찾지 못했습니다.",
 }
 ONLY_YEARS = {"en": "Their tables are of {span}.", "ko": "표에 있는 연도는 {span}입니다."}
-NO_PARTS = {
-    "en": "No table shows parts that add up to {title} {label}.",
-    "ko": "{title} {label}: 합계와 맞는 부문별 표를 찾지 못했습니다.",
-}
 MOST_NAMED = 3
 
 
