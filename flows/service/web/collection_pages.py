@@ -134,7 +134,7 @@ def files_in(indexing: Indexing) -> dict[str, Path]:
     """The files of the folder by the names that documents have; hidden ones and those of the index left out."""
     return {
         unicodedata.normalize("NFC", file.relative_to(indexing.documents).as_posix()): file
-        for file in files_below(indexing.documents, apart_from=indexing.files)
+        for file in files_below(indexing.documents, apart_from=indexing.index)
         if not file.name.startswith("~$")
     }
 
