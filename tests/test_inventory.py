@@ -30,7 +30,7 @@ ASKED: tuple[Callable[[], Iterable[str]], ...] = (
 )
 
 
-UNLISTED = {"rag serve", "ui", "lever rl-data"}
+UNLISTED = {"rag serve", "lever rl-data"}
 """What ends by a signal, and a stage, which prints what `lever run` does."""
 
 

@@ -52,7 +52,6 @@ app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
 app.add_typer(lever_commands.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
 app.command(rich_help_panel=PIPELINES)(why_command.why)
-command(app, "ui", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.ui)
 command(app, "mcp", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.mcp)
 for function in service_commands.COMMANDS:
     app.command(rich_help_panel=SERVICE)(function)

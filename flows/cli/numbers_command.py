@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
@@ -22,7 +22,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cli.commands import Given, Json
+from flows.cli.commands import Given, Json, Settings
 from flows.cli.output import REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
 from flows.cli.shared_options import AnyIndexFolder
@@ -68,6 +68,7 @@ def numbers(
     shape: Annotated[
         Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Parquet is written to stdout.")
     ] = "table",
+    settings: Settings = None,
     password_env: PasswordVariable = None,
     as_json: Json = False,
 ) -> None:
@@ -85,7 +86,7 @@ def numbers(
     if shape == "parquet" and sys.stdout.isatty():
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
     filters: Filters = {"entity": entity.split(), "line": line.split(), "years": years}
-    opened = _indexed(index) if index else _read(given, file or Path(), password_env)
+    opened = _indexed(index) if index else _read(given, file or Path(), password_env, settings or ())
     with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
         if entity:
             _require_a_name(source.names, entity)
@@ -137,11 +138,11 @@ def _indexed(index: Path) -> Generator[_Source]:
 
 
 @contextmanager
-def _read(given: Given, file: Path, password_env: str | None) -> Generator[_Source]:
+def _read(given: Given, file: Path, password_env: str | None, settings: Sequence[str]) -> Generator[_Source]:
     from storage.numbers import write_numbers
     from tasks.rag.numbers.document_numbers import document_numbers
 
-    document = read_file(given, file, password_env)
+    document = read_file(given, file, password_env, settings=settings)
     with file.open("rb") as opened, TemporaryDirectory(prefix="trivet-") as folder:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         path = Path(folder) / "numbers.parquet"

@@ -13,11 +13,11 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from flows.cli.commands import Flag, Given, Json, Options
+from flows.cli.commands import Flag, Given, Json, Options, Settings, valid
 from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
-from flows.running.config_reading import nested
+from flows.running.config_reading import merge_parameters
 from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
@@ -38,10 +38,7 @@ PAGE = 100
 PAGES_SHOWN, NOTES_SHOWN, DOCUMENTS_SHOWN = 10, 3, 3
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
 """Dots that lead to the page number in a table of contents."""
-READING = Options(
-    "tasks.documents.document_readers:ReadOptions",
-    {"pdf_reader": Flag(), "tables": Flag("--tables/--no-tables"), "ocr": Flag(), "layout": Flag()},
-)
+READING = Options("tasks.documents.document_readers:ReadOptions", {"pdf_reader": Flag()})
 
 
 PasswordVariable = Annotated[
@@ -52,11 +49,12 @@ PasswordVariable = Annotated[
 def text(
     given: Given,
     file: Annotated[Path, typer.Argument(help="A document.")],
+    settings: Settings = None,
     password_env: PasswordVariable = None,
     as_json: Json = False,
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
-    read = read_file(given, file, password_env)
+    read = read_file(given, file, password_env, settings=settings or ())
     pages = [
         {
             "page": page.number,
@@ -73,7 +71,7 @@ def text(
     )
 
 
-def read_file(given: Given, file: Path, password_env: str | None) -> Document:
+def read_file(given: Given, file: Path, password_env: str | None, *, settings: Sequence[str] = ()) -> Document:
     """The document as the options ask; one that cannot be read ends the command."""
     from tasks.documents.document_readers import ReadOptions
     from tasks.documents.formats import sniff
@@ -81,7 +79,8 @@ def read_file(given: Given, file: Path, password_env: str | None) -> Document:
 
     password = require_variable(password_env)
     require_file(file, "a document")
-    options = ReadOptions.model_validate(nested(given))
+    with valid(READING):
+        options = ReadOptions.model_validate(merge_parameters(given, settings=settings))
     with plain_errors(DocumentError, DocumentUnreadable, ReaderUnusable):
         sniffed = sniff(file)
         job = Job(path=file, digest="", format=sniffed.format, password=password)

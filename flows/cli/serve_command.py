@@ -1,4 +1,4 @@
-"""`trivet rag serve` and `trivet ui`, one server of answers and pages, and `trivet mcp` for agents."""
+"""`trivet rag serve`, the server of answers and pages, and `trivet mcp` for agents."""
 
 from __future__ import annotations
 
@@ -42,19 +42,6 @@ RemoteOption = Annotated[bool, typer.Option("--allow-remote", help="Listen on an
 
 def serve(
     given: Given,
-    index: IndexesOption,
-    documents: DocumentsOption = None,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = DEFAULT_PORT,
-    allow_remote: RemoteOption = False,
-    as_json: Json = False,
-) -> None:
-    """Answer over HTTP, to programs and on pages; a new generation of the index is used at once."""
-    _serve(given, index or [], documents or [], _Address(host, port, allow_remote), as_json=as_json)
-
-
-def ui(
-    given: Given,
     index: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,7 +56,7 @@ def ui(
     allow_remote: RemoteOption = False,
     as_json: Json = False,
 ) -> None:
-    """Serve the pages: ask, see the cited place, documents, numbers, evaluations."""
+    """Answer over HTTP, to programs and on pages: ask, see the cited place, documents, numbers, evaluations."""
     _serve(given, index or [], documents or [], _Address(host, port, allow_remote), as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["command", "option", "format", "configuration", "suite"]
+Kind = Literal["command", "option", "format", "configuration"]
 
 
 @cache

@@ -550,7 +550,7 @@ def port_of(told: dict[str, str]) -> int:
 
 
 def test_documents_need_an_index_that_was_made_of_them(tmp_path: Path) -> None:
-    alone = run_here("ui", "--documents", tmp_path / "in")
+    alone = run_here("rag", "serve", "--documents", tmp_path / "in")
     assert (alone.code, "--documents needs --index" in alone.stderr) == (2, True)
     index = publish_texts(tmp_path / "index")
     with status_of_build(index, generation=None, run=None, parameters={"documents": "/elsewhere"}):
