@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.measure.drift import fell_since, standard_scores
+from tasks.nightly.night_baselines import fell_since, standard_scores
 
 NIGHTS = 365
 
