@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from _thread import LockType
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from queue import Empty, SimpleQueue
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
-from tasks.call_thread import CallThread, Ended, refuse_when_stopped
-from tasks.calls import Answer, Limits, ResponseStore, ask_anew, canonical, estimate, kept, key_of, recalled, used
-from tasks.group_commit import GroupCommit
+from tasks.calls import (
+    Answer,
+    Ended,
+    Limits,
+    ResponseStore,
+    ask_anew,
+    canonical,
+    estimate,
+    kept,
+    key_of,
+    recalled,
+    refuse_when_stopped,
+    under_way,
+    used,
+)
+
+if TYPE_CHECKING:
+    from storage.responses import StoredResponse
 
 LOOKUP = 256
 """Requests that are looked up together."""
@@ -23,7 +41,9 @@ AHEAD = 2
 WINDOW = 512
 """Requests that an engine in this process gets together: enough that batches of like lengths come out full."""
 UNSTORED = 16
-"""Answers of such an engine that may wait for their transaction; a faster one waits for the store."""
+"""Answers of such an engine that are stored, and given, together."""
+FAILURES, PATIENCE_S = 20, 90.0
+"""Requests in a row, of which nothing but failed ones for so many seconds, after which an endpoint is left alone."""
 
 OF_ONE = (TransientModelError, ContextOverflow)
 """What an endpoint says of one request, whose answer it is; all other errors end the asking."""
@@ -52,16 +72,16 @@ def ask_all(
 
     A TransientModelError after the last try and a ContextOverflow are answers, and so is each RequestRefused of a
     BatchChat. What concerns all requests is raised once everything under way is answered, stored and given: an
-    endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises (OptionalResponses raises
-    nothing; show its `trouble` at the end). Closing the iterator ends what is under way at once.
+    endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises. Closing the iterator begins no
+    further request; what is under way then is stored by the thread that asked.
     """
-    lookup = _Lookup[Tag](chat, responses)
-    if isinstance(chat, BatchChat):
-        with _Engine(chat, responses, limits, budget or Budget()) as engine:
-            yield from _in_windows(engine, lookup, requests)
-    else:
-        with _Pool(chat, responses, limits, budget or Budget()) as pool:
-            yield from _at_once(pool, lookup, requests, ahead=AHEAD * limits.settings.concurrency)
+    lookup, budget = _Lookup[Tag](chat, responses), budget or Budget()
+    with under_way():
+        if isinstance(chat, BatchChat):
+            yield from _in_windows(_Engine(chat, responses, limits, budget), lookup, requests)
+        else:
+            with _Sender(chat, responses, limits, budget) as sender:
+                yield from _at_once(sender, lookup, requests, ahead=AHEAD * limits.settings.concurrency)
 
 
 class _Question(NamedTuple):
@@ -123,33 +143,36 @@ class _Lookup(Generic[Tag]):
 
 
 def _at_once(
-    pool: _Pool, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]], *, ahead: int
+    sender: _Sender, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]], *, ahead: int
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
     for known, new in lookup.groups(requests):
-        pool.begin(new)
+        sender.begin(new)
         yield from known
-        while len(lookup) > ahead and (outcomes := pool.next()):
+        while len(lookup) > ahead and (outcomes := sender.next()):
             yield from lookup.told(outcomes)
-        if pool.failed:
+        if sender.failed:
             break
-    while len(lookup) and (outcomes := pool.next()):
+    while len(lookup) and (outcomes := sender.next()):
         yield from lookup.told(outcomes)
-    if pool.failed:
-        raise pool.failed
+    if sender.failed:
+        raise sender.failed
 
 
-class _Asked(NamedTuple):
-    """An answer on its way into the store, and the lock on its question."""
+class _Came(NamedTuple):
+    """What has become of a question."""
 
-    outcome: _Outcome
-    alone: LockType
+    outcome: _Outcome | None = None
+    row: StoredResponse | None = None
+    """The answer for the store, whose question is locked until it is there."""
+    alone: LockType | None = None
+    error: BaseException | None = None
+    """What concerns all requests."""
 
 
-class _Pool:
-    """Threads that ask, as many as may be under way at once; a context manager, at its end they have ended.
+class _Sender:
+    """A pool of threads that ask; the thread that reads the answers stores them, all that have come in one transaction.
 
-    A thread takes a slot before a question, and the slot comes free when the answer is stored. The first failure that
-    concerns all requests ends the asking: what is under way is finished, and no more begun.
+    The first failure that concerns all requests ends the asking: what is under way is finished, and no more begun.
     """
 
     def __init__(self, chat: Chat, responses: ResponseStore, limits: Limits, budget: Budget) -> None:
@@ -158,130 +181,126 @@ class _Pool:
         self._responses = responses
         self._limits = limits
         self._budget = budget
-        self._commit = GroupCommit(responses, stored=self._stored)
-        self._slots: SimpleQueue[None] = SimpleQueue()
-        self._questions: SimpleQueue[_Question | None] = SimpleQueue()
-        self._outcomes: SimpleQueue[list[_Outcome] | None] = SimpleQueue()
-        """None: a thread has ended."""
-        self._callers: list[CallThread] = []
-        self._threads: list[Thread] = []
-        self._running = 0
-        self._finishing = False
+        self._waiting: deque[_Question] = deque()
+        self._came: SimpleQueue[_Came] = SimpleQueue()
+        self._under_way = 0
+        self._ended = Event()
+        self._guard, self._is_closed = Lock(), False
+        """Nobody reads what has come once it is closed under the lock."""
+        self._failures, self._failing_since = 0, 0.0
+        self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
 
     def begin(self, questions: Iterable[_Question]) -> None:
         """Have these asked."""
-        for question in questions:
-            self._questions.put(question)
-            if len(self._threads) < self._limits.settings.concurrency:
-                self._start()
+        self._waiting.extend(questions)
+        self._fill()
 
     def next(self) -> list[_Outcome]:
         """Answers, as soon as there are some; none when there will be none any more, since something failed."""
-        while self._running:
-            if outcomes := self._outcomes.get():
+        while self._under_way:
+            group = [self._came.get()]
+            with suppress(Empty):
+                while True:
+                    group.append(self._came.get_nowait())
+            self._under_way -= len(group)
+            self._store(group)
+            outcomes = [came.outcome for came in group if came.outcome]
+            for came in group:
+                if came.error is not None:
+                    self._fail(came.error)
+            self._fill()
+            outcomes += self._left_alone(outcomes)
+            if outcomes:
                 return outcomes
-            self._running -= 1
         return []
 
     def __enter__(self) -> Self:
-        self._commit.__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self._ended.set()
+        with self._guard:
+            self._is_closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        with suppress(Empty):
+            while True:
+                self._store([self._came.get_nowait()])
+
+    def _fill(self) -> None:
         try:
-            self._end()
-            for thread in self._threads:
-                thread.join()
-        except BaseException:  # Ctrl-C, a second one too, ends the joins; it may come before all threads were told
-            self._end()
-            raise
-        finally:
-            self._commit.__exit__(*raised)
+            refuse_when_stopped()
+        except ModelError as error:
+            if self._waiting:
+                self._fail(error)
+        while self._waiting and self._under_way < self._limits.settings.concurrency:
+            self._under_way += 1
+            self._threads.submit(self._work, self._waiting.popleft())
 
-    def _end(self) -> None:
-        self._finish()
-        for caller in self._callers:
-            caller.end()
+    def _left_alone(self, outcomes: list[_Outcome]) -> list[_Outcome]:
+        """An error for each question that waits, where the endpoint has failed every request for long."""
+        for outcome in outcomes:
+            if not isinstance(outcome.answer, TransientModelError):
+                self._failures = 0
+                continue
+            self._failing_since = self._failing_since if self._failures else self._limits.clock()
+            self._failures += 1
+            if self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S:
+                words = f"{outcome.answer} It failed {self._failures} times in a row and is left alone."
+                left = [_Outcome(question.key, TransientModelError(words)) for question in self._waiting]
+                self._waiting.clear()
+                return left
+        return []
 
-    def _start(self) -> None:
-        # Ctrl-C may come at any line, and who leaves joins what is listed: by then it has a slot, so that it can end
-        caller = CallThread()
-        thread = Thread(target=self._work, args=(caller,), daemon=True, name="model-calls")
-        self._callers.append(caller)
-        self._slots.put(None)
-        thread.start()
-        self._threads.append(thread)
-        self._running += 1
+    def _work(self, question: _Question) -> None:
+        came = self._answered(question)
+        with self._guard:
+            if not self._is_closed:
+                self._came.put(came)
+                return
+        self._store([came])
 
-    def _work(self, caller: CallThread) -> None:
-        try:
-            with caller:
-                while True:
-                    self._slots.get()
-                    question = self._questions.get()
-                    if question is None or self._finishing:
-                        return
-                    self._answer(question, caller)
-        except Ended:
-            pass
-        except BaseException as error:  # noqa: BLE001 the thread that reads the answers raises it
-            self._fail(error)
-        finally:
-            # with its slot: when all threads have ended, no answer is on its way into the store
-            self._outcomes.put(None)
-
-    def _answer(self, question: _Question, caller: CallThread) -> None:
-        """Ask, while nobody else asks the same in this process, and begin to store the answer."""
-        alone = self._limits.alone(question.key)
+    def _answered(self, question: _Question) -> _Came:
+        """Ask, while nobody else asks the same in this process."""
+        key, request, plain = question
+        alone = self._limits.alone(key)
         asked_elsewhere = not alone.acquire(blocking=False)
         if asked_elsewhere:
             alone.acquire()
-        begun = False
+        row: StoredResponse | None = None
         try:
-            if asked_elsewhere and (stored := self._responses.many([question.key]).get(question.key)):
-                self._done(_Outcome(question.key, recalled(question.key, stored)))
-            else:
-                begun = self._ask(question, caller, alone)
+            if asked_elsewhere and (stored := self._responses.many([key]).get(key)):
+                return _Came(_Outcome(key, recalled(key, stored)))
+            answer = ask_anew(self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended)
+            row = kept(self._chat.id, request, answer, plain=plain)
+            return _Came(_Outcome(key, answer), row, alone)
+        except OF_ONE as error:
+            return _Came(_Outcome(key, error))
+        except Ended:
+            return _Came()
+        except BaseException as error:  # noqa: BLE001 the thread that reads the answers raises it
+            return _Came(error=error)
         finally:
-            if not begun:
+            if row is None:
                 alone.release()
 
-    def _ask(self, question: _Question, caller: CallThread, alone: LockType) -> bool:
-        """True when there is an answer, which is on its way into the store then, with its slot and its lock."""
-        key, request, plain = question
+    def _store(self, group: list[_Came]) -> None:
+        """Keep the answers; one that cannot be kept is given all the same: it was paid for."""
         try:
-            answer = ask_anew(self._chat, request, key=key, limits=self._limits, budget=self._budget, thread=caller)
-        except OF_ONE as error:
-            self._done(_Outcome(key, error))
-            return False
-        stored = kept(self._chat.id, request, answer, plain=plain)
-        self._commit.begin(key, stored, _Asked(_Outcome(key, answer), alone))
-        return True
-
-    def _stored(self, group: list[_Asked], error: Exception | None) -> None:
-        """Give what has been stored, and what could not be: it was paid for."""
-        if error is not None:
+            rows = {came.outcome.key: came.row for came in group if came.outcome and came.row}
+            if rows:
+                self._responses.put_many(rows)
+        except Exception as error:  # noqa: BLE001 raised when all that is under way is given
             self._fail(error)
-        self._outcomes.put([asked.outcome for asked in group])
-        for asked in group:
-            asked.alone.release()
-            self._slots.put(None)
-
-    def _done(self, outcome: _Outcome) -> None:
-        self._outcomes.put([outcome])
-        self._slots.put(None)
+        finally:
+            for came in group:
+                if came.alone:
+                    came.alone.release()
 
     def _fail(self, error: BaseException) -> None:
-        self.failed = self.failed or error
-        self._finish()
-
-    def _finish(self) -> None:
         """Begin nothing more: no other question, and no other try."""
-        self._finishing = True
-        for caller in list(self._callers):
-            caller.finish()
-        for _ in range(self._limits.settings.concurrency):
-            self._questions.put(None)
+        self.failed = self.failed or error
+        self._waiting.clear()
+        self._ended.set()
 
 
 def _in_windows(
@@ -300,16 +319,15 @@ def _in_windows(
 
 
 class _Engine:
-    """A model in this process that takes many requests at once; its answers are stored while it goes on."""
+    """A model in this process that takes many requests at once."""
 
     def __init__(self, chat: BatchChat, responses: ResponseStore, limits: Limits, budget: Budget) -> None:
         self._chat = chat
+        self._responses = responses
         self._limits = limits
         self._budget = budget
-        self._commit = GroupCommit(responses, stored=lambda *group: self._came.put(group))
-        self._came: SimpleQueue[tuple[list[_Outcome], Exception | None]] = SimpleQueue()
-        self._storing = 0
         self._failed: Exception | None = None
+        self._unstored: list[tuple[_Outcome, StoredResponse]] = []
 
     def ask(self, questions: list[_Question]) -> Iterator[list[_Outcome]]:
         """All outcomes, when they are stored. Raises what concerns all requests, once the rest is given."""
@@ -320,10 +338,9 @@ class _Engine:
         answers = self._chat.complete_many(requests) if requests else iter(())
         try:
             for number, response in answers:
-                took_s = self._limits.clock() - started
-                yield self._settled(unanswered.pop(number), response, latency_s=took_s)
-                while not self._came.empty() or self._storing > UNSTORED:
-                    yield self._next_stored()
+                yield self._settled(unanswered.pop(number), response, latency_s=self._limits.clock() - started)
+                if len(self._unstored) >= UNSTORED:
+                    yield self._stored()
                 refuse_when_stopped()
                 if self._failed:
                     break
@@ -334,19 +351,12 @@ class _Engine:
                 answers.close()
             for question in unanswered.values():
                 self._budget.settle(estimate(question.request), NOTHING)
-        while self._storing:
-            yield self._next_stored()
+            last = self._stored()
+        yield last
         if failed := self._failed or spent:
             raise failed
         if unanswered:
             raise RuntimeError(f"{self._chat.id} gave no answer to {len(unanswered)} of {len(requests)} requests")
-
-    def __enter__(self) -> Self:
-        self._commit.__enter__()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._commit.__exit__(*raised)
 
     def _affordable(self, questions: list[_Question]) -> tuple[list[_Question], BudgetSpent | None]:
         """The questions that may be asked, and why not the others."""
@@ -358,7 +368,7 @@ class _Engine:
         return questions, None
 
     def _settled(self, question: _Question, response: ChatResponse | ModelError, *, latency_s: float) -> list[_Outcome]:
-        """Books a response and begins to store it; an error that is passed on is an outcome at once."""
+        """Books a response; an error that is passed on is an outcome at once, an answer when it is stored."""
         key, request, plain = question
         expected = estimate(request)
         if isinstance(response, ModelError):
@@ -369,12 +379,15 @@ class _Engine:
             return []
         self._budget.settle(expected, used(response, expected))
         answer = Answer(response, key, cached=False, latency_s=latency_s)
-        self._storing += 1
-        self._commit.begin(key, kept(self._chat.id, request, answer, plain=plain), _Outcome(key, answer))
+        self._unstored.append((_Outcome(key, answer), kept(self._chat.id, request, answer, plain=plain)))
         return []
 
-    def _next_stored(self) -> list[_Outcome]:
-        outcomes, error = self._came.get()
-        self._storing -= len(outcomes)
-        self._failed = self._failed or error
-        return outcomes
+    def _stored(self) -> list[_Outcome]:
+        """The answers that were waiting, once they are kept, or could not be: they were paid for."""
+        group, self._unstored = self._unstored, []
+        try:
+            if group:
+                self._responses.put_many({outcome.key: row for outcome, row in group})
+        except Exception as error:  # noqa: BLE001 raised when the rest is given
+            self._failed = self._failed or error
+        return [outcome for outcome, _ in group]

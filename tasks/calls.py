@@ -14,16 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import Field
+from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
-from models.model_errors import ModelError, TransientModelError
-from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Text
+from models.model_errors import ModelUnavailable, TransientModelError
+from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 from tasks.budget import Budget, Tokens
-from tasks.call_breaker import FAILURES, REST_S, RESTS, Breaker, LeftAlone
-from tasks.call_thread import Call, CallThread, refuse_when_stopped
-from tasks.call_thread import finish_asking as finish_asking
-from tasks.call_thread import is_asking as is_asking
-from tasks.call_thread import stop_asking as stop_asking
 
 if TYPE_CHECKING:
     from storage.responses import StoredResponse
@@ -32,7 +28,8 @@ log = logging.getLogger(__name__)
 
 CHARS_PER_TOKEN = 2  # errs on the high side: English has about 4, Korean about 1.5
 ALWAYS_IN_KEY = ("temperature", "max_tokens", "seed")
-SLOT_LOOK_S = 0.5
+LOOK_S = 0.5
+"""Seconds between looks at whether the process ends, while something is waited for."""
 TWIN_WAIT_S = 0.2
 TOKENS_PER_IMAGE = 1500  # a chart as wide as a page, in the usual vision models
 
@@ -72,9 +69,7 @@ class CallSettings(Record):
     most_delay_s: float = Field(default=60.0, ge=0)
     """Most seconds between tries; a server that asks for a longer pause is not waited for."""
     timeout_s: float = Field(default=300.0, gt=0)
-    """Seconds for one try, whatever the backend's own time-out; without effect on a model in this process."""
-    rest_s: float = Field(default=0.0, ge=0)
-    """Seconds after a last try in which its error is raised again, and nothing is asked; 0: callers wait for it."""
+    """Seconds that an endpoint may say nothing; without effect on a model in this process."""
     concurrency: int = Field(default=8, ge=1)
     """Requests under way at once."""
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -83,7 +78,7 @@ class CallSettings(Record):
     """Limit on prompt and completion tokens together."""
 
 
-WHILE_SOMEBODY_WAITS = CallSettings(tries=2, most_delay_s=5.0, rest_s=10.0)
+WHILE_SOMEBODY_WAITS = CallSettings(tries=2, most_delay_s=5.0)
 """For questions of people: a word that the model is away, now, is worth more than its answer in ten minutes."""
 
 
@@ -98,8 +93,7 @@ def ask(
 ) -> Answer:
     """The answer to a request, from the response store if it was given before.
 
-    on_text: called with all of the text so far, once for an answer of the store; a retry starts over. It is called
-    from the thread of the request; once `ask` has returned, raised or been interrupted, no further call begins.
+    on_text: called with all of the text so far, once for an answer of the store; a retry starts over.
     Raises models.model_errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
     raises.
     """
@@ -111,9 +105,9 @@ def ask(
             if on_text:
                 on_text(answer.response.text)
             return answer
-        with CallThread() as thread:
-            answer = ask_anew(chat, request, key=key, limits=limits, budget=budget, thread=thread, on_text=on_text)
-        responses.put_many({key: kept(chat.id, request, answer, plain=plain)})
+        with under_way():
+            answer = ask_anew(chat, request, key=key, limits=limits, budget=budget, on_text=on_text)
+            responses.put_many({key: kept(chat.id, request, answer, plain=plain)})
         return answer
 
 
@@ -124,40 +118,58 @@ def ask_anew(
     key: str,
     limits: Limits,
     budget: Budget | None,
-    thread: CallThread,
     on_text: OnText | None = None,
+    ended: threading.Event | None = None,
 ) -> Answer:
-    """A new answer, whatever the response store holds; raises as `ask` does, and tasks.call_thread.Ended."""
+    """A new answer, whatever the response store holds; raises as `ask` does, and Ended.
+
+    ended: set when no other try is wanted.
+    """
     budget, expected, spent = budget or Budget(), estimate(request), Tokens(0, 0)
     started = limits.clock()
     budget.take(expected)
     try:
-        response = limits.run(
-            lambda left: chat.complete(request, on_text=on_text and _until(left, on_text)),
-            expected=expected,
-            thread=thread,
-            # in this process it is loaded first, and answers others before; given up, it would go on all the same
-            timed=not isinstance(chat, BatchChat),
-        )
+        response = limits.run(lambda: chat.complete(request, on_text=on_text), expected=expected, ended=ended)
         spent = used(response, expected)
     finally:
         budget.settle(expected, spent)
     return Answer(response, key, cached=False, latency_s=limits.clock() - started)
 
 
-def _until(left: threading.Event, on_text: OnText) -> OnText:
-    """`on_text` while somebody waits for the answer; after that it raises, which closes the stream."""
-
-    def pass_on(text: str) -> None:
-        if left.is_set():
-            raise _LeftBehind
-        on_text(text)
-
-    return pass_on
+class Ended(Exception):
+    """Another try of this request is not wanted any more."""
 
 
-class _LeftBehind(Exception):
-    """Nobody waits for this answer any more; seen only by the thread that makes it."""
+_stopped = threading.Event()
+_asking: list[object] = []
+"""A token for each `ask` and `ask_all` that has requests under way."""
+
+
+@contextmanager
+def under_way() -> Generator[None]:
+    """Tell `is_asking` that answers are on their way into the store while the block lasts."""
+    token = object()
+    _asking.append(token)
+    try:
+        yield
+    finally:
+        _asking.remove(token)
+
+
+def stop_asking() -> None:
+    """Begin no request of this process any more, for good: it ends when those under way are answered and stored."""
+    _stopped.set()
+
+
+def is_asking() -> bool:
+    """Whether answers are on their way into the store."""
+    return bool(_asking)
+
+
+def refuse_when_stopped() -> None:
+    """Raises ModelUnavailable once `stop_asking` was called."""
+    if _stopped.is_set():
+        raise ModelUnavailable("The program is ending; the model is not asked any more. Run it again to go on.")
 
 
 def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
@@ -271,20 +283,16 @@ class Limits:
         rng: random.Random,
         sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        on_failure: Callable[[ModelError], object] | None = None,
     ) -> None:
-        """on_failure: told of each request that failed, from the thread that asked."""
         self.settings = settings
         self.clock = clock
         self._rng = rng
         self._sleep = sleep
-        self._on_failure = on_failure
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._requests = _Rate(settings.requests_per_minute, clock)
         self._tokens = _Rate(settings.tokens_per_minute, clock)
         self._guard = threading.Lock()
         self._closed_until = clock()
-        self._breaker = _breaker(settings, clock)
         self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def alone(self, key: str) -> threading.Lock:
@@ -292,63 +300,74 @@ class Limits:
         with self._guard:
             return self._in_flight.setdefault(key, threading.Lock())
 
-    def run(self, call: Call[Result], *, expected: Tokens, thread: CallThread, timed: bool) -> Result:
+    def run(self, call: Callable[[], Result], *, expected: Tokens, ended: threading.Event | None = None) -> Result:
         """What `call` returns, tried again while it raises TransientModelError; the last one is raised.
 
-        timed: each try has to end within `timeout_s`. While the endpoint rests (tasks.call_breaker) nothing is tried.
+        ended: set when no other try is wanted. Raises Ended then, and ModelUnavailable when the process ends.
         """
-        pause = self._sleep or thread.pause
-        for attempt in range(1, self.settings.tries + 1):
-            if (wait_s := self._wait_s(expected)) > 0:
-                pause(wait_s)
+
+        def attempt() -> Result:
+            with self._guard:
+                closed_s = self._closed_until - self.clock()
+            tokens = expected.prompt + expected.answer
+            if (wait_s := max(closed_s, self._requests.take(1), self._tokens.take(tokens))) > 0:
+                self._pause(wait_s, ended)
+            while not self._slots.acquire(timeout=LOOK_S):  # others may hold them all for long
+                _refuse_when_ended(ended)
             try:
-                with self._slot(thread), self._breaker.watching(pause):
-                    return thread.within(self.settings.timeout_s if timed else None, call)
-            except LeftAlone:
-                raise
-            except ModelError as error:
-                if self._on_failure:
-                    self._on_failure(error)
-                delay_s = self._delay_s(error, attempt) if isinstance(error, TransientModelError) else None
-                if delay_s is None:
-                    raise
-                log.warning("model call failed try=%d wait_s=%.1f error=%s", attempt, delay_s, error)
-            pause(delay_s)
-        raise AssertionError("the last try returns or raises")
+                _refuse_when_ended(ended)
+                return call()
+            finally:
+                self._slots.release()
 
-    @contextmanager
-    def _slot(self, thread: CallThread) -> Generator[None]:
-        """One of the requests that may be under way at once; others may hold them all for long."""
-        while not self._slots.acquire(timeout=SLOT_LOOK_S):
-            thread.refuse_when_finishing()
-        try:
-            yield
-        finally:
-            self._slots.release()
+        return Retrying(
+            retry=retry_if_exception_type(TransientModelError),
+            stop=self._is_last,
+            wait=self._delay_s,
+            sleep=lambda seconds: self._pause(seconds, ended),
+            before_sleep=_warn,
+            reraise=True,
+        )(attempt)
 
-    def _delay_s(self, error: TransientModelError, attempt: int) -> float | None:
-        """Seconds before the next try; None when there is none."""
-        most_s = self.settings.most_delay_s
-        asked_s = error.retry_after_s or 0.0
-        if asked_s > most_s:
-            return None
+    def _is_last(self, tried: RetryCallState) -> bool:
+        """A server that asks for a longer pause than `most_delay_s` is not waited for."""
+        return tried.attempt_number >= self.settings.tries or _asked_s(tried) > self.settings.most_delay_s
+
+    def _delay_s(self, tried: RetryCallState) -> float:
+        asked_s, most_s = _asked_s(tried), self.settings.most_delay_s
         with self._guard:
+            if asked_s <= most_s:
+                self._closed_until = max(self._closed_until, self.clock() + asked_s)
             # full jitter, so that threads that failed together do not come back together
-            jitter_s = self._rng.uniform(0, min(most_s, self.settings.first_delay_s * 2 ** (attempt - 1)))
-            self._closed_until = max(self._closed_until, self.clock() + asked_s)
-        return asked_s + jitter_s if attempt < self.settings.tries else None
+            longest_s = min(most_s, self.settings.first_delay_s * 2 ** (tried.attempt_number - 1))
+            return asked_s + self._rng.uniform(0, longest_s)
 
-    def _wait_s(self, expected: Tokens) -> float:
-        """Seconds until the rates and the server let the next request through."""
-        with self._guard:
-            closed_s = self._closed_until - self.clock()
-        return max(closed_s, self._requests.take(1), self._tokens.take(expected.prompt + expected.answer))
+    def _pause(self, seconds: float, ended: threading.Event | None) -> None:
+        if self._sleep:
+            self._sleep(seconds)
+        latest = time.monotonic() + seconds
+        while not self._sleep and (left_s := latest - time.monotonic()) > 0:
+            (ended or _stopped).wait(min(left_s, LOOK_S))
+            _refuse_when_ended(ended)
+        _refuse_when_ended(ended)
 
 
-def _breaker(settings: CallSettings, clock: Callable[[], float]) -> Breaker:
-    if settings.rest_s:
-        return Breaker(failures=settings.tries, first_rest_s=settings.rest_s, rests=0, clock=clock)
-    return Breaker(failures=FAILURES, first_rest_s=REST_S, rests=RESTS, clock=clock)
+def _refuse_when_ended(ended: threading.Event | None) -> None:
+    refuse_when_stopped()
+    if ended and ended.is_set():
+        raise Ended
+
+
+def _asked_s(tried: RetryCallState) -> float:
+    """The pause that the server has asked for."""
+    error = tried.outcome.exception() if tried.outcome else None
+    return (error.retry_after_s or 0.0) if isinstance(error, TransientModelError) else 0.0
+
+
+def _warn(tried: RetryCallState) -> None:
+    error = tried.outcome.exception() if tried.outcome else None
+    wait_s = tried.next_action.sleep if tried.next_action else 0.0
+    log.warning("model call failed try=%d wait_s=%.1f error=%s", tried.attempt_number, wait_s, error)
 
 
 class _Rate:

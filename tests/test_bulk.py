@@ -17,10 +17,10 @@ from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.scripted import ScriptedChat
 from storage.responses import StoredResponse
 from storage.storage_errors import DatabaseUnavailable
-from tasks import bulk, call_thread
+from tasks import calls
 from tasks.budget import Budget, BudgetSpent
 from tasks.bulk import LOOKUP, WINDOW, ask_all
-from tasks.calls import Answer, CallSettings, Limits, ask, finish_asking, is_asking
+from tasks.calls import Answer, CallSettings, Limits, ask, is_asking, stop_asking
 from tests.models.server import MODEL, error_reply, prompt_of, serving, too_many
 
 
@@ -266,12 +266,6 @@ def test_an_engine_gets_windows_that_fill_its_batches():
     assert chat.windows == [WINDOW, WINDOW, 1200 - 2 * WINDOW]
 
 
-def ours() -> set[threading.Thread]:
-    """Threads that ask or store, and run: one whose start was interrupted stays in Python's list for ever."""
-    names = ("model-calls", "response-store")
-    return {thread for thread in threading.enumerate() if thread.name in names and thread.is_alive()}
-
-
 def test_an_engine_that_forgets_a_request_is_found_out():
     class Forgetful(Batched):
         def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
@@ -281,16 +275,18 @@ def test_an_engine_that_forgets_a_request_is_found_out():
         list(ask_all(Forgetful(), questions(5), responses=Kept(), limits=limits()))
 
 
-def test_a_reader_that_has_enough_ends_what_is_under_way():
-    chat = Scripted(takes_s=0.0)
-    chat.say = lambda prompt: (time.sleep(0 if int(prompt) < 3 else 30), "late")[1]
-    answers = ask_all(chat, questions(50), responses=Kept(), limits=limits())
-    before = ours()
+def test_a_reader_that_has_enough_waits_for_nothing_and_what_was_under_way_is_stored():
+    go, chat, store = threading.Event(), Scripted(), Kept()
+    chat.say = lambda prompt: (int(prompt) < 3 or go.wait(10), "fine")[1]
+    answers = ask_all(chat, questions(50), responses=store, limits=limits())
     next(answers)
-    started = time.monotonic()
+    time.sleep(0.1)
     answers.close()  # pyright: ignore[reportAttributeAccessIssue]
-    assert time.monotonic() - started < 10
-    assert ours() <= before
+    asked = len(chat.asked)
+    go.set()
+    while len(store.rows) < asked:
+        time.sleep(0.001)
+    assert len(chat.asked) == asked, "nothing else is begun"
 
 
 def test_a_reader_that_has_enough_waits_for_no_other_try():
@@ -303,7 +299,7 @@ def test_a_reader_that_has_enough_waits_for_no_other_try():
 
 
 def test_a_process_that_is_told_to_end_asks_no_more_and_keeps_what_is_under_way(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(call_thread, "_stopped", threading.Event())  # for good, but for this process of tests
+    monkeypatch.setattr(calls, "_stopped", threading.Event())  # for good, but for this process of tests
     go, store, given = threading.Event(), Kept(), list[int]()
 
     def held(prompt: str) -> str:
@@ -315,7 +311,7 @@ def test_a_process_that_is_told_to_end_asks_no_more_and_keeps_what_is_under_way(
     def tell() -> None:
         while chat.at_once < 4:
             time.sleep(0.001)
-        finish_asking()
+        stop_asking()
         assert is_asking()
         go.set()
 
@@ -344,59 +340,6 @@ def test_ctrl_c_ends_the_asking_at_once():
     with pytest.raises(KeyboardInterrupt):
         list(ask_all(chat, questions(50), responses=Kept(), limits=limits()))
     assert time.monotonic() - started < 10
-
-
-# one that lands in a callback of the interpreter's own is told there, and lost
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("pause_s", [n * 0.00005 for n in range(40)])
-def test_ctrl_c_at_any_line_leaves_no_thread(pause_s: float):
-    chat, waiting, sent = Scripted(), threading.get_ident(), threading.Event()
-
-    def say(prompt: str) -> str:
-        if not sent.is_set():
-            sent.set()
-            time.sleep(pause_s)
-            signal.pthread_kill(waiting, signal.SIGINT)
-        return "fine"
-
-    chat.say = say
-    stale = ours()
-
-    def asking():
-        list(ask_all(chat, questions(50), responses=Kept(), limits=limits(concurrency=32)))
-        time.sleep(2)  # the asking was faster than the signal
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        asking()
-    for thread in ours() - stale:
-        thread.join(10)  # one that was just starting ends by itself
-    assert ours() <= stale
-
-
-def test_ctrl_c_while_it_ends_leaves_no_thread(monkeypatch: pytest.MonkeyPatch):
-    finish, times, stale = bulk._Pool._finish, [], ours()
-
-    def interrupted(pool):
-        times.append(pool)
-        if len(times) == 1:
-            raise KeyboardInterrupt
-        finish(pool)
-
-    monkeypatch.setattr(bulk._Pool, "_finish", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        list(ask_all(Scripted(), questions(50), responses=Kept(), limits=limits(concurrency=32)))
-    for thread in ours() - stale:
-        thread.join(10)
-    assert ours() <= stale
-
-
-def test_a_call_that_hangs_is_given_up_and_tried_again():
-    hangs = threading.Event()
-    chat = Scripted()
-    chat.say = lambda prompt: "fine" if prompt != "1" or hangs.is_set() else (hangs.set(), time.sleep(5), "late")[2]
-    answers = texts(ask_all(chat, questions(3), responses=Kept(), limits=limits(timeout_s=0.2, tries=2)))
-    assert (answers, chat.asked.count("1")) == ({0: "fine", 1: "fine", 2: "fine"}, 2)
 
 
 def test_an_endpoint_that_stumbles_is_asked_again():
@@ -429,3 +372,15 @@ def test_two_at_once_with_the_same_questions_share_their_answers():
     for thread in both:
         thread.join()
     assert Counter(chat.asked) == {str(n): 1 for n in range(4)}
+
+
+def test_an_endpoint_that_fails_every_request_for_long_is_left_alone():
+    clock, chat = (
+        iter(range(0, 100_000, 10)),
+        Scripted(raising({str(n): TransientModelError("500.") for n in range(999)})),
+    )
+    shared = Limits(CallSettings(tries=1, concurrency=4), rng=random.Random(1), clock=lambda: float(next(clock)))
+    answers = dict(ask_all(chat, questions(999), responses=Kept(), limits=shared))
+    assert len(answers) == 999
+    assert len(chat.asked) < 100
+    assert "times in a row and is left alone" in str(answers[998])

@@ -5,7 +5,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import PIL.Image
@@ -17,7 +17,6 @@ from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import Rule, ScriptedChat
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
-from tasks.call_breaker import Breaker
 from tasks.calls import (
     Answer,
     CallSettings,
@@ -28,7 +27,7 @@ from tasks.calls import (
     response_key,
 )
 from tests.kept_responses import Kept
-from tests.models.server import MODEL, Reply, half_a_stream, serving
+from tests.models.server import MODEL, half_a_stream, serving
 
 
 class Clock:
@@ -192,85 +191,6 @@ def test_what_cannot_get_better_is_not_tried_again(clock: Clock, error: ModelErr
     assert (chat.calls, clock.slept) == (1, [])
 
 
-def test_after_a_last_try_its_error_stands_for_a_while_and_nothing_is_asked(clock: Clock):
-    shared, away, well = limits(clock, tries=1, rest_s=10), Flaky(TransientModelError("away")), Flaky()
-    for chat in (away, well):
-        with pytest.raises(TransientModelError, match="away"):
-            ask(chat, request(), responses=Kept(), limits=shared)
-    assert well.calls == 0
-    clock.now = 10
-    assert ask(well, request(), responses=Kept(), limits=shared).response.text == "fine"
-
-
-def test_an_endpoint_that_fails_every_request_is_left_alone(clock: Clock):
-    shared, chat = limits(clock, first_delay_s=1), Flaky(*[TransientModelError("it answered 500.")] * 999)
-    for number in range(89):
-        with pytest.raises(TransientModelError, match=r"it answered 500\."):
-            ask(chat, request(str(number)), responses=Kept(), limits=shared)
-    # 20 in a row, then one after 5, 10, 20 and 40 s of rest each, and one where the next rest was over by itself
-    assert 24 <= chat.calls <= 26
-    with pytest.raises(TransientModelError, match=r"It failed \d+ times in a row and is left alone\."):
-        ask(chat, request(), responses=Kept(), limits=shared)
-
-
-def test_each_request_that_failed_is_told_and_none_that_was_not_made(clock: Clock):
-    """Tries of a repeated request count too; while the endpoint rests, nothing is sent."""
-    told: list[str] = []
-    settings, rng = CallSettings(tries=2, rest_s=10), random.Random(1)
-    shared = Limits(
-        settings, rng=rng, sleep=clock.sleep, clock=clock, on_failure=lambda error: told.append(type(error).__name__)
-    )
-    chat = Flaky(TransientModelError("away"), TransientModelError("away"), RequestRefused("no"))
-    for name in ("asked", "left alone"):
-        with pytest.raises(TransientModelError):
-            ask(chat, request(name), responses=Kept(), limits=shared)
-    assert (told, chat.calls) == (["TransientModelError"] * 2, 2)
-    clock.now += 11
-    with pytest.raises(RequestRefused):
-        ask(chat, request(), responses=Kept(), limits=shared)
-    assert ask(chat, request(), responses=Kept(), limits=shared).response.text == "fine"
-    assert told[2:] == ["RequestRefused"]
-
-
-def test_an_endpoint_that_comes_back_while_it_rests_loses_no_answer(clock: Clock):
-    shared, chat = limits(clock), Flaky(*[TransientModelError("it answered 500.")] * 22)
-    texts: list[str] = []
-    for number in range(40):
-        try:
-            texts.append(ask(chat, request(str(number)), responses=Kept(), limits=shared).response.text)
-        except TransientModelError:
-            texts.append("")
-    assert texts == [""] * 4 + ["fine"] * 36, "the first four used up their tries before the endpoint rested"
-
-
-def test_an_endpoint_that_refuses_or_names_a_time_is_not_away(clock: Clock):
-    busy = [TransientModelError("429", retry_after_s=1), RequestRefused("bad")] * 40
-    shared, chat = limits(clock, tries=1), Flaky(*busy)
-    for number in range(80):
-        with pytest.raises(ModelError):
-            ask(chat, request(str(number)), responses=Kept(), limits=shared)
-    assert chat.calls == 80
-
-
-def test_of_many_threads_one_tries_an_endpoint_that_rested():
-    with serving() as server:
-        server.misbehave = lambda path, body: Reply(500, b"{}")
-        chat = OpenAIChat(MODEL, base_url=server.base_url)
-        shared = Limits(CallSettings(tries=5, first_delay_s=0.01, concurrency=8), rng=random.Random(1))
-        shared._breaker = Breaker(failures=20, first_rest_s=0.1, rests=3, clock=time.monotonic)  # pyright: ignore[reportPrivateUsage]
-
-        def failed(number: int) -> bool:
-            try:
-                ask(chat, request(str(number)), responses=Kept(), limits=shared)
-            except TransientModelError:
-                return True
-            return False
-
-        with ThreadPoolExecutor(8) as pool:
-            assert all(pool.map(failed, range(89)))
-        assert len(server.requests) <= 20 + 7 + 4 + 3, "20 in a row, those under way then, one after each rest"
-
-
 def test_the_servers_word_on_when_to_come_back_is_kept(clock: Clock):
     chat = Flaky(TransientModelError("429", retry_after_s=30))
     ask(chat, request(), responses=Kept(), limits=limits(clock, first_delay_s=1))
@@ -354,31 +274,6 @@ def test_no_more_requests_are_under_way_than_allowed(clock: Clock, slow: Slow):
         slow.go.set()
         assert {answer.result().response.text for answer in answers} == {"late"}
     assert slow.most == 2
-
-
-def test_a_call_that_never_ends_is_given_up(clock: Clock, slow: Slow):
-    with pytest.raises(TransientModelError, match=r"0\.05 s"):
-        ask(slow, request(), responses=Kept(), limits=limits(clock, timeout_s=0.05, tries=1))
-
-
-def test_a_model_in_this_process_is_waited_for_however_many_ask_it(clock: Clock):
-    class Held(ScriptedChat):
-        """Answers one at a time, each slower than an endpoint may be."""
-
-        alone = threading.Lock()
-
-        def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-            with self.alone:
-                time.sleep(0.03)
-                return super().complete(request, on_text=on_text)
-
-        def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-            yield from ((number, self.complete(one)) for number, one in enumerate(requests))
-
-    chat, store, shared = Held(), Kept(), limits(clock, timeout_s=0.02, tries=1)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: ask(chat, request(str(n)), responses=store, limits=shared), range(4)))
-    assert (chat.calls, len(store.responses)) == (4, 4)
 
 
 PRICES = Prices(prompt=1_000_000, answer=2_000_000)  # 1 per token of prompt, 2 per token of answer
@@ -512,17 +407,6 @@ def test_what_a_listener_raises_ends_the_call_and_keeps_nothing(clock: Clock, er
     assert (store.responses, clock.slept) == ({}, [])
 
 
-def test_a_call_that_was_given_up_tells_nothing_more_and_ends(clock: Clock):
-    heard: list[str] = []
-    chat = Streaming(words="word " * 5_000)
-    with pytest.raises(TransientModelError, match=r"0\.05 s"):
-        ask(chat, request(), responses=Kept(), limits=limits(clock, timeout_s=0.05, tries=1), on_text=heard.append)
-    told = len(heard)
-    assert chat.over.wait(5)
-    assert len(heard) <= told + 1  # the one that was under way
-    assert len(chat.ended) == 1
-
-
 def test_ctrl_c_ends_the_stream_and_leaves_the_question_free(clock: Clock):
     chat, store, shared = Streaming(words="word " * 5_000), Kept(), limits(clock)
     waiting = threading.get_ident()  # a terminal's Ctrl-C comes to the main thread, too
@@ -537,21 +421,6 @@ def test_ctrl_c_ends_the_stream_and_leaves_the_question_free(clock: Clock):
     assert store.responses == {}
     chat.words = ["fine"]
     assert ask(chat, request(), responses=store, limits=shared).response.text == "fine"
-
-
-def test_a_real_stream_that_was_given_up_is_closed(clock: Clock):
-    with serving() as server:
-        server.answer, server.pause_s = lambda body: "word " * 500, 0.02
-        chat = OpenAIChat(MODEL, base_url=server.base_url, timeout_s=10)
-        with pytest.raises(TransientModelError, match=r"0\.3 s"):
-            ask(
-                chat,
-                request(),
-                responses=Kept(),
-                limits=limits(clock, timeout_s=0.3, tries=1),
-                on_text=lambda text: None,
-            )
-        assert server.hung_up.wait(5)
 
 
 def test_a_real_stream_that_breaks_half_way_is_asked_for_again(clock: Clock):

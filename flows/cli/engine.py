@@ -1,7 +1,7 @@
 """Run a flow from the command line: its Prefect API, progress bars, signals, and the outcome as a value.
 
 Ctrl-C or SIGTERM ─► calls and programs end, steps end after the current item ─► the flow unwinds, a message is printed
-After ENDING_S the process exits whatever still runs; everything finished has been kept by then.
+After 7 s the process exits whatever still runs; everything finished has been kept by then.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ R = TypeVar("R")
 
 TERMINATED = 143
 """Exit code after SIGTERM: 128 plus the number of the signal."""
-ENDING_S = 7.0
-"""Seconds to end in order after the first signal."""
+ANSWERS_S, STEPS_S = 4.0, 3.0
+"""Longest waits for answers that are under way, and then for steps, after the first signal."""
 
 
 class Outcome(NamedTuple, Generic[R]):
@@ -132,7 +132,7 @@ def interruptible(*, left: str) -> Generator[None]:
     def begin(number: int) -> None:
         if not numbers:
             numbers.append(number)
-            end_work(answers_s=0, steps_s=ENDING_S, then=exit_now)
+            end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=exit_now)
 
     def exit_now() -> None:
         sentence, code = words(signal.SIGTERM)

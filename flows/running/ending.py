@@ -65,10 +65,10 @@ def ending_in_order() -> Generator[None]:
 def end_work(*, answers_s: float, steps_s: float, then: Callable[[], object]) -> None:
     """Begin no call or program any more, and call `then` when answers and steps under way have had their time.
 
-    answers_s: 0 leaves answers that are under way behind. Everything finished has been kept when `then` is called.
+    Everything finished has been kept when `then` is called.
     """
     from tasks import progress
-    from tasks.calls import finish_asking, is_asking, stop_asking
+    from tasks.calls import is_asking, stop_asking
     from tasks.sandbox import stop_executing
 
     def end() -> None:
@@ -79,10 +79,6 @@ def end_work(*, answers_s: float, steps_s: float, then: Callable[[], object]) ->
         time.sleep(steps_s)
         then()
 
-    if answers_s:
-        finish_asking()
-    else:
-        progress.stop()
-        stop_asking()
+    stop_asking()
     stop_executing()
     Thread(target=end, daemon=True, name="ending").start()

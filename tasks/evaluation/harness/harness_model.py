@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, LogLikelihood, LogProb
-from tasks.call_thread import refuse_when_stopped
-from tasks.calls import Answer, ResponseStore
+from tasks.calls import Answer, ResponseStore, refuse_when_stopped
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_records import Usage
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, Templated, messages_of, sampling_of

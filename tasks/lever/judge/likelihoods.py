@@ -11,9 +11,8 @@ from pydantic import JsonValue
 from models.model_errors import RequestRefused
 from models.protocols import AnswerLikelihood, Chat, ChatRequest, LogLikelihood, Text
 from tasks.budget import Budget, BudgetSpent, Tokens
-from tasks.call_thread import refuse_when_stopped
-from tasks.calls import Limits, ResponseStore, canonical, digest, estimate
-from tasks.group_commit import GroupCommit
+from tasks.bulk import UNSTORED
+from tasks.calls import Limits, ResponseStore, canonical, digest, estimate, refuse_when_stopped
 from tasks.lever.lever_errors import JudgeUnusable
 
 if TYPE_CHECKING:
@@ -89,20 +88,23 @@ def weigh(
     started = limits.clock()
     given: dict[str, tuple[float, ...]] = {}
     refusal: RequestRefused | None = None
-    troubles: list[Exception | None] = []
-    with GroupCommit[None](responses, stored=lambda _, trouble: troubles.append(trouble)) as commit:
-        try:
-            for number, log_probs in _given(judge, [new[key] for key in keys]):
-                if any(map(math.isnan, log_probs)):
-                    raise JudgeUnusable(f"{judge.id} gave NaN as a log-probability; its weights or precision are bad")
-                key = keys[number]
-                commit.begin(key, new[key].stored(judge.id, log_probs, latency_s=limits.clock() - started), None)
-                given[key] = log_probs
-                refuse_when_stopped()
-        except RequestRefused as error:
-            refusal = error
-    if trouble := next(filter(None, troubles), None):
-        raise trouble
+    unstored: dict[str, StoredResponse] = {}
+    try:
+        for number, log_probs in _given(judge, [new[key] for key in keys]):
+            if any(map(math.isnan, log_probs)):
+                raise JudgeUnusable(f"{judge.id} gave NaN as a log-probability; its weights or precision are bad")
+            key = keys[number]
+            unstored[key] = new[key].stored(judge.id, log_probs, latency_s=limits.clock() - started)
+            given[key] = log_probs
+            if len(unstored) >= UNSTORED:
+                responses.put_many(unstored)
+                unstored = {}
+            refuse_when_stopped()
+    except RequestRefused as error:
+        refusal = error
+    finally:
+        if unstored:
+            responses.put_many(unstored)
     if spent:
         raise spent
     if len(given) < len(keys) and refusal is None:
