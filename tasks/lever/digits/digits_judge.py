@@ -53,8 +53,7 @@ class DigitsJudge:
         self.id = f"digits:{hashlib.sha256(weights).hexdigest()[:16]}"
         self._net = from_bytes(weights)
         self._eyes = Eyes(self._net.tower)
-        self._seen = lru_cache(maxsize=REMEMBERED)(self._see)
-        self._shown = lru_cache(maxsize=REMEMBERED)(self._show)
+        self._tokens_of = lru_cache(maxsize=REMEMBERED)(self._embed)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """One answer. Raises RequestRefused."""
@@ -74,7 +73,7 @@ class DigitsJudge:
                     raise RequestRefused(
                         f"The temperature is {request.temperature}; the digits' judge does not draw its answers: set 0."
                     )
-                items.append((number, self._tokens(read(request))))
+                items.append((number, self._tokens(request)))
             except ModelError as error:
                 yield number, error
         for numbers, tokens in _chunks(items):
@@ -92,7 +91,7 @@ class DigitsJudge:
         refused: list[RequestRefused] = []
         for number, (request, answer) in enumerate(asked):
             try:
-                tokens, said = self._tokens(read(request)), tokens_of(answer)
+                tokens, said = self._tokens(request), tokens_of(answer)
             except RequestRefused as error:
                 refused.append(error)
                 continue
@@ -108,19 +107,15 @@ class DigitsJudge:
         if refused:
             raise refused[0]
 
-    def _tokens(self, asked: Read) -> Tensor:
+    def _tokens(self, request: ChatRequest) -> Tensor:
         """(3 n, width) tokens of the n items of a request; the answer of the last is missing from its tokens."""
-        return torch.cat([*map(self._shown, asked.shown), self._seen(asked.png, asked.kind)])
+        return torch.cat([self._tokens_of(*item) for item in read(request)])
 
     @torch.inference_mode()
-    def _see(self, png: bytes, kind: int) -> Tensor:
-        """(3, width) tokens of an item, less its answer. Raises RequestRefused for a picture that shows no scene."""
-        return self._net.seen(self._eyes.see(png).code, torch.tensor(kind))
-
-    @torch.inference_mode()
-    def _show(self, shown: Shown) -> Tensor:
-        """(3, width) tokens of a demonstration."""
-        return self._net.tokens(self._seen(shown.png, shown.kind), torch.tensor(shown.answer))
+    def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
+        """(3, width) tokens of an item. Raises RequestRefused for a picture that shows no scene."""
+        seen = self._net.seen(self._eyes.see(png).code, torch.tensor(kind))
+        return seen if answer is None else self._net.tokens(seen, torch.tensor(answer))
 
 
 class DigitsEncoder:
@@ -230,28 +225,12 @@ class Eyes:
         return Sight(features.flatten() - self._tower.mean, self._tower.codes(features)[0])
 
 
-class Shown(NamedTuple):
-    """A demonstration."""
+def read(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] | None]]:
+    """Picture, number of the question and tokens of the answer of each item; the last one has no answer.
 
-    png: bytes
-    kind: int
-    """Number of the question."""
-    answer: tuple[int, int]
-    """Tokens."""
-
-
-class Read(NamedTuple):
-    """What a request shows and asks."""
-
-    shown: tuple[Shown, ...]
-    png: bytes
-    kind: int
-
-
-def read(request: ChatRequest) -> Read:
-    """What `request` shows and asks. Raises RequestRefused, and ContextOverflow for too many demonstrations."""
-    turns = [message for message in request.messages if message.role != "system"]
-    parts = [part for message in turns for part in message.content]
+    Raises RequestRefused, and ContextOverflow for too many demonstrations.
+    """
+    parts = [part for message in request.messages if message.role != "system" for part in message.content]
     pngs = [part.png for part in parts if isinstance(part, Image)]
     kinds, answers = _questions_and_answers("\n".join(part.text for part in parts if not isinstance(part, Image)))
     if len(pngs) != len(kinds):
@@ -262,8 +241,7 @@ def read(request: ChatRequest) -> Read:
         raise ContextOverflow(
             f"The request shows {len(answers)} demonstrations; the digits' judge reads {MOST_SHOWN} at most."
         )
-    shown = tuple(map(Shown, pngs, kinds, answers))  # the last question has a picture, but no answer
-    return Read(shown, pngs[-1], kinds[-1])
+    return list(zip(pngs, kinds, (*answers, None), strict=True))
 
 
 @lru_cache(maxsize=8192)
