@@ -139,12 +139,6 @@ def test_a_run_is_in_the_evaluation_tables_and_writing_it_again_changes_nothing(
     assert evaluations.runs(kind="benchmark") == []
 
 
-@pytest.mark.postgres
-def test_figures_of_selectors_are_on_no_leaderboard_of_models(evaluations: Evaluations) -> None:
-    evaluations.write([rows(id="lever-2")])
-    assert evaluations.scores() == []
-
-
 def test_settings_hold_the_conditions_and_the_seeds() -> None:
     assert rows().settings.parameters == {
         "reward": "hard",

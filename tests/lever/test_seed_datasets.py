@@ -12,7 +12,6 @@ from tasks.lever import (
     BeamDataset,
     BeamDatasetWithEmbedding,
     RLBeamDatasetWithEmbedding,
-    collate_fn_rl_v3,
     collate_fn_v3,
     split_beam_data,
 )
@@ -124,12 +123,6 @@ def test_an_embedding_that_is_missing_is_an_error(
 ) -> None:
     with pytest.raises(error, match=said):
         [BeamDatasetWithEmbedding(OLD, None, queries, candidates, indices)[place] for place in range(2)]
-
-
-def test_pools_of_different_sizes_are_no_batch() -> None:
-    items = [{"query_id": 0, "query_emb": rows(D), "cand_emb": rows(size, D)} for size in (2, 3)]
-    with pytest.raises(ValueError, match="cannot be one batch"):
-        collate_fn_rl_v3(items)
 
 
 def test_the_first_queries_by_number_are_for_training() -> None:

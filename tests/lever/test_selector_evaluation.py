@@ -8,10 +8,8 @@ import pytest
 from tasks.lever.learning.choosing import evaluate
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
 from tasks.lever.lever_errors import PoolTooSmall
-from tasks.lever.lever_records import Evaluated, Outcome, SelectorResult
-from tasks.measure import bootstrap
-from tasks.measure.bootstrap import resample_crossed
-from tests.lever.outcomes import CONDITIONS, accuracy_of, outcome, result, seed_of
+from tasks.lever.lever_records import Outcome
+from tests.lever.outcomes import accuracy_of, result, seed_of
 from tests.lever.small_dataset import Verdicts, pools
 
 POOLS = pools({"q": ("a", "b", "c"), "r": ("c", "d", "e")})
@@ -60,13 +58,6 @@ def test_each_number_of_shots_has_its_own_result_and_none_is_zero_shot() -> None
         ("random", 1, ("a",)),
         ("random", 3, ("a", "b", "c")),
     ]
-
-
-def test_what_is_shown_from_outside_the_pool_has_no_positions() -> None:
-    [found] = evaluate(
-        {"similarity": lambda shots: {"q": ("e", "a")}}, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[2]
-    )
-    assert (found.outcomes[0].pointer, found.outcomes[0].shown) == ((), ("e", "a"))
 
 
 def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
@@ -128,19 +119,6 @@ def test_the_same_queries_in_every_seed_are_one_cluster_each() -> None:
     assert width(five) == pytest.approx(width(one), rel=0.1)
 
 
-def test_queries_of_one_seed_alone_are_resampled_too() -> None:
-    first = seed_of(0, {"sft": [0.0, 1.0] * 50})
-    others = tuple(outcome(f"other {number}", float(number % 2)) for number in range(100))
-    second = Evaluated(
-        conditions=CONDITIONS, seed=1, results=(SelectorResult(selector="sft", shots=2, outcomes=others),)
-    )
-    alone = value_of(summarise([first]), "sft")
-    both = value_of(summarise([first, second]), "sft")
-    assert both.n == 200
-    # twice the queries, and two seeds that agree: narrower by about √2, less what drawing seeds adds
-    assert 0.6 < width(both) / width(alone) < 1
-
-
 def test_a_gain_is_over_the_queries_that_both_were_scored_on() -> None:
     found = summarise([seed_of(0, {"rce": [0.0, 1.0, None, 0.0], "grpo": [1.0, 1.0, 0.0, None]})])
     gain = gain_of(found, "grpo", "rce").accuracy
@@ -197,12 +175,3 @@ def test_the_way_from_similarity_to_the_oracle_is_a_share() -> None:
     assert way.low is not None
     assert way.high is not None
     assert 0 < way.low < 0.75 < way.high <= 1
-
-
-def test_blocks_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(3).random((2, 3, 20))
-    values[0, 1, :5] = np.nan
-    whole = resample_crossed(values, seed=0, draws=50)
-    assert whole.shape == (50, 2)
-    monkeypatch.setattr(bootstrap, "WEIGHTS_AT_ONCE", 20 * 50)
-    np.testing.assert_allclose(resample_crossed(values, seed=0, draws=50), whole)

@@ -97,12 +97,6 @@ def test_a_training_that_broke_off_at_any_update_ends_as_an_undisturbed_one(
     assert same(_train(tmp_path, save_every=save_every), undisturbed)
 
 
-def test_the_state_of_another_training_is_not_mixed_in(tmp_path: Path, undisturbed: Trained):
-    with pytest.raises(Interrupted):
-        _train(tmp_path, objective=_stopping(4), key="another")
-    assert same(_train(tmp_path), undisturbed)
-
-
 def test_a_damaged_state_costs_time_but_nothing_else(tmp_path: Path, undisturbed: Trained):
     with pytest.raises(Interrupted):
         _train(tmp_path, objective=_stopping(4))
@@ -143,11 +137,6 @@ def test_the_start_is_not_touched():
             loop.learn(batch, _imitate)
     untouched = small_start(config=DROPPING).state_dict()
     assert all(torch.equal(one, untouched[name]) for name, one in start.state_dict().items())
-
-
-def test_a_training_does_not_hang_on_torchs_own_generator(undisturbed: Trained):
-    torch.rand(3)
-    assert same(_train(), undisturbed)
 
 
 def test_a_selector_is_validated_without_dropout_and_given_ready_for_use():

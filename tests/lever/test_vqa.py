@@ -133,7 +133,6 @@ def test_answers_without_a_number_are_counted_one_by_one_and_that_is_said(files:
     [
         pytest.param(lambda people: people[0], id="first annotator"),
         pytest.param(lambda people: Counter(people).most_common(1)[0][0], id="majority"),
-        pytest.param(lambda people: "yes", id="constant"),
     ],
 )
 @pytest.mark.parametrize("name", ["textvqa", "vizwiz"])

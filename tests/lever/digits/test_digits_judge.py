@@ -107,13 +107,6 @@ def test_what_it_cannot_read_is_refused_with_the_reason(judge: DigitsJudge, aske
         judge.complete(asked)
 
 
-def test_what_it_cannot_read_costs_the_others_no_likelihood(judge: DigitsJudge):
-    coming = iter(judge.answer_log_probs([(bare(SEEN), "dax"), (request(ASKED), "dax")]))
-    assert next(coming)[0] == 1
-    with pytest.raises(RequestRefused, match="has no question"):
-        next(coming)
-
-
 def test_more_demonstrations_than_it_was_trained_on_are_too_many(judge: DigitsJudge):
     with pytest.raises(ContextOverflow, match="5 demonstrations"):
         judge.complete(request(ASKED, *[SHOWN[0]] * 5))

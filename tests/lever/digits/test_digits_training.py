@@ -30,7 +30,7 @@ def test_it_draws_from_no_generator_of_others():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("update", [12, 25, 31], ids=["in the tower's training", "between both", "in the reader's"])
+@pytest.mark.parametrize("update", [12, 31], ids=["in the tower's training", "in the reader's"])
 def test_a_killed_training_ends_as_if_nothing_had_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
 ) -> None:
