@@ -140,7 +140,11 @@ def _item(row: Row, prompts: Mapping[str, Row], references: list[str]) -> Item:
         name = PROMPT_OF[turn, wants_reference]
         if name not in prompts:
             row.unusable(f"its judge prompt {name!r} is not in {PROMPTS.file}")
-        judges[turn] = _prompt(prompts[name])
+        prompt = prompts[name]
+        if (form := prompt.get("output_format")) != "[[rating]]":
+            prompt.unusable(f"`output_format` of {name!r} must be [[rating]], found {form!r}")
+        system = str(prompt.get("system_prompt") or "")
+        judges[turn] = {"name": name, "system": system, "template": prompt.text("prompt_template")}
     return Item(
         id=row.id,
         prompts=tuple(turns),
@@ -151,13 +155,6 @@ def _item(row: Row, prompts: Mapping[str, Row], references: list[str]) -> Item:
             "judge_prompts": judges,
         },
     )
-
-
-def _prompt(row: Row) -> dict[str, JsonValue]:
-    if row.get("output_format") != "[[rating]]":
-        row.unusable(f"`output_format` of {row.get('name')!r} must be [[rating]], found {row.get('output_format')!r}")
-    system = row.get("system_prompt") or ""
-    return {"name": row.text("name"), "system": str(system), "template": row.text("prompt_template")}
 
 
 def _judge_prompt(item: Item, turn: str) -> dict[str, str]:

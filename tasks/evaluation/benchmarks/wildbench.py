@@ -156,7 +156,11 @@ class WildBench(JudgedBenchmark):
 
 
 def _item(row: Row, template: str) -> Item:
-    *history, last = [_message(row, one) for one in row.contents("conversation_input")]
+    said = row.contents("conversation_input")
+    for message in said:
+        if (role := message.get("role")) not in ("user", "assistant"):
+            row.unusable(f"a message of `conversation_input` has the role {role!r}; expected user or assistant")
+    *history, last = [Said(role=message["role"], text=message["content"]) for message in said]
     if last.role != "user":
         row.unusable(f"`conversation_input` must end with the user's message, found role {last.role!r}")
     tags = [row.text("primary_tag"), *row.texts("secondary_tags")]
@@ -174,13 +178,6 @@ def _item(row: Row, template: str) -> Item:
             "template": template,
         },
     )
-
-
-def _message(row: Row, message: dict[str, str]) -> Said:
-    role = message.get("role")
-    if role not in ("user", "assistant"):
-        row.unusable(f"a message of `conversation_input` has the role {role!r}; expected user or assistant")
-    return Said(role=role, text=message["content"])
 
 
 def shortened(text: str) -> str:

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import json
-import math
 import re
 import socket
 import zlib
@@ -85,16 +84,6 @@ class Row(dict[str, Any]):
             self.unusable(f"`{name}` must be a list of texts, found {self._shown(value)}")
         return cast("list[str]", value)
 
-    def number(self, name: str) -> float:
-        """A field that holds a finite number, or the text of one."""
-        try:
-            value = float(self[name])
-        except (KeyError, TypeError, ValueError):
-            self.unusable(f"`{name}` must be a number, found {self.get(name)!r:.60}")
-        if not math.isfinite(value):
-            self.unusable(f"`{name}` must be finite, found {value}")
-        return value
-
     def contents(self, name: str) -> list[dict[str, Any]]:
         """A field that holds a list of objects, each with its text under `content`."""
         return self._contents(self.get(name), f"`{name}`")
@@ -158,8 +147,12 @@ class Data:
 
     def count(self, file: DataFile) -> int | None:
         """Number of items in a local file; None if there is none."""
-        path = self.find(file)
-        return _count(path) if path else None
+        if not (path := self.find(file)):
+            return None
+        if path.name.removesuffix(".gz").endswith(".jsonl"):
+            with _opened(path) as opened:
+                return sum(bool(line.strip()) for line in opened)
+        return sum(1 for _ in read_rows(path))
 
     def facts(self, name: str, files: Iterable[DataFile]) -> Dataset:
         """Source and checksum of all files of a benchmark; the count is of the first file and of optional ones."""
@@ -337,13 +330,6 @@ def whole_text(value: Any) -> Any:
     if isinstance(value, dict):
         return {whole_text(name): whole_text(one) for name, one in cast("dict[str, Any]", value).items()}
     return value
-
-
-def _count(path: Path) -> int:
-    if path.name.removesuffix(".gz").endswith(".jsonl"):
-        with _opened(path) as file:
-            return sum(bool(line.strip()) for line in file)
-    return sum(1 for _ in read_rows(path))
 
 
 def _content_digest(path: Path) -> bytes:

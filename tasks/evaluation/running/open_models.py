@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -24,9 +24,6 @@ from tasks.evaluation.running.generation import usage_of
 from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.resources import kept_responses, resources
 
-if TYPE_CHECKING:
-    from models.curator import Usual
-
 _opening = Lock()
 
 
@@ -39,7 +36,12 @@ def open_model(spec: ModelSpec) -> Chat:
 @cache
 def _open(spec_json: str) -> Chat:
     spec = ModelSpec.model_validate_json(spec_json)
-    usual = _usual_place(spec)
+    from models.curator import Usual, usual_place
+
+    usual = Usual(resources().openai_base_url, resources().api_key)
+    # curator models use the address and key of their own provider
+    if spec.backend == "curator" and (name := spec.name or spec.args.get("model")):
+        usual = usual_place(str(name), resources().secret, usual)
     return open_backend(
         spec.backend,
         name=spec.name,
@@ -55,15 +57,6 @@ def release_models() -> None:
     with _opening:
         _open.cache_clear()
         release_held()
-
-
-def _usual_place(spec: ModelSpec) -> Usual:
-    """OpenAI's address and key from the settings; curator models use those of their own provider."""
-    from models.curator import Usual, usual_place
-
-    of_openai = Usual(resources().openai_base_url, resources().api_key)
-    name = spec.name or spec.args.get("model")
-    return usual_place(str(name), resources().secret, of_openai) if spec.backend == "curator" and name else of_openai
 
 
 def _variable(field: str, name: str | None) -> str | None:

@@ -172,6 +172,11 @@ def plan_task(
     batch_size: int | None = None,
 ) -> PlannedTask:
     """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
+    if settings.demonstrations and benchmark.example_file is None:
+        raise OptionUnusable(
+            f"{benchmark.name} has no solved examples to show; leave `demonstrations`, or name a training file under "
+            "`examples` in its YAML"
+        )
     whole, programs = is_whole(benchmark), benchmark.family == "code"
     items, count = _kept_items(benchmark, data, artifacts, first=settings.first)
     reads_itself = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
@@ -184,7 +189,7 @@ def plan_task(
         family=benchmark.family,
         data=reads_itself if whole else data.facts(benchmark.name, benchmark.files),
         items=items,
-        examples=_examples(benchmark, data, artifacts) if settings.demonstrations else None,
+        examples=write_lines(artifacts, "examples", benchmark.examples(data)) if settings.demonstrations else None,
         count=count,
         repeats=repeats,
         sampling=sampling,
@@ -274,15 +279,6 @@ def of_demonstrations(chosen: str | None, examples: Ref | None) -> dict[str, Jso
             raise OptionUnusable(f"demonstrations {chosen}: {checkpoint} cannot be read ({error.strerror})") from error
         said |= {"demonstrations": f"selector:{found['count']}", "selector": digest[:12]}
     return said
-
-
-def _examples(benchmark: BaseBenchmark, data: Data, artifacts: Artifacts) -> Ref:
-    if benchmark.example_file is None:
-        raise OptionUnusable(
-            f"{benchmark.name} has no solved examples to show; leave `demonstrations`, or name a training file under "
-            "`examples` in its YAML"
-        )
-    return write_lines(artifacts, "examples", benchmark.examples(data))
 
 
 def of_programs(ks: Sequence[int], *, unsafe_code: bool, python: str) -> dict[str, JsonValue]:

@@ -147,7 +147,13 @@ def recorded_responses(items: Iterable[Item], recorded: Recorded, *, partial: bo
         published = item.detail.get("task_id") if recorded.programs else None
         names = (item.id, published) if isinstance(published, str) and published != item.id else (item.id,)
         groups |= dict.fromkeys(names, item.group)
-        own = [one for name in names for one in recorded.get(name, ()) if _is_for(item, one)]
+        language = language_named(item.group) if item.group else None  # an item of none takes every line
+        own = [
+            one
+            for name in names
+            for one in recorded.get(name, ())
+            if not language or not one.language or language_named(one.language) == language
+        ]
         repeat = count()
         for one in sorted(own, key=lambda one: one.line):
             if one.line in taken:
@@ -219,9 +225,3 @@ def _turns(text: Any, row: Row, shape: str) -> list[str]:
     if not isinstance(text, str):
         row.unusable(f"{shape}: expected a text, found {type(text).__name__}")
     return [text]
-
-
-def _is_for(item: Item, line: Line) -> bool:
-    """Whether a line's language is that of the item; an item without a language takes every line."""
-    language = language_named(item.group) if item.group else None
-    return not language or not line.language or language_named(line.language) == language

@@ -100,7 +100,11 @@ def choose(
             judge=judge_of(benchmark, judge, auto=auto_judge),
             batch_size=chosen.batch_size,
         )
-        _refuse_to_generate(task, model)
+        if task.score_only and model.backend != "replay":
+            raise PreflightFailed(
+                f"{task.task} grades recorded answers and asks no model; give them with --model replay "
+                f"--model_args path=FOLDER, or `trivet eval score FILE --task {task.task}`"
+            )
         if known and (run := done_before(task, facts, known)):
             skipped[task.task] = run
         else:
@@ -174,14 +178,6 @@ def done_before(task: PlannedTask, model: ModelFacts, known: Evaluations) -> str
         return None
 
 
-def _refuse_to_generate(task: PlannedTask, model: ModelSpec) -> None:
-    if task.score_only and model.backend != "replay":
-        raise PreflightFailed(
-            f"{task.task} grades recorded answers and asks no model; give them with --model replay "
-            f"--model_args path=FOLDER, or `trivet eval score FILE --task {task.task}`"
-        )
-
-
 class TaskEstimate(Record):
     """Upper estimate of what one task takes."""
 
@@ -234,7 +230,10 @@ def _estimate(
     requests = _requests(task, artifacts)
     while group := list(islice(requests, GROUP)):
         keys = [response_key(chat_id, request) if chat_id and first else None for first, request in group]
-        known = _known(responses, [key for key in keys if key])
+        try:
+            known = set(responses.many([key for key in keys if key])) if any(keys) else set[str]()
+        except DatabaseUnavailable:
+            known = set[str]()
         for key, (_, request) in zip(keys, group, strict=True):
             calls += 1
             if key in known:
@@ -260,10 +259,3 @@ def _requests(task: PlannedTask, artifacts: Artifacts) -> Iterator[tuple[bool, C
         for repeat in range(task.repeats):
             for turn in range(len(item.prompts)):
                 yield turn == 0, request_of(task, item, repeat=repeat, said=[Reply(text="")] * turn)
-
-
-def _known(responses: Responses, keys: list[str]) -> set[str]:
-    try:
-        return set(responses.many(keys)) if keys else set()
-    except DatabaseUnavailable:
-        return set()

@@ -131,13 +131,10 @@ def messages_of(prompt: Any) -> tuple[Message, ...]:
 
 
 def _message(said: Mapping[str, Any]) -> Message:
-    return Message(role=said["role"], content=(Text(text=_words(said["content"])),))
-
-
-def _words(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(part["text"] for part in content if part.get("type") == "text")
+    content = said["content"]
+    if not isinstance(content, str):
+        content = "\n".join(part["text"] for part in content if part.get("type") == "text")
+    return Message(role=said["role"], content=(Text(text=content),))
 
 
 def run(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox import Execution, Program, Sandbox
 from tests.evaluation.code.answered import graded, opened_tools
 
-BENCHMARK = find_benchmark("MBPPPlus")
+_, BENCHMARK = BENCHMARKS
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
 ITEMS = list(BENCHMARK.items(Data(SAMPLES)))
 BY_ID = {item.id: item for item in ITEMS}

@@ -250,8 +250,10 @@ def _plus_item(row: Row) -> Item:
         return python_item(row, shown)
     item = python_item(Row({"test": "-", **row}, file=row.file, line=row.line, number=row.number), shown)
     detail = {name: value for name, value in item.detail.items() if name != "test"}
+    if isinstance(atol := row.get("atol", 0), bool) or not isinstance(atol, int | float):
+        row.unusable(f"`atol` must be a number, found {atol!r}")
     inputs: dict[str, JsonValue] = {f"{kind}_input": json.dumps(_inputs(row, f"{kind}_input")) for kind in KINDS}
-    return item.model_copy(update={"detail": {**detail, **inputs, "atol": _tolerance(row)}})
+    return item.model_copy(update={"detail": {**detail, **inputs, "atol": atol}})
 
 
 def _inputs(row: Row, name: str) -> list[Any]:
@@ -260,13 +262,6 @@ def _inputs(row: Row, name: str) -> list[Any]:
     if not isinstance(value, list) or not all(isinstance(one, list) for one in cast("list[Any]", value)):
         row.unusable(f"`{name}` must be a list with a list of arguments for each call")
     return cast("list[Any]", value)
-
-
-def _tolerance(row: Row) -> float:
-    value = row.get("atol", 0)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        row.unusable(f"`atol` must be a number, found {value!r}")
-    return value
 
 
 def _noting_base(samples: Iterable[Sample], base: dict[str, list[float]]) -> Iterator[Sample]:
