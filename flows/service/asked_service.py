@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     """What the pages show; empty: what they showed last."""
 
 
-class Asked(Record):
+class Asked(Record, extra="ignore"):
     """What the programs of a service depend on; kept, so that the next start is the same and a change is seen."""
 
     port: int = PORT

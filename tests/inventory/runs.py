@@ -77,7 +77,7 @@ def _of_a_service(served: Path, empty: Path) -> Iterator[str]:
     }.items():
         (served / file).parent.mkdir(parents=True, exist_ok=True)
         (served / file).write_text(text)
-    for home, *command in ((served, "env"), (served, "logs"), (empty, "down"), (empty, "db", "stop"), (empty, "gc")):
+    for home, *command in ((served, "env"), (empty, "down"), (empty, "db", "stop"), (empty, "gc")):
         done = run_apart(
             *command, "--json", TRIVET_HOME=str(home), PREFECT_HOME=str(home / "prefect"), PREFECT_API_URL=""
         )

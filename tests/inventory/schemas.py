@@ -12,13 +12,11 @@ from tests.inventory.source import defined
 
 PRINTED = {
     "up": "Up",
-    "join": "JoinReport",
     "status": "Status.pools",
     "deploy": "Deployed",
     "backup": "Manifest.artifacts",
     "restore": "Manifest.artifacts",
     "gc": "Cleanup",
-    "gc prefect[]": "History",
     "doctor": "Report",
     "rag index": "IndexReport",
     "rag index --dry-run": "FigurePlan",

@@ -8,7 +8,8 @@ import pytest
 
 from flows.running.settings import Settings
 from flows.service.api import Refused
-from flows.service.asked_service import Asked, Wanted, differences, settle
+from flows.service.asked_service import Asked, Wanted, differences, remembered, settle
+from flows.service.place import Place
 from flows.service.served_collections import Folders
 
 BEFORE = settle(Wanted(port=4300), None, {}, secret="key")
@@ -104,3 +105,12 @@ def test_another_folder_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tm
     before = settled(Wanted())
     monkeypatch.chdir(tmp_path)
     assert differences(before, settled(Wanted())) == []
+
+
+def test_what_an_earlier_version_was_asked_for_is_read(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.prepare()
+    place.keep(place.asked, '{"port": 4300, "host": "127.0.0.1", "tls": null, "workers_only": false, "folder": "/"}')
+    before = remembered(place)
+    assert before
+    assert before.port == 4300
