@@ -87,9 +87,15 @@ class _Tally(io.RawIOBase):
         return block
 
     def manifest(self) -> Manifest:
-        counts = {kind: self._counts[kind] for kind in ("artifacts", "keys", "results")}
-        found = self._counts["database"] > 0
-        return Manifest(**counts, database=found, bytes=self._bytes, sha256=self._digest.hexdigest())
+        counts = self._counts
+        return Manifest(
+            artifacts=counts["artifacts"],
+            keys=counts["keys"],
+            results=counts["results"],
+            database=counts["database"] > 0,
+            bytes=self._bytes,
+            sha256=self._digest.hexdigest(),
+        )
 
 
 def backup(home: Path, store: Artifacts, database_url: str | None, target: Path) -> Manifest:
