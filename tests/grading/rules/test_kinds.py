@@ -14,10 +14,11 @@ from tasks.grading.grading_records import RulesUnusable
 from tasks.grading.rules.rule_checks import KINDS, arguments_of
 from tasks.grading.rules.rule_grading import rule_of, rules_of
 
+LINES = Path(__file__).with_name("kinds.jsonl").read_text("utf-8").splitlines()
 CASES: list[tuple[Any, ...]] = [
-    tuple(json.loads(line).values()) for line in Path(__file__).with_name("kinds.jsonl").read_text("utf-8").splitlines()
+    *(tuple(json.loads(line).values()) for line in LINES),
+    *(("detectable_format:json_format", {}, sign * 100_000, False) for sign in "[9"),
 ]
-CASES += [("detectable_format:json_format", {}, sign * 100_000, False) for sign in "[9"]
 """Kind, arguments, response, and whether it follows the instruction."""
 
 
