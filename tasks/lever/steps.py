@@ -403,10 +403,10 @@ def seen_by(chosen: str) -> str:
 def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> Ref:
     """Which solved examples each question of a benchmark is shown: `{question: [example, …]}` as JSON.
 
-    texts: tasks.lever.learning.example_choice.Texts. chosen: `random:4`, `similarity:4`, `selector:FILE:4`.
+    texts: tasks.lever.learning.predicting.Texts. chosen: `random:4`, `similarity:4`, `selector:FILE:4`.
     fingerprint: `seen_by(chosen)`.
     """
-    from tasks.lever.learning.example_choice import Encoder, Texts, choose_examples
+    from tasks.lever.learning.predicting import Encoder, Texts, choose_examples
 
     def opened() -> Encoder:
         found = embedder(EXAMPLES_EMBEDDER)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning.checkpoints import save_selector
-from tasks.lever.learning.example_choice import Encoder, Texts, choose_examples
+from tasks.lever.learning.predicting import Encoder, Texts, choose_examples
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import PoolRecipe
 
