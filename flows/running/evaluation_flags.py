@@ -236,7 +236,7 @@ def _of_other_harnesses(chosen: Mapping[str, Any], note: Note) -> dict[str, Any]
         note(f"--model {model}: the model is asked as a chat; give --apply_chat_template False for raw text")
     args = _pairs(chosen["model_args"], "model_args")
     longest = args.pop("max_gen_toks", None)
-    idle = IDLE_ARGS.get("openai" if backend == "curator" else backend, {})
+    idle = IDLE_ARGS.get("openai" if backend == "curator" else str(backend), {})
     for name in [name for name in args if name in idle]:
         del args[name]
         note(f"model_args {name} is not needed: {idle[name]}")
@@ -394,7 +394,7 @@ def tasks_of(named: Any) -> list[dict[str, Any]]:
         raise OptionUnusable(f"--tasks: expected names, or a list of them (it is {words!r})")
     tasks: dict[str, dict[str, Any]] = {}
     for word in cast("list[Any]", words):
-        given: dict[str, Any] = {"task_name": word.strip()} if isinstance(word, str) else word
+        given: Any = {"task_name": word.strip()} if isinstance(word, str) else word
         if not isinstance(given, dict) or not isinstance(given.get("task_name"), str):
             raise OptionUnusable(f"--tasks: {word!r} is neither a name nor {{task_name: …, batch_size: …}}")
         if not given["task_name"]:
