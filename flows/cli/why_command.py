@@ -47,7 +47,12 @@ def why(
     with plain_errors(EvaluationError, failed=(StorageError,)):
         trees = list(_trees(thing, parts))
     told = {"thing": " ".join([thing, *parts]), "origins": [tree.model_dump(mode="json") for tree in trees]}
-    emit(told, as_json, lambda: _show(trees))
+
+    def show() -> None:
+        for tree in trees:
+            _print(tree, first="", rest="")
+
+    emit(told, as_json, show)
 
 
 def _trees(thing: str, parts: list[str]) -> Iterator[Told]:
@@ -207,11 +212,6 @@ def _of_run(which: str, parts: list[str]) -> Iterator[Told]:
     if not trees:
         fail(f"{task} of run {found.report.run.id} has no item {item}", REFUSED)
     yield from trees
-
-
-def _show(trees: list[Told]) -> None:
-    for tree in trees:
-        _print(tree, first="", rest="")
 
 
 def _print(told: Told, *, first: str, rest: str) -> None:
