@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from flows.service.doctor import Check, Report, missing, ok, report
 
@@ -72,11 +73,11 @@ def generate(model: str | None, device: str) -> str:
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config
 
-    tiny = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+    tiny: Any = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+    weights: Any = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=64, num_key_value_heads=2, **tiny))
     if model:
-        weights = AutoModelForCausalLM.from_pretrained(model, dtype="auto").to(device)
-    else:
-        weights = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=64, num_key_value_heads=2, **tiny)).to(device)
+        weights = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
+    weights.to(device)
     made = weights.generate(torch.arange(4, device=device)[None], min_new_tokens=16, max_new_tokens=16)
     return f"{made.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}"
 

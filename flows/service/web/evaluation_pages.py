@@ -217,9 +217,7 @@ def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _
 
 PAGES = (
     Page("GET", "/evaluations", _leaderboard),
-    Page(
-        "GET", "/runs", lambda visit: visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS))
-    ),
+    Page("GET", "/runs", _runs),
     Page("GET", "/runs/{run}", _run),
     Page("GET", "/runs/{run}/samples", _samples),
     Page("GET", "/runs/{run}/sample", _sample),

@@ -215,12 +215,7 @@ def _language(visit: Visit) -> Response:
 
 
 OWN_PAGES = (
-    Page(
-        "GET",
-        "/sign-in",
-        lambda visit: visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False),
-        public=True,
-    ),
+    Page("GET", "/sign-in", _sign_in, public=True),
     Page("POST", "/sign-in", _signed_in, public=True),
     Page("POST", "/sign-out", _sign_out),
     Page("GET", "/language", _language, public=True),
