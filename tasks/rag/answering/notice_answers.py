@@ -123,7 +123,7 @@ def compare_facts(names: Sequence[FactName], entries: Sequence[CatalogueEntry], 
     lines = [[said["fact"], *(stem_of(entry.name) for entry in entries)]]
     remarks: dict[str, list[str]] = {"equal": [], "differ": []}
     contradictions: list[str] = []
-    for name in (known for known in DISPLAY if known in names):
+    for name in sorted(names, key=list(DISPLAY).index):
         called, line = DISPLAY[name][language], list[str]()
         told: list[str | None] = []
         for entry in entries:
