@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from tasks import progress
 from tasks.budget import Spending
 from tasks.calls import wait_for_twin
 from tasks.keys import content_key
-from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings, open_task
+from tasks.lever.judge.demonstration_task import WORDINGS, DemonstrationTask, PromptSettings, open_task
 from tasks.lever.judge.judges import JudgeSpec
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import (
@@ -101,13 +101,15 @@ def open_setting(world: World, effort: Effort) -> Setting:
     from tasks.lever.judge.recorded_answers import digest_of_asking
     from tasks.lever.learning.training_inputs import Setting
 
-    dataset, judge, recorded = _dataset(world.dataset), open_judge(world.judge), None
-    if effort.recorded:
-        recorded = _recorded(effort.recorded, world.dataset, digest_of_asking(judge.id, world.prompts))
+    of = world.dataset.kind, world.dataset.digest, world.dataset.size
+    dataset, judge = _dataset(*of), open_judge(world.judge)
+    recorded = None
+    if known := effort.recorded:
+        recorded = _recorded(known.digest, known.size, of, digest_of_asking(judge.id, world.prompts))
     judging = Judging(
         judge,
         {item.id: item for item in dataset.items},
-        _task(dataset.name, world.prompts, stem=world.stem),
+        _task(dataset.name, world.prompts.model_dump_json(), stem=world.stem),
         threshold=world.threshold,
         responses=kept_responses(),
         limits=limits_of(world.judge.name, concurrency=effort.concurrency),
@@ -119,26 +121,28 @@ def open_setting(world: World, effort: Effort) -> Setting:
 
 
 @lru_cache(maxsize=1)
-def _dataset(ref: Ref) -> Dataset:
+def _dataset(kind: str, digest: str, size: int) -> Dataset:
     """Read once for all shards that follow one another."""
-    return artifacts().load(Dataset, ref)
-
-
-_task = lru_cache(maxsize=1)(open_task)
-"""With the pictures that earlier shards have read."""
+    return artifacts().load(Dataset, Ref(kind=kind, digest=digest, size=size))
 
 
 @lru_cache(maxsize=1)
-def _recorded(ref: Ref, dataset: Ref, asking: str) -> RecordedAnswers:
+def _task(dataset: str, prompts: str, *, stem: bool) -> DemonstrationTask[Any]:
+    """With the pictures that earlier shards have read. prompts: as JSON."""
+    return open_task(dataset, PromptSettings.model_validate_json(prompts), stem=stem)
+
+
+@lru_cache(maxsize=1)
+def _recorded(digest: str, size: int, dataset: tuple[str, str, int], asking: str) -> RecordedAnswers:
     """About the items of a dataset. Raises FileUnusable for the answers of another judge."""
     from tasks.lever.judge.recorded_answers import read_recorded
 
-    found = read_recorded(artifacts().get(ref))
+    found = read_recorded(artifacts().get(Ref(kind=RECORDED, digest=digest, size=size)))
     if found.asking != asking:
         raise FileUnusable(
             "the recorded answers are those of another judge, or of other prompts; leave `recorded` out, or record anew"
         )
-    return found.about({item.id: item for item in _dataset(dataset).items})
+    return found.about({item.id: item for item in _dataset(*dataset).items})
 
 
 def draw_world(

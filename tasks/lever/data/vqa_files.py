@@ -77,10 +77,11 @@ class Annotation(NamedTuple):
         listed, kind = entry.get("answers"), entry.get("answer_type")
         people = cast(list[Any], listed) if isinstance(listed, list) else []
         texts = [cast(dict[str, Any], one).get("answer") if isinstance(one, dict) else one for one in people]
-        if not texts or not all(isinstance(text, str) for text in texts):
+        answers = tuple(text for text in texts if isinstance(text, str))
+        if not answers or len(answers) < len(texts):
             return None
         numbered = all(isinstance(one, dict) and "answer_id" in one for one in people)
-        return cls(tuple(texts), kind if isinstance(kind, str) else OTHER, numbered)
+        return cls(answers, kind if isinstance(kind, str) else OTHER, numbered)
 
 
 class Asked(NamedTuple):

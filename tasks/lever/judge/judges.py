@@ -97,7 +97,7 @@ def open_judge(spec: JudgeSpec) -> Chat:
     from tasks.lever.digits.digits_judge import DigitsJudge
 
     with _opening:
-        return _opened(DigitsJudge, spec.weights)
+        return _opened(DigitsJudge, spec.weights.digest, spec.weights.size)
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
@@ -112,12 +112,12 @@ def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
     from tasks.lever.digits.digits_judge import DigitsEncoder
 
     with _opening:
-        return _opened(DigitsEncoder, spec.weights)
+        return _opened(DigitsEncoder, spec.weights.digest, spec.weights.size)
 
 
 @cache
-def _opened(kind: Callable[[bytes], Model], weights: Ref) -> Model:
-    return kind(artifacts().get(weights))
+def _opened(kind: Callable[[bytes], Model], digest: str, size: int) -> Model:
+    return kind(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
 
 
 @cache

@@ -89,8 +89,8 @@ class Judging:
         """
         self._refuse_strangers(asked)
         distinct = set(asked)
-        for one in distinct if self.recorded else ():
-            if one not in self._judged and (answer := self.recorded.answer(*one)) is not None:
+        for one in distinct:
+            if self.recorded and one not in self._judged and (answer := self.recorded.answer(*one)) is not None:
                 self._judged[one] = self._scored(one, answer, key=None)
         new = self._sorted({one for one in distinct if one not in self._judged})
         if tell:

@@ -236,7 +236,7 @@ class Training(NamedTuple):
 
 def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
     """Validation accuracy by epoch and the figures of each update, stage by stage. about: a few words for the title."""
-    stages = list(dict.fromkeys(one.stage for one in trainings))
+    stages: list[Stage] = list(dict.fromkeys(one.stage for one in trainings))
     shown = [panel for panel in PANELS if any(one.known(panel) for one in trainings)]
     bold = "mean of the seeds, smoothed" if len({one.seed for one in trainings}) > 1 else "smoothed"
 

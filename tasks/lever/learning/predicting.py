@@ -118,7 +118,7 @@ def _pools_as_trained(
         wanted["modalities"] = ("joint",)
     recipe = PoolRecipe.model_validate(own.model_dump() | wanted)
     banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": joint}
-    retrieved = tuple(one for one in recipe.modalities if one != "joint")
+    retrieved: tuple[Modality, ...] = tuple(one for one in recipe.modalities if one != "joint")
     for modality in OF_SAMPLERS.get(recipe.sampler, retrieved):
         paths = of_modality(queries, modality), of_modality(candidates, modality)
         if all(path.is_file() for path in paths):
