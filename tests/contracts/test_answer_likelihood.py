@@ -69,13 +69,6 @@ def test_different_answers_share_one_probability(backend: AnswerLikelihood, temp
 
 
 @EVERY
-def test_an_answer_may_be_told_twice(backend: AnswerLikelihood):
-    question = asking(backend, 0)
-    first, second = told(backend, [(question, "dax"), (question, "dax")])
-    assert first == pytest.approx(second, abs=1e-4)
-
-
-@EVERY
 @TEMPLATES
 def test_another_picture_makes_another_likelihood(backend: AnswerLikelihood, template: bool):
     answer = "dax"
@@ -105,8 +98,3 @@ def test_what_is_no_picture_is_refused_behind_the_likelihoods_of_the_others(back
 @EVERY
 def test_nothing_asked_is_nothing_told(backend: AnswerLikelihood):
     assert list(backend.answer_log_probs([])) == []
-
-
-@EVERY
-def test_the_protocol_knows_it(backend: AnswerLikelihood):
-    assert isinstance(backend, AnswerLikelihood)

@@ -92,8 +92,3 @@ def test_the_likelihoods_of_all_next_words_are_one(backend: LogLikelihood):
 def test_nothing_asked_is_nothing_told(backend: LogLikelihood):
     assert list(backend.loglikelihood([])) == []
     assert list(backend.loglikelihood_rolling([])) == []
-
-
-@those(LIKELIHOOD)
-def test_the_protocol_knows_it(backend: LogLikelihood):
-    assert isinstance(backend, LogLikelihood)

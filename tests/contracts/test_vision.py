@@ -38,11 +38,6 @@ def test_pictures_matter_and_so_does_their_order(backend: Chat):
 
 
 @SEEING
-def test_the_same_picture_gets_the_same_answer(backend: Chat):
-    assert backend.complete(showing(make_png(0))) == backend.complete(showing(make_png(0)))
-
-
-@SEEING
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (300, 1), (1, 300)], ids=["a dot", "flat", "thin"])
 def test_a_picture_of_an_odd_shape_is_taken_or_refused(backend: Chat, width: int, height: int):
     with contextlib.suppress(RequestRefused):

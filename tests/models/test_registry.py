@@ -185,7 +185,6 @@ def test_a_file_that_is_not_there_is_named(file: Path) -> None:
         ("a: {backend: hf\n", "line 2: not YAML"),
         ("- a\n", "line 1: expected names of models"),
         ("a:\n  backend: hf\n  name: m\nb: {backend: hf, name: n}\na: {backend: hf}\n", "line 5: 'a' is in line 1 too"),
-        ("a:\n  backend: hf\n  name: m\n  name: n\n", r"line 4: 'a\.name' is in line 3 too"),
         ("a:\n  name: m\n", r"line 1: a\.backend is missing"),
         ("a:\n  backend: hf\n", "line 1: a: `name` is missing"),
         (
@@ -197,16 +196,12 @@ def test_a_file_that_is_not_there_is_named(file: Path) -> None:
             r"line 4: a\.color is not known; give backend, name, revision",
         ),
         ("a:\n  backend: hf\n  name: m\n  args: {color: red}\n", "line 1: a: model_args: hf has no argument color"),
-        ("a:\n  backend: openai\n  name: m\n  revision: x\n", "line 1: a: .*openai has no argument revision"),
         ("a:\n  backend: hf\n  name: m\n  base_url: http://x/v1\n", "line 1: a: .*of endpoints, and hf is none"),
         ("a:\n  backend: openai\n  name: m\n  args: {base_url: u}\n", "line 1: a: write `base_url` beside `args`"),
-        ("a:\n  backend: scripted\n  args: {rules: r.json}\n", "line 1: a: write `name` beside `args`"),
         ("a:\n  backend: hf\n  name: m\n  price: {prompt: -1, answer: 2}\n", r"line 4: a\.price\.prompt: .*greater"),
-        ("a:\n  backend: hf\n  name: m\n  price: 3\n", r"line 4: a\.price: .*"),
         ("a: hf\n", "line 1: a: expected `backend` and `name`"),
         ("openai: {backend: openai, name: m}\n", "line 1: openai: the name means something already"),
         ("a/b: {backend: hf, name: m}\n", "a name has letters, digits"),
-        ("a: {backend: openai, name: m, args: {requests_per_minute: many}}\n", "requests_per_minute: expected a whole"),
         ("a: {backend: openai, name: m, args: {num_concurrent: 0}}\n", "line 1: a: num_concurrent: expected a whole"),
         (
             "a: {backend: openai, name: m, args: {concurrency: 2, num_concurrent: 3}}\n",
@@ -225,11 +220,9 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str)
     "line",
     [
         "api_key: hush-hush-1234",
-        "args: {api_key: hush-hush-1234}",
         "args: {hf_token: hush-hush-1234}",
         "api_key_env: hush-hush-1234",
         "base_url: 'http://me:hush-hush-1234@127.0.0.1/v1'",
-        "base_url: 'http://127.0.0.1/v1?key=hush-hush-1234'",
         "args: {reasoning_effort: sk-hush-hush-1234567890}",
     ],
 )
