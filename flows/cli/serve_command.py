@@ -34,7 +34,7 @@ DocumentsOption = Annotated[
     typer.Option(
         "--documents",
         metavar="[NAME=]DIR",
-        help="Folder that an index is made of: it is watched, and operators upload and remove documents on the pages.",
+        help="Folder that an index is made of: it is watched, and documents are uploaded and removed on the pages.",
     ),
 ]
 RemoteOption = Annotated[bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")]
