@@ -57,7 +57,7 @@ def numbers(
     index: AnyIndexFolder = None,
     entity: Annotated[str, typer.Option(metavar="WORDS", help="Only documents whose name holds all these words.")] = "",
     line: Annotated[
-        str, typer.Option("--line", "--find", metavar="WORDS", help="Only rows whose labels hold all these words.")
+        str, typer.Option("--line", metavar="WORDS", help="Only rows whose labels hold all these words.")
     ] = "",
     period: Annotated[str, typer.Option(metavar="YEARS", help="Only periods of these years: 2021, 2019..2021.")] = "",
     check: Annotated[

@@ -240,12 +240,12 @@ def test_chunks_are_shown_as_they_are_whatever_looks_like_markup(index: Path) ->
 def test_numbers_of_tables_are_shown_with_their_units_and_periods(tmp_path: Path) -> None:
     rows = ("| | 2023 | 2022 |", "|---|---|---|", "| Net sales | $ 1,200 | $ (3) |", "| Staff | 7 | 8 |")
     (tmp_path / "a.md").write_text("\n".join(("In thousands of dollars", "", *rows, "")))
-    told = run_here("rag", "numbers", tmp_path / "a.md", "--find", "SALES net", "--json").json
+    told = run_here("rag", "numbers", tmp_path / "a.md", "--line", "SALES net", "--json").json
     assert [(one["value"], one["unit"], one["period"]["label"], one["row_path"]) for one in told["numbers"]] == [
         ("1200000", "USD", "2023", ["Net sales"]),
         ("-3000", "USD", "2022", ["Net sales"]),
     ]
-    shown = run_here("rag", "numbers", tmp_path / "a.md", "--find", "net").stdout
+    shown = run_here("rag", "numbers", tmp_path / "a.md", "--line", "net").stdout
     assert "1,200,000 USD" in shown
     assert "2 numbers" in shown
 

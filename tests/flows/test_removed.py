@@ -15,3 +15,9 @@ def test_a_removed_name_answers_with_what_takes_its_place(name: str, instead: st
     done = run_here(*name.split(), "x")
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr == f"error: {name} was removed: {instead}\n"
+
+
+@pytest.mark.parametrize("key", replacements()["configuration"])
+def test_a_removed_parameter_answers_with_what_takes_its_place(key: str) -> None:
+    done = run_here("lever", "run", "--set", f"{key}=1", "--dry-run")
+    assert (done.code, done.stderr) == (2, f"error: {key} was removed: {replacements()['configuration'][key]}\n")

@@ -40,9 +40,7 @@ LEFT_OUT = ("date", "differing", "n")
 
 def results(
     task: TasksOption = None,
-    model: Annotated[
-        list[str] | None, typer.Option("--model", "--models", help="Only this model; may be repeated.")
-    ] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", help="Only this model; may be repeated.")] = None,
     format: Annotated[Format, typer.Option(help="html: a sortable page with plots, complete in itself.")] = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
     all_runs: Annotated[

@@ -13,7 +13,7 @@ from rich.table import Table
 from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options, Settings
 from flows.cli.engine import expected_errors, prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import FAILED, Screen, emit, fail, harmless
-from flows.cli.shared_options import ClusterOption, TaskRunnerOption, refuse_unusable_spec
+from flows.cli.shared_options import refuse_unusable_spec
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
 
@@ -119,8 +119,6 @@ def run(
         Path | None, typer.Option(help="YAML file of the same options; its values override the command line.")
     ] = None,
     settings: Settings = None,
-    task_runner: TaskRunnerOption = None,
-    cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -140,7 +138,7 @@ def run(
         from flows.evaluate import evaluate
         from flows.running.task_runners import placed
 
-        flow = placed(evaluate, task_runner, cluster)
+        flow = placed(evaluate, None, None)
         outcome = run_flow(flow, chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept)
     kept = not chosen.settings.debug and chosen.save != "file"
     emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=kept))
