@@ -15,7 +15,7 @@ from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.learning.baselines import CLASSES, possible_with
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF
 from tasks.lever.lever_options import OF_LIKELIHOODS
-from tasks.lever.lever_records import ZERO_SHOT
+from tasks.lever.lever_records import ZERO_SHOT, Modality
 from tasks.lever.opened_worlds import open_items
 
 
@@ -86,7 +86,8 @@ def _training(config: LeverConfig, queries: int, validation: int, _: int, answer
 
 def _evaluation(config: LeverConfig, test: int) -> dict[str, int]:
     """Zero-shot once, every other selector with each number of shots; the oracle ends sooner where all is right."""
-    given, separate = config.start.candidate_embeddings, ("texts",) if config.of_texts else ("images", "texts")
+    given = config.start.candidate_embeddings
+    separate: tuple[Modality, ...] = ("texts",) if config.of_texts else ("images", "texts")
     known = {"joint", *(one for one in separate if given is None or of_modality(given, one).is_file())}
     if config.of_texts:
         known.add(CLASSES)

@@ -154,6 +154,7 @@ def _progress_artifacts() -> Generator[None]:
             percent = 100.0 if is_done else min(1000 * done // max(expected, 1), 1000) / 10
             words = f"{stage}: {done:,} of {expected:,}"
             try:
+                artifact: Any  # Prefect's type is that of sync and async calls
                 if stage in shown:
                     artifact = update_progress_artifact(shown[stage][0], percent, words)
                 else:
