@@ -41,7 +41,6 @@ PRINTED = {
     "nightly pin pins[]": "Pin",
     "nightly unpin pins[]": "Pin",
     "why origins[]": "Told.step",
-    "diff causes[]": "Cause.where",
     "db upgrade": "Revisions",
     "db status embedded": "ClusterStatus",
 }
