@@ -155,7 +155,7 @@ def test_a_stage_that_fails_stays_where_it_is_and_a_retry_completes_it(client: S
 
     ran.retry()
     assert ran.state.is_completed()
-    assert sorted(bar.data for bar in artifacts_of(client, ran.id)) == [30, 100]
+    assert {str(bar.data) for bar in artifacts_of(client, ran.id)} == {"30", "100"}
 
 
 def test_bars_move_while_a_run_works_and_a_server_that_takes_none_costs_no_run(
