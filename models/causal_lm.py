@@ -6,7 +6,7 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import JsonValue
@@ -16,7 +16,7 @@ from models.causal_weights import Loaded, find_weights, load, refuse_longer
 from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
-from models.prompts import Listener, cut, pictures_of
+from models.prompts import Listener, Sight, cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.token_likelihoods import (
     PACKED_TOKENS,
@@ -30,9 +30,6 @@ from models.token_likelihoods import (
     shared_rows,
     text_windows,
 )
-
-if TYPE_CHECKING:
-    from models.vision_language import Sight
 
 log = logging.getLogger(__name__)
 

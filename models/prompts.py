@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import PIL.Image
 
@@ -18,7 +18,7 @@ from models.model_errors import NoChatTemplate, RequestRefused
 from models.protocols import ChatRequest, Image, Message, Text
 
 if TYPE_CHECKING:
-    from models.vision_language import Sight
+    from torch import Tensor
 
 WITHOUT = (
     "take a model that is made to be asked, or send the prompts as they stand (`--apply_chat_template False` of eval "
@@ -230,3 +230,34 @@ def _check_header(png: bytes) -> None:
 
 def _unreadable(png: bytes, why: str) -> RequestRefused:
     return RequestRefused(f"A picture of {len(png)} bytes cannot be read ({why}); give a whole PNG.")
+
+
+class Sight(NamedTuple):
+    """How one model takes pictures; typed Any because transformers picks the class from the folder."""
+
+    processor: Any
+    token: str  # what stands in a text for a picture, and again for each part of it
+    token_id: int
+    written: str  # a picture in a prompt without a chat template, as the model was trained to see it
+    names_types: bool = False  # True if the model takes a mask of the tokens that belong to a picture
+
+    def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
+        """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
+        counts = iter(self._counts(pngs))
+        return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
+
+    def _counts(self, pngs: Sequence[bytes]) -> list[int]:
+        if not pngs:
+            return []
+        sizes = [picture_size(png) for png in pngs]
+        try:
+            return self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens
+        except ValueError as error:
+            shown = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
+            raise RequestRefused(
+                f"The model takes no pictures of this shape ({error}; pictures of {shown} pixels); crop them."
+            ) from error
+
+    def seen(self, png: bytes) -> dict[str, Tensor]:
+        """The tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""
+        return dict(self.processor.image_processor(images=[open_picture(png)], return_tensors="pt"))

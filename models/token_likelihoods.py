@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from models.causal_weights import Loaded
-from models.prompts import render, sendable
+from models.prompts import Sight, render, sendable
 from models.protocols import ChatRequest, LogProb
-
-if TYPE_CHECKING:
-    from models.vision_language import Sight
 
 
 class Window(NamedTuple):

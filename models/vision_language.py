@@ -25,8 +25,8 @@ from models.causal_weights import (
     read_model,
 )
 from models.local import held
-from models.model_errors import ModelError, ModelUnavailable, RequestRefused
-from models.prompts import open_picture, picture_size, pictures_of
+from models.model_errors import ModelError, ModelUnavailable
+from models.prompts import Sight, open_picture, pictures_of
 from models.protocols import ChatRequest
 from models.token_likelihoods import encode, likelihoods
 from models.weight_files import hub_folder, read_json
@@ -239,37 +239,6 @@ def _sample(width: int, height: int) -> bytes:
 
 PICTURE_BYTES = 512 * 2**20
 """Most memory for preprocessed pictures kept for later prompts: demonstrations are shown many times."""
-
-
-class Sight(NamedTuple):
-    """How one model takes pictures; typed Any because transformers picks the class from the folder."""
-
-    processor: Any
-    token: str  # what stands in a text for a picture, and again for each part of it
-    token_id: int
-    written: str  # a picture in a prompt without a chat template, as the model was trained to see it
-    names_types: bool = False  # True if the model takes a mask of the tokens that belong to a picture
-
-    def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
-        """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
-        counts = iter(self._counts(pngs))
-        return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
-
-    def _counts(self, pngs: Sequence[bytes]) -> list[int]:
-        if not pngs:
-            return []
-        sizes = [picture_size(png) for png in pngs]
-        try:
-            return self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens
-        except ValueError as error:
-            shown = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
-            raise RequestRefused(
-                f"The model takes no pictures of this shape ({error}; pictures of {shown} pixels); crop them."
-            ) from error
-
-    def seen(self, png: bytes) -> dict[str, Tensor]:
-        """The tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""
-        return dict(self.processor.image_processor(images=[open_picture(png)], return_tensors="pt"))
 
 
 class Pictures:
