@@ -252,12 +252,13 @@ class _Sender:
         return []
 
     def _work(self, question: _Question) -> None:
-        came = self._answered(question)
-        with self._guard:
-            if not self._is_closed:
-                self._came.put(came)
-                return
-        self._store([came])
+        with under_way():  # its own: the reader's ends with the reader
+            came = self._answered(question)
+            with self._guard:
+                if not self._is_closed:
+                    self._came.put(came)
+                    return
+            self._store([came])
 
     def _answered(self, question: _Question) -> _Came:
         """Ask, while nobody else asks the same in this process."""

@@ -283,9 +283,11 @@ def test_a_reader_that_has_enough_waits_for_nothing_and_what_was_under_way_is_st
     time.sleep(0.1)
     answers.close()  # pyright: ignore[reportAttributeAccessIssue]
     asked = len(chat.asked)
+    assert is_asking(), "a process that ends waits for what is under way"
     go.set()
-    while len(store.rows) < asked:
+    while is_asking():
         time.sleep(0.001)
+    assert len(store.rows) == asked
     assert len(chat.asked) == asked, "nothing else is begun"
 
 
@@ -322,17 +324,18 @@ def test_a_process_that_is_told_to_end_asks_no_more_and_keeps_what_is_under_way(
     teller.join()
     assert sorted(map(int, chat.asked)) == sorted(given) == [0, 1, 2, 3]
     assert len(store.rows) == 4
-    assert not is_asking()
+    while is_asking():  # threads end a moment after their answers are given
+        time.sleep(0.001)
 
 
 def test_ctrl_c_ends_the_asking_at_once():
-    chat = Scripted()
+    over, chat = threading.Event(), Scripted()
     waiting = threading.get_ident()
 
     def say(prompt: str) -> str:
         if prompt == "2":
             signal.pthread_kill(waiting, signal.SIGINT)
-        time.sleep(30 if int(prompt) > 2 else 0)
+        over.wait(30 if int(prompt) > 2 else 0)
         return "fine"
 
     chat.say = say
@@ -340,6 +343,7 @@ def test_ctrl_c_ends_the_asking_at_once():
     with pytest.raises(KeyboardInterrupt):
         list(ask_all(chat, questions(50), responses=Kept(), limits=limits()))
     assert time.monotonic() - started < 10
+    over.set()
 
 
 def test_an_endpoint_that_stumbles_is_asked_again():
