@@ -73,9 +73,10 @@ def send(sent: Sent, deployment: str) -> Any:
                     _cancel(client, child.id)
                 raise
             assert child.state
-            crashes += child.state.is_crashed()
-            gone = not is_own and child.state.is_cancelled()  # by the run that sent it
-            if results().read(sent.key) is not None or not (gone or 0 < crashes <= settings().crash_retries):
+            crashed, gone = child.state.is_crashed(), not is_own and child.state.is_cancelled()  # by who sent it
+            crashes += crashed
+            again = gone or (crashed and crashes <= settings().crash_retries)
+            if not again or results().read(sent.key) is not None:
                 break
             say(f"{child.name} is sent again: {child.state.message}")
             time.sleep(0 if gone else PAUSE_S)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -14,7 +16,7 @@ configure_steps()
 from prefect.client.schemas.objects import FlowRun  # noqa: E402
 from prefect.results import ResultRecord, ResultRecordMetadata  # noqa: E402  # pyright: ignore[reportPrivateImportUsage]
 from prefect.serializers import JSONSerializer  # noqa: E402
-from prefect.states import Completed  # noqa: E402
+from prefect.states import Completed, Crashed, Failed  # noqa: E402
 
 from flows.running import dispatch  # noqa: E402
 from flows.running.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
@@ -93,6 +95,29 @@ def test_who_comes_after_the_outcome_was_taken_gets_the_record_of_the_step() -> 
     assert dispatch._recorded(Sent("tasks.x.steps.x", "k" * 64, {}, "embed 1/1"), child) == COUNTED
     with pytest.raises(PoolStepFailed, match=r"embed 1/1 ended as Completed .* Retry this run"):
         dispatch._recorded(Sent("tasks.x.steps.x", "l" * 64, {}, "embed 1/1"), child)
+
+
+def test_a_step_that_fails_after_its_process_was_killed_once_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    states, children = [Crashed(), Failed(message="out of memory"), Failed(message="out of memory")], list[FlowRun]()
+
+    def started(*_: object, **__: object) -> FlowRun:
+        children.append(FlowRun(flow_id=uuid4(), name="embed 1/1", state=states[len(children)]))
+        return children[-1]
+
+    run, sent = uuid4(), Sent("tasks.x.steps.x", "m" * 64, {}, "embed 1/1")
+    context = SimpleNamespace(get=lambda: SimpleNamespace(task_run=SimpleNamespace(flow_run_id=run)))
+    client = SimpleNamespace(read_flow_run=lambda _: SimpleNamespace(name="index notices"))
+    monkeypatch.setattr(dispatch, "TaskRunContext", context)
+    monkeypatch.setattr(dispatch, "get_client", lambda **_: nullcontext(client))
+    monkeypatch.setattr(dispatch, "_whole", lambda *_: [run])
+    monkeypatch.setattr(dispatch, "_under_way", lambda *_: None)
+    monkeypatch.setattr(dispatch, "_started", started)
+    monkeypatch.setattr(dispatch, "_waited_for", lambda _, child, __: child)
+    monkeypatch.setattr(dispatch, "say", lambda _: None)
+    monkeypatch.setattr(dispatch, "PAUSE_S", 0)
+    with pytest.raises(PoolStepFailed, match="out of memory"):
+        dispatch.send(sent, "run-step/gpu")
+    assert len(children) == 2
 
 
 def test_inputs_are_what_the_step_is_annotated_with() -> None:
