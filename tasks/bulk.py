@@ -222,9 +222,11 @@ class _Sender:
         with self._guard:
             self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+        left = list[_Came]()
         with suppress(Empty):
             while True:
-                self._store([self._came.get_nowait()])
+                left.append(self._came.get_nowait())
+        self._store(left)
 
     def _fill(self) -> None:
         try:
@@ -292,10 +294,13 @@ class _Sender:
                 self._responses.put_many(rows)
         except Exception as error:  # noqa: BLE001 raised when all that is under way is given
             self._fail(error)
-        finally:
+        except BaseException:  # Ctrl-C: who leaves stores them
             for came in group:
-                if came.alone:
-                    came.alone.release()
+                self._came.put(came)
+            raise
+        for came in group:
+            if came.alone:
+                came.alone.release()
 
     def _fail(self, error: BaseException) -> None:
         """Begin nothing more: no other question, and no other try."""
@@ -385,10 +390,11 @@ class _Engine:
 
     def _stored(self) -> list[_Outcome]:
         """The answers that were waiting, once they are kept, or could not be: they were paid for."""
-        group, self._unstored = self._unstored, []
+        group = self._unstored
         try:
             if group:
                 self._responses.put_many({outcome.key: row for outcome, row in group})
         except Exception as error:  # noqa: BLE001 raised when the rest is given
             self._failed = self._failed or error
+        self._unstored = []  # only now: after Ctrl-C they are stored by who leaves
         return [outcome for outcome, _ in group]

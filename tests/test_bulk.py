@@ -346,6 +346,26 @@ def test_ctrl_c_ends_the_asking_at_once():
     over.set()
 
 
+@BOTH
+def test_ctrl_c_while_answers_are_stored_loses_none(kind: type[Scripted]):
+    class Interrupted(Kept):
+        interrupted = 0
+
+        def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
+            self.interrupted += 1
+            if self.interrupted == 1:
+                raise KeyboardInterrupt
+            super().put_many(rows)
+
+    chat, store, bounds = kind(), Interrupted(), limits()
+    with pytest.raises(KeyboardInterrupt):
+        list(ask_all(chat, questions(50), responses=store, limits=bounds))
+    while is_asking():
+        time.sleep(0.001)
+    assert len(store.rows) == len(chat.asked) > 0
+    assert len(texts(ask_all(chat, questions(50), responses=store, limits=bounds))) == 50, "no question is locked"
+
+
 def test_an_endpoint_that_stumbles_is_asked_again():
     with serving() as server:
         server.answer = prompt_of
