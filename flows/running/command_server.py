@@ -25,7 +25,7 @@ import time
 import traceback
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
@@ -193,17 +193,22 @@ def _join(home: Path) -> tuple[Address, IO[str]]:
     with _locked(home / STARTING, fcntl.LOCK_EX):
         found = _recorded(home)
         if found and not _is_usable(found, home):
-            with suppress(BlockingIOError), _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                _end(home, found)
-            if found.is_alive:  # one that is only slow, too, is not taken from a command
-                raise ServerDidNotStart(
-                    f"a command uses the Prefect API of {home}, which is slow or has other PREFECT_ settings; wait for "
-                    "that command, or set another TRIVET_HOME"
-                )
+            try:
+                with _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    _end(home, found)
+            except BlockingIOError:
+                if found.is_alive:  # one that is only slow, too, is not taken from a command
+                    raise ServerDidNotStart(
+                        f"a command uses the Prefect API of {home}, which is slow or has other PREFECT_ settings; wait "
+                        "for that command, or set another TRIVET_HOME"
+                    ) from None
             found = None
-        holding = (home / HOLDERS).open("a")
-        fcntl.flock(holding, fcntl.LOCK_SH)
-        return found or _start(home), holding
+        with ExitStack() as opened:
+            holding = opened.enter_context((home / HOLDERS).open("a"))
+            fcntl.flock(holding, fcntl.LOCK_SH)
+            address = found or _start(home)
+            opened.pop_all()
+        return address, holding
 
 
 @contextmanager
@@ -242,7 +247,6 @@ def _start(home: Path) -> Address:
             start_new_session=True,  # uvicorn takes Ctrl-C for itself, and the flow that ends would wait for it
         )
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
-    process.returncode = 0  # it outlives this process: Python would warn of an abandoned child
     started, own = _start_of(process.pid) or "", os.path.realpath(home)
     address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_made_of())
     try:
@@ -252,7 +256,9 @@ def _start(home: Path) -> Address:
             files.settle(temporary, home / ADDRESS, durable=False)
     except BaseException:
         process.kill()
+        process.wait()
         raise
+    process.returncode = 0  # it outlives this process: Python would warn of an abandoned child
     return address
 
 

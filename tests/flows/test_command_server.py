@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from flows.running.command_server import ADDRESS, end_shared_api
+from flows.running import command_server
+from flows.running.command_server import ADDRESS, Address, end_shared_api
+from storage.storage_errors import StoreUnreachable
 from tests.command import run_apart
 
 USING = """
@@ -30,6 +32,7 @@ with prefect_api(settings().home):
     sys.stdin.read()
 """
 """A command that uses the API until its stdin ends."""
+START = subprocess.Popen
 PATIENCE_S = 120.0
 LINGER_S = 600
 
@@ -163,3 +166,34 @@ def test_a_process_that_has_the_pid_of_a_dead_server_is_left_alone(home: Path) -
     assert other.poll() is None
     other.kill()
     other.wait()
+
+
+def test_a_copied_home_starts_its_own_server_while_that_of_the_original_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = command_server._start_of(os.getpid()) or ""
+    running = Address(url="", auth="", pid=os.getpid(), started=started, home=str(tmp_path / "original"), made_of="")
+    own = running.model_copy(update={"home": str(tmp_path)})
+    (tmp_path / ADDRESS).parent.mkdir()
+    (tmp_path / ADDRESS).write_text(running.model_dump_json())
+    monkeypatch.setattr(command_server, "_start", lambda _: own)
+    address, holding = command_server._join(tmp_path)
+    holding.close()
+    assert address == own
+
+
+def test_a_server_whose_address_cannot_be_written_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin_one(*args: Any, **how: Any) -> subprocess.Popen[bytes]:
+        begun.append(START(*args, **how))
+        return begun[-1]
+
+    def settle(*_: object, **__: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(command_server.subprocess, "Popen", begin_one)
+    monkeypatch.setattr(command_server.files, "settle", settle)
+    with pytest.raises(StoreUnreachable, match="the disk is full"):
+        command_server._join(tmp_path)
+    assert not is_running(begun[0].pid)
