@@ -337,6 +337,8 @@ class _Engine:
 
     def ask(self, questions: list[_Question]) -> Iterator[list[_Outcome]]:
         """All outcomes, when they are stored. Raises what concerns all requests, once the rest is given."""
+        if questions:
+            refuse_when_stopped()
         affordable, spent = self._affordable(questions)
         unanswered = dict(enumerate(affordable))
         started = self._limits.clock()

@@ -328,6 +328,16 @@ def test_a_process_that_is_told_to_end_asks_no_more_and_keeps_what_is_under_way(
         time.sleep(0.001)
 
 
+@BOTH
+def test_a_process_that_was_told_to_end_begins_nothing(kind: type[Scripted], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(calls, "_stopped", threading.Event())
+    stop_asking()
+    chat = kind()
+    with pytest.raises(ModelUnavailable, match="is ending"):
+        list(ask_all(chat, questions(5), responses=Kept(), limits=limits()))
+    assert not chat.asked
+
+
 def test_ctrl_c_ends_the_asking_at_once():
     over, chat = threading.Event(), Scripted()
     waiting = threading.get_ident()
