@@ -33,6 +33,8 @@ PRESS = {
 """How hard a model may be pressed: fields of tasks.calls.CallSettings, and what evalchemy's command lines call them."""
 OF_THE_CALLER = frozenset({"api_key_env", "max_retries", *(alias for names in PRESS.values() for alias in names)})
 """Arguments about keys and rates, which whoever opens a backend reads; each kind takes them and leaves them alone."""
+REMOVED_ARGS = {"max_concurrent_requests": "num_concurrent"}
+"""Arguments of earlier versions, and what they are called now."""
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that
 WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null": None}
@@ -368,6 +370,8 @@ def checked_args(kind: type[Args], asked: Asked) -> Args:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"][:1])
+        if first["type"] == "extra_forbidden" and name in REMOVED_ARGS:
+            raise ModelUnavailable(f"model_args: {name} was removed: write {REMOVED_ARGS[name]}") from None
         if first["type"] == "extra_forbidden":
             known = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
             others = [other for other, backend in backends().items() if name in backend.args.model_fields]

@@ -192,7 +192,8 @@ def flag_trouble(name: str, value: Any) -> str | None:
     if name == "unsafe_code":
         return "unsafe_code: type --unsafe-code on the command line instead"
     if name not in FIELDS:
-        return f"{name!r} is not known; give {', '.join(sorted(FIELDS))}"
+        removed = explain_removal("option", f"eval run --{name.replace('_', '-')}")
+        return removed or f"{name!r} is not known; give {', '.join(sorted(FIELDS))}"
     if (name in SWITCHES) != isinstance(value, bool) and name != "apply_chat_template":
         return f"{name}: expected {'true or false' if name in SWITCHES else 'a value'} (it is {value!r})"
     return None

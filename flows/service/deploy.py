@@ -66,6 +66,10 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     files = [folder / "limits.yaml", folder / "automations.yaml", *sorted((folder / "pools").glob("*.json"))]
     limits, automations, *pools = map(_read, files)
     _read(folder / "prefect.yaml")
+    for pool, most in limits["pools"].items():
+        if not isinstance(most, int | None):
+            said = "`prefect work-queue set-concurrency-limit` limits queues"
+            raise DeployFailed(f"{files[0]}: pools.{pool}: write a whole number, such as `{pool}: 1`; {said}")
     content = [file.read_bytes() for file in (*files, folder / "prefect.yaml")]
     content += [os.environ.get(name, "").encode() for name in READ_FROM_ENVIRONMENT]
     digest = hashlib.sha256(b"\0".join(content)).hexdigest()

@@ -118,6 +118,12 @@ def test_a_file_that_is_no_yaml_is_named_with_its_line(folder: Path) -> None:
         deploy(NOWHERE, folder)
 
 
+def test_a_pool_in_the_form_of_an_earlier_version_is_refused_with_the_new_one(folder: Path) -> None:
+    (folder / "limits.yaml").write_text("pools: {gpu: {concurrency_limit: 1, queues: {default: 1}}}\nslots: {}\n")
+    with pytest.raises(DeployFailed, match=r"limits.yaml: pools.gpu: write a whole number, such as `gpu: 1`"):
+        deploy(NOWHERE, folder)
+
+
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(DeployFailed, match="No such file"):
         deploy(NOWHERE, tmp_path)

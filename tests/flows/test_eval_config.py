@@ -121,6 +121,7 @@ def test_flags_of_the_old_script_that_need_not_be_given_are_explained(capsys: py
     [
         ("tasks: [AIME24\nlimit: 3\n", "line 2"),
         ("limit: 3\ntask: AIME24\n", "line 2: 'task' is not known"),
+        ("limit: 3\ntask_runner: dask\n", "line 2: eval run --task-runner was removed: TRIVET_TASK_RUNNER"),
         ("- AIME24\n", "line 1: expected names with values"),
         ("tasks: [{name: AIME24}]\n", "neither a name nor"),
     ],

@@ -19,5 +19,6 @@ def test_a_removed_name_answers_with_what_takes_its_place(name: str, instead: st
 
 @pytest.mark.parametrize("key", replacements()["configuration"])
 def test_a_removed_parameter_answers_with_what_takes_its_place(key: str) -> None:
-    done = run_here("lever", "run", "--set", f"{key}=1", "--dry-run")
+    flow = ("eval", "run", "--model", "scripted", "--tasks", "IFEval") if ".calls." in key else ("lever", "run")
+    done = run_here(*flow, "--set", f"{key}=1", "--dry-run")
     assert (done.code, done.stderr) == (2, f"error: {key} was removed: {replacements()['configuration'][key]}\n")

@@ -95,6 +95,7 @@ def test_recorded_and_scripted_answers_are_opened(tmp_path: Path):
         ("telepathy", {}, "openai, responses, hf, vllm, curator, replay, scripted, and any lm_eval model class"),
         ("openai", {}, "--model_name NAME"),
         ("openai", {"model": "m", "color": 1}, "openai has no argument color; it has .*reasoning_effort"),
+        ("openai", {"model": "m", "max_concurrent_requests": 2}, "was removed: write num_concurrent"),
         ("openai", {"model": "m", "timeout": "soon"}, "timeout: .*valid number"),
         ("hf", {"pretrained": "m", "response_format": {}}, r"response_format \(openai, .*curator have it\)"),
         ("hf", {"pretrained": "m", "batch_size": 0}, "batch_size"),

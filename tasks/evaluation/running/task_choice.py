@@ -45,8 +45,8 @@ LACKING = {
     "SWE-Bench": "it needs a container for each repository",
     "SafetyBench": "its data are not read here",
     "AlpacaEvalWeighted": "it is AlpacaEval now; the judge's prompt of our own went",
-    "MixEval": "its free answers were judged by a prompt of our own, comparable with nothing",
-    "MixEvalHard": "its free answers were judged by a prompt of our own, comparable with nothing",
+    "MixEval": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
+    "MixEvalHard": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
 }
 """Benchmarks that evalchemy or an earlier version names and that are not here, and why."""
 
