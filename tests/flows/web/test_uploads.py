@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -193,6 +194,16 @@ def test_a_full_disk_keeps_nothing_and_says_so(place: Place, monkeypatch: pytest
     page = place.upload(("a.txt", b"x"))
     assert (page.status_code, "is full; nothing of this upload was kept" in page.text) == (507, True)
     assert place.stored() == {}
+
+
+@pytest.mark.parametrize(("free", "status"), [(2_500_000, 507), (4_500_000, 200)])
+def test_an_upload_lies_twice_on_the_disk_while_it_is_taken(
+    place: Place, monkeypatch: pytest.MonkeyPatch, free: int, status: int
+) -> None:
+    monkeypatch.setattr(uploads, "LIMITS", uploads.Limits(spare=0))
+    monkeypatch.setattr(uploads.tempfile, "gettempdir", lambda: str(place.documents))
+    monkeypatch.setattr(uploads.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert place.upload(("large.txt", b"x" * 2_000_000)).status_code == status
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Starlette leaves its file to the GC
