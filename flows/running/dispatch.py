@@ -64,7 +64,8 @@ def send(sent: Sent, deployment: str) -> Any:
         mine, crashes = _whole(client, context.task_run.flow_run_id), 0
         while True:
             child = _under_way(client, sent, deployment)
-            is_own = child is None
+            # a run whose process was killed, and that goes on, finds its own child under way
+            is_own = child is None or _whole(client, child.id)[-1] == mine[-1]
             child = child or _started(sent, deployment, part_of=client.read_flow_run(mine[-1]).name)
             try:
                 child = _waited_for(client, child, mine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -16,7 +16,7 @@ configure_steps()
 from prefect.client.schemas.objects import FlowRun  # noqa: E402
 from prefect.results import ResultRecord, ResultRecordMetadata  # noqa: E402  # pyright: ignore[reportPrivateImportUsage]
 from prefect.serializers import JSONSerializer  # noqa: E402
-from prefect.states import Completed, Crashed, Failed  # noqa: E402
+from prefect.states import Completed, Crashed, Failed, Running  # noqa: E402
 
 from flows.running import dispatch  # noqa: E402
 from flows.running.dispatch import PoolStepFailed, inputs_of, keep_outcome  # noqa: E402
@@ -118,6 +118,26 @@ def test_a_step_that_fails_after_its_process_was_killed_once_is_not_sent_again(m
     with pytest.raises(PoolStepFailed, match="out of memory"):
         dispatch.send(sent, "run-step/gpu")
     assert len(children) == 2
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "of another run"])
+def test_a_run_that_goes_on_cancels_the_child_that_it_had_sent(is_own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, child, cancelled = uuid4(), FlowRun(flow_id=uuid4(), name="embed 1/1", state=Running()), list[UUID]()
+    wholes = {run: [run], child.id: [child.id, run if is_own else uuid4()]}
+
+    def told_to_end(*_: object) -> None:
+        raise ModelUnavailable("The program is ending.")
+
+    context = SimpleNamespace(get=lambda: SimpleNamespace(task_run=SimpleNamespace(flow_run_id=run)))
+    monkeypatch.setattr(dispatch, "TaskRunContext", context)
+    monkeypatch.setattr(dispatch, "get_client", lambda **_: nullcontext(None))
+    monkeypatch.setattr(dispatch, "_whole", lambda _, of: wholes[of])
+    monkeypatch.setattr(dispatch, "_under_way", lambda *_: child)
+    monkeypatch.setattr(dispatch, "_waited_for", told_to_end)
+    monkeypatch.setattr(dispatch, "_cancel", lambda _, of: cancelled.append(of))
+    with pytest.raises(ModelUnavailable):
+        dispatch.send(Sent("tasks.x.steps.x", "n" * 64, {}, "embed 1/1"), "run-step/gpu")
+    assert cancelled == ([child.id] if is_own else [])
 
 
 def test_inputs_are_what_the_step_is_annotated_with() -> None:
