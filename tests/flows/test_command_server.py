@@ -32,7 +32,7 @@ with prefect_api(settings().home):
     sys.stdin.read()
 """
 """A command that uses the API until its stdin ends."""
-START = subprocess.Popen
+START: Any = subprocess.Popen
 PATIENCE_S = 120.0
 LINGER_S = 600
 
