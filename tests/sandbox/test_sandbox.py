@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -508,7 +507,7 @@ def test_unsafe_code_is_refused_in_tests(monkeypatch: pytest.MonkeyPatch):
 
 def test_without_an_engine_nothing_is_executed_and_a_command_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Engine, "unavailable", lambda _: "it is not here")
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr("tasks.sandbox.engines.find_bwrap", lambda: None)
     with Sandbox() as sandbox, pytest.raises(SandboxUnavailable) as refused:
         sandbox.run(Program("x = 1"))
     assert "apt-get install bubblewrap" in str(refused.value)
@@ -517,8 +516,7 @@ def test_without_an_engine_nothing_is_executed_and_a_command_is_named(monkeypatc
 
 
 def test_an_engine_that_does_not_start_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch):
-    which = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, *a, **k: None if name == "bwrap" else which(name, *a, **k))
+    monkeypatch.setattr("tasks.sandbox.engines.find_bwrap", lambda: None)
     with Sandbox(workers=1) as sandbox:
         try:
             done = sandbox.run(Program("print(1)"))

@@ -117,19 +117,23 @@ def by_role(body: dict[str, Any]) -> str:
     return {"classify": "single", "answer": ANSWER, "rewrite": REWRITTEN}[role_of(body)]
 
 
-def limits(tries: int = 2, timeout_s: float = 5) -> Limits:
-    settings = CallSettings(tries=tries, first_delay_s=0, most_delay_s=0.01, timeout_s=timeout_s)
+def limits(tries: int = 2) -> Limits:
+    settings = CallSettings(tries=tries, first_delay_s=0, most_delay_s=0.01)
     return Limits(settings, rng=random.Random(1))
 
 
-def wired(server: Server, name: WiringName, *, store: Kept | None = None, **limited: Any) -> Wiring:
+def wired(
+    server: Server, name: WiringName, *, store: Kept | None = None, timeout_s: float = 5, **limited: Any
+) -> Wiring:
     """The wiring as `trivet rag ask --llm` opens it, at the server of the test."""
+
+    def opened(model: str) -> Model:
+        return Model(OpenAIChat(model, base_url=server.base_url, timeout_s=timeout_s), limits(**limited))
+
     if name == "local":
-        one = Model(OpenAIChat("small-vision", base_url=server.base_url), limits(**limited))
+        one = opened("small-vision")
         return Wiring(large=one, small=one, responses=store or Kept())
-    large, small = (
-        Model(OpenAIChat(model, base_url=server.base_url), limits(**limited)) for model in ("gpt-5-mini", "gpt-4o-mini")
-    )
+    large, small = map(opened, ("gpt-5-mini", "gpt-4o-mini"))
     return Wiring(large=large, small=small, responses=store or Kept())
 
 
