@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
@@ -34,7 +34,18 @@ from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, service
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-STEPS, MANY, ROUNDS = 200, 1_000, 3
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    rounds: int
+    steps: int
+    """Of a flow that runs beside plain tasks."""
+    many: int
+    """Steps of the flow whose runs and page are looked at meanwhile."""
+
+
+USUAL, SMALLEST = Size(rounds=3, steps=200, many=1_000), Size(rounds=1, steps=10, many=300)
 LOOK_AGAIN_S = 1.0
 """Between two times that the page is opened."""
 NOBODY = "http://127.0.0.1:9/"
@@ -58,13 +69,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds to look at a service that does nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--smallest", action="store_true", help="few steps, once: to see that it runs")
     parser.add_argument("--steps", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.steps:
         print(json.dumps(time_steps(chosen.steps)))
         return
     with service_home(variables={"TRIVET_NOTIFY_URL": NOBODY}) as running:  # so that there are all automations
-        figures = measure(running, idle_s=chosen.idle)
+        figures = measure(running, idle_s=chosen.idle, size=SMALLEST if chosen.smallest else USUAL)
     if chosen.json:
         print(json.dumps(figures))
         return
@@ -73,20 +85,20 @@ def main() -> None:
         print(f"{name:<62}{value:>9.3f}{aim}")
 
 
-def measure(running: Running, *, idle_s: float) -> dict[str, float]:
+def measure(running: Running, *, idle_s: float, size: Size) -> dict[str, float]:
     """All figures of a home."""
     figures = {"trivet up, first: wall, s": timed(running.up)}
     assert running.trivet("down").code == 0
     figures["trivet up, again after down: wall, s"] = timed(running.up)
     doze = deploy_doze(running.api)
     with tempfile.TemporaryDirectory() as folder:
-        began = [trigger(running, doze, Path(folder, str(number))) for number in range(ROUNDS)]
+        began = [trigger(running, doze, Path(folder, str(number))) for number in range(size.rounds)]
         figures["trigger to first line of a cpu run: wall, s"] = statistics.median(began)
         figures |= gpu_step(running, Path(folder))
         time.sleep(SETTLE_S)
     figures |= idle(running, idle_s)
-    figures |= steps(running)
-    figures |= crowd(running)
+    figures |= steps(running, size)
+    figures |= crowd(running, size.many)
     return figures
 
 
@@ -160,33 +172,34 @@ def connection(running: Running) -> dict[str, str]:
     return running.environment() | told | {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
 
 
-def steps(running: Running) -> dict[str, float]:
+def steps(running: Running, size: Size) -> dict[str, float]:
     """A flow of many small steps, ours beside plain tasks that nobody keeps, in turn; the median of each."""
     told: dict[str, list[dict[str, float]]] = {"ours": [], "plain": []}
-    for _ in range(ROUNDS):
+    for _ in range(size.rounds):
         for kind, found in told.items():
-            found.append(in_a_process(running, kind))
+            found.append(in_a_process(running, kind, size.steps))
     over = {kind: statistics.median(each["full"] - each["called"] for each in found) for kind, found in told.items()}
     cpu = {kind: statistics.median(each["cpu"] for each in found) for kind, found in told.items()}
     return {
         "an empty flow: wall, s": statistics.median(each["empty"] for found in told.values() for each in found),
-        "a flow of 200 steps less 200 calls: wall, ms a step": 1e3 * over["ours"] / STEPS,
-        "... of plain tasks, whose results nobody keeps": 1e3 * over["plain"] / STEPS,
+        "a flow of 200 steps less 200 calls: wall, ms a step": 1e3 * over["ours"] / size.steps,
+        "... of plain tasks, whose results nobody keeps": 1e3 * over["plain"] / size.steps,
         "ours / plain: wall": over["ours"] / over["plain"],
         "ours / plain: CPU": cpu["ours"] / cpu["plain"],
     }
 
 
-def in_a_process(running: Running, kind: str) -> dict[str, float]:
-    with begun(running, kind) as process:
+def in_a_process(running: Running, kind: str, count: int) -> dict[str, float]:
+    with begun(running, kind, count) as process:
         said, _ = process.communicate()
     assert process.returncode == 0
     return json.loads(said.splitlines()[-1])
 
 
-def begun(running: Running, kind: str, **more: str) -> subprocess.Popen[str]:
+def begun(running: Running, kind: str, count: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.benchmarks.bench_service", "--steps", kind]
-    return subprocess.Popen(command, env=connection(running) | more, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    environment = connection(running) | {"BENCH_STEPS": str(count)}
+    return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def time_steps(kind: str) -> dict[str, float]:
@@ -202,7 +215,7 @@ def time_steps(kind: str) -> dict[str, float]:
         return 2 * number
 
     work = step(version=1)(double) if kind == "ours" else task(double)
-    count, salt = int(os.environ.get("BENCH_STEPS", STEPS)), os.urandom(4).hex()
+    count, salt = int(os.environ["BENCH_STEPS"]), os.urandom(4).hex()
 
     @flow
     def many(count: int) -> int:
@@ -215,22 +228,22 @@ def time_steps(kind: str) -> dict[str, float]:
     return {"empty": empty, "full": full, "called": called, "cpu": time.process_time() - before}
 
 
-def crowd(running: Running) -> dict[str, float]:
+def crowd(running: Running, many: int) -> dict[str, float]:
     """How long the list of runs and the page of a run take while its 1,000 task runs are processed."""
-    with run_page(running) as page, begun(running, "ours", BENCH_STEPS=str(MANY)) as process:
-        run = crowded(running)
+    with run_page(running) as page, begun(running, "ours", many) as process:
+        run = crowded(running, many)
         begin = time.perf_counter()
         with asking(running) as waits:
             opened = [timed(lambda: show(page, running, run))]
-            while (seen := told(running, run)) < MANY:
+            while (seen := told(running, run)) < many:
                 time.sleep(LOOK_AGAIN_S)
                 opened.append(timed(lambda: show(page, running, run)))
         took = time.perf_counter() - begin
         said, _ = process.communicate()
-    assert (process.returncode, seen) == (0, MANY)
+    assert (process.returncode, seen) == (0, many)
     return {
-        "1,000 steps: tasks a second, as the flow does them": MANY / json.loads(said.splitlines()[-1])["full"],
-        "... as the server has processed them": MANY / took,
+        "1,000 steps: tasks a second, as the flow does them": many / json.loads(said.splitlines()[-1])["full"],
+        "... as the server has processed them": many / took,
         "/flow_runs/filter while 1,000 task runs are processed, p95: s": statistics.quantiles(waits, n=20)[-1],
         "its page meanwhile, from a click to task runs, slowest: s": max(opened),
         "... median": statistics.median(opened),
@@ -263,14 +276,14 @@ def show(page: Page, running: Running, run: str) -> None:
     page.get_by_text("double", exact=True).first.wait_for(state="visible")
 
 
-def crowded(running: Running) -> str:
+def crowded(running: Running, many: int) -> str:
     """The run of the many steps, once it runs."""
     wanted = {"flows": {"name": {"any_": ["many"]}}, "flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
     found: list[str] = []
     while not found:
         time.sleep(0.02)
         runs = running.api.post("/flow_runs/filter", wanted)
-        found = [run["id"] for run in runs if run["parameters"]["count"] == MANY]
+        found = [run["id"] for run in runs if run["parameters"]["count"] == many]
     return found[0]
 
 

@@ -32,7 +32,7 @@ SMALLEST: dict[str, list[str]] = {
     "pdf": [str(ENGLISH), "--file", "CalderRidge_FY2023_Annual_Report.pdf", "--peer-pages", "1"],
     "pointer": ["--rounds", "1"],
     "retrieval": ["--chunks", "1000", "--grouped", "1000"],
-    "service": ["--idle", "1"],
+    "service": ["--idle", "1", "--smallest"],
 }
 
 

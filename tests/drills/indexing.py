@@ -16,7 +16,7 @@ COMMAND = (sys.executable, "-c", "from flows.cli import main; main()")
 POLL_S = 0.002
 """A scan of a few files lasts some 30 ms."""
 PATIENCE_S = 90.0
-DEATH_S = 5.0
+DEATH_S = 30.0  # a server that was still starting looks for its users only then
 """Longest that the kernel may take over the children of a killed process; it takes milliseconds."""
 
 
