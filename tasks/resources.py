@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, wraps
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from threading import RLock
@@ -91,6 +93,9 @@ def configured_by(source: Callable[[], Resources]) -> None:
 def resources() -> Resources:
     """The resources of this process. Raises NotConfigured."""
     if not _configured:
+        if not _sources:
+            with suppress(ImportError):  # a worker of a cluster unpickles a step by its name before it meets the flow
+                import_module("flows")
         if not _sources:
             raise NotConfigured("no resources: import the flow module (flows.rag …) before its steps run")
         _configured[:] = [_sources[0]()]

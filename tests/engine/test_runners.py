@@ -40,7 +40,7 @@ def run_sharded(home: Path, kind: str, salt: str, *address: str, **environment: 
         timeout=180,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-6000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
