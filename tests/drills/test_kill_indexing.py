@@ -128,7 +128,7 @@ def _strikes(place: Place) -> list[Strike]:
         Strike(in_step(place, "embed"), within_s=0.4, must_hit="embed"),
         Strike(in_step(place, "embed"), within_s=1),  # well before the last vector: the next strikes need work left
         Strike(there(place.index_folder / "generations", ".building-*"), within_s=0.02),
-        Strike(in_step(place, "publish_index"), within_s=0.2, must_hit="publish_index"),
+        Strike(in_step(place, "publish_index"), within_s=0.03, must_hit="publish_index"),
     ]
 
 
