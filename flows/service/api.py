@@ -21,10 +21,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
+
 from flows.running.environment import LOOPBACK, trust
 from storage.records import Record
 
 TIMEOUT_S = 10
+BUSY_TRIES = 5
+"""Times a request is sent to a server that answers 503, a second apart: its SQLite was locked, nothing happened."""
 SERVICE_FILE = Path("service", "service.json")
 """Below the home: where the server of `trivet up` is."""
 AUTH_FILE = Path("service", "auth")
@@ -45,7 +49,7 @@ class Api(NamedTuple):
     def ready(self) -> bool:
         """Whether it answers and reaches its database; needs no auth string."""
         try:
-            self.get("/ready")
+            self._ask("/ready", None, tries=1)
         except ApiFailed:
             return False
         return True
@@ -66,11 +70,16 @@ class Api(NamedTuple):
         """Answer to PATCH. Raises ApiFailed, ApiAway."""
         return self._ask(path, json.dumps(body).encode(), "PATCH")
 
-    def _ask(self, path: str, data: bytes | None, method: str | None = None) -> Any:
+    def _ask(self, path: str, data: bytes | None, method: str | None = None, tries: int = BUSY_TRIES) -> Any:
         headers = {"Content-Type": "application/json"}
         if self.auth:
             headers["Authorization"] = "Basic " + base64.b64encode(self.auth.encode()).decode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        busy = retry_if_exception(lambda error: isinstance(error, ApiFailed) and error.status == 503)
+        send = Retrying(retry=busy, stop=stop_after_attempt(tries), wait=wait_fixed(1), reraise=True)
+        return send(self._ask_once, request)
+
+    def _ask_once(self, request: urllib.request.Request) -> Any:
         try:
             here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
             handlers: list[Any] = [urllib.request.ProxyHandler({})] if here else []
@@ -82,7 +91,7 @@ class Api(NamedTuple):
         except urllib.error.HTTPError as error:
             with error:
                 said = error.read(500).decode(errors="replace")
-            raise ApiFailed(f"{self.url}{path} answers {error.code}: {said}", status=error.code) from error
+            raise ApiFailed(f"{request.full_url} answers {error.code}: {said}", status=error.code) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ApiAway(f"no Prefect server answers at {self.url} ({error})") from error
 

@@ -55,8 +55,7 @@ def test_an_absent_package_is_missing_and_an_absent_option_is_warned_of(
 def test_absent_programs_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     checks = found(Settings(home=tmp_path))
-    programs = ("tesseract", "sandbox", "espeak-ng")
-    assert [checks[name].status for name in programs] == ["warn", "warn", "warn"]
+    assert (checks["tesseract"].status, checks["espeak-ng"].status) == ("warn", "warn")
 
 
 def test_a_python_that_executes_nothing_is_not_mended_by_an_engine(
