@@ -2,6 +2,7 @@
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 from flows.service.api import Api
 
@@ -9,7 +10,7 @@ from flows.service.api import Api
 class Locked(BaseHTTPRequestHandler):
     """Refuses each request to change something twice, and is never ready."""
 
-    asked: list[str] = []
+    asked: ClassVar[list[str]] = []
 
     def do_PATCH(self) -> None:  # the name is http.server's
         self.asked.append("PATCH")
