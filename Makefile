@@ -84,7 +84,7 @@ bench: $(READY) $(PEERS)/.ready $(INSPECT)/.ready
 # up to a million chunks: a quarter of an hour, and 3 GB of disk; then ten million judgments: half an hour, and 16 GB
 bench-large: $(READY) $(PEERS)/.ready
 	$(BIN)/python -m tests.benchmarks.bench_large --documents $(MEASURED)/documents/english --peers $(CURDIR)/$(PEERS)/bin/python
-	$(BIN)/python -m tests.benchmarks.bench_growth --samples 200000 --runs 1000 --nights 365 --judgments 1000000 3000000 10000000
+	$(BIN)/python -m tests.benchmarks.bench_growth --samples 200000 --runs 1000 --judgments 1000000 3000000 10000000
 
 # the peers borrow torch and transformers from our environment: equal versions on both sides, and no second download
 $(PEERS)/.ready: tests/benchmarks/peers/peers.txt $(READY)

@@ -1,6 +1,6 @@
-"""What grows with use: samples of one evaluation, runs of a leaderboard, nights, calls and judgments in the store.
+"""What grows with use: samples of one evaluation, runs of a leaderboard, calls and judgments in the store.
 
-    python -m tests.benchmarks.bench_growth [--samples N] [--runs N] [--nights N] [--judgments N …] [--at FOLDER]
+    python -m tests.benchmarks.bench_growth [--samples N] [--runs N] [--judgments N …] [--at FOLDER]
 
 Runs and their samples are written by the pipeline's own functions. Judgments are what the lever stores of questions
 with pictures; a thousand are made by it, and COPY repeats them under other keys. Seconds are wall seconds unless said
@@ -17,7 +17,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -52,11 +52,6 @@ from tasks.evaluation.results.run_comparison import against_last, compare_task
 from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.evaluation.running.shard_grading import Scored, result_of
-from tasks.measure.paired_tests import paired_test
-from tasks.nightly.night_collecting import keep as keep_night
-from tasks.nightly.night_collecting import nights_of, trends_of
-from tasks.nightly.night_page import charts_of
-from tasks.nightly.night_records import ModelRun, Night
 from tests.benchmarks.bench_evaluate import TRIVET, run
 from tests.benchmarks.bench_judging import Bench, Instant, asked_in, items_in
 
@@ -75,9 +70,6 @@ ASKED_AT_ONCE = 1_000
 LOOKS = 20
 KINDS_OF_JUDGMENT = 1_000
 DAYS, MONTH_DAYS = 365, 30
-SUITE, LABELS, FIRST_OF_NIGHTS = Path("/bench/suite.yaml"), ("small", "middle", "large"), 1_000_000
-PARTITIONED = 200_000
-"""Judgments that are kept in partitions, too."""
 SERVERS: list[int] = []
 """Process IDs of the database that is filled."""
 
@@ -113,7 +105,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=2_000, help="samples of one run")
     parser.add_argument("--runs", type=int, default=50, help="runs of the leaderboard, each of another model")
-    parser.add_argument("--nights", type=int, default=30, help="nights of a suite, of which a page is drawn")
     parser.add_argument("--judgments", type=int, nargs="+", default=[20_000], help="sizes of the store, ascending")
     parser.add_argument("--at", type=Path, help="where the home is made; a temporary folder by default")
     chosen = parser.parse_args()
@@ -126,7 +117,6 @@ def main() -> None:
         parts = (
             evaluation(place, chosen.samples),
             leaderboard(place, chosen.runs),
-            nights(place, chosen.nights),
             store(place, chosen.judgments),
         )
         for part in parts:
@@ -199,7 +189,6 @@ def evaluation(place: Place, count: int) -> Figures:
     yield "… bytes a sample, table", table / rows
     yield "… bytes a sample, indexes", indexes / rows
     yield from _compared(place, before, after)
-    yield from _rated(count)
     yield from _paged(place, before, after, middle=f"item-{count // 2:07d}")
 
 
@@ -273,14 +262,6 @@ def _compared(place: Place, first: EvalReport, second: EvalReport) -> Figures:
     yield "trivet eval compare: s", whole.wall_s
     yield "trivet eval compare: CPU s", whole.cpu_s
     yield "trivet eval compare: peak memory, MB", whole.memory_mb
-
-
-def _rated(count: int) -> Figures:
-    """Ratings of as many items, of which no two are equal."""
-    rng = random.Random(0)
-    moved = [rng.gauss(0.01, 1) for _ in range(count)]
-    cost = cost_of(partial(paired_test, moved, binary=False, seed=0))
-    yield f"{count:,} pairs of ratings, interval and p: CPU s", cost.cpu_s
 
 
 def _paged(place: Place, first: EvalReport, second: EvalReport, *, middle: str) -> Figures:
@@ -368,36 +349,6 @@ def _evaluated(number: int) -> Iterator[Evaluated]:
 METRICS = ("accuracy", "accuracy_strict", "accuracy_flexible")
 
 
-def nights(place: Place, count: int) -> Figures:
-    """As many nights of a suite, each of whose figures is a run of its own: what their page reads and draws."""
-    artifacts, evaluations = place.artifacts, place.evaluations
-    for number in range(count):
-        measured = [[*_evaluated(FIRST_OF_NIGHTS + number * len(LABELS) + at)] for at in range(len(LABELS))]
-        evaluations.write([one for each in measured for one in each])
-        keep_night(_night(number, [each[0].run.id for each in measured]), artifacts)
-
-    def page() -> None:
-        charts_of(trends_of(nights_of(SUITE, artifacts), evaluations), ())
-
-    yield from _looks(f"page of {count} nights, {len(LABELS)} models on {len(TASKS)} benchmarks", [page] * LOOKS)
-
-
-def _night(number: int, runs: Sequence[str]) -> Night:
-    started = NOON + timedelta(days=number)
-    return Night(
-        run=f"e{number:031x}",
-        suite=SUITE.stem,
-        file=str(SUITE),
-        started_at=started,
-        ended_at=started + timedelta(hours=1),
-        version="bench",
-        models=tuple(
-            ModelRun(label=label, run=run, tasks=dict.fromkeys(TASKS, run))
-            for label, run in zip(LABELS, runs, strict=True)
-        ),
-    )
-
-
 def store(place: Place, sizes: list[int]) -> Figures:
     """Judgments by the million: how fast a thousand are found, and how large the indexes are."""
     responses, requests = Responses(lambda: place.url), list[tuple[str, str, str, str]]()
@@ -409,7 +360,6 @@ def store(place: Place, sizes: list[int]) -> Figures:
         held = size
         yield f"{size:,} judgments, filled by COPY: s", filled.wall_s
         yield from _asked(place, responses, size)
-    yield from partitioned(place, min(sizes[-1], PARTITIONED))
     pruned = cost_of(partial(responses.prune, before=NOON + timedelta(days=MONTH_DAYS), dry_run=False))
     yield "model calls of the first month removed by gc: s", pruned.wall_s
     yield from _asked(place, responses, sizes[-1])
@@ -473,56 +423,6 @@ def _asked(place: Place, responses: Responses, size: int) -> Figures:
             "select indexrelname, pg_relation_size(indexrelid) from pg_stat_user_indexes where relname = 'responses'"
         ).fetchall():
             yield f"… index {name}, GB", bytes_ / 1e9
-
-
-def partitioned(place: Place, size: int) -> Figures:
-    """The same judgments in one table, and in partitions by key and by month; what removing a month takes.
-
-    By month the key alone is unique in no table: an answer could be there twice.
-    """
-    parts = {
-        "one table": ("", ""),
-        "16 parts by key": ("partition by hash (key)", "key"),
-        "13 parts by month": ("partition by range (created_at)", "key, created_at"),
-    }
-    month = NOON + timedelta(days=MONTH_DAYS)
-    for number, (name, (by, key)) in enumerate(parts.items()):
-        table = f"kept_{number}"
-        _copied(place.url, table, by, key or "key", size)
-        with Transaction(place.url) as cursor:
-            draws = _drawn_keys(cursor, table)
-            look = f"select key, request, response from {table} where key = any(%s)".encode()
-            ways = (partial(_looked_up, cursor, look, keys) for keys in draws)
-            yield from _looks(f"{size:,} judgments, {name}: 1,000 keys", ways)
-            gone = f"drop table {table}_0" if "month" in name else f"delete from {table} where created_at < '{month}'"
-            removed = cost_of(partial(cursor.execute, gone.encode()))
-            yield f"{size:,} judgments, {name}: the first month removed, ms", 1000 * removed.wall_s
-            yield f"{size:,} judgments, {name}: the same, ms of PostgreSQL's CPU", 1000 * removed.server_s
-
-
-def _drawn_keys(cursor: Cursor[Any], table: str) -> list[list[str]]:
-    drawn = f"select key from {table} order by random() limit {ASKED_AT_ONCE * LOOKS}".encode()
-    keys = [key for (key,) in cursor.execute(drawn).fetchall()]
-    return [keys[start : start + ASKED_AT_ONCE] for start in range(0, len(keys), ASKED_AT_ONCE)]
-
-
-def _looked_up(cursor: Cursor[Any], query: bytes, keys: list[str]) -> None:
-    assert cursor.execute(query, (keys,)).fetchall()
-
-
-def _copied(url: str, table: str, by: str, key: str, size: int) -> None:
-    with Transaction(url) as cursor:
-        cursor.execute(f"create table {table} (like responses including defaults, primary key ({key})) {by}".encode())
-        for part in range(16 if "hash" in by else 13 if by else 0):
-            first = NOON + timedelta(days=MONTH_DAYS * part)
-            of = f"with (modulus 16, remainder {part})"
-            if "range" in by:
-                of = f"from ('{first}') to ('{first + timedelta(days=MONTH_DAYS)}')"
-            cursor.execute(f"create table {table}_{part} partition of {table} for values {of}".encode())
-        (all_rows,) = _row(cursor.execute("select count(*) from responses"))
-        some = f"tablesample bernoulli ({min(100, 100 * size / all_rows)})"
-        cursor.execute(f"insert into {table} select * from responses {some}".encode())
-        cursor.execute(f"analyze {table}".encode())
 
 
 def _row(cursor: Cursor[Any]) -> tuple[Any, ...]:
