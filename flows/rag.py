@@ -31,11 +31,11 @@ from tasks.language.tokens import installed_tokenizer
 from tasks.rag import steps
 from tasks.rag.batching import BatchReport
 from tasks.rag.corpus import Corpus, Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
+from tasks.rag.indexing.document_stages import is_grouped, shard_segments
 from tasks.rag.indexing.index_report import IndexReport, failures, headline
 from tasks.rag.indexing.picturing import figure_model, refusal_in
 from tasks.rag.indexing.publishing import Build, build
 from tasks.rag.indexing.scan import ScanResult, require_folder
-from tasks.rag.indexing.segmenting import is_grouped, shard_segments
 from tasks.rag.rag_errors import Unfinished
 from tasks.resources import artifacts
 from tasks.step import Gathered, as_is, on_each, placed

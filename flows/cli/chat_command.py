@@ -24,7 +24,7 @@ from models.model_errors import ModelError
 from storage.engines import lasting_name
 from storage.files import make_folder
 from storage.storage_errors import StorageError
-from tasks.rag.places import cited_place
+from tasks.rag.answers import cited_place
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History

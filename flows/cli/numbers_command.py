@@ -27,12 +27,11 @@ from flows.cli.output import REFUSED, Screen, emit, fail, harmless, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
 from flows.cli.shared_options import AnyIndexFolder
 from storage.storage_errors import StorageError
-from tasks.rag.places import place_of
+from tasks.rag.answers import place_of
 
 if TYPE_CHECKING:
     from storage.numbers import Filters, Numbers
-    from tasks.rag.numbers.line_lookup import Number
-    from tasks.rag.numbers.restatements import Compared
+    from tasks.rag.numbers.line_lookup import Compared, Number
 
 console = Screen()
 STATEMENTS = ("income", "balance", "cash_flow")
@@ -192,7 +191,7 @@ def _show_rows(found: Numbers) -> None:
 
 def _check(source: _Source, *, as_json: bool) -> None:
     from storage.numbers import check_numbers, select_numbers
-    from tasks.rag.numbers.restatements import compare
+    from tasks.rag.numbers.line_lookup import compare
 
     counts, broken = check_numbers(source.paths, source.names)
     several = {document for document, one in source.entities.items() if [*source.entities.values()].count(one) > 1}

@@ -22,7 +22,7 @@ from models.model_errors import ModelError
 from storage.storage_errors import StorageError
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.rag import STRATEGY
-from tasks.rag.places import place_of
+from tasks.rag.answers import place_of
 
 if TYPE_CHECKING:
     from storage.index_generation import Index

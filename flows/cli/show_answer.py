@@ -19,7 +19,7 @@ from rich.text import Text
 
 from flows.cli.output import Screen
 from tasks.language.sentences import language_of, without_marks
-from tasks.rag.places import cited_place, place_of
+from tasks.rag.answers import cited_place, place_of
 
 if TYPE_CHECKING:
     from tasks.rag.answering.evidence import Evidence

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
 from storage.records import FiniteRecord, Record
 from tasks.documents.blocks import BBox, PageSource, Place
 from tasks.rag.retrieval.strategies import StrategyName
+
+if TYPE_CHECKING:
+    from storage.catalogue import CatalogueEntry
+    from tasks.rag.answers import Citation
+
 
 QueryType = Literal["single", "multi", "compare", "followup"]
 RouteMode = Literal["all", "prefer", "only"]
@@ -189,3 +194,40 @@ class Answered(Record):
     model_refused: bool = False
     """True: a model that should have written the answer cannot take this question, now or later."""
     timings: dict[str, float] = Field(default_factory=dict)
+
+
+DECKS = ("pptx", "ppt")
+"""Formats whose pages are slides."""
+PAGES: dict[str, dict[PageSource, str]] = {
+    "en": {"stored": "page {}", "layout": "page {} as laid out", "slides": "slide {}"},
+    "ko": {"stored": "{}쪽", "layout": "{}쪽(조판 기준)", "slides": "슬라이드 {}"},
+}
+
+
+def page_source_of(entry: CatalogueEntry) -> PageSource:
+    """What the page numbers of a document are."""
+    return "slides" if entry.format in DECKS and entry.page_source == "stored" else entry.page_source
+
+
+def place_of(
+    document: str,
+    page: int | None,
+    source: PageSource = "stored",
+    cells: str | None = None,
+    *,
+    language: str = "en",
+) -> str:
+    """`a.pdf, page 3`; `a.hwp, page 3 as laid out`; `a.pptx, slide 3`; `a.xlsx, Sheet 'May', B3:D9`; or `a.pdf 3쪽`."""
+    if cells:
+        return f"{document}, {cells}"
+    if not page:
+        return document
+    words = PAGES[language]
+    where = words.get(source, words["stored"]).format(page)
+    return f"{document} {where}" if language == "ko" else f"{document}, {where}"
+
+
+def cited_place(citation: Citation, *, language: str = "en") -> str:
+    """The place of a citation, as `place_of` writes it."""
+    told = citation.document, citation.page, citation.page_source, citation.place.cells
+    return place_of(*told, language=language)

@@ -166,7 +166,7 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 @step(version=1, reads_world=True)
 def find_centres(embedded: tuple[Embedded, ...], *, index: Path) -> Ref:
     """Around what the vectors of a large index are grouped: as they are now, until it has doubled."""
-    from tasks.rag.indexing.segmenting import find_centres
+    from tasks.rag.indexing.document_stages import find_centres
 
     return find_centres(embedded, artifacts(), index=index)
 
@@ -174,7 +174,7 @@ def find_centres(embedded: tuple[Embedded, ...], *, index: Path) -> Ref:
 @step(version=1)
 def segment(leaves: tuple[tuple[Embedded, ...], ...], *, centres: Ref | None) -> tuple[Segment, ...]:
     """Make a segment of the index from each group of documents."""
-    from tasks.rag.indexing.segmenting import make_segment
+    from tasks.rag.indexing.document_stages import make_segment
 
     return tuple(make_segment(leaf, artifacts(), centres=centres) for leaf in leaves)
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.rag.answers import Answered, Citation
-from tasks.rag.places import cited_place
+from tasks.rag.answers import Answered, Citation, cited_place
 
 MARK = re.compile(r"\[(\d{1,3})\]")
 WORKED_OUT = "worked out from tables"

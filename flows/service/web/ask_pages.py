@@ -29,8 +29,7 @@ from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.language.sentences import without_marks
 from tasks.rag.answering.assistant import Event
-from tasks.rag.answers import Answered, Citation
-from tasks.rag.places import cited_place
+from tasks.rag.answers import Answered, Citation, cited_place
 from tasks.rag.planning.plan import recall
 
 STAGES = {

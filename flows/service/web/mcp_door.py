@@ -25,8 +25,7 @@ from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
 from tasks.documents.isolation import DocumentUnreadable
 from tasks.rag.answering.evidence import NoPicture
-from tasks.rag.answers import Answered
-from tasks.rag.places import cited_place
+from tasks.rag.answers import Answered, cited_place
 
 Made = TypeVar("Made")
 Tool = TypeVar("Tool", bound=Callable[..., Any])

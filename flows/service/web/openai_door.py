@@ -25,8 +25,7 @@ from flows.service.served_collections import Collections
 from flows.service.web.answer_parts import markdown_of
 from flows.service.web.page_pictures import address_of
 from flows.service.web.signing_in import Keys
-from tasks.rag.answers import Answered, Citation, Turn
-from tasks.rag.places import cited_place
+from tasks.rag.answers import Answered, Citation, Turn, cited_place
 
 MODEL = "trivet"
 ALIVE_S = 10.0

@@ -22,8 +22,7 @@ from storage.records import Ref
 from storage.storage_errors import StorageError
 from tasks.documents.blocks import BBox, Block, Document
 from tasks.documents.blocks import Page as ReadPage
-from tasks.rag.answers import Citation
-from tasks.rag.places import page_source_of, place_of
+from tasks.rag.answers import Citation, page_source_of, place_of
 
 SLACK_POINTS = 1.0
 MOST_BOXES = 20

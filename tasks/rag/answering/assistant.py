@@ -14,12 +14,10 @@ from models.protocols import Embedder, Reranker
 from storage.index import open_index
 from storage.index_generation import Index
 from tasks import resources
-from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved
-from tasks.rag.answering.promise import threshold
+from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved, threshold
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
-from tasks.rag.answers import Answered, AnswerSettings, Turn
+from tasks.rag.answers import Answered, AnswerSettings, Turn, page_source_of
 from tasks.rag.numbers.concepts import use_own
-from tasks.rag.places import page_source_of
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router, open_router
 

@@ -14,18 +14,15 @@ from tasks.language.sentences import Language
 from tasks.rag.answering.cell_lookup import Cells, said_in
 from tasks.rag.answering.cell_questions import BESIDE_WEIGHT, NAME_WEIGHT
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.asked_periods import whens_of
-from tasks.rag.numbers.cell_scores import PERCENTS, Match
-from tasks.rag.numbers.cell_search import digits_of
+from tasks.rag.numbers.cell_search import PERCENTS, Match, digits_of
 from tasks.rag.numbers.computation_reading import shown_as
-from tasks.rag.numbers.computations import Task
+from tasks.rag.numbers.computations import Task, whens_of
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.expressions import Expression, Line, Operation, lines_of
-from tasks.rag.numbers.figure_text import POINTS
 from tasks.rag.numbers.line_lookup import TOTALS, Lines, Number
 from tasks.rag.numbers.operands import WHOLE, Reading, plain_of, readings
-from tasks.rag.numbers.working_out import work_out
-from tasks.rag.numbers.year_parts import WHOLE_YEAR, When, spelled_out
+from tasks.rag.numbers.periods import WHOLE_YEAR, When, spelled_out
+from tasks.rag.numbers.working_out import POINTS, work_out
 from tasks.rag.retrieval.search import Hit
 
 LEAST = 0.5

@@ -19,18 +19,24 @@ from tasks.rag.answering.cell_questions import line_question, phrase_question, r
 from tasks.rag.answering.passages import Passage, read_passages
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.numbers.cell_question import FREE, CellQuestion, of_period
-from tasks.rag.numbers.cell_scores import CellScorer, Context, Match, telling
-from tasks.rag.numbers.cell_search import Found, search_cells
+from tasks.rag.numbers.cell_search import (
+    FREE,
+    CellQuestion,
+    CellScorer,
+    Context,
+    Found,
+    Match,
+    of_period,
+    search_cells,
+    telling,
+)
 from tasks.rag.numbers.concepts import words_of
-from tasks.rag.numbers.doubts import said_in_answer
 from tasks.rag.numbers.evaluation import Describe
 from tasks.rag.numbers.extremes import Extreme, extreme_of
-from tasks.rag.numbers.figure_text import INPUT_SCALES, KOREAN_UNITS
+from tasks.rag.numbers.identities import said_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, UNDATED, Number, number_of
-from tasks.rag.numbers.periods import period_in
-from tasks.rag.numbers.working_out import cited_number
-from tasks.rag.numbers.year_parts import When
+from tasks.rag.numbers.periods import When, period_in
+from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cited_number
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit, read_chunk

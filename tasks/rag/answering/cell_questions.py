@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.language.tokens import HANGUL, tokenize
 from tasks.rag.answering.question_reading import read_question
-from tasks.rag.numbers.cell_question import CELL_WORDS, CHANGE, Alternative, CellQuestion, Unit, Word, spelled
+from tasks.rag.numbers.cell_search import CELL_WORDS, CHANGE, Alternative, CellQuestion, Unit, Word, spelled
 from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out
 from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, years_in
 from tasks.rag.numbers.extremes import LOSSES, ORDER, REVERSE, YEARLY, AskedExtreme, kind_asked
-from tasks.rag.numbers.year_parts import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, spelled_out
+from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, spelled_out
 from tasks.rag.retrieval.expansion import expand, terms_in
 
 ASKS = frozenset[str](CELL_WORDS["asks"].split())

@@ -14,18 +14,16 @@ from storage.index_generation import Index
 from storage.records import Record
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.combining import Combined
 from tasks.rag.numbers.computation_reading import MOST_YEARS, asks_to_work_out, defines, read_computation, shown_as
-from tasks.rag.numbers.computations import Computation, Latest, operation, over_periods
+from tasks.rag.numbers.computations import Combined, Computation, Latest, operation, over_periods
 from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, never
 from tasks.rag.numbers.expressions import Line, NoExpression, lines_of, parse
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.operands import PERCENT, TIMES, readings
-from tasks.rag.numbers.periods import Period
+from tasks.rag.numbers.periods import Part, Period, When, spelled_out
 from tasks.rag.numbers.working_out import work_out
-from tasks.rag.numbers.year_parts import Part, When, spelled_out
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 from tasks.language.sentences import CITATION_MARK, disarmed
 from tasks.language.tokens import BIGRAM
-from tasks.rag.answering.answer_types import yes_or_no
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, citation
-from tasks.rag.answering.passage_scores import Scored, score_passages
+from tasks.rag.answering.passage_scores import Scored, score_passages, yes_or_no
 from tasks.rag.answering.passages import Passage, cells_of, items_of, read_passages
 from tasks.rag.answering.question_reading import MOST_QUESTION_CHARS, NUMERIC, Question, read_question
-from tasks.rag.answers import Citation, Draft, QueryType
-from tasks.rag.places import place_of
+from tasks.rag.answers import Citation, Draft, QueryType, place_of
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Hit
 

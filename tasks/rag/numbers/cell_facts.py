@@ -14,9 +14,20 @@ from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
 from tasks.language.numbers import CURRENCIES, scales
-from tasks.rag.numbers.cell_amounts import A_NOTE, COUNTS, NIL, Amount, amount_in, scale_of
 from tasks.rag.numbers.periods import YEAR, Period, fiscal_year, period_in
-from tasks.rag.numbers.row_paths import header_levels, headers_of, row_paths, with_header_rows, with_spans
+from tasks.rag.numbers.row_paths import (
+    A_NOTE,
+    COUNTS,
+    NIL,
+    Amount,
+    amount_in,
+    header_levels,
+    headers_of,
+    row_paths,
+    scale_of,
+    with_header_rows,
+    with_spans,
+)
 
 LINES_ABOVE = 3
 """Blocks before a table that may state its unit or its period."""

@@ -10,9 +10,20 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tasks.language.sentences import language_of
-from tasks.rag.numbers.asked_periods import count_of, whens_of
-from tasks.rag.numbers.combining import combine, names_a_part
-from tasks.rag.numbers.computations import Computation, Labels, Latest, Task, extreme, is_ratio, operation, over_periods
+from tasks.rag.numbers.computations import (
+    Computation,
+    Labels,
+    Latest,
+    Task,
+    combine,
+    count_of,
+    extreme,
+    is_ratio,
+    names_a_part,
+    operation,
+    over_periods,
+    whens_of,
+)
 from tasks.rag.numbers.concepts import Concept, concepts, mentions, words_of
 from tasks.rag.numbers.expressions import (
     Expression,
@@ -24,6 +35,7 @@ from tasks.rag.numbers.expressions import (
     years_in,
 )
 from tasks.rag.numbers.extremes import YEARLY, kind_asked
+from tasks.rag.numbers.periods import When, parts_in, spelled_out
 from tasks.rag.numbers.question_shape import (
     NAME,
     OWNER,
@@ -34,7 +46,6 @@ from tasks.rag.numbers.question_shape import (
     without_instructions,
 )
 from tasks.rag.numbers.written_formulas import PERCENT, SHARE, defined, definitions, meanings, with_meanings, without
-from tasks.rag.numbers.year_parts import When, parts_in, spelled_out
 from tasks.rag.retrieval.expansion import expand
 
 FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, YEAR_END, ASIDE = (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, fit, label_of, words_of
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import Lines, Number
-from tasks.rag.numbers.year_parts import When
+from tasks.rag.numbers.periods import When
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 SIGNS = {"+": "+", "-": "−", "*": "×", "/": "÷"}

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from tasks.rag.numbers.concepts import Concept, ConceptsUnusable, concepts, mentions, read_concepts
-from tasks.rag.numbers.year_parts import Part, When
+from tasks.rag.numbers.periods import Part, When
 
 How = Literal["average", "change", "previous", "cagr", "sum", "highest", "lowest"]
 YEARS = r"(?:FY|fiscal(?:\s+years?)?|years?)?\s?['’]?(?:19|20)\d\d(?:\s?(?:회계\s?연도|년도?))?"

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.rag.numbers.cell_question import CELL_WORDS
-from tasks.rag.numbers.cell_scores import Match, telling
+from tasks.rag.numbers.cell_search import CELL_WORDS, Match, telling
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.line_lookup import TOTALS, Number
 

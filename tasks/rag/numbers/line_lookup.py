@@ -1,4 +1,6 @@
-"""Finds a line of a statement in the numbers of documents: the cell that its name and a fiscal year mean."""
+"""Finds a line of a statement in the numbers of documents: the cell that its name and a fiscal year mean; and compares
+the lines that two documents of one entity share.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
 from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, Statement, concepts, fit, fits, label_of, words_of
-from tasks.rag.numbers.doubts import Broken
 from tasks.rag.numbers.expressions import Line
-from tasks.rag.numbers.periods import Period
-from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted
+from tasks.rag.numbers.identities import Broken
+from tasks.rag.numbers.periods import WHOLE_YEAR, Part, Period, Wanted
 
 SURE = 0.6
 """A cell that fits less is not taken for the line."""
@@ -237,3 +239,52 @@ def fit_of_part(concept: Concept, of: str, row_path: Sequence[str], column_path:
     rest = (" ".join(word for word in label.split() if wanted.isdisjoint(words_of(word))) for label in labels)
     best = max(fit(concept, label) for label in rest)
     return best if best >= SURELY else 0.0
+
+
+class Restatement(NamedTuple):
+    """Two values of one line, in the order of the documents' names."""
+
+    one: Number
+    other: Number
+
+
+class Compared(NamedTuple):
+    """Lines of statements that two documents of one entity show for one period."""
+
+    lines: int
+    restated: tuple[Restatement, ...]
+
+
+def compare(rows: Iterable[Mapping[str, Any]], entities: Mapping[str, str]) -> Compared:
+    """The lines that documents share, in columns of the whole company.
+
+    rows: of storage.numbers. entities: of each document, by digest; others are not compared.
+    """
+    shown: dict[tuple[str, ...], dict[str, list[Number]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        entity, number = entities.get(row["document"]), number_of(row)
+        if entity and _is_comparable(number):
+            line = " ".join(words_of(label_of(number.row_path)))
+            key = (entity, number.statement, line, number.unit, _same_period(number.period))
+            shown[key][number.name].append(number)
+    pairs = [
+        (documents[one], documents[other]) for documents in shown.values() for one, other in pairwise(sorted(documents))
+    ]
+    differ = (pair for pair in pairs if not any(agree(one, other) for one in pair[0] for other in pair[1]))
+    return Compared(len(pairs), tuple(Restatement(ones[0], others[0]) for ones, others in differ))
+
+
+def agree(one: Number, other: Number) -> bool:
+    """Whether two cells show one amount, within the rounding of the coarser."""
+    return abs(abs(one.value) - abs(other.value)) <= max(one.scale, other.scale)
+
+
+def _is_comparable(number: Number) -> bool:
+    dated = number.period.year > 0
+    return dated and bool(number.row_path) and number.unit in AMOUNTS and not says_more(number.column_path)
+
+
+def _same_period(period: Period) -> str:
+    """A year is one period, whether its figures are said to be of all of it or not."""
+    whole = period.kind == "none" or period.label.startswith("FY")
+    return str(period.year) if whole else period.label

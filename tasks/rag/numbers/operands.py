@@ -14,13 +14,12 @@ from functools import reduce
 from importlib.resources import files
 from typing import NamedTuple
 
-from tasks.rag.numbers.combining import Shown
-from tasks.rag.numbers.computations import at, operation
+from tasks.rag.numbers.computations import Shown, at, operation
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, lines_of
+from tasks.rag.numbers.periods import PART_SAID, When
 from tasks.rag.numbers.question_shape import YEAR_SAID, with_marks
 from tasks.rag.numbers.written_formulas import defined
-from tasks.rag.numbers.year_parts import PART_SAID, When
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "operand_words.toml").read_text("utf-8"))
 PATTERN: dict[str, re.Pattern[str]] = {

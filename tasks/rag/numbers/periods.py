@@ -1,11 +1,12 @@
-"""The period that a column or a row of a table speaks of, as far as its words tell."""
+"""Periods: those that columns and rows of tables speak of, and the years and parts of them that a question names."""
 
 from __future__ import annotations
 
 import re
 from calendar import monthrange
+from collections.abc import Iterator
 from datetime import date
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.language.number_words import ORDINALS
@@ -132,3 +133,213 @@ def _year(text: str) -> int | None:
         return digits if digits > 99 else 2000 + digits
     found = YEAR.search(text)
     return int(found["year"]) if found else None
+
+
+QUARTER_SAID = r"""
+    \bq(?P<q>[1-4])\b | \b(?P<q_after>[1-4])q | (?P<ko>[1-4])\s?/?\s?4?\s?분기
+    | \b(?P<word>first|second|third|fourth|[1-4](?:st|nd|rd|th))[\s-]+(?:fiscal\s+)?quarter
+"""
+SPAN = r"""
+    \b(?P<months>three|six|nine|\d)[\s-]months?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?
+    | \b(?P<weeks>thirteen|twenty-six|thirty-nine|13|26|39)[\s-]weeks?\b(?:\s+(?:period\s+)?end(?:ed|ing)\b)?
+    | \b(?P<half>first\s+half|h1)\b | (?P<half_ko>상반기) | (?P<quarter>\bquarter\s+(?:that\s+)?end(?:ed|ing)\b)
+"""
+DAY = r"""
+    \b(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?
+    |nov(?:ember)?|dec(?:ember)?)\b\.?(?:\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d,]\d)|(?=,?\s+(?:of\s+)?(?:19|20)\d\d))
+    | (?:(?<=년)\s?)?(?P<month_ko>\d{1,2})월\s?(?:(?P<day_ko>\d{1,2})일|(?=말))
+"""
+SHORT_YEAR = re.compile(
+    r"\b(?P<q>[1-4])Q\s?['’]?(?P<y1>\d\d)\b|\bQ(?P<q2>[1-4])\s?['’](?P<y2>\d\d)\b"
+    r"|\bFY\s?['’]?(?P<y3>\d\d)\b(?![\d/])|(?<![\d.,])(?P<from>(?:19|20)\d\d)\s?[-–/]\s?(?P<to>\d\d)(?!\d|%|[.,]\d|\s?-)"
+    r"|(?<![\w.,])(?P<y5>[012]\d)(?=년\s?(?:[1-4]\s?/?\s?4?\s?분기|[상하]반기|말|도))"
+    r"|(?<![\w])['’](?P<y4>[012]\d)(?=\s?(?:년|and\b|to\b|vs|[-–?]))",
+    re.IGNORECASE,
+)
+"""Years of two digits: 3Q23, FY19, 2018-19."""
+A_TERM = re.compile(r"(?<![\d제.,])(?<!제\s)(?=\d{2,3}기(?:\s|$|[에의은는와말초]|보다|까지|대비))")
+"""Before the number of a business term that is named without 제: 23기."""
+A_YEAR = re.compile(r"(?<!\d)(?<!\d[,.])(?P<year>(?:19|20)\d\d)(?!\d|[,.]\d)")
+LAST_DAYS = {1: 31, 3: 31, 5: 31, 7: 31, 8: 31, 10: 31, 12: 31, 2: 28}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+PART_SAID = re.compile(rf"(?:{QUARTER_SAID}|{SPAN}|{DAY})(?:\s+of\b)?", re.IGNORECASE | re.VERBOSE)
+"""Words of a question that name a part of a year."""
+DAYS_APART = 8
+"""Years of 52 or 53 weeks end a few days apart."""
+
+
+class Part(NamedTuple):
+    """A part of a fiscal year; empty for all of it, and for a balance at its end."""
+
+    quarter: int | None = None
+    months: int | None = None
+    """Of the span: 3, 6 or 9; None for a year or a balance."""
+    month_and_day: tuple[int, int] | None = None
+    """The day that the span ends with, or that the balance is of."""
+
+    def labelled(self, label: str) -> str:
+        """The label of a year as that of this part: `Q2 FY2022`."""
+        if self.quarter:
+            return f"Q{self.quarter} {label}"
+        end = f"to {self.month_and_day[0]}/{self.month_and_day[1]}" if self.month_and_day else ""
+        return " ".join(filter(None, (f"{self.months} months" if self.months else "", end, label)))
+
+
+WHOLE_YEAR = Part()
+
+
+class When(NamedTuple):
+    """A fiscal year or a part of it."""
+
+    year: int
+    part: Part = WHOLE_YEAR
+
+    @property
+    def label(self) -> str:
+        """`FY2022`, `Q2 FY2022`."""
+        return self.part.labelled(f"FY{self.year}")
+
+    def before(self, *, quarters: bool = False) -> When:
+        """The same part of the year before, or the quarter before."""
+        quarter = self.part.quarter
+        if not quarters or not quarter:
+            return self._replace(year=self.year - 1)
+        return When(self.year - (quarter == 1), self.part._replace(quarter=(quarter - 2) % 4 + 1))
+
+
+def spelled_out(question: str) -> str:
+    """The question with years of four digits: `3Q23` → `Q3 2023`, `FY19` → `FY2019`, `2018-19` → `2018-2019`.
+
+    A Korean business term is written out too: `23기` → `제23기`.
+    """
+
+    def longer(found: re.Match[str]) -> str:
+        if found["from"]:
+            later = int(found["to"]) > int(found["from"][2:])
+            return f"{found['from']}-{found['from'][:2]}{found['to']}" if later else found[0]
+        quarter, year = (
+            found["q"] or found["q2"],
+            next(filter(None, map(found.group, ("y1", "y2", "y3", "y4", "y5")))),
+        )
+        return f"Q{quarter} 20{year}" if quarter else f"{'FY' if found['y3'] else ''}20{year}"
+
+    return A_TERM.sub("제", SHORT_YEAR.sub(longer, question))
+
+
+def part_of_year(question: str) -> Part | None:
+    """The part that a question names; None where it names several."""
+    spans = {value for kind, value in _atoms(question) if kind == "months"}
+    parts = {when.part for when in parts_in(question)}
+    if len(parts) > 1 or len(spans) > 1:
+        return None
+    return next(iter(parts), WHOLE_YEAR)
+
+
+def parts_in(question: str) -> tuple[When, ...]:
+    """The parts of years that a question names, in its order; empty where it names no part.
+
+    "Q2 2023 and 2022" names two, "three months ended June 30, 2023 and 2022" too.
+    """
+    parts: list[Part] = []
+    years: list[int] = []
+    months: int | None = None
+    for atom in _atoms(question):
+        match atom:
+            case ("months", int() as count):
+                months = count
+                parts = [part._replace(months=months) if part.months is None else part for part in parts]
+            case ("part", Part() as part):
+                parts.append(part if part.quarter else part._replace(months=months))
+            case ("year", int() as year):
+                years.append(year)
+            case _:
+                pass
+    if not parts and months:
+        parts = [Part(months=months)]
+    parts = list(dict.fromkeys(parts)) if len(set(years)) != len(parts) else parts
+    years = list(dict.fromkeys(years)) if len(years) != len(parts) else years
+    if not parts or not years:
+        return tuple(When(0, part) for part in parts)
+    if len(parts) == len(years):
+        return tuple(dict.fromkeys(When(year, part) for part, year in zip(parts, years, strict=True)))
+    return tuple(When(year, part) for year in years for part in parts)
+
+
+_ATOMS = re.compile(f"(?P<atom_quarter>{QUARTER_SAID})|(?P<atom_span>{SPAN})|(?P<atom_day>{DAY})", re.I | re.X)
+
+
+def _atoms(question: str) -> Iterator[tuple[str, Part | int]]:
+    """Parts, spans of months and years in the order of the question."""
+    found: list[tuple[int, str, Part | int]] = [
+        (match.start(), "year", int(match["year"])) for match in A_YEAR.finditer(question)
+    ]
+    for match in _ATOMS.finditer(question):
+        if match["atom_quarter"]:
+            found.append((match.start(), "part", Part(_quarter_of(match), 3)))
+        elif match["atom_span"]:
+            found.append((match.start(), "months", _months_of(match)))
+        else:
+            found.append((match.start(), "part", Part(month_and_day=_month_and_day(match))))
+    for _, kind, value in sorted(found, key=lambda one: one[0]):
+        yield kind, value
+
+
+def _quarter_of(match: re.Match[str]) -> int:
+    said = (match["q"] or match["q_after"] or match["ko"] or match["word"]).lower()
+    return int(said) if said.isdigit() else ORDINALS[said]
+
+
+def _months_of(match: re.Match[str]) -> int:
+    if match["months"]:
+        return COUNTS.get(match["months"].lower()) or int(match["months"])
+    if match["weeks"]:
+        return WEEKS[match["weeks"].lower()]
+    return 3 if match["quarter"] else 6
+
+
+def _month_and_day(match: re.Match[str]) -> tuple[int, int]:
+    month = MONTHS.index(match["month"].lower()[:3]) + 1 if match["month"] else int(match["month_ko"])
+    return month, int(match["day"] or match["day_ko"] or LAST_DAYS.get(month, 30))
+
+
+class Wanted(NamedTuple):
+    """The columns of some documents that a part of a year is."""
+
+    year: int
+    part: Part
+    ends: frozenset[tuple[str, date]]
+    """Documents, and the days in them that the part ends with, where it is a quarter."""
+
+    def holds(self, document: str, period: Period, *, balance: bool | None) -> bool:
+        """Whether the period of a column of a document is the part, or for a balance its end."""
+        if self.part.month_and_day:
+            if not self._ends_then(period):
+                return False
+        elif period.year != self.year:
+            return False
+        if self.part.months is None and period.kind != "instant":
+            return _is_year(period, balance=balance)
+        if self.part.quarter:
+            named = period.label.startswith(f"Q{self.part.quarter} ")
+            ends = period.end is not None and (document, period.end) in self.ends
+            if not (named or ends):
+                return False
+        if period.kind == "instant":
+            return balance is not False
+        if balance:
+            return False
+        return period.months == self.part.months or (period.months is None and self.part.quarter is not None)
+
+    def _ends_then(self, period: Period) -> bool:
+        month, day = self.part.month_and_day or (12, 31)
+        last = 28 if month == 2 else 30 if month in (4, 6, 9, 11) else 31
+        then = date(self.year, month, min(day, last))
+        return period.end is not None and abs((period.end - then).days) <= DAYS_APART
+
+
+def _is_year(period: Period, *, balance: bool | None) -> bool:
+    if period.kind == "instant":
+        return balance is not False
+    if period.kind == "none" or balance:
+        return True
+    return period.months in range(11, 14) if period.months else period.label.startswith("FY")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tasks.rag.numbers.concepts import Mention, mentions
 from tasks.rag.numbers.expressions import ASIDE, YEARS, Line
-from tasks.rag.numbers.year_parts import PART_SAID
+from tasks.rag.numbers.periods import PART_SAID
 from tasks.rag.planning.type_words import without_particles
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from tasks.rag.numbers.asked_periods import named_in
-from tasks.rag.numbers.combining import UNITS, Combined, Shown
-from tasks.rag.numbers.computations import Latest, Task, at, operation, over_periods
+from tasks.rag.numbers.computations import UNITS, Combined, Latest, Shown, Task, at, named_in, operation, over_periods
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import (
     Constant,
@@ -22,11 +20,11 @@ from tasks.rag.numbers.expressions import (
     named,
     parse,
 )
+from tasks.rag.numbers.periods import When
 from tasks.rag.numbers.question_shape import (
     WORDS,
     any_of,
 )
-from tasks.rag.numbers.year_parts import When
 
 DEFINED = tuple(re.compile(pattern, re.IGNORECASE) for pattern in WORDS["defined"])
 """What stands between the name of a ratio and its formula; group `body` is the formula."""

@@ -18,9 +18,21 @@ from numpy.typing import NDArray
 
 from storage.lexical import hash_of
 from tasks.language.tokens import FUNCTION_WORDS
-from tasks.rag.planning.learned_names import HOWS, KINDS, WHOLE, HashTable, How, Kind, Learned, is_hangul, texts_in
+from tasks.rag.planning.learned_names import (
+    HOWS,
+    KINDS,
+    WHOLE,
+    HashTable,
+    How,
+    Kind,
+    Learned,
+    bones,
+    is_hangul,
+    sound,
+    sounds_alike,
+    texts_in,
+)
 from tasks.rag.planning.names import CONNECTIVES, FIELDS, Word, compact, core_words, name_words
-from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 from tasks.rag.planning.type_words import without_particles
 
 SURE = 0.85

@@ -13,7 +13,7 @@ from pydantic import JsonValue, ValidationError
 
 from models.embedders import reads
 from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
-from tasks.rag.planning.qualifiers import without_qualifiers
+from tasks.rag.planning.names import without_qualifiers
 from tasks.rag.planning.type_words import CONVERSATION, PRECEDENCE, normal, rules_fired, without_particles
 
 TOPIC_TURNS = 5

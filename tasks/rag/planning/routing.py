@@ -23,8 +23,7 @@ from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
 from tasks.rag.planning.learned_names import HashTable, learned, qualifiers_in
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
-from tasks.rag.planning.names import stem_of, words_of
-from tasks.rag.planning.qualifiers import Qualifiers, fit_of, is_of_a_round, qualifiers
+from tasks.rag.planning.names import Qualifiers, fit_of, is_of_a_round, qualifiers, stem_of, words_of
 
 MOST_CHARS = 2_000
 """A longer question is routed by its beginning."""

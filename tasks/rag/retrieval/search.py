@@ -19,9 +19,8 @@ from storage.index_generation import Index
 from storage.records import Record
 from tasks.documents.blocks import PageSource
 from tasks.rag import STRATEGY
-from tasks.rag.answers import Filters, RetrievalPlan
+from tasks.rag.answers import Filters, RetrievalPlan, page_source_of
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.places import page_source_of
 from tasks.rag.retrieval.retrievers import DEFAULTS, Retrievers, Rows, Scope, SearchSettings
 from tasks.rag.retrieval.strategies import Fused, Ranking, find_strategy
 

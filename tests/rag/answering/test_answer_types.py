@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.language.tokens import installed_tokenizer
-from tasks.rag.answering.answer_types import fits_type, yes_or_no
+from tasks.rag.answering.passage_scores import fits_type, yes_or_no
 from tasks.rag.answering.passages import Passage
 from tasks.rag.answering.question_reading import read_question
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from storage.catalogue import CatalogueEntry
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits
-from tasks.rag.answers import Draft
+from tasks.rag.answers import Draft, page_source_of, place_of
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.places import page_source_of, place_of
 from tasks.rag.retrieval.search import Hit
 from tests.grading.marked_texts import ANSWERS
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tasks.rag.answering.promise import kept, our_calibration, threshold
+from tasks.rag.answering.graph import kept, our_calibration, threshold
 from tasks.rag.answers import AnswerSettings, Calibration, Citation, Draft
 
 CITED = Citation(n=2, document="reports/harbour.pdf", digest="0" * 64, page=4, bbox=None, quote="Fees rose")

@@ -23,7 +23,7 @@ from storage.storage_errors import MissingArtifact
 from storage.vectors import Vectors
 from tasks.rag.corpus import Chunked, Embedded, Searchable
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.indexing.segmenting import find_centres, make_segment, shard_segments
+from tasks.rag.indexing.document_stages import find_centres, make_segment, shard_segments
 
 DIMENSION = 8
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from tasks.rag.answering.cell_figures import search_together, unit_of, whole_of
-from tasks.rag.numbers.cell_scores import Match
+from tasks.rag.numbers.cell_search import Match
 from tasks.rag.numbers.line_lookup import Number
 from tests.rag.numbers.test_cell_search import cell
 

@@ -15,10 +15,8 @@ from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_lookup import answer_of, confidence_of
 from tasks.rag.answering.cell_questions import read_cell_question
 from tasks.rag.answers import Draft
-from tasks.rag.numbers.cell_question import CellQuestion
-from tasks.rag.numbers.cell_scores import Context
-from tasks.rag.numbers.cell_search import Found, search_cells
-from tasks.rag.numbers.doubts import Broken
+from tasks.rag.numbers.cell_search import CellQuestion, Context, Found, search_cells
+from tasks.rag.numbers.identities import Broken
 from tasks.rag.numbers.line_lookup import UNDATED, Number
 from tasks.rag.numbers.periods import Period
 

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.rag.numbers.computation_reading import asks_to_work_out, defines, read_computation
 from tasks.rag.numbers.expressions import lines_of
-from tasks.rag.numbers.year_parts import When
+from tasks.rag.numbers.periods import When
 from tests.rag.numbers.test_expressions import told
 
 

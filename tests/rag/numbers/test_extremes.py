@@ -8,7 +8,7 @@ import pytest
 
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_questions import read_extreme_question
-from tasks.rag.numbers.cell_scores import CellScorer, Context
+from tasks.rag.numbers.cell_search import CellScorer, Context
 from tasks.rag.numbers.extremes import Extreme, extreme_of
 from tasks.rag.numbers.line_lookup import Number
 from tests.rag.numbers.test_cell_search import cell

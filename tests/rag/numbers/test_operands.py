@@ -6,7 +6,7 @@ import pytest
 
 from tasks.rag.numbers.expressions import lines_of
 from tasks.rag.numbers.operands import WHOLE, readings
-from tasks.rag.numbers.year_parts import When
+from tasks.rag.numbers.periods import When
 
 NOW = (When(2023),)
 TWO_YEARS = (When(2021), When(2022), When(2023))

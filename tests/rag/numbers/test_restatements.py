@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tasks.rag.numbers.restatements import compare
+from tasks.rag.numbers.line_lookup import compare
 from tests.rag.numbers.test_working_out import A, B, Row, rows
 
 LATER = "Marlow Mills 10-K 2020"

@@ -13,8 +13,8 @@ from tasks.rag.answers import Draft
 from tasks.rag.numbers.computation_reading import read_computation
 from tasks.rag.numbers.expressions import Line, named
 from tasks.rag.numbers.line_lookup import Lines, Number
+from tasks.rag.numbers.periods import Part
 from tasks.rag.numbers.working_out import work_out
-from tasks.rag.numbers.year_parts import Part
 
 NAME = "Marlow Mills 10-K"
 A, B, C = "a" * 64, "b" * 64, "c" * 64

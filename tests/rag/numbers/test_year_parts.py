@@ -6,8 +6,17 @@ from datetime import date
 
 import pytest
 
-from tasks.rag.numbers.periods import Period, period_in
-from tasks.rag.numbers.year_parts import WHOLE_YEAR, Part, Wanted, When, part_of_year, parts_in, spelled_out
+from tasks.rag.numbers.periods import (
+    WHOLE_YEAR,
+    Part,
+    Period,
+    Wanted,
+    When,
+    part_of_year,
+    parts_in,
+    period_in,
+    spelled_out,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rag.planning.qualifiers import Period, Qualifiers, fit_of, folded, qualifiers, without_qualifiers
+from tasks.rag.planning.names import Period, Qualifiers, fit_of, folded, qualifiers, without_qualifiers
 
 
 @pytest.mark.parametrize(

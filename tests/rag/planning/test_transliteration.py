@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage.catalogue import CatalogueEntry
+from tasks.rag.planning.learned_names import bones, sound, sounds_alike
 from tasks.rag.planning.routing import Router
-from tasks.rag.planning.transliteration import bones, sound, sounds_alike
 
 
 @pytest.mark.parametrize(
