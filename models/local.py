@@ -31,6 +31,9 @@ def held(key: Hashable, load: Callable[[], T]) -> T:
 def release_held() -> None:
     """Release the model, so that the device is free for another; the next use loads it again."""
     with ALONE:
+        for model in _held.values():
+            if close := getattr(model, "close", None):  # an engine in processes of its own
+                close()
         _held.clear()
         if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
             gc.collect()

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from pydantic import JsonValue
 
 from models.causal_weights import (
     Loaded,
-    Weights,
     context_tokens_of,
     end_tokens_of,
     failures_named,
@@ -25,19 +23,30 @@ from models.causal_weights import (
 )
 from models.decoding import readable, seed_of
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
-from models.prompts import Listener, cut, pictures_of
+from models.prompts import Listener, Sight, cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.response_format import format_in_id, schema_of
 from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, text_windows
 from models.vision_language import kind_of, read_processor, sight_of
-from models.vllm_engine import REMEDY, EngineGone, Job, JobRefused, Setup, driver_of
+from models.vllm_engine import REMEDY, EngineGone, Job, JobRefused, Setup, engine_of
 
 log = logging.getLogger(__name__)
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+SEED_BITS = (1 << 63) - 1
 SHORT = 8
 """Tokens: a text so short is asked for token by token, each behind a prompt that the engine has in its cache; of a
 longer one it computes the log-probabilities of the whole prompt, for which it reads no cache."""
+
+
+class Prompt(NamedTuple):
+    """A request in the engine's tokens, with its pictures and its number among those that are answered."""
+
+    number: int
+    request: ChatRequest
+    tokens: list[int]  # one for each picture
+    pngs: tuple[bytes, ...]
+    limit: int  # most new tokens: what was asked for, as far as the context has room
 
 
 class _Reading(NamedTuple):
@@ -78,26 +87,29 @@ class VLLMChat:
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
         chosen: dict[str, Any] = {"revision": revision, "dtype": dtype, "trust_remote_code": trust_remote_code}
-        weights = self._weights = find_weights(pretrained, peft=peft, merges=False, **chosen)  # vLLM adds a LoRA itself
-        self._format = response_format
+        weights = find_weights(pretrained, peft=peft, merges=False, **chosen)  # vLLM adds a LoRA itself
+        self._format: dict[str, JsonValue] | None = None  # in the words of vLLM's StructuredOutputsParams
+        if response_format is not None:
+            schema = schema_of(response_format)
+            self._format = {"json_object": True} if schema is None else {"json": schema}
         pixels = {"min_pixels": min_pixels, "max_pixels": max_pixels}
-        self._pixels = {name: count for name, count in pixels.items() if count is not None}
+        pixels = {name: count for name, count in pixels.items() if count is not None}
         self._setup = Setup(
             folder=weights.folder,
             adapter=weights.adapter,
             dtype=weights.dtype,
             trust_remote_code=trust_remote_code,
             sees=kind_of(str(weights.folder)).sees,
-            pixels=tuple(self._pixels.items()),
+            pixels=tuple(pixels.items()),
             **engine,
         )
         shaping = {"": self._setup.max_model_len, "quantization=": self._setup.quantization}
-        shaping |= {f"{name}=": count for name, count in self._pixels.items()}
+        shaping |= {f"{name}=": count for name, count in pixels.items()}
         shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
         self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{shown}{format_in_id(response_format)}"
         self.prompt_tokens = 0  # prompt tokens of all requests so far
         self.cached_tokens = 0  # those of them that the engine took from its prefix cache
-        self._known: Reader | None = None
+        self._lock = threading.RLock()  # the tokenizer is this object's own, beside the engine's, and no two threads'
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """One answer. Raises ModelUnavailable, RequestRefused, TransientModelError where the engine ends.
@@ -116,7 +128,7 @@ class VLLMChat:
                         listener.end(response.text)
                     return response
                 if listener:
-                    listener(self._text(output.outputs[0].token_ids))
+                    listener(self._text(output.outputs[0].token_ids, whole=False))
         raise RuntimeError(f"{self.id} gave no answer")
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Generator[tuple[int, ChatResponse | ModelError]]:
@@ -130,24 +142,21 @@ class VLLMChat:
         with closing(self._outputs([self._job(prompt) for prompt in prompts])) as outputs:
             for place, output in outputs:
                 prompt = prompts[place]
-                is_error = isinstance(output, ModelError)
-                yield prompt.number, output if is_error else self._response(prompt, output)
+                yield prompt.number, output if isinstance(output, ModelError) else self._response(prompt, output)
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Log-probability of each continuation given its context, with its position. Raises ModelError.
 
         An empty context stands for the token that begins a text; a continuation without tokens is certain.
         """
-        reader = self._reader()
-        with reader.lock:
-            windows = pair_windows(reader.loaded, pairs)
+        with self._lock:
+            windows = pair_windows(self._loaded, pairs)
         yield from self._likelihoods([[_Reading(window) for window in group] for group in windows])
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Log-probability of whole texts, with their position: windows one token shorter than the context."""
-        reader = self._reader()
-        with reader.lock:
-            windows = text_windows(reader.loaded, texts)
+        with self._lock:
+            windows = text_windows(self._loaded, texts)
         for number, likelihood in self._likelihoods([[_Reading(window) for window in group] for group in windows]):
             yield number, likelihood.total
 
@@ -158,46 +167,121 @@ class VLLMChat:
         """
         numbers, groups, refused = list[int](), list[list[_Reading]](), list[ModelError]()
         for number, (request, answer) in enumerate(asked):
+            with self._lock:
+                tokens = [*encode(self._loaded, answer, special=False), self._loaded.end_token]
             try:
-                groups.append([self._answer(number, request, answer)])
-                numbers.append(number)
+                prompt = self._prompt(number, request, room_for=len(tokens))
             except RequestRefused as error:
                 refused.append(error)
+                continue
+            groups.append([_Reading(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens)), prompt.pngs)])
+            numbers.append(number)
         for place, likelihood in self._likelihoods(groups):
             yield numbers[place], likelihood.total
         if refused:
             raise refused[0]
 
-    def _reader(self) -> Reader:
-        if self._known is None:
-            self._known = Reader(self._weights, self._setup, response_format=self._format)
-        return self._known
+    @cached_property
+    def _read(self) -> tuple[Any, Any, Sight | None]:
+        """The model's configuration, its generation configuration, and its tokenizer or how it takes pictures."""
+        from transformers import AutoConfig, GenerationConfig
 
-    def _prompt(self, number: int, request: ChatRequest) -> Prompt:
-        reader = self._reader()
-        with reader.lock:
-            return reader.prompt(number, request)
+        folder, trusted = self._setup.folder, self._setup.trust_remote_code
+        with progress_hidden(), failures_named(folder):
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+            if (folder / "generation_config.json").is_file():
+                own = GenerationConfig.from_pretrained(folder, local_files_only=True)
+            else:
+                own = GenerationConfig.from_model_config(config)
+            pixels = dict(self._setup.pixels)
+            return config, own, sight_of(read_processor(folder, pixels), config, folder) if self._setup.sees else None
 
-    def _answer(self, number: int, request: ChatRequest, answer: str) -> _Reading:
-        reader = self._reader()
-        with reader.lock:
-            tokens = [*encode(reader.loaded, answer, special=False), reader.loaded.end_token]
-            prompt = reader.prompt(number, request, room_for=len(tokens))
-        return _Reading(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens)), prompt.pngs)
+    @cached_property
+    def _loaded(self) -> Loaded:
+        """What models.token_likelihoods encodes with; its windows end one token before the context does."""
+        from transformers import AutoTokenizer
+
+        config, own, sight = self._read
+        if sight:
+            tokenizer = sight.processor.tokenizer
+        else:
+            source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": self._setup.trust_remote_code}
+            with progress_hidden(), failures_named(self._setup.folder):
+                tokenizer = AutoTokenizer.from_pretrained(self._setup.folder, **source)
+        ends = end_tokens_of(SimpleNamespace(generation_config=own), tokenizer)
+        known = self._setup.max_model_len or context_tokens_of(config, tokenizer)
+        return Loaded(model=None, tokenizer=tokenizer, context_tokens=known - 1, end_tokens=ends)
+
+    def _prompt(self, number: int, request: ChatRequest, *, room_for: int = 1) -> Prompt:
+        """The tokens of a request, with its limit cut to the room that there is. Raises ModelError.
+
+        room_for: tokens that have to have room behind it.
+        """
+        with self._lock:
+            sight = self._read[2]
+            tokens = prompt_tokens(self._loaded, request, sight)
+            pngs = tuple(pictures_of(request.messages))
+            length = len(sight.expanded(tokens, pngs)) if sight and pngs else len(tokens)
+            most = self._loaded.context_tokens + 1
+        if most - length < room_for:
+            raise ContextOverflow(
+                f"The prompt has {length} tokens{', pictures included,' if pngs else ''} and the model takes {most}, "
+                "answer included; shorten the prompt, raise max_model_len where the model allows it, or use a model "
+                "with a longer context."
+            )
+        return Prompt(number, request, tokens, pngs, min(request.max_tokens, most - length))
 
     def _job(self, prompt: Prompt, *, streams: bool = False) -> Job:
-        sampling = self._reader().sampling(prompt)
-        return Job(prompt.tokens, prompt.pngs, answering(sampling, streams=streams))
+        from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
+            RequestOutputKind,
+            SamplingParams,
+            StructuredOutputsParams,
+        )
+
+        sampling: dict[str, Any] = dict(self._sampling(prompt))
+        if structure := sampling.pop("structured_outputs", None):
+            sampling["structured_outputs"] = StructuredOutputsParams(**structure)
+        params = SamplingParams(
+            **sampling,
+            detokenize="stop" in sampling,  # the text is made here, of the tokens, as transformers makes it of them
+            output_kind=RequestOutputKind.CUMULATIVE if streams else RequestOutputKind.FINAL_ONLY,
+        )
+        return Job(prompt.tokens, prompt.pngs, params)
+
+    def _sampling(self, prompt: Prompt) -> dict[str, JsonValue]:
+        """How the tokens of an answer are picked, under vLLM's names; a seed only where they are drawn."""
+        request, (_, own, _) = prompt.request, self._read
+        sampling: dict[str, Any] = {"max_tokens": prompt.limit, "temperature": max(0.0, request.temperature)}
+        sampling["structured_outputs"] = self._format
+        if request.temperature > 0:
+            top_p = own.top_p if request.top_p is None else request.top_p
+            sampling |= {"top_p": None if top_p is None else max(top_p, 1e-6), "top_k": own.top_k or None}
+            sampling["seed"] = seed_of(request, prompt.tokens) & SEED_BITS
+        if own.repetition_penalty not in (None, 1.0):
+            sampling["repetition_penalty"] = own.repetition_penalty
+        if stops := [stop for stop in request.stop if stop]:
+            sampling["stop"] = stops
+            # vLLM gives a special token no text, so a stop string never matches it
+            added = self._loaded.tokenizer.added_tokens_decoder.items()
+            special = {one.content: token for token, one in reversed(list(added)) if one.special}
+            if ids := [special[stop] for stop in stops if stop in special]:
+                sampling["stop_token_ids"] = ids
+        return {name: value for name, value in sampling.items() if value is not None}
 
     def _response(self, prompt: Prompt, output: Any) -> ChatResponse:
-        reader = self._reader()
-        with reader.lock:
-            return reader.response(prompt, output)
+        """The answer of a finished RequestOutput of vLLM, cut at the stops, with its token counts."""
+        answer = output.outputs[0]
+        return ChatResponse(
+            text=cut(self._text(answer.token_ids), prompt.request.stop),
+            finish_reason=answer.finish_reason,
+            prompt_tokens=len(output.prompt_token_ids),
+            completion_tokens=len(answer.token_ids),
+            sent=self._sampling(prompt),
+        )
 
-    def _text(self, tokens: Sequence[int]) -> str:
-        reader = self._reader()
-        with reader.lock:
-            return readable(reader.tokenizer, list(tokens), whole=False)
+    def _text(self, tokens: Sequence[int], *, whole: bool = True) -> str:
+        with self._lock:
+            return readable(self._loaded.tokenizer, list(tokens), whole=whole)
 
     def _likelihoods(self, groups: Sequence[list[_Reading]]) -> Iterator[tuple[int, LogProb]]:
         """The sums over the windows of each text, with its place in `groups`, each as soon as its last one is done."""
@@ -237,165 +321,37 @@ class VLLMChat:
         Raises ModelUnavailable, and TransientModelError where the engine ends under it.
         """
         left = dict(enumerate(jobs))
-        tokens = cached = 0
         while left:
             numbers = list(left)
             try:
-                with closing(driver_of(self._setup).run(list(left.values()))) as outputs:
+                with closing(engine_of(self._setup).run(list(left.values()))) as outputs:
                     for place, output in outputs:
                         number = numbers[place]
                         if isinstance(output, JobRefused):
                             del left[number]
                             yield number, self._refusal(output)
-                        else:
-                            if output.finished:
-                                del left[number]
-                                tokens += len(output.prompt_token_ids)
-                                cached += output.num_cached_tokens or 0
-                            yield number, output
+                            continue
+                        if output.finished:
+                            del left[number]
+                            self.prompt_tokens += len(output.prompt_token_ids)
+                            self.cached_tokens += output.num_cached_tokens or 0
+                        yield number, output
             except EngineGone as gone:
-                if gone.cause is not None:
-                    raise self._ended(gone.cause, len(left)) from gone
-                log.info("engine was let go of, opened again jobs=%d model=%s", len(left), self.id)
-        self.prompt_tokens += tokens
-        self.cached_tokens += cached
-        log.debug("prompt_tokens=%d cached_tokens=%d model=%s", tokens, cached, self.id)
+                if gone.cause is None:
+                    log.info("engine was let go of, opened again jobs=%d model=%s", len(left), self.id)
+                    continue
+                raise TransientModelError(
+                    f"The engine of {self.id} ended with {len(left)} requests unanswered "
+                    f"({type(gone.cause).__name__}: {' '.join(str(gone.cause).split())[:300]}). Run it again: what was "
+                    f"answered is kept, and another engine is opened. If it ends again, {REMEDY}."
+                ) from gone
 
     def _refusal(self, error: JobRefused) -> RequestRefused:
         said = " ".join(str(error).split())[:400]
-        if self._format and "longer than" not in said:
-            return RequestRefused(f"vLLM refuses this prompt: {said}; change response_format, or leave it out.")
-        kind = ContextOverflow if "longer than" in said else RequestRefused
-        return kind(f"vLLM refuses this prompt: {said}; shorten it, or choose another max_model_len.")
-
-    def _ended(self, cause: Exception, jobs: int) -> TransientModelError:
-        said = f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
-        return TransientModelError(
-            f"The engine of {self.id} ended with {jobs} requests unanswered ({said}). Run it again: what was answered "
-            f"is kept, and another engine is opened. If it ends again, {REMEDY}."
-        )
-
-
-SEED_BITS = (1 << 63) - 1
-
-
-class Prompt(NamedTuple):
-    """A request in the engine's tokens, with its pictures and its number among those that are answered."""
-
-    number: int
-    request: ChatRequest
-    tokens: list[int]  # one for each picture
-    pngs: tuple[bytes, ...]
-    length: int  # tokens with those that the pictures take
-    limit: int  # most new tokens: what was asked for, as far as the context has room
-
-
-class Reader:
-    """Reads requests as the model's own tokenizer does. Raises ModelUnavailable.
-
-    Its tokenizer is its own, beside the engine's, and not safe for threads: hold `lock`.
-    """
-
-    def __init__(self, weights: Weights, setup: Setup, *, response_format: Mapping[str, JsonValue] | None) -> None:
-        self.lock = threading.RLock()
-        self._asked_context = setup.max_model_len
-        self._structure: dict[str, JsonValue] | None = None  # the format in the words of vLLM's StructuredOutputsParams
-        if response_format is not None:
-            schema = schema_of(response_format)
-            self._structure = {"json_object": True} if schema is None else {"json": schema}
-        self._read(weights.folder, setup, trusted=weights.trust_remote_code)
-
-    def _read(self, folder: Path, setup: Setup, *, trusted: bool) -> None:
-        from transformers import AutoConfig, AutoTokenizer, GenerationConfig
-
-        source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
-        with progress_hidden(), failures_named(folder):
-            self._config = AutoConfig.from_pretrained(folder, **source)
-            if (folder / "generation_config.json").is_file():
-                self.own = GenerationConfig.from_pretrained(folder, local_files_only=True)
-            else:
-                self.own = GenerationConfig.from_model_config(self._config)
-            self.sight = None
-            if setup.sees:
-                self.sight = sight_of(read_processor(folder, dict(setup.pixels)), self._config, folder)
-                self.tokenizer: Any = self.sight.processor.tokenizer
-            else:
-                self.tokenizer = AutoTokenizer.from_pretrained(folder, **source)
-
-    @cached_property
-    def loaded(self) -> Loaded:
-        """What models.token_likelihoods encodes with; its windows end one token before the context does."""
-        ends = end_tokens_of(SimpleNamespace(generation_config=self.own), self.tokenizer)
-        known = self._asked_context or context_tokens_of(self._config, self.tokenizer)
-        return Loaded(model=None, tokenizer=self.tokenizer, context_tokens=known - 1, end_tokens=ends)
-
-    def prompt(self, number: int, request: ChatRequest, *, room_for: int | None = None) -> Prompt:
-        """The tokens of a request. Raises RequestRefused, ContextOverflow, ModelUnavailable.
-
-        room_for: tokens that have to have room behind it; by default one, and the limit is cut to what there is.
-        """
-        tokens = prompt_tokens(self.loaded, request, self.sight)
-        pngs = tuple(pictures_of(request.messages))
-        length = len(self.sight.expanded(tokens, pngs)) if self.sight and pngs else len(tokens)
-        room = self.loaded.context_tokens + 1 - length
-        if room < (room_for or 1):
-            raise ContextOverflow(
-                f"The prompt has {length} tokens{', pictures included,' if pngs else ''} and the model takes "
-                f"{self.loaded.context_tokens + 1}, answer included; shorten the prompt, raise max_model_len where the "
-                "model allows it, or use a model with a longer context."
-            )
-        return Prompt(number, request, tokens, pngs, length, min(request.max_tokens, room))
-
-    def sampling(self, prompt: Prompt) -> dict[str, JsonValue]:
-        """How the tokens of an answer are picked, under vLLM's names; a seed only where they are drawn."""
-        request = prompt.request
-        sampling: dict[str, Any] = {"max_tokens": prompt.limit, "temperature": max(0.0, request.temperature)}
-        sampling["structured_outputs"] = self._structure
-        if request.temperature > 0:
-            top_p = self.own.top_p if request.top_p is None else request.top_p
-            sampling |= {"top_p": None if top_p is None else max(top_p, 1e-6), "top_k": self.own.top_k or None}
-            sampling["seed"] = seed_of(request, prompt.tokens) & SEED_BITS
-        if self.own.repetition_penalty not in (None, 1.0):
-            sampling["repetition_penalty"] = self.own.repetition_penalty
-        if stops := [stop for stop in request.stop if stop]:
-            sampling["stop"] = stops
-            if ids := [known for stop in stops if (known := self._special(stop)) is not None]:
-                sampling["stop_token_ids"] = ids
-        return {name: value for name, value in sampling.items() if value is not None}
-
-    def response(self, prompt: Prompt, output: Any) -> ChatResponse:
-        """The answer of a finished RequestOutput of vLLM, cut at the stops, with its token counts."""
-        answer = output.outputs[0]
-        return ChatResponse(
-            text=cut(readable(self.tokenizer, list(answer.token_ids)), prompt.request.stop),
-            finish_reason=answer.finish_reason,
-            prompt_tokens=len(output.prompt_token_ids),
-            completion_tokens=len(answer.token_ids),
-            sent=self.sampling(prompt),
-        )
-
-    def _special(self, stop: str) -> int | None:
-        """vLLM gives a special token no text, so a stop string never matches it."""
-        known = self.tokenizer.added_tokens_decoder.items()
-        return next((token for token, added in known if added.special and added.content == stop), None)
-
-
-def answering(sampling: dict[str, JsonValue], *, streams: bool) -> Any:
-    """vLLM's SamplingParams; the text is made here, of the tokens, so that it is what transformers makes of them."""
-    from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
-        RequestOutputKind,
-        SamplingParams,
-        StructuredOutputsParams,
-    )
-
-    plain: dict[str, Any] = dict(sampling)
-    if structure := plain.pop("structured_outputs", None):
-        plain["structured_outputs"] = StructuredOutputsParams(**structure)
-    return SamplingParams(
-        **plain,
-        detokenize="stop" in sampling,
-        output_kind=RequestOutputKind.CUMULATIVE if streams else RequestOutputKind.FINAL_ONLY,
-    )
+        if "longer than" in said:
+            return ContextOverflow(f"vLLM refuses this prompt: {said}; shorten it, or choose another max_model_len.")
+        remedy = "change response_format, or leave it out" if self._format else "change it"
+        return RequestRefused(f"vLLM refuses this prompt: {said}; {remedy}.")
 
 
 def predicting(window: Window) -> Any:
@@ -423,6 +379,6 @@ def predicted(window: Window, output: Any) -> tuple[float, bool]:
     Counted from the end of the prompt: pictures stand for more tokens there than here.
     """
     *before, last = window.predicted
-    found = [output.prompt_logprobs[place - len(before)][token] for place, token in enumerate(before)]
-    found.append(output.outputs[0].logprobs[0][last])
-    return sum(one.logprob for one in found), all(one.rank == 1 for one in found)
+    tokens = [output.prompt_logprobs[place - len(before)][token] for place, token in enumerate(before)]
+    tokens.append(output.outputs[0].logprobs[0][last])
+    return sum(one.logprob for one in tokens), all(one.rank == 1 for one in tokens)
