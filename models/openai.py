@@ -33,7 +33,7 @@ from models.model_errors import (
     TransientModelError,
 )
 from models.prompts import Listener, cut, picture_size, plain_text, raw_prompt, sendable
-from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.response_format import format_in_id, with_name
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ MOST_TOKENS = 16_384  # most output tokens of the gpt-4o family, which refuses a
 LEAST_OUTPUT_TOKENS = 16  # the Responses API refuses a lower limit; a request for fewer may get up to so many
 MOST_STOPS = 4  # OpenAI refuses more; the others are cut here
 LEAST = "least"
-NEWER_NAMES = {"max_tokens": "max_completion_tokens"}
+OLDER, NEWER = "max_tokens", "max_completion_tokens"
 """OpenAI's newer models take the second name alone, and many servers of others the first."""
 ENDS = {"eos": "stop", "eos_token": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_length": "length"}
 """Why an answer ended, in the words of Together, TGI and Mistral, and in OpenAI's."""
@@ -63,10 +63,10 @@ OVERFLOW = re.compile(
 """In the words of OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI."""
 PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
 PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
-KEY_PLACE = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
-"""Where keys come from; none gets here with its name."""
-DONE: dict[str, Any] = {}
-"""What stands for `[DONE]` among the events of a stream."""
+NO_SUCH_PATH = {
+    "/completions": " A raw prompt needs the Completions API there; leave out `--apply_chat_template False`.",
+    "/responses": " There is no Responses API there: name the model openai:{model}.",
+}
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class OpenAIChat:
         """Fields that are left out once the endpoint has refused them by name."""
         if thinking.effort == LEAST:  # an effort that somebody chose is not left out
             self._optional |= {"reasoning_effort", "reasoning"}
-        self._refused, self._renamed = set[str](), set[str]()  # fields, as this endpoint has said so far
+        self._refused, self._wants_newer = set[str](), False  # as this endpoint has said so far
         self._endpoint = Endpoint(model, **place)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -149,12 +149,20 @@ class OpenAIChat:
         if listener is not None:
             body |= {"stream": True} | ({} if "store" in body else {"stream_options": {"include_usage": True}})
         answer, sent = self._adapted(path, body, listener)
-        text = cut(answer.text, request.stop)
-        ended = "stop" if len(text) < len(answer.text) else answer.finish_reason
-        answer = answer.model_copy(update={"text": text, "finish_reason": ended, "sent": sent})
+        text = cut(answer.said or answer.refusal, request.stop)
+        ended = "refusal" if answer.refusal and not answer.said else answer.finish_reason or "stop"
+        if len(text) < len(answer.said or answer.refusal):
+            ended = "stop"
         if listener:
-            listener.end(answer.text)
-        return answer
+            listener.end(text)
+        return ChatResponse(
+            text=text,
+            finish_reason=ENDS.get(ended, ended),
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=answer.completion_tokens,
+            top_logprobs=dict(answer.top_logprobs),
+            sent=sent,
+        )
 
     def _asked(self, request: ChatRequest) -> tuple[str, dict[str, Any]]:
         """Path and body of a request; a reasoning model refuses temperature, top_p, stop and log-probabilities."""
@@ -173,7 +181,7 @@ class OpenAIChat:
                     "A format is for chats, and this is a raw prompt; leave out response_format, or "
                     "`--apply_chat_template False`."
                 )
-            return "/completions", body | {"prompt": raw_prompt(request), "max_tokens": most} | freedom | stop | seed
+            return "/completions", body | {"prompt": raw_prompt(request), OLDER: most} | freedom | stop | seed
         effort = reasoning_effort(self._model, self._thinking)
         if self._responses:
             turns = [message for message in request.messages if message.role != "system"]
@@ -185,7 +193,7 @@ class OpenAIChat:
                 body["text"] = {"format": {"type": named["type"], **named.get("json_schema", {})}}
             return "/responses", body | ({"reasoning": {"effort": effort}} if effort else {})
         body |= {"messages": [_turn(message, words="text") for message in request.messages]}
-        body |= {"max_completion_tokens" if thinks else "max_tokens": most} | freedom | stop | seed
+        body |= {NEWER if thinks else OLDER: most} | freedom | stop | seed
         if request.top_logprobs is not None and not thinks:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         body |= {"response_format": self._format} if self._format else {}
@@ -193,75 +201,71 @@ class OpenAIChat:
 
     def _adapted(
         self, path: str, body: dict[str, Any], listener: Listener | None
-    ) -> tuple[ChatResponse, dict[str, JsonValue]]:
+    ) -> tuple[_Part, dict[str, JsonValue]]:
         """The answer to a body, as far as the server knows its fields, and the sampling fields that were sent."""
-        renamed = NEWER_NAMES if path == "/chat/completions" else {}
+        is_chat = path == "/chat/completions"
         while True:
-            left = {name: value for name, value in body.items() if name not in self._refused}
-            sent = {renamed[name] if name in self._renamed & renamed.keys() else name: left[name] for name in left}
+            sent = {name: value for name, value in body.items() if name not in self._refused}
+            if "stream" not in sent:  # OpenAI streams some models to verified accounts only
+                sent.pop("stream_options", None)
+            if self._wants_newer and is_chat and OLDER in sent:
+                sent = {NEWER if name == OLDER else name: value for name, value in sent.items()}
             try:
                 answer = self._send(path, sent, listener)
             except NoSuchPath as error:
-                remedies = {
-                    "/completions": " A raw prompt needs the Completions API there; leave out "
-                    "`--apply_chat_template False`.",
-                    "/responses": f" There is no Responses API there: name the model openai:{self._model}.",
-                }
-                raise NoSuchPath(f"{error}{remedies.get(path, '')}") from None
+                raise NoSuchPath(f"{error}{NO_SUCH_PATH.get(path, '').format(model=self._model)}") from None
             except RequestRefused as error:
                 refused = {name for name in self._optional & sent.keys() if _names(error, name)}
-                wanted = {old for old, new in renamed.items() if old in sent and _names(error, old, new)}
-                if not refused and not wanted:
+                wants_newer = is_chat and OLDER in sent and _names(error, OLDER, NEWER)
+                if not refused and not wants_newer:
                     raise
-                log.info("asked again without=%s renamed=%s model=%s", refused, wanted, self._model)
+                log.info("asked again without=%s model=%s", refused or OLDER, self._model)
                 self._refused |= refused
-                self._renamed |= wanted
+                self._wants_newer |= wants_newer
             else:
                 return answer, {name: value for name, value in sent.items() if name not in NOT_SAMPLING}
 
-    def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> ChatResponse:
-        read = _read_responses if path == "/responses" else _read_completions
-        if listener is None or "stream" not in body:  # OpenAI streams some models to verified accounts only
-            whole = {name: value for name, value in body.items() if name != "stream_options"}
-            with self._endpoint.failures_named():
-                answer = self._endpoint.post(path, whole)
-                if not answer.get("choices", path == "/responses"):
-                    raise ValueError("it has no choices")
-                return _response(read(answer))
-
-        def texts() -> Generator[str, None, ChatResponse]:
-            with self._endpoint.failures_named():
-                return (yield from _joined(map(read, self._endpoint.events(path, body))))
-
+    def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> _Part:
         # what the listener raises comes through as it is, and closes the stream
-        with closing(texts()) as pieces:
-            while True:
-                try:
-                    text = next(pieces)
-                except StopIteration as end:
-                    return end.value
-                listener(text)
+        answer = _Part()
+        with closing(self._so_far(path, body)) as parts:
+            for answer in parts:
+                if listener and "stream" in body and not answer.is_whole:
+                    listener(answer.said or answer.refusal)
+        return answer
+
+    def _so_far(self, path: str, body: dict[str, Any]) -> Generator[_Part]:
+        """The answer after each piece of it; the last one is the whole."""
+        read, so_far = _read_responses if path == "/responses" else _read_completion, _Part()
+        with self._endpoint.failures_named():
+            for event in self._endpoint.events(path, body):
+                so_far = so_far.followed_by(read(event))
+                yield so_far
+            if "stream" in body and so_far.finish_reason is None and not so_far.is_whole:
+                raise AnswerFailed({"message": "the stream ended before the answer did"})
+            if not (so_far.finish_reason or so_far.said or so_far.refusal):
+                raise ValueError("there is no message in it")
 
 
 def _turn(message: Message, *, words: str) -> dict[str, Any]:
-    """A message as an API takes it; words: its type of a part of text."""
-    content: str | list[dict[str, Any]] = plain_text(message)
+    """A message as an API takes it; words: its type of a part of text. Raises RequestRefused for what is no picture."""
     # plain text where it can be: some servers take parts only where there is an image
-    if not all(isinstance(part, Text) for part in message.content):
-        content = [
-            {"type": words, "text": sendable(part.text)} if isinstance(part, Text) else _picture(part, words)
-            for part in message.content
-        ]
+    if all(isinstance(part, Text) for part in message.content):
+        return {"role": message.role, "content": plain_text(message)}
+    content: list[dict[str, Any]] = []
+    for part in message.content:
+        if isinstance(part, Text):
+            content.append({"type": words, "text": sendable(part.text)})
+            continue
+        picture_size(part.png)
+        url = "data:image/png;base64," + base64.b64encode(part.png).decode()
+        is_flat = words == "input_text"
+        content.append(
+            {"type": "input_image", "image_url": url, "detail": "auto"}
+            if is_flat
+            else {"type": "image_url", "image_url": {"url": url}}
+        )
     return {"role": message.role, "content": content}
-
-
-def _picture(image: Image, words: str) -> dict[str, Any]:
-    """Raises RequestRefused for what is no picture, or is too large."""
-    picture_size(image.png)
-    url = "data:image/png;base64," + base64.b64encode(image.png).decode()
-    if words == "input_text":
-        return {"type": "input_image", "image_url": url, "detail": "auto"}
-    return {"type": "image_url", "image_url": {"url": url}}
 
 
 class _Part(NamedTuple):
@@ -274,13 +278,19 @@ class _Part(NamedTuple):
     completion_tokens: int | None = None
     top_logprobs: Mapping[str, float] = {}
     is_whole: bool = False
-    is_done: bool = False  # the stream has said that it is at its end
+
+    def followed_by(self, part: _Part) -> _Part:
+        """Both together."""
+        if part.is_whole:  # some do not repeat at the end what they have said
+            return part._replace(said=part.said or self.said, refusal=part.refusal or self.refusal)
+        counts = self if part.completion_tokens is None else part
+        said, refusal = self.said + part.said, self.refusal + part.refusal
+        ended = part.finish_reason or self.finish_reason
+        return _Part(said, refusal, ended, counts.prompt_tokens, counts.completion_tokens)
 
 
-def _read_completions(answer: Any) -> _Part:
+def _read_completion(answer: Any) -> _Part:
     """An answer of Chat Completions or Completions, or a piece of its stream; reasoning is part of neither."""
-    if answer is DONE:
-        return _Part(is_done=True)
     counts = answer.get("usage") if isinstance(answer.get("usage"), dict) else {}
     usage = (counts.get("prompt_tokens"), counts.get("completion_tokens"))
     if not (choices := answer.get("choices")):  # the piece with the usage has none
@@ -298,8 +308,6 @@ def _read_completions(answer: Any) -> _Part:
 
 def _read_responses(event: Any) -> _Part:
     """An answer of the Responses API, or an event of its stream: words, or the end, which repeats the answer."""
-    if event is DONE:
-        return _Part(is_done=True)
     match event.get("type"):
         case "response.output_text.delta":
             return _Part(said=event["delta"])
@@ -324,49 +332,10 @@ def _read_responses(event: Any) -> _Part:
         case status:
             raise ValueError(f"its status is {status!r}")
     parts = [part for item in event["output"] if item["type"] == "message" for part in item["content"]]
+    said = "".join(part["text"] for part in parts if part["type"] == "output_text")
+    refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
     counts = event.get("usage") or {}
-    return _Part(
-        "".join(part["text"] for part in parts if part["type"] == "output_text"),
-        "".join(part["refusal"] for part in parts if part["type"] == "refusal"),
-        ended,
-        counts.get("input_tokens"),
-        counts.get("output_tokens"),
-        is_whole=True,
-    )
-
-
-def _joined(parts: Iterator[_Part]) -> Generator[str, None, ChatResponse]:
-    """Yields all of the text so far, each time there is more."""
-    whole = _Part()
-    for part in parts:
-        more = bool(part.said or part.refusal)
-        if part.is_whole:  # some do not repeat at the end what they have said
-            return _response(part._replace(said=part.said or whole.said, refusal=part.refusal or whole.refusal))
-        whole = _Part(
-            whole.said + part.said,
-            whole.refusal + part.refusal,
-            part.finish_reason or whole.finish_reason,
-            *((part if part.completion_tokens is not None else whole)[3:5]),
-            is_done=part.is_done,
-        )
-        if more:
-            yield whole.said or whole.refusal
-    if whole.finish_reason is None and not (whole.is_done and (whole.said or whole.refusal)):
-        raise AnswerFailed({"message": "the stream ended before the answer did"})
-    return _response(whole)
-
-
-def _response(part: _Part) -> ChatResponse:
-    if part.is_whole and not (part.finish_reason or part.said or part.refusal):
-        raise ValueError("there is no message in it")
-    ended = part.finish_reason or "stop"
-    return ChatResponse(
-        text=part.said or part.refusal,
-        finish_reason="refusal" if part.refusal and not part.said else ENDS.get(ended, ended),
-        prompt_tokens=part.prompt_tokens,
-        completion_tokens=part.completion_tokens,
-        top_logprobs=dict(part.top_logprobs),
-    )
+    return _Part(said, refusal, ended, counts.get("input_tokens"), counts.get("output_tokens"), is_whole=True)
 
 
 class OpenAIEmbedder:
@@ -399,11 +368,11 @@ class OpenAIEmbedder:
         # floats, not the SDK's base64: many compatible servers know only floats
         body: dict[str, Any] = {"model": self._model, "input": clean, "encoding_format": "float"}
         with self._endpoint.failures_named():
-            rows = self._endpoint.post("/embeddings", body)["data"]
+            (answer,) = self._endpoint.events("/embeddings", body)
             # a few servers leave the numbers out, and give the vectors in the order of the texts
-            placed = {row.get("index", place): row["embedding"] for place, row in enumerate(rows)}
+            placed = {row.get("index", place): row["embedding"] for place, row in enumerate(answer["data"])}
             if sorted(placed) != list(range(len(texts))):
-                raise ValueError(f"{len(rows)} vectors, with the numbers {sorted(placed)[:5]} …, for {len(texts)}")
+                raise ValueError(f"vectors with the numbers {sorted(placed)[:5]} … for {len(texts)} texts")
             vectors = np.array([placed[place] for place in range(len(texts))], dtype=np.float32)  # (texts, dimension)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             if not np.isfinite(vectors).all() or not lengths.all():
@@ -424,53 +393,62 @@ class AnswerFailed(Exception):
 class Endpoint:
     """A place that serves one model, and what its failures mean.
 
-    base_url: None is OpenAI's own. timeout_s: for each wait, also between two pieces of a stream.
+    base_url: None is OpenAI's own; its login and query travel in no URL that anything logs. timeout_s: for each wait,
+    also between two pieces of a stream. Raises ModelUnavailable for what is no URL, without showing it.
     """
 
     def __init__(
         self, model: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
     ) -> None:
-        self._model = model
-        self._address = parse_address(base_url or OPENAI_BASE_URL)
+        self._model, self._timeout_s = model, timeout_s
         self._key = api_key.get_secret_value().strip() if api_key else ""
-        self._timeout_s = timeout_s
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer as plain JSON: the SDK's own objects cost as much again as the request."""
-        return _fields(self._client.post(path, body=body, cast_to=object))
+        try:
+            parts = urlsplit(base_url or OPENAI_BASE_URL)
+            place = parts.netloc.rpartition("@")[2]
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+                raise ValueError
+        except ValueError:
+            raise ModelUnavailable("The base URL of the model is not a URL; write http://HOST:PORT/v1.") from None
+        self._url = f"{parts.scheme}://{place}{parts.path}".rstrip("/")
+        self._query: dict[str, object] = dict(parse_qsl(parts.query))
+        login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        basic = "" if login == ":" else base64.b64encode(login.encode()).decode()
+        self._headers = {"Authorization": f"Basic {basic}"} if basic else {}
+        # by words: an error quotes a key with a line break inside in another spelling
+        secrets = [*self._key.split(), parts.password or parts.username, login.strip(":").rpartition(":")[2], basic]
+        self._secrets = [str(one) for one in (*secrets, *self._query.values()) if one and len(str(one)) > 3]
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The events of a streamed answer, and DONE; from a server that does not stream, the whole answer alone."""
+        """The events of a streamed answer; the whole answer alone where none is asked for, or the server has none."""
         from openai import Stream
 
+        if "stream" not in body:
+            # plain JSON: the SDK's own objects cost as much again as the request
+            yield _fields(self._client.post(path, body=body, cast_to=object))
+            return
         with self._client.post(path, body=body, cast_to=object, stream=True, stream_cls=Stream[object]) as stream:
             kind = stream.response.headers.get("content-type", "")
             if "html" in kind or "json" in kind:
-                said = stream.response.read()
-                yield _fields(json.loads(said) if "json" in kind else said.decode(errors="replace"))
-                return
-            for event in stream._iter_events():  # the SDK's own loop keeps `[DONE]` to itself
-                if event.data.startswith("[DONE]"):
-                    yield DONE
-                    return
-                yield _fields(event.json())
+                yield _fields(json.loads(stream.response.read()))
+            else:
+                yield from map(_fields, stream)
 
     @cached_property
     def _client(self) -> OpenAI:
         from openai import OpenAI
 
-        if not self._key and self._address.url == OPENAI_BASE_URL:
+        if not self._key and self._url == OPENAI_BASE_URL:
             raise ModelUnavailable(
-                f"{self._address.url} asks for a key and none is set; set OPENAI_API_KEY, or name the variable that "
-                "has it (api_key_env), or your own server."
+                f"{self._url} asks for a key and none is set; set OPENAI_API_KEY, or name the variable that has it "
+                "(api_key_env), or your own server."
             )
-        if self._address.query:
+        if self._query:
             for library in ("httpx", "httpx2", "openai"):  # they log whole URLs, and a query may hold a key
                 logging.getLogger(library).setLevel(logging.WARNING)
         client = OpenAI(
-            base_url=self._address.url,
-            default_headers=self._address.headers,
-            default_query=self._address.query,
+            base_url=self._url,
+            default_headers=self._headers,
+            default_query=self._query,
             # the SDK refuses to start without a key; servers of one's own mostly want none
             api_key=self._key or "none",
             timeout=self._timeout_s,
@@ -493,13 +471,14 @@ class Endpoint:
             raise self._hung_up(None) from None
         except openai.APIConnectionError as error:
             raise self._hung_up(error.__cause__ or error) from None
-        except AnswerFailed as error:
-            said = f"{self._where} broke off: {self._clean(error)}"
-            final = RequestRefused(f"{said}. The same request will be refused again.")
-            known = self._known(error.code, said)
-            raise known or (
-                final if error.code.startswith(PERMANENT_FAILURES) else TransientModelError(f"{said}.")
-            ) from None
+        except (openai.APIError, AnswerFailed) as error:  # the SDK's is an event of a stream
+            failed = AnswerFailed(error.body or error.message) if isinstance(error, openai.APIError) else error
+            said = f"{self._where} broke off: {self._clean(failed)}"
+            if known := self._known(failed.code, said):
+                raise known from None
+            if failed.code.startswith(PERMANENT_FAILURES):
+                raise RequestRefused(f"{said}. The same request will be refused again.") from None
+            raise TransientModelError(f"{said}.") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
             # the SDK hands HTML through as text and fails on broken JSON with whatever the decoder raises
             raise TransientModelError(
@@ -537,7 +516,8 @@ class Endpoint:
         match error.status_code:
             case 401 | 403:
                 sent = "Check the key and what it may use; it is" if self._key else "No key was sent; it is"
-                return ModelUnavailable(f"{said}. {sent} looked for in {KEY_PLACE}.")
+                places = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
+                return ModelUnavailable(f"{said}. {sent} looked for in {places}.")
             case 404 if is_model:
                 return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
             case 404 | 405 | 501:
@@ -553,49 +533,14 @@ class Endpoint:
 
     @property
     def _where(self) -> str:
-        return f"The endpoint {self._address.url} (model {self._model})"
+        return f"The endpoint {self._url} (model {self._model})"
 
     def _clean(self, message: object) -> str:
         """The message on one line, short, and without the key or what the base URL hides."""
         text = re.sub(r"<[^>]*>", " ", str(message))
-        # by words: an error quotes a key with a line break inside in another spelling
-        for secret in sorted({*self._key.split(), *self._address.secrets}, key=len, reverse=True):
+        for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return " ".join(text.split())[:300].rstrip(".") or type(message).__name__
-
-
-class Address(NamedTuple):
-    """A base URL, taken apart so that its secrets travel in no URL that anything logs."""
-
-    url: str
-    headers: dict[str, str]
-    query: dict[str, object]
-    secrets: tuple[str, ...]
-
-
-def parse_address(base_url: str) -> Address:
-    """The parts of a base URL, login and query apart. Raises ModelUnavailable without scheme or host.
-
-    Errors never show the URL itself, which may hold a password.
-    """
-    try:
-        parts = urlsplit(base_url)
-        place = parts.hostname or ""
-        place = (f"[{place}]" if ":" in place else place) + (f":{parts.port}" if parts.port else "")
-    except ValueError:
-        raise ModelUnavailable("The base URL of the model is not a URL; write http://HOST:PORT/v1.") from None
-    if parts.scheme not in ("http", "https") or not place:
-        raise ModelUnavailable("The base URL of the model has no scheme or no host; write http://HOST:PORT/v1.")
-    query = dict(parse_qsl(parts.query))
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    basic = base64.b64encode(f"{user}:{password}".encode()).decode() if user or password else ""
-    login = (parts.password, password, basic) if password else (parts.username, user, basic)
-    return Address(
-        url=f"{parts.scheme}://{place}{parts.path}".rstrip("/"),
-        headers={"Authorization": f"Basic {basic}"} if basic else {},
-        query={**query},
-        secrets=tuple(word for word in (*login, *query.values()) if word and len(word) > 3),
-    )
 
 
 def _fields(answer: Any) -> dict[str, Any]:
@@ -615,9 +560,7 @@ def _names(error: Exception, *fields: str) -> bool:
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """The server's word on when to come back: seconds, or a date (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
+    value = headers.get("retry-after", "")
     try:
         seconds = float(value)
     except ValueError:

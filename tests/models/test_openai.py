@@ -352,6 +352,7 @@ def test_what_changes_the_answer_is_never_left_out(server: Server, refused: str)
         pytest.param(stream_reply(chunk(content="Half"), done=False), "ended before the answer did", id="cut off"),
         pytest.param(stream_reply(), "ended before the answer did", id="nothing"),
         pytest.param(stream_reply({**CHUNK, "choices": []}), "ended before the answer did", id="no choices"),
+        pytest.param(stream_reply(chunk(content="All")), "ended before the answer did", id="no reason for the end"),
         pytest.param(
             Reply(content_type=STREAM, pieces=(b'data: {"choices": [{"del\n\n',)), "not a completion", id="broken JSON"
         ),
@@ -410,7 +411,6 @@ ALMOST = {
         {},
     ),
     "a reason in words of its own": ({"content": "42"}, {"finish_reason": "eos_token"}, {}),
-    "no reason for the end": ({"content": "42"}, {}, {}),
 }
 """Of servers that speak almost like OpenAI: message, rest of the choice, rest of the answer."""
 
