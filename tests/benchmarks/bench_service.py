@@ -45,7 +45,7 @@ class Size(NamedTuple):
     """Steps of the flow whose runs and page are looked at meanwhile."""
 
 
-USUAL, SMALLEST = Size(rounds=3, steps=200, many=1_000), Size(rounds=1, steps=10, many=300)
+USUAL, SMALLEST = Size(rounds=3, steps=200, many=1_000), Size(rounds=1, steps=10, many=100)
 LOOK_AGAIN_S = 1.0
 """Between two times that the page is opened."""
 NOBODY = "http://127.0.0.1:9/"

@@ -11,13 +11,12 @@ import pytest
 
 from tests.command import Done, run_here
 from tests.drills.evaluating import adder, command, start, write_sums
-from tests.models.server import Reply, Server, error_reply, hangs, invalid_json, serving, too_many, web_page
+from tests.models.server import Reply, Server, error_reply, hangs, serving, web_page
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
 COUNT = 4
-NO_CHOICE = b'{"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": []}'
 
 
 @pytest.fixture
@@ -50,11 +49,9 @@ def always(reply: Reply) -> Callable[[str, dict[str, Any]], Reply]:
     ("reply", "said"),
     [
         (error_reply(403, "not in your country"), "answered 403: not in your country"),
-        (error_reply(400, "temperature must be nice"), "answered 400: temperature must be nice"),
-        (error_reply(404, "no such model", code="model_not_found"), "Check the model's name"),
         (error_reply(429, "quota", code="insufficient_quota"), "nothing left to spend"),
     ],
-    ids=["403", "400", "404", "quota"],
+    ids=["403", "quota"],
 )
 def test_what_concerns_all_requests_stops_the_run(
     run: Callable[..., Done], server: Server, reply: Reply, said: str
@@ -70,14 +67,10 @@ def test_what_concerns_all_requests_stops_the_run(
     ("reply", "said"),
     [
         (error_reply(500, "boom"), "answered 500: boom"),
-        (too_many(7200), "answered 429: slow down"),
         (hangs(), "within 0.5 s"),
-        (Reply(body=b'{"choices": [{"mess', declared_length=1000), "hung up"),
-        (Reply(body=NO_CHOICE), "not a completion"),
         (web_page(), "not a completion (it begins with"),
-        (invalid_json(), "not a completion"),
     ],
-    ids=["500", "429", "hangs", "hangs up", "no choice", "web page", "half a JSON"],
+    ids=["500", "hangs", "web page"],
 )
 def test_what_may_pass_is_asked_again_by_the_next_run(
     run: Callable[..., Done], server: Server, reply: Reply, said: str
@@ -101,12 +94,9 @@ def test_what_may_pass_is_asked_again_by_the_next_run(
         ("a\0b \\boxed{1\0}", "scored"),
         ("\ud800 \\boxed{\udfff}", "scored"),
         ("<think>it goes on and \\boxed{1000}", "missing"),
-        ("\\boxed{\\boxed{7}}", "scored"),
-        ("\\boxed{" * 300_000, "missing"),
         ("\\boxed{9**9**9**9}", "scored"),
         ("\\boxed{__import__('os').system('touch %s')}", "scored"),
         ("\\boxed{" + "\\frac{1}{" * 3000 + "2" + "}" * 3001, "scored"),
-        ("\\boxed{" + "(" * 5000 + "1" + ")" * 5000 + "}", "scored"),
         ("\\boxed{" + "9" * 1_000_000 + "}", "missing"),
     ],
     ids=[
@@ -114,12 +104,9 @@ def test_what_may_pass_is_asked_again_by_the_next_run(
         "NUL",
         "surrogate",
         "think",
-        "box in box",
-        "boxes",
         "power",
         "code",
         "fractions",
-        "brackets",
         "digits",
     ],
 )
@@ -171,7 +158,7 @@ def test_a_judge_that_is_away_is_asked_again_for_what_it_left(
     assert (asked_of(server, name), asked_of(server, "judge")) == (4, 5), "only the missing judgment is asked for"
 
 
-@pytest.mark.parametrize("verdict", ["I like it.", "Rating: [[11]]", "Rating: [[-3]]", "Rating: [[nan]]", ""])
+@pytest.mark.parametrize("verdict", ["I like it.", "Rating: [[11]]"])
 def test_a_judge_without_a_verdict_leaves_items_unscored_and_says_which(
     run: Callable[..., Done], server: Server, name: str, verdict: str
 ) -> None:
@@ -191,13 +178,13 @@ def test_an_answer_that_claims_a_rating_claims_in_vain(run: Callable[..., Done],
     assert judged(run, server).json["results"][0]["metrics"]["Average"] == 2
 
 
-@pytest.mark.parametrize("kind", ["file", "below a file", "folder named .json"])
+@pytest.mark.parametrize("kind", ["file", "folder named .json"])
 def test_a_place_that_cannot_hold_results_is_refused_before_anything_is_asked(
     run: Callable[..., Done], server: Server, kind: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder.json").mkdir()
-    place = {"file": "file", "below a file": "file/more", "folder named .json": "folder.json"}[kind]
+    place = {"file": "file", "folder named .json": "folder.json"}[kind]
     done = run("--output_path", tmp_path / place)
     assert (done.code, len(server.requests)) == (2, 0)
     assert f"--output-path {tmp_path / place}: " in done.stderr

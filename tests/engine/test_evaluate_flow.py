@@ -114,16 +114,6 @@ def test_a_model_that_is_away_for_an_item_leaves_it_to_the_next_run(
     assert sum(asked(server).values()) == 21
 
 
-def test_a_key_that_is_not_accepted_stops_the_run(server: Server, name: str, data: Path, tmp_path: Path) -> None:
-    server.misbehave = lambda path, body: error_reply(401, "no such key", code="invalid_api_key")
-    done = evaluate(server, name, data, tmp_path / "out", "--set", "model.calls.concurrency=2")
-    assert done.code == 1
-    assert "answered 401" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(server.requests) <= 4, "no request after the refusal"
-    assert not list((tmp_path / "out").glob("*/results_*.json"))
-
-
 def test_a_prompt_that_is_too_long_is_missed_for_good(server: Server, name: str, data: Path, tmp_path: Path) -> None:
     def misbehave(path: str, body: dict[str, Any]) -> Reply | None:
         long = error_reply(400, "maximum context length is 10 tokens", code="context_length_exceeded")
