@@ -45,6 +45,8 @@ LACKING = {
     "SWE-Bench": "it needs a container for each repository",
     "SafetyBench": "its data are not read here",
     "AlpacaEvalWeighted": "it is AlpacaEval now; the judge's prompt of our own went",
+    "LiveBench": "a third of its tasks has a grader by rule, so that its average can be compared with nothing",
+    "CodeElo": "its ratings need the site as judge; CodeForces runs official tests",
     "MixEval": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
     "MixEvalHard": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
 }

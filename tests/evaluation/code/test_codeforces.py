@@ -1,4 +1,4 @@
-"""CodeForces and CodeElo on problems of our own in the published schemas."""
+"""CodeForces on problems of our own in the published schema."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.codeforces import BENCHMARKS
+from tasks.evaluation.benchmarks.code.codeforces import BENCHMARK as FORCES
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
-FORCES, ELO = BENCHMARKS
 LANTERNS = "input()\nprint(input().split().count('1'))"
 
 
@@ -40,11 +39,6 @@ def test_problems_are_shown_as_pages_in_the_words_of_evalchemy() -> None:
         "</div><h2>Example</h2><h3>Input</h3><div>3\n1 0 1\n</div><h3>Output</h3><div>2\n</div><h2>Note</h2>"
         "<div>All may be dark.</div></body></html>"
     )
-    tide, mirror = ELO.items(SAMPLES)
-    assert tide.prompts[0].startswith('"You are a coding expert.')
-    assert "<h2>Input</h2><div>A word.</div>" in mirror.prompts[0]
-    assert mirror.prompts[0].count("<h2>Example</h2>") == 1
-    assert (tide.id, mirror.id) == ("9002A", "9002B")
 
 
 @pytest.mark.parametrize(
@@ -61,12 +55,6 @@ def test_programs_pass_where_all_tests_do(answer: str, score: float, reason: str
     sample = graded(FORCES, list(FORCES.items(SAMPLES)), {"9001/A": answer}, tools)["9001/A"]
     assert sample.score == score
     assert reason in sample.reason
-
-
-def test_examples_are_the_tests_of_codeelo(tools: Tools) -> None:
-    right = {"9002A": fenced("h, t = map(int, input().split())\nprint(h * t)"), "9002B": fenced("print('YES')")}
-    samples = graded(ELO, list(ELO.items(SAMPLES)), right, tools)
-    assert (samples["9002A"].score, samples["9002B"].score) == (1.0, 0.0)
 
 
 def test_figures_by_difficulty_are_means_over_repeats() -> None:

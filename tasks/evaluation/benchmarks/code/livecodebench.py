@@ -60,7 +60,31 @@ class Window(NamedTuple):
         return self.start <= date < self.end
 
 
-class LiveCodeBench(CodeBenchmark):
+class ContestBenchmark(CodeBenchmark):
+    """Problems of programming contests, whose data has no solutions; groups are levels of difficulty."""
+
+    def gold_response(self, item: Item) -> str | None:
+        """The data has no solutions."""
+        del item
+
+    def empty_response(self, item: Item) -> str | None:
+        del item
+        return "```python\npass\n```"
+
+    def summarise(self, samples: Iterable[Sample]) -> Summary:
+        """pass@k and evalchemy's figures; its `accuracy_std_err` divides by n - 1 here, unlike that of AIME."""
+        kept = [one.model_copy(update={"extracted": None, "reason": "", "detail": {}}) for one in samples]
+        found = super().summarise(kept)
+        repeated = summarise_repeats(kept).metrics
+        metrics = {name: repeated[name] for name in ("num_total", "solved_avg", "run_stats", "num_repeat")}
+        metrics |= _accuracy(repeated, "accuracy")
+        for group in dict.fromkeys(sample.group for sample in kept):
+            of_group = summarise_repeats(sample for sample in kept if sample.group == group)
+            metrics |= _accuracy(of_group.metrics, f"accuracy_{group}")
+        return found._replace(metrics=metrics | found.metrics)
+
+
+class LiveCodeBench(ContestBenchmark):
     """Release v2; groups are levels of difficulty."""
 
     name = "LiveCodeBench"
@@ -104,14 +128,6 @@ class LiveCodeBench(CodeBenchmark):
             passed += 1
         return Verdict(1.0, f"passed {passed} tests", code)
 
-    def gold_response(self, item: Item) -> str | None:
-        """The data has no solutions."""
-        del item
-
-    def empty_response(self, item: Item) -> str | None:
-        del item
-        return "```python\npass\n```"
-
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """As in the base class; and on problems of our own right programs pass and wrong ones do not."""
         yield from super().check(items, tools)
@@ -123,18 +139,6 @@ class LiveCodeBench(CodeBenchmark):
                 yield f"item {item.id}, of our own: a right program does not pass ({right.reason})"
             if wrong.score != 0:
                 yield f"item {item.id}, of our own: a wrong program is not graded as wrong ({wrong.reason})"
-
-    def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """pass@k and evalchemy's figures; its `accuracy_std_err` divides by n - 1 here, unlike that of AIME."""
-        kept = [one.model_copy(update={"extracted": None, "reason": "", "detail": {}}) for one in samples]
-        found = super().summarise(kept)
-        repeated = summarise_repeats(kept).metrics
-        metrics = {name: repeated[name] for name in ("num_total", "solved_avg", "run_stats", "num_repeat")}
-        metrics |= _accuracy(repeated, "accuracy")
-        for group in dict.fromkeys(sample.group for sample in kept):
-            of_group = summarise_repeats(sample for sample in kept if sample.group == group)
-            metrics |= _accuracy(of_group.metrics, f"accuracy_{group}")
-        return found._replace(metrics=metrics | found.metrics)
 
 
 class LiveCodeBenchOfficial(LiveCodeBench):
