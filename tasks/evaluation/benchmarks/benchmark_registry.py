@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 import hashlib
 import importlib
@@ -12,7 +11,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.abc import MetaPathFinder
@@ -20,7 +19,7 @@ from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceF
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.benchmarks.simple import NAME, SimpleBenchmark, open_yaml
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 
 ENTRY_POINTS = "trivet.benchmarks"
 FOLDER = Path(__file__).parent
-PROGRAMS = "tasks.evaluation.benchmarks.code."
 YAML = (".yaml", ".yml")
 USERS_PACKAGE = "trivet_benchmark_"
 """Begins the name of the package that stands for a user's folder."""
@@ -98,10 +96,9 @@ def near_names(name: str, known: list[str]) -> list[str]:
 
 
 def definition_digest(benchmark: BaseBenchmark) -> str:
-    """SHA-256 (hex) of what defines a benchmark: the content of its YAML file, or the code of its class's module.
+    """SHA-256 (hex) of what defines a benchmark: the content of its YAML file, or the source of a user's class.
 
-    For a benchmark of programs also the code of the modules of their folder that it uses. Imports, comments,
-    docstrings, formatting and the order of top-level statements do not count, so that moved code keeps its digest.
+    Of a class of ours it is of name and `version`, which is raised when a prompt, a gold or the grading changes.
     """
     if isinstance(benchmark, SimpleBenchmark):
         told = benchmark.definition.model_dump(
@@ -117,73 +114,13 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
                 cast("dict[str, Any]", step).pop("within_line")  # how fast an answer is found changes no figure
         return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     kind = type(benchmark)
-    try:
-        sources = [inspect.getsource(inspect.getmodule(kind) or kind)]
-    except (OSError, TypeError):
-        sources = [f"{kind.__module__}.{kind.__qualname__}"]
-    if kind.__module__.startswith(PROGRAMS):
-        sources = list(_used_by(sys.modules[kind.__module__], {}).values())
-    statements = (statement for source in sources for statement in _code_of(source).statements)
-    text = "\n".join([f"{benchmark.name} {benchmark.version}", *sorted(statements)])
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _used_by(module: ModuleType, found: dict[str, str]) -> dict[str, str]:
-    """Sources by module or file name: `module`, and the files of its folder that it imports or whose name it has."""
-    source = found[module.__name__] = inspect.getsource(module)
-    named = _code_of(source).named
-    for path in (FOLDER / "code").iterdir():
-        name = f"{PROGRAMS}{path.stem}"
-        if path.suffix == ".py" and name not in found and {name, path.name} & named:
-            _used_by(importlib.import_module(name), found)
-        elif path.suffix in (".toml", ".json") and path.name in named:
-            found[path.name] = f"CONTENT = {path.read_text('utf-8')!r}"
-    return found
-
-
-class _Code(NamedTuple):
-    """A module as its definition digest takes it."""
-
-    statements: tuple[str, ...]
-    named: frozenset[str]
-
-
-@cache
-def _code_of(source: str) -> _Code:
-    tree = ast.parse(source)
-    return _Code(tuple(_shape(node) for node in tree.body if not _is_neutral(node)), frozenset(_named_in(tree)))
-
-
-def _named_in(tree: ast.Module) -> Iterator[str]:
-    """Names of imported modules, and string constants."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{one.name}" for one in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-def _shape(node: object) -> str:
-    """A syntax tree as text; unlike `ast.dump` equal on all versions of Python, and without neutral nodes."""
-    if isinstance(node, list):
-        return f"[{', '.join(_shape(one) for one in cast('list[object]', node) if not _is_neutral(one))}]"
-    if not isinstance(node, ast.AST):
-        return ascii(node)  # which characters repr escapes differs between versions
-    fields = ((name, value) for name, value in ast.iter_fields(node) if name not in ("kind", "type_comment"))
-    told = (f"{name}={_shape(value)}" for name, value in fields if value is not None and value != [])
-    return f"{type(node).__name__}({', '.join(told)})"
-
-
-def _is_neutral(node: object) -> bool:
-    """An import, also one for type checkers only, or a docstring."""
-    if isinstance(node, ast.If):
-        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    return isinstance(node, ast.Import | ast.ImportFrom)
+    defined = f"{benchmark.name} {benchmark.version}"
+    if not kind.__module__.startswith(f"{__package__}."):
+        try:
+            defined += inspect.getsource(inspect.getmodule(kind) or kind)
+        except (OSError, TypeError):  # it was not read from a file
+            defined += f"{kind.__module__}.{kind.__qualname__}"
+    return hashlib.sha256(defined.encode()).hexdigest()
 
 
 @cache
