@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -252,14 +251,12 @@ def compare_with_last(report: EvalReport) -> AgainstLast:
 
 
 @step(version=1, reads_world=True)
-def publish_report(report: EvalReport, *, file: str | None = None) -> Sequence[str]:
-    """Show the run, with the path of its results file, in the Prefect UI; returns the keys of the artifacts."""
-    from prefect.artifacts import create_markdown_artifact, create_table_artifact
+def publish_report(report: EvalReport, *, file: str | None = None) -> str:
+    """Show the run, with the path of its results file, in the Prefect UI; returns the key of the artifact."""
+    from prefect.artifacts import create_markdown_artifact
 
-    from tasks.evaluation.results.run_report import image_of, markdown_of, rows_of
+    from tasks.evaluation.results.run_report import markdown_of
 
-    key = f"evaluation-{slug(report.run.model.name)}"  # one key per model, so that the UI shows its history
-    create_table_artifact(table=rows_of(report), key=f"{key}-scores", description="Scores with their 95 % intervals")
-    told = markdown_of(report, file=file, plot=image_of(report))
-    create_markdown_artifact(markdown=told, key=f"{key}-report", description="Scores, plot and results file")
-    return [f"{key}-scores", f"{key}-report"]
+    key = f"evaluation-{slug(report.run.model.name)}-report"  # one key per model, so that the UI shows its history
+    create_markdown_artifact(markdown=markdown_of(report, file=file), key=key, description="Scores and results file")
+    return key

@@ -41,7 +41,7 @@ from tasks.evaluation.results.results_file import content_of
 boards = ranking.rank(ranking.scores_of(report))
 print(json.dumps({
     "results file": content_of(report)["trivet"]["results"][0]["counts"]["wrong"],
-    "report": run_report.rows_of(report)[0]["wrong"],
+    "report": run_report.markdown_of(report).count("| wrong |"),
     "leaderboard": ranking.as_rows(boards)[0]["wrong"],
     "csv": ranking.as_csv(boards).splitlines()[0].split(",").count("wrong"),
     "markdown": ranking.as_markdown(boards).count("| wrong |"),

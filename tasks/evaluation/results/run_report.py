@@ -1,22 +1,14 @@
-"""A run for the Prefect UI: a table of scores, a report in markdown, a plot with error bars."""
+"""A run for the Prefect UI: a report in markdown with a table of scores."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tasks.evaluation.evaluation_records import EvalReport, TaskResult
-from tasks.evaluation.results.ranking import columns_of
-from tasks.measure.plot_style import Bar, draw
+from tasks.evaluation.results.ranking import COLUMNS, columns_of, shown
 
 WORST = 5
 """Number of groups of a task that are named, lowest scores first."""
-
-
-def rows_of(report: EvalReport) -> list[dict[str, Any]]:
-    """A row per task, as a table artifact wants them."""
-    return [_row(result) for result in report.results]
 
 
 def headline_of(result: TaskResult) -> str:
@@ -27,53 +19,36 @@ def headline_of(result: TaskResult) -> str:
     return f"{result.task}: {headline.metric} {headline.value:.3f}{interval}, {headline.n} items"
 
 
-def markdown_of(report: EvalReport, *, file: str | None = None, plot: str | None = None) -> str:
-    """The report. file: path of the results file; plot: URL of the picture."""
-    shown = ["", f"![Scores with their 95 % intervals]({plot})"] if plot else []
-    kept = [f"`{file}`"] if file else []
-    return "\n".join([*_lines(report), *shown, *_section("Results file", kept)])
+def markdown_of(report: EvalReport, *, file: str | None = None) -> str:
+    """The report. file: path of the results file."""
+    run, names = report.run, [column.name for column in COLUMNS]
+    weakest = [line for result in report.results for line in _weakest(result)]
+    notes = [*report.notes, *(f"{result.task}: {note}" for result in report.results for note in result.notes)]
+    lines = [
+        f"# {run.model.name}",
+        f"run `{run.id}` · {run.model.backend} · revision `{run.model.revision or 'unknown'}` · "
+        f"{run.started_at:%F %R} UTC",
+        "",
+        f"| {' | '.join(['task', 'metric', 'score', '95 % interval', *names])} |",
+        f"|---|---|---:|---|{'---:|' * len(names)}",
+        *map(_row, report.results),
+        *_section("Worse than in the last run", report.regressions),
+        *_section("To know", notes),
+        *_section("Weakest groups", weakest),
+        *_section("Skipped", [f"{task}: evaluated by run `{run[:8]}`" for task, run in report.skipped.items()]),
+        *_section("Results file", [f"`{file}`"] if file else []),
+    ]
+    return "\n".join(lines)
 
 
-def image_of(report: EvalReport) -> str:
-    """The plot as a data URL: Prefect UIs show image artifacts only by their address."""
-    return "data:image/png;base64," + base64.b64encode(plot_results(report)).decode()
-
-
-def _row(result: TaskResult) -> dict[str, Any]:
-    headline = result.headline
-    return {
-        "task": result.task,
-        "metric": headline.metric if headline else None,
-        "score": headline and round(headline.value, 4),
-        "low": headline and headline.low and round(headline.low, 4),
-        "high": headline and headline.high and round(headline.high, 4),
-        **columns_of(result),
-    }
-
-
-def _lines(report: EvalReport) -> Iterator[str]:
-    run = report.run
-    yield f"# {run.model.name}"
-    revision = run.model.revision or "unknown"
-    yield f"run `{run.id}` · {run.model.backend} · revision `{revision}` · {run.started_at:%F %R} UTC"
-    yield ""
-    yield "| task | metric | score | 95 % interval | items |"
-    yield "|---|---|---:|---|---:|"
-    for result in report.results:
-        yield _score(result)
-    yield from _section("Worse than in the last run", report.regressions)
-    noted = [f"{result.task}: {note}" for result in report.results for note in result.notes]
-    yield from _section("To know", [*report.notes, *noted])
-    yield from _section("Weakest groups", [line for result in report.results for line in _weakest(result)])
-    yield from _section("Skipped", [f"{task}: evaluated by run `{run[:8]}`" for task, run in report.skipped.items()])
-
-
-def _score(result: TaskResult) -> str:
-    if (headline := result.headline) is None:
-        return f"| {result.task} | none scored | — | — | {result.counts.items} |"
-    low, high = headline.low, headline.high
-    interval = f"{low:.3f} – {high:.3f}" if low is not None and high is not None else "—"
-    return f"| {result.task} | {headline.metric} | {headline.value:.3f} | {interval} | {headline.n} |"
+def _row(result: TaskResult) -> str:
+    metric, score, interval = "none scored", "–", "–"
+    if headline := result.headline:
+        low, high = headline.low, headline.high
+        metric, score = headline.metric, f"{headline.value:.3f}"
+        interval = f"{low:.3f} – {high:.3f}" if low is not None and high is not None else "–"
+    counted = map(shown, columns_of(result).values())
+    return f"| {' | '.join([result.task, metric, score, interval, *counted])} |"
 
 
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -88,13 +63,3 @@ def _weakest(result: TaskResult) -> Iterator[str]:
     groups = [one for one in result.estimates if headline and one.metric == headline.metric and one.part]
     for group in sorted(groups, key=lambda one: one.value)[:WORST]:
         yield f"{result.task}, {group.part.removeprefix('group=')}: {group.value:.3f} ({group.n} items)"
-
-
-def plot_results(report: EvalReport) -> bytes:
-    """The headlines of a run with their intervals as a PNG; equal values give equal bytes."""
-    bars = list[Bar]()
-    for result in report.results:
-        if one := result.headline:
-            unscored = f" · {result.counts.unscored:,} unscored" if result.counts.unscored else ""
-            bars.append(Bar(result.task, f"{one.metric} · {one.n:,} items{unscored}", one.value, one.low, one.high))
-    return draw(bars, title=report.run.model.name)
