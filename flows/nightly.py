@@ -6,7 +6,7 @@ open_suite ─► index (flow) ─► measure_index ──┐
               evaluate model 1 (flow) ─► evaluate model 2 (flow) ─► … ─► train selector (flow)
                                                                                    │
 collect (database, nights before) ◄────────────────────────────────────────────────┘
-   └─► draw ─► write_files ─► publish_report ─► Completed · CompletedWithFailures · Failed · Regressed
+   └─► write_files ─► publish_report ─► Completed · CompletedWithFailures · Failed · Regressed
 
 The order is one of dependency, not of the clock. A part that fails ends no other, and *Retry* does only what is
 missing: a part that was whole left a record of its runs, and is not begun again.
@@ -36,7 +36,6 @@ from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.running.open_models import release_models
 from tasks.nightly import steps
-from tasks.nightly.night_measuring import Program
 from tasks.nightly.night_records import (
     IndexRun,
     ModelRun,
@@ -125,7 +124,7 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
             run=_run_id(),
             started=started,
             models=models_of(asked.llm),
-            program=Program(version=program_version(), git_commit=git_commit()),
+            program=steps.Program(version=program_version(), git_commit=git_commit()),
         )
         return parts.note("index questions", gather([future]))
 
@@ -156,9 +155,8 @@ def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after
 def _publish(night: Night, suite: Suite) -> NightReport:
     """The report: an artifact of the UI, files, and a line in the history of the suite."""
     ref = steps.collect(night, nights=suite.nights, rules=suite.regression)
-    plots = steps.draw(ref)
-    written = steps.write_files(ref, plots=plots, output=suite.output)
-    steps.publish_report(ref, plots=plots, written=sorted(written.files))
+    written = steps.write_files(ref, output=suite.output)
+    steps.publish_report(ref, written=sorted(written.files))
     return artifacts().load(NightReport, ref)
 
 

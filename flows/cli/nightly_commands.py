@@ -59,7 +59,7 @@ def report(
 ) -> None:
     """Recreate the report of the last night from the database."""
     from flows.running.nightly_plan import known_flags
-    from tasks.nightly.night_collecting import collect
+    from tasks.nightly.night_history import collect
     from tasks.nightly.suite import read_suite
     from tasks.resources import evaluations, incidents
 
@@ -70,8 +70,7 @@ def report(
         read = read_suite(Path(last.file), known=known_flags())
         found = collect(last, earlier, evaluations(), incidents(), nights=read.nights, rules=read.regression)
         if out:
-            from tasks.nightly.night_page import render_page
-            from tasks.nightly.night_report import markdown_of
+            from tasks.nightly.night_report import markdown_of, render_page
 
             written = render_page(found) if out.suffix == ".html" else markdown_of(found)
             write(out.absolute(), written.encode("utf-8", "replace"))
@@ -107,12 +106,12 @@ def accept(
     """Accept a figure that got worse: its last value is the baseline of later nights."""
     from datetime import UTC, datetime
 
-    from tasks.nightly import night_incidents, night_report
+    from tasks.nightly import night_comparison, night_report
     from tasks.resources import incidents
 
     with _expected_errors():
         file = _file(suite)
-        accepted = night_incidents.accept(incidents().of(file), incident, word=why, at=datetime.now(UTC))
+        accepted = night_comparison.accept_incident(incidents().of(file), incident, word=why, at=datetime.now(UTC))
         incidents().put(accepted)
     said = Text(harmless(night_report.incident(accepted)))
     emit(accepted, as_json, lambda: Screen(soft_wrap=True).print(said))
@@ -125,7 +124,7 @@ def pin(
     as_json: Json = False,
 ) -> None:
     """Compare later nights with the figures of this one, instead of with the last good one of each."""
-    from tasks.nightly.night_collecting import pins_of
+    from tasks.nightly.night_history import pins_of
     from tasks.resources import evaluations, incidents
 
     with _expected_errors():
@@ -159,7 +158,7 @@ def _show_pins(pins: Sequence[Pin], as_json: bool) -> None:
 
 def _nights(suite: Path | None) -> tuple[Night, ...]:
     """The nights of a suite, oldest first. Raises NoNight where there is none."""
-    from tasks.nightly.night_collecting import nights_of
+    from tasks.nightly.night_history import nights_of
     from tasks.nightly.night_records import NoNight
     from tasks.resources import artifacts
 
@@ -171,7 +170,7 @@ def _nights(suite: Path | None) -> tuple[Night, ...]:
 
 def _file(suite: Path | None) -> str:
     """Path of the suite file. Raises NoNight where no suite is named and none ran."""
-    from tasks.nightly.night_collecting import last_suite
+    from tasks.nightly.night_history import last_suite
     from tasks.resources import artifacts
 
     return str(suite.absolute() if suite else last_suite(artifacts()))

@@ -12,11 +12,10 @@ NightlyError
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import Field
 
-from storage.evaluations import Figure
 from storage.incidents import Incident
 from storage.records import FiniteRecord, Record
 from tasks.evaluation.evaluation_records import Counts, Usage
@@ -189,29 +188,6 @@ class Trend(FiniteRecord):
     series: tuple[Series, ...]
 
 
-class Dot(NamedTuple):
-    """A figure of a night."""
-
-    night: datetime
-    run: str
-    measure: Figure
-
-
-class Curve(NamedTuple):
-    """A Series as it is read: thousands of checked records would take half of the time of a page."""
-
-    label: str
-    points: list[Dot]
-
-
-class Curves(NamedTuple):
-    """A Trend as it is read."""
-
-    task: str
-    metric: str
-    series: list[Curve]
-
-
 class ModelFactsOfNight(FiniteRecord):
     """A model of the night, and the cost of measuring it."""
 
@@ -244,7 +220,6 @@ class NightReport(FiniteRecord):
     incidents: tuple[Incident, ...] = ()
     """Figures that got worse: the open ones, and those that ended within the nights shown; oldest first."""
     failures: tuple[Failure, ...] = ()
-    notes: tuple[str, ...] = ()
     nights: int = Field(default=1, ge=1)
     """Number of known nights of the suite, including this one."""
     fails_on_regression: bool = False
@@ -256,11 +231,6 @@ class NightReport(FiniteRecord):
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
         return tuple(one for one in self.incidents if one.open)
-
-    @property
-    def compared(self) -> int:
-        """Number of figures that were compared with an earlier run's."""
-        return sum(change.difference is not None for change in self.changes)
 
 
 class NightlyError(Exception):

@@ -1,16 +1,23 @@
-"""Formats figures and the state of a night for page and flow run, and writes the report in markdown."""
+"""A night in words, as markdown and as a page: one report, which two templates render.
+
+The page is one HTML file in the style of the leaderboard, without scripts and external resources.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import get_args
+from math import ceil
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
 from storage.evaluations import Figure
 from storage.incidents import Incident
-from tasks.measure.page_style import plain_markdown as _plain
-from tasks.nightly.night_records import Change, IndexRun, Measure, ModelFactsOfNight, NightReport, Score, State, Verdict
+from tasks.measure.page_style import Axis, axis_around, plain_markdown, render
+from tasks.nightly.night_records import Change, Measure, NightReport, Point, Series, State, Trend, Verdict
 
+PARTS = Path(__file__).parent / "page"
 WORDS: dict[State, str] = {
     "Completed": "nothing got worse beyond noise",
     "CompletedWithFailures": "some parts failed, for good",
@@ -30,6 +37,11 @@ NONE = "–"
 NAMED = 4
 MOST_SHOWN = 10
 """Number of nights of an incident in a row of the table."""
+TICKS = 4
+MARKED, LISTED = 60, 30
+"""Most nights whose figures are marked one by one, and that are listed in a table."""
+COLOURS = 7
+"""Number of line colours in the style sheet; they repeat for further models."""
 
 
 def tone(verdict: Verdict) -> str:
@@ -65,6 +77,13 @@ def difference_interval(change: Change) -> str:
     if change.low is None or change.high is None:
         return NONE
     return f"{signed(change.low, like=change.now.value)} to {signed(change.high, like=change.now.value)}"
+
+
+def movement(change: Change | None) -> str:
+    """The difference with a mark for its direction; a dash without one."""
+    if change is None or change.difference is None:
+        return NONE
+    return f"{MARKS.get(change.verdict, '')}{signed(change.difference, like=change.now.value)}"
 
 
 def chance(p: float | None) -> str:
@@ -109,16 +128,13 @@ def sentence(report: NightReport) -> str:
     """Message of the flow run: what got worse, what is missing, what to do."""
     parts: list[str] = []
     if regressions := report.regressions:
-        parts.append(f"{count(len(regressions), 'regression')}: {_few([_told(one) for one in regressions])}")
+        parts.append(f"{count(len(regressions), 'regression')}: {_few(map(_regression, regressions))}")
     told = {(one.of, one.task) for one in regressions}
     if others := [one for one in report.open_incidents if one.figure not in told]:
-        parts.append(f"{count(len(others), 'open incident')}: {_few(list(map(incident, others)))}")
-    passing = [one for one in report.failures if one.may_pass]
-    lasting = [one for one in report.failures if not one.may_pass]
-    if passing:
-        parts.append(f"not finished: {_few([f'{one.what} ({one.why})' for one in passing])}; Retry does only these")
-    if lasting:
-        parts.append(f"failed for good: {_few([f'{one.what} ({one.why})' for one in lasting])}")
+        parts.append(f"{count(len(others), 'open incident')}: {_few(map(incident, others))}")
+    for may_pass, begin, end in ((True, "not finished", "; Retry does only these"), (False, "failed for good", "")):
+        if failures := [f"{one.what} ({one.why})" for one in report.failures if one.may_pass == may_pass]:
+            parts.append(f"{begin}: {_few(failures)}{end}")
     return ". ".join(parts) or f"{count(len(report.scores), 'score')}, none worse beyond noise"
 
 
@@ -136,7 +152,7 @@ def incident(one: Incident) -> str:
             return f"{moved}, {since}, {found}; incident {one.short_id}"
 
 
-def _told(change: Change) -> str:
+def _regression(change: Change) -> str:
     assert change.before
     p = "" if change.p is None else f", p = {change.p:.3g}"
     return (
@@ -145,196 +161,172 @@ def _told(change: Change) -> str:
     )
 
 
-def _few(parts: Sequence[str]) -> str:
-    more = f" … and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
-    return "; ".join(parts[:NAMED]) + more
+def _few(parts: Iterable[str]) -> str:
+    listed = list(parts)
+    more = f" … and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return "; ".join(listed[:NAMED]) + more
 
 
-def markdown_of(report: NightReport, *, plots: Mapping[str, str] | None = None) -> str:
-    """The report. plots: URLs of the pictures by name."""
-    return "\n".join(_lines(report, plots or {})) + "\n"
+def markdown_of(report: NightReport) -> str:
+    """The report as markdown; every value is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-
-def _lines(report: NightReport, plots: Mapping[str, str]) -> Iterator[str]:
-    night = report.night
-    yield f"# Night of {day(night.started_at)}: {_plain(night.suite)}"
-    yield ""
-    yield f"**{report.state}** — {WORDS[report.state]}"
-    yield ""
-    commit = f" · commit `{night.git_commit[:12]}`" if night.git_commit else ""
-    yield (
-        f"run `{night.run}` · {night.started_at:%F %R} UTC · {count(len(night.models), 'model')} · "
-        f"{count(report.nights, 'night')} known · Trivet {night.version}{commit}"
+    environment = Environment(
+        loader=FileSystemLoader(PARTS),
+        autoescape=False,
+        finalize=lambda value: plain_markdown(str(value)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    yield from _section("Worse beyond noise", [line for one in report.regressions for line in _regression(one)])
-    yield from _incidents(report)
-    remedies = {True: "Retry does only this", False: "for good"}
-    failures = [f"**{_plain(one.what)}** ({remedies[one.may_pass]}): {_plain(one.why)}" for one in report.failures]
-    yield from _section("Failures", failures)
-    yield from _scores(report)
-    yield from _changes(report)
-    if said := caution(report):
-        yield from ("", said)
-    if plots:
-        yield from ("", "## Plots", "")
-        yield from (f"![{_plain(name)}]({address})\n" for name, address in plots.items())
-    yield from _figures("Index", report.index, report.night.index)
-    yield from _figures("Selector", report.selector)
-    yield from _costs(report)
-    yield from _section("To know", [_plain(note) for note in report.notes])
+    return environment.get_template("nightly.md").render(_values(report))
 
 
-def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
-    if lines:
-        yield from ("", f"## {title}", "")
-        yield from (line if line.startswith(" ") else f"- {line}" for line in lines)
-
-
-def _table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str]
-) -> Iterator[str]:
-    """A markdown table below its title; nothing without rows. numbers: right-aligned columns."""
-    if not rows:
-        return
-    yield from ("", f"## {title}", "") if title else ()
-    yield f"| {' | '.join(columns)} |"
-    yield f"|{'|'.join('---:' if column in numbers else ':---' for column in columns)}|"
-    yield from (f"| {' | '.join(cells)} |" for cells in rows)
-
-
-def _regression(change: Change) -> Iterator[str]:
-    assert change.before
-    yield (
-        f"**{_plain(change.of)}** on **{_plain(change.task)}**: {figure(change.before.value)} → "
-        f"{figure(change.now.value)} ({signed(change.difference, like=change.now.value)}, 95 % "
-        f"{difference_interval(change)}, p {chance(change.p)}), run `{change.now.run[:8]}` after "
-        f"`{change.before.run[:8]}`"
-    )
-    for flip in change.worse:
-        answer = "no answer" if flip.answer_after is None else f"“{_plain(flip.answer_after)}”"
-        told = f", said {answer} for “{_plain(flip.gold)}”" if flip.gold else ""
-        yield f"    - item `{_code(flip.item)}`: {figure(flip.before)} → {figure(flip.after)}{told}"
-
-
-def _incidents(report: NightReport) -> Iterator[str]:
-    columns = ("incident", "figure", "baseline", "opened", "now", "state", "nights")
-    yield from _table(
-        "Incidents", columns, list(map(_incident, report.incidents)), numbers=("baseline", "opened", "now")
-    )
-    if report.open_incidents:
-        yield ""
-        yield "Open until the figure is back, or until `trivet nightly accept INCIDENT --why …`."
-
-
-def _incident(one: Incident) -> tuple[str, ...]:
-    state = f"accepted: {_plain(one.word)}" if one.status == "accepted" else one.status
-    return (
-        f"`{one.short_id}`",
-        f"{_plain(one.of)} on {_plain(one.task)}",
-        f"{figure(one.baseline_value)} `{one.baseline_run[:8]}`",
-        f"{figure(one.opened.value)} on {day(one.opened.at)}",
-        f"{figure(one.last.value)} on {day(one.last.at)}",
-        f"{state} ({one.kind})",
-        " ".join(figure(event.value) for event in one.events[-MOST_SHOWN:]),
+def render_page(report: NightReport) -> str:
+    """The HTML of a night."""
+    labels = [one.label for one in report.models]
+    scores = {(one.model, one.task): one for one in report.scores}
+    return render(
+        PARTS / "nightly.html",
+        style=PARTS / "nightly.css",
+        tasks=list(dict.fromkeys(score.task for score in report.scores)),
+        labels=labels,
+        colour=colours_of(labels),
+        score=lambda label, task: scores.get((label, task)),
+        whiskers=_whiskers(report.changes),
+        charts=charts_of(report.trends, report.incidents),
+        **_values(report),
     )
 
 
-def _scores(report: NightReport) -> Iterator[str]:
-    changes = {(change.of, change.task): change for change in report.changes}
-    yield from _table(
-        "Scores",
-        ("model", "benchmark", "metric", "score", "95 % interval", "change", "items", "unscored", "run"),
-        [_score(score, changes.get((score.model, score.task))) for score in report.scores],
-        numbers=("score", "change", "items", "unscored"),
+def _values(report: NightReport) -> dict[str, Any]:
+    """What both templates show; `say`: the functions of this module."""
+    import sys
+
+    changes = {(one.of, one.task): one for one in report.changes}
+    return {"report": report, "night": report.night, "say": sys.modules[__name__], "change": changes}
+
+
+def colours_of(labels: Sequence[str]) -> dict[str, int]:
+    """Label of a model → number of its colour in the style sheet."""
+    return {label: at % COLOURS + 1 for at, label in enumerate(labels)}
+
+
+def charts_of(trends: Iterable[Trend], incidents: Sequence[Incident]) -> list[Chart]:
+    """Of the trends that have more than a point, with the incidents of each."""
+    long = [trend for trend in trends if max(len(one.points) for one in trend.series) > 1]
+    return [chart_of(trend, [one for one in incidents if one.task == trend.task]) for trend in long]
+
+
+class Mark(NamedTuple):
+    """A figure of a night on a chart; positions are per cent of width and height."""
+
+    x: str
+    y: str
+    low: str | None
+    high: str | None
+    told: str
+
+
+class Line(NamedTuple):
+    label: str
+    marks: tuple[Mark, ...]
+    """Empty where there are too many nights to tell one from the other."""
+    path: str
+    """Points of a polyline in their place; positions are per cent."""
+    last: Point
+
+
+class Span(NamedTuple):
+    """The nights of an incident on a chart; positions are per cent of the width."""
+
+    left: str
+    width: str
+    open: bool
+    told: str
+
+
+class Chart(NamedTuple):
+    """A trend with its coordinates."""
+
+    trend: Trend
+    lines: tuple[Line, ...]
+    rows: tuple[tuple[str, str], ...]
+    """Grid lines: position and label."""
+    columns: tuple[tuple[str, str], ...]
+    spans: tuple[Span, ...]
+    table: tuple[tuple[datetime, tuple[Point | None, ...]], ...]
+    """The figures of the last nights, the latest first, in the order of the series."""
+
+
+def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
+    """The coordinates of a trend, and of the incidents of its figures, on a chart."""
+    points = [point for line in trend.series for point in line.points]
+    nights = sorted({point.night for point in points})
+    across = {night: f"{100 * at / max(1, len(nights) - 1):.2f}%" for at, night in enumerate(nights)}
+    ends = [end for point in points for end in (point.measure.low, point.measure.value, point.measure.high)]
+    scale = scale_of(end for end in ends if end is not None)
+    same_day = len({night.date() for night in nights}) < len(nights)
+    named = nights[:: max(1, ceil(len(nights) / 6))]
+    by_night = [{point.night: point for point in line.points} for line in trend.series]
+    return Chart(
+        trend=trend,
+        lines=tuple(_line(line, across=across, scale=scale) for line in trend.series),
+        rows=tuple((scale.down(tick), f"{tick:g}") for tick in scale.ticks),
+        columns=tuple((across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in named),
+        spans=tuple(_span(one, nights) for one in incidents if one.open or one.last.at >= nights[0]),
+        table=tuple((night, tuple(line.get(night) for line in by_night)) for night in reversed(nights[-LISTED:])),
     )
 
 
-def _score(score: Score, change: Change | None) -> tuple[str, ...]:
-    one = score.measure
-    moved = NONE
-    if change and change.difference is not None:
-        moved = f"{MARKS.get(change.verdict, '')}{signed(change.difference, like=change.now.value)}"
-    return (
-        _plain(score.model),
-        _plain(score.task),
-        one.metric if one else "none scored",
-        figure(one.value) if one else NONE,
-        interval(one) if one else NONE,
-        moved,
-        f"{score.counts.items:,}",
-        f"{score.counts.unscored:,}",
-        f"`{score.run[:8]}`{' (earlier)' if score.earlier else ''}",
-    )
+def _span(one: Incident, nights: Sequence[datetime]) -> Span:
+    """From the night that opened it to its last one, or on to the end while it is open."""
+    last = len(nights) - 1
+    begin = min(bisect_left(nights, one.opened.at), last)
+    end = last if one.open else max(begin, bisect_right(nights, one.last.at) - 1)
+    left, right = max(0.0, begin - 0.5), min(float(last), end + 0.5)
+    figures = f"{figure(one.baseline_value)} → {figure(one.last.value)}"
+    told = f"{one.of}, since {day(one.opened.at)}: {figures}, {one.status}"
+    return Span(f"{100 * left / last:.2f}%", f"{100 * (right - left) / last:.2f}%", one.open, told)
 
 
-def _changes(report: NightReport) -> Iterator[str]:
-    yield from _table(
-        "Change against the baseline",
-        ("what", "figure", "before", "now", "difference", "95 % interval", "p", "won / lost", "verdict"),
-        list(map(_change, report.changes)),
-        numbers=("before", "now", "difference", "p", "won / lost"),
-    )
+def scale_of(values: Iterable[float]) -> Axis:
+    """The axis around all values; it covers at least a tenth of their size."""
+    ends = list(values)
+    low, high = min(ends), max(ends)
+    size = max(abs(low), abs(high)) or 1.0
+    return axis_around(low, high, step_at_least=max(high - low, 0.1 * size) / TICKS)
 
 
-def _change(change: Change) -> tuple[str, ...]:
-    before = f"{figure(change.before.value)} `{change.before.run[:8]}`" if change.before else NONE
-    why = f": {_plain('; '.join(change.why))}" if change.why else ""
-    return (
-        _plain(change.of),
-        _plain(change.task),
-        before,
-        f"{figure(change.now.value)} `{change.now.run[:8]}`",
-        signed(change.difference, like=change.now.value),
-        difference_interval(change),
-        chance(change.p),
-        NONE if change.wins is None else f"{change.wins} / {change.losses}",
-        f"{MARKS.get(change.verdict, '')}{VERDICTS[change.verdict]}{why}",
-    )
-
-
-def _figures(title: str, measures: Sequence[Measure], built: IndexRun | None = None) -> Iterator[str]:
-    if not (measures or built):
-        return
-    yield from ("", f"## {title}", "")
-    if built:
-        failed = f", {built.failed} could not be read" if built.failed else ""
-        yield (
-            f"generation `{built.generation}` · {count(built.documents, 'document')}{failed} · "
-            f"{count(built.chunks, 'chunk')} · refreshed by run `{built.run[:8]}`"
+def _line(line: Series, *, across: dict[datetime, str], scale: Axis) -> Line:
+    def mark(point: Point) -> Mark:
+        one = point.measure
+        around = "" if one.low is None else f", 95 % {interval(one)}"
+        return Mark(
+            x=across[point.night],
+            y=scale.down(one.value),
+            low=None if one.low is None else scale.down(one.low),
+            high=None if one.high is None else scale.down(one.high),
+            told=f"{line.label} {point.night:%F %R}: {figure(one.value)}{around}, run {one.run}",
         )
-        yield ""
-    columns = ("figure", "value", "95 % interval", "n", "run")
-    yield from _table("", columns, list(map(_figure, measures)), numbers=("value", "n"))
+
+    last = line.points[-1]
+    if len(across) <= MARKED:
+        return Line(line.label, tuple(map(mark, line.points)), "", last)
+    path = " ".join(f"{across[one.night][:-1]},{scale.down(one.measure.value)[:-1]}" for one in line.points)
+    return Line(line.label, (), path, last)
 
 
-def _figure(one: Measure) -> tuple[str, ...]:
-    name = f"{one.metric} ({one.part})" if one.part else one.metric
-    return _plain(name), figure(one.value), interval(one), f"{one.n:,}", f"`{one.run[:8]}`"
-
-
-def _costs(report: NightReport) -> Iterator[str]:
-    yield from _table(
-        "Cost",
-        ("model", "backend", "revision", "answers", "asked this night", "tokens", "cost", "took", "run"),
-        list(map(_cost, report.models)),
-        numbers=("answers", "asked this night", "tokens", "cost", "took"),
-    )
-
-
-def _cost(one: ModelFactsOfNight) -> tuple[str, ...]:
-    return (
-        _plain(one.label if one.label == one.name else f"{one.label} ({one.name})"),
-        _plain(one.backend),
-        f"`{_plain(one.revision[:12])}`" if one.revision else NONE,
-        f"{one.answers:,}",
-        f"{one.calls:,}",
-        f"{one.tokens:,}",
-        money(one.cost),
-        duration(one.seconds),
-        f"`{one.run}`",
-    )
-
-
-def _code(text: str) -> str:
-    """`text` escaped for use between backticks."""
-    return " ".join(text.split()).replace("`", "'").replace("|", "/").replace("<", "‹").replace(">", "›")
+def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
+    """Positions of the differences on the axis that all changes share and that includes zero."""
+    ends = [end for one in changes for end in (one.low, one.difference, one.high) if end is not None]
+    scale = scale_of([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
+    return {
+        "ticks": [(scale.across(tick), tick) for tick in scale.ticks],
+        "of": {
+            (one.of, one.task): {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)}
+            for one in changes
+            if one.difference is not None
+        },
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,17 +10,31 @@ from typing import Any
 
 from storage import files
 from storage.files import alone, sha256_of
+from storage.index import open_index
 from storage.records import Record, Ref
 from storage.storage_errors import StorageError
+from tasks import progress
 from tasks.calls import wait_for_twin
 from tasks.keys import slug
-from tasks.nightly import night_collecting, night_measuring
-from tasks.nightly.night_measuring import Program
+from tasks.nightly import night_history
 from tasks.nightly.night_records import Failure, Night, NightReport
 from tasks.nightly.suite import RegressionRules, Suite, SuiteIndex, read_suite
+from tasks.rag.answering.assistant import open_assistant
 from tasks.rag.answering.wiring import Models
+from tasks.rag.answers import AnswerSettings
+from tasks.rag.measuring import measured_figures
+from tasks.rag.measuring.answer_checks import AnswerCheck, check_answers
+from tasks.rag.measuring.measured_figures import Made, Measurement
+from tasks.rag.measuring.ranking_metrics import rank_questions, read_questions
 from tasks.resources import artifacts, evaluations, incidents, resources, responses
 from tasks.step import Incomplete, step
+
+
+class Program(Record):
+    """Version of the program that measures."""
+
+    version: str
+    git_commit: str | None
 
 
 @step(version=1, reads_world=True)
@@ -58,13 +71,41 @@ def measure_index(
 ) -> str:
     """Measure a generation of an index with its questions, into the evaluation tables; gives the id of the rows' run.
 
-    generation: so that a refreshed index is measured anew.
+    generation: so that a refreshed index is measured anew. Raises ValueError for questions that cannot be read.
     """
     del generation
-    measured = night_measuring.measure_index(asked, index, run=run, started=started, models=models, program=program)
-    evaluations().write([measured.rows])
-    if measured.away:
-        why = f"the model was away for {measured.away} questions; their answers are the documents' own sentences"
+    assert asked.questions
+    chosen = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
+    questions = measured_figures.choose(read_questions(asked.questions), asked.split)
+    with open_index(index) as opened:
+        gold = measured_figures.gold_in(opened, questions)
+        places = measured_figures.places_in(
+            opened, strategy=asked.strategy, bm25_weight=asked.bm25_weight, route=asked.route, rerank=asked.rerank
+        )
+        ranked = rank_questions(progress.counted("search", questions), places, name_of=gold.name_of)
+        checks: Sequence[AnswerCheck] = ()
+        if asked.answers:
+            settings = AnswerSettings(strategy=asked.strategy)
+            with open_assistant(
+                index, models=models, patient=True, reranker=asked.rerank, answers=settings
+            ) as assistant:
+                checks = check_answers(progress.counted("answer", questions), assistant, name_of=gold.name_of)
+        by = measured_figures.labels_of(questions, None)
+        measured = measured_figures.measure(questions, ranked, checks if asked.answers else None, by=by)
+        made = Made(program.version, program.git_commit, started, datetime.now(started.tzinfo))
+        rows = measured_figures.record(
+            Measurement(measured, ranked, checks),
+            questions,
+            run=run,
+            made=made,
+            subject=measured_figures.subject_of(opened, index),
+            file=asked.questions,
+            split=asked.split,
+            settings={**chosen, "llm": models.wiring, "model": models.large},
+        )
+    evaluations().write([rows])
+    if away := sum(check.model_away for check in checks):
+        why = f"the model was away for {away} questions; their answers are the documents' own sentences"
         raise Incomplete(run, {"answers": why})
     return run
 
@@ -72,25 +113,16 @@ def measure_index(
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
     """Store the night, its incidents and its report, which compares it with the nights before."""
-    earlier = [one for one in night_collecting.nights_of(Path(night.file), artifacts()) if one.run != night.run]
+    earlier = [one for one in night_history.nights_of(Path(night.file), artifacts()) if one.run != night.run]
     try:
-        report = night_collecting.collect(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)
+        report = night_history.collect(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)
         incidents().keep(night.file, night.run, report.incidents)
     except StorageError as error:
         why = Failure(what="database", why=str(error), may_pass=True)
-        report = night_collecting.without_figures(night, why, nights=len(earlier) + 1, rules=rules)
+        report = night_history.without_figures(night, why, nights=len(earlier) + 1, rules=rules)
     with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):
-        night_collecting.keep(night, artifacts())
+        night_history.keep(night, artifacts())
     return artifacts().save("night", report)
-
-
-@step(version=1)
-def draw(report: Ref) -> dict[str, Ref]:
-    """The plots of a night, by file name."""
-    from tasks.nightly.night_plots import plots_of
-
-    drawn = plots_of(artifacts().load(NightReport, report))
-    return {name: artifacts().put("plot", png) for name, png in drawn.items()}
 
 
 class Written(Record):
@@ -105,37 +137,29 @@ def _are_written(result: Written, inputs: dict[str, Any]) -> bool:
 
 
 @step(version=1, verify=_are_written)
-def write_files(report: Ref, *, plots: dict[str, Ref], output: Path) -> Written:
-    """Write report.md, report.html and the plots in place of those of the night before."""
-    from tasks.nightly.night_page import render_page
-    from tasks.nightly.night_report import markdown_of
+def write_files(report: Ref, *, output: Path) -> Written:
+    """Write report.md and report.html in place of those of the night before."""
+    from tasks.nightly.night_report import markdown_of, render_page
 
     read = artifacts().load(NightReport, report)
-    told = {
-        "report.md": markdown_of(read, plots={name: name for name in plots}).encode("utf-8", "replace"),
-        "report.html": render_page(read).encode("utf-8", "replace"),
-    }
-    content = {name: artifacts().get(ref) for name, ref in plots.items()} | told
-    for name, data in content.items():
+    written: dict[str, str] = {}
+    for name, text in (("report.md", markdown_of(read)), ("report.html", render_page(read))):
+        data = text.encode("utf-8", "replace")
         files.write(output / name, data)
-    return Written(files={str(output / name): hashlib.sha256(data).hexdigest() for name, data in content.items()})
+        written[str(output / name)] = hashlib.sha256(data).hexdigest()
+    return Written(files=written)
 
 
 @step(version=1, reads_world=True)
-def publish_report(report: Ref, *, plots: dict[str, Ref], written: Sequence[str]) -> list[str]:
-    """Show the night in the Prefect UI: the words with the plots, where the files are; gives the keys of the artifacts.
-
-    The plots stand in the words as data URLs: an image artifact is shown as its address, and asks for the network.
-    """
+def publish_report(report: Ref, *, written: Sequence[str]) -> str:
+    """Show the night, and where its files are, in the Prefect UI; gives the key of the artifact."""
     from prefect.artifacts import create_markdown_artifact
 
     from tasks.nightly.night_report import markdown_of
 
     read = artifacts().load(NightReport, report)
     key = f"nightly-{slug(read.night.suite)}-report"  # one key per suite, so that the UI shows its history
-    pictures = {name: base64.b64encode(artifacts().get(ref)).decode() for name, ref in plots.items()}
-    urls = {name.removesuffix(".png"): f"data:image/png;base64,{picture}" for name, picture in pictures.items()}
     places = "\n".join(f"- `{path}`" for path in written)
-    files = f"\n## Files\n\n{places}\n" if places else ""
-    create_markdown_artifact(markdown=markdown_of(read, plots=urls) + files, key=key, description=read.state)
-    return [key]
+    markdown = f"{markdown_of(read)}\n## Files\n\n{places}\n"
+    create_markdown_artifact(markdown=markdown, key=key, description=read.state)
+    return key

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, Run, Sample, Task
 from storage.evaluations import Evaluations
 from storage.incidents import Incident, Incidents
-from tasks.nightly import night_incidents
-from tasks.nightly.night_collecting import collect
+from tasks.nightly import night_comparison
+from tasks.nightly.night_history import collect
 from tasks.nightly.night_records import ModelRun, Night, NightReport
 from tasks.nightly.suite import RegressionRules
 from tests.nightly.nights import TWO
@@ -54,7 +54,7 @@ class Suite:
         return collect(night, earlier, self.evaluations, self.incidents, nights=30, rules=rules)
 
     def accept(self, which: str, word: str) -> None:
-        accepted = night_incidents.accept(self.known(), which, word=word, at=datetime.now(UTC))
+        accepted = night_comparison.accept_incident(self.known(), which, word=word, at=datetime.now(UTC))
         self.incidents.put(accepted)
 
     def known(self) -> Sequence[Incident]:

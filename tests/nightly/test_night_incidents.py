@@ -8,7 +8,7 @@ import pytest
 
 from storage import connections
 from storage.embedded import Cluster
-from tasks.nightly.night_collecting import pins_of
+from tasks.nightly.night_history import pins_of
 from tasks.nightly.night_records import NightReport, NoIncident
 from tests.nightly.suites import Suite
 from tests.storage.conftest import open_home

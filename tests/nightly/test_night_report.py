@@ -11,11 +11,9 @@ import pytest
 from flows.running.nightly_plan import Parts
 from storage.incidents import IncidentEvent
 from storage.storage_errors import EngineAway, NotAnIndex
-from tasks.nightly.night_collecting import state_of
-from tasks.nightly.night_page import charts_of, render_page, scale_of
-from tasks.nightly.night_plots import plots_of
+from tasks.nightly.night_history import state_of
 from tasks.nightly.night_records import Failure, NightReport, Point, Series, Trend
-from tasks.nightly.night_report import markdown_of, sentence
+from tasks.nightly.night_report import charts_of, markdown_of, render_page, scale_of, sentence
 from tests.nightly.nights import HOSTILE, TWO, incident, measure, night, report, run, worse
 
 PASSING = Failure(what="model large", why="it is away; start it", may_pass=True)
@@ -91,21 +89,12 @@ def test_names_are_shown_not_acted_on(render: object) -> None:
         changes=(worse(HOSTILE, task=HOSTILE),),
         incidents=(incident(of=HOSTILE, task=HOSTILE, status="accepted", word=HOSTILE),),
         failures=(Failure(what=HOSTILE, why=HOSTILE, may_pass=False),),
-        notes=(HOSTILE,),
     )
     assert "<script" not in str(render(hostile)).replace("&lt;script", "")
 
 
-def test_a_picture_is_drawn_of_scores_changes_and_each_trend() -> None:
-    drawn = plots_of(report())
-    assert sorted(drawn) == ["changes.png", "scores.png", "trend_Sums.png"]
-    assert all(png.startswith(b"\x89PNG") for png in drawn.values())
-    assert plots_of(report()) == drawn, "equal values give equal bytes"
-
-
 def test_a_night_without_a_figure_has_a_report_too() -> None:
     bare = NightReport(night=night(models=()), state="Failed", failures=(PASSING,))
-    assert plots_of(bare) == {}
     assert "it is away; start it" in markdown_of(bare)
     assert "it is away; start it" in render_page(bare)
 

@@ -13,10 +13,10 @@ from fastapi.responses import RedirectResponse, Response
 from flows.service.api import ui_of
 from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.incidents import Incident
-from tasks.nightly import night_incidents, night_report
-from tasks.nightly.night_collecting import last_suite, nights_of, pins_of, trends_of
-from tasks.nightly.night_page import charts_of, colours_of
+from tasks.nightly import night_comparison, night_report
+from tasks.nightly.night_history import last_suite, nights_of, pins_of, trends_of
 from tasks.nightly.night_records import Night, NoIncident, NoNight
+from tasks.nightly.night_report import charts_of, colours_of
 from tasks.resources import artifacts, evaluations, incidents
 
 MOST_INCIDENTS, MOST_WORD_CHARS = 200, 2_000
@@ -85,7 +85,9 @@ def _accept(visit: Visit) -> Response:
         raise Problem(422, f"say why the figure is right from now on, in 1 to {MOST_WORD_CHARS:,} characters")
     known = incidents().of(visit.form.get("suite", ""))
     try:
-        accepted = night_incidents.accept(known, visit.form.get("incident", ""), word=word, at=datetime.now(UTC))
+        accepted = night_comparison.accept_incident(
+            known, visit.form.get("incident", ""), word=word, at=datetime.now(UTC)
+        )
     except NoIncident as error:
         raise Problem(404, str(error)) from error
     incidents().put(accepted)

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tasks.evaluation.results import ranking
 from tasks.measure.page_style import LOOK
 from tasks.measure.page_style import PARTS as SHARED
-from tasks.nightly import night_page
+from tasks.nightly import night_report
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC, WORDS = HERE / "templates", HERE / "static", HERE / "words.toml"
@@ -30,7 +30,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 FILES: Mapping[str, tuple[str, tuple[Path, ...]]] = {
-    "workplace.css": ("text/css", (LOOK, night_page.PARTS / "nightly.css", STATIC / "workplace.css")),
+    "workplace.css": ("text/css", (LOOK, night_report.PARTS / "nightly.css", STATIC / "workplace.css")),
     "workplace.js": ("text/javascript", (STATIC / "workplace.js",)),
     "upload.js": ("text/javascript", (STATIC / "upload.js",)),
     "htmx.min.js": ("text/javascript", (STATIC / "htmx.min.js",)),
@@ -89,7 +89,7 @@ def language_of(accepted: str, chosen: str | None) -> Language:
 def _environment() -> Environment:
     # the frame of the workplace comes first: pages of reports extend it here
     return Environment(
-        loader=FileSystemLoader([TEMPLATES, SHARED, ranking.PARTS, night_page.PARTS]),
+        loader=FileSystemLoader([TEMPLATES, SHARED, ranking.PARTS, night_report.PARTS]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -18,7 +18,7 @@ from storage.incidents import Incident, IncidentEvent, Incidents
 from storage.sample_pages import After, Flip, Pairs, SamplePages
 from tasks.evaluation.evaluation_records import Counts, Sample
 from tasks.evaluation.results.result_rows import rows_of
-from tasks.nightly.night_collecting import keep
+from tasks.nightly.night_history import keep
 from tasks.resources import artifacts, forget
 from tests.evaluation.reports import NOON, report, task_result
 from tests.flows.asks import publish_texts
