@@ -18,12 +18,11 @@ from pydantic import JsonValue, ValidationError
 
 from storage.arrays import map_arrays
 from storage.catalogue import Catalogue, CatalogueEntry, texts_of
-from storage.centres import Centres
 from storage.lexical import Lexical, Whole, postings_of
 from storage.records import Record, Ref
 from storage.segments import Segment
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
-from storage.vectors import Dense, Vectors
+from storage.vectors import Centres, Dense, Vectors
 
 FILES = "files"
 """Folder of the files of parts, below a generation."""
@@ -189,7 +188,7 @@ class Index:
 
     @property
     def centres_file(self) -> Path | None:
-        """The file of storage.centres.Centres; None for an index that has none."""
+        """The file of storage.vectors.Centres; None for an index that has none."""
         return None if self.manifest.centres is None else self._file(self.manifest.centres)
 
     @property

@@ -29,12 +29,11 @@ from pydantic import ValidationError
 
 from storage import files
 from storage.arrays import map_arrays
-from storage.centres import Centres
 from storage.connections import engine
 from storage.index_generation import FILES, Generation, Index, Manifest, Pointer, name_of
 from storage.records import Ref
 from storage.storage_errors import DamagedIndex, EngineAway, NotAnIndex
-from storage.vectors import NOTHING, Nearest, require_dimension
+from storage.vectors import NOTHING, Centres, Nearest, require_dimension
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.arrays import pack_arrays
-from storage.centres import Centres
 from storage.lexical import count_postings
 from storage.numbers import write_numbers
 from storage.records import Record, Ref
-from storage.vectors import pack_vectors
+from storage.vectors import Centres, pack_vectors
 
 MOST_CHUNKS = 10_000
 """Chunks of a segment, unless one document has more: about 20 MB, which is what changing a document writes twice."""

@@ -53,18 +53,18 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     import faiss
     import torch
 
-    from storage import centres
+    from storage.vectors import gpus, train_lists
 
     if device == "cuda" and not torch.cuda.is_available():
         yield missing("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: sees no GPU", REMEDIES["torch"])
         return
     free = [f"{torch.cuda.mem_get_info(one)[0] / 1e9:.1f} GB free" for one in range(torch.cuda.device_count())]
     yield ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
-    for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", centres.gpus() > 0)):
+    for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", gpus() > 0)):
         yield ok(name, "uses the GPU") if works else missing(name, "not installed for the GPU", REMEDIES[name])
     yield ok("generation", generate(model, device))
     vectors = torch.nn.functional.normalize(torch.randn(20_000, 64), dim=1).numpy()
-    centres.train_lists(vectors, 100, gpu=centres.gpus() > 0)
+    train_lists(vectors, 100, gpu=gpus() > 0)
     yield ok("index build", f"20,000 vectors in 100 lists, faiss {faiss.__version__}")
 
 

@@ -28,10 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.catalogue import CatalogueEntry
-from storage.centres import train_centres
 from storage.index import open_index
 from storage.lexical import Lexical, Whole, count_postings
-from storage.vectors import EXACT_UP_TO, Dense, Vectors, pack_vectors
+from storage.vectors import EXACT_UP_TO, Dense, Vectors, pack_vectors, train_centres
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
 from tests.storage.publishing import publish

@@ -39,7 +39,7 @@ from models.causal_lm import CausalLM
 from models.clip import GPU_BATCH, Clip, image_features
 from models.pointer import PointerConfig, PointerSelector
 from models.protocols import ChatRequest, Message, Text
-from storage.centres import gpus
+from storage.vectors import gpus
 from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo

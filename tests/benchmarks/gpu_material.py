@@ -71,8 +71,7 @@ def make_vectors(rows: int, dimension: int) -> NDArray[np.float16]:
 
 def build(vectors: NDArray[np.float16], *, gpu: bool) -> Built:
     """Time the making of lists, and ask them. Raises RuntimeError where FAISS sees no GPU that it is to use."""
-    from storage.centres import Centres, lists_for, train_lists
-    from storage.vectors import Vectors, pack_vectors
+    from storage.vectors import Centres, Vectors, lists_for, pack_vectors, train_lists
 
     lists = lists_for(len(vectors))
     started = time.perf_counter()

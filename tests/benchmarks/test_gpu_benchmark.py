@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from storage.centres import gpus
+from storage.vectors import gpus
 from tests.benchmarks import gpu
 
 

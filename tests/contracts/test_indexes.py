@@ -20,7 +20,6 @@ from rank_bm25 import BM25Okapi
 from flows.service.live_index import LiveIndex
 from storage import segments
 from storage.catalogue import CatalogueEntry
-from storage.centres import Centres
 from storage.embedded import Cluster
 from storage.engines import (
     ENGINE_FILE,
@@ -37,6 +36,7 @@ from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import DocumentContent, pack_segment
 from storage.storage_errors import EngineAway, IndexUnusable, NotAnIndex
+from storage.vectors import Centres
 from tests.conftest import HOME
 from tests.storage.publishing import publish
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from flows.cli import house_commands
 from flows.service import gpu_doctor
 from flows.service.gpu_doctor import examine_gpu, try_all
-from storage import centres
+from storage.vectors import gpus
 
 SLEEP = ["sleep", "7133"]
 NAMES = ["torch", "vllm", "faiss", "generation", "index build"]
@@ -87,7 +87,7 @@ def test_everything_is_tried_here_on_a_cpu() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_worker_has_all_that_it_needs() -> None:
-    if not centres.gpus():
+    if not gpus():
         pytest.skip("FAISS sees no GPU here")
     done = doctor("--gpu", "--json")
     assert (done.exit_code, {one["name"] for one in json.loads(done.stdout)["checks"]}) == (0, set(NAMES))

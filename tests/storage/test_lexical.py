@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from rank_bm25 import BM25Okapi
 
-from storage import lexical as module
 from storage.lexical import Lexical, Whole, count_postings
 
 CORPUS = [["bid", "price", "bid"], ["price", "date"], ["date"], ["award", "date", "open"], ["open"]]
@@ -73,32 +72,3 @@ def test_scores_do_not_depend_on_how_rows_are_cut_into_segments() -> None:
     whole, cut = opened(corpus, segment_rows=2_000), opened(corpus, segment_rows=123)
     for query in (["w1"], ["w1", "w7", "w900"], corpus[5]):
         assert cut.scores(query).tolist() == whole.scores(query).tolist()
-
-
-@pytest.mark.parametrize("memory", [{}, {"KEPT_BYTES": 0, "KEPT_BYTES_PER_ROW": 1}], ids=["room", "little room"])
-@pytest.mark.parametrize("k", [1, 10, 300])
-def test_leaving_out_what_cannot_be_among_the_best_changes_nothing(
-    k: int, memory: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = zipfian(3_000)
-    index = opened(corpus)
-    queries = [
-        ["w1"],
-        ["w2", "w30"],
-        ["w1", "w2", "w900"],
-        ["w3", "w3", "nowhere", "w70"],
-        corpus[5],
-        corpus[77][:8],
-        [],
-    ]
-    some_rows = np.random.default_rng(1).random(3_000) < 0.3
-    every = [index.search(query, k, allowed=allowed) for query in queries for allowed in (None, some_rows)]
-    for changed, value in {"PRUNED_FROM": 1, "WEIGHED_UP_TO": 0, **memory}.items():
-        monkeypatch.setattr(module, changed, value)
-    large = opened(corpus)
-    for _ in "twice":  # what one query added is not there for the next
-        pruned = [large.search(query, k, allowed=allowed) for query in queries for allowed in (None, some_rows)]
-        assert [(one.rows.tolist(), one.scores.tolist()) for one in pruned] == [
-            (one.rows.tolist(), one.scores.tolist()) for one in every
-        ]
-    assert large.scores(corpus[5]).tolist() == index.scores(corpus[5]).tolist()

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from storage import centres as module
-from storage.centres import Centres, gpus, train_centres, train_lists
-from storage.vectors import Vectors, pack_vectors
+from storage import vectors as module
+from storage.vectors import Centres, Vectors, gpus, pack_vectors, train_centres, train_lists
 
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.artifacts import Artifacts
-from storage.centres import open_faiss
+from storage.vectors import open_faiss
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools

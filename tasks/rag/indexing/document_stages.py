@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from models.protocols import Embedder
 from storage.artifacts import Artifacts
-from storage.centres import PER_CENTRE, Centres, lists_for, train_centres
 from storage.embeddings import EmbeddingCache
 from storage.index import open_index
 from storage.records import Ref
 from storage.segments import DocumentContent, Segment, pack_segment, split
 from storage.storage_errors import DamagedIndex, NotAnIndex
-from storage.vectors import EXACT_UP_TO
+from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, lists_for, train_centres
 from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.document_readers import ReadOptions
