@@ -9,18 +9,316 @@ generation before has too are links to the same bytes on disk. They hold no time
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
+import os
 import re
+import weakref
+from collections.abc import Callable, Collection, Generator, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue, ValidationError
 
 from storage import files
+from storage.arrays import map_arrays
+from storage.catalogue import Catalogue, CatalogueEntry, texts_of
 from storage.engines import address_of, engine_of
-from storage.index_generation import Index, Pointer, read_pointer
-from storage.storage_errors import DamagedIndex, NotAnIndex
+from storage.lexical import Lexical, Whole, postings_of
+from storage.records import Record, Ref
+from storage.segments import Segment
+from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
+from storage.vectors import Centres, Dense, Vectors
 
 COMPANIONS = frozenset({"CURRENT", "generations", "index_status.json", "chunk_preview.json"})
 """What an index folder may hold before its first generation is there."""
 OURS = re.compile(r"\d{6,}-[0-9a-f]{12}|\.building-.*")
 """Names below `generations`; nothing else is ever removed."""
+FILES = "files"
+"""Folder of the files of parts, below a generation."""
+
+
+class FileDigest(Record):
+    """What a file must be."""
+
+    sha256: str
+    size: int
+
+
+class Part(Segment):
+    """A segment in an index, and the documents that it is listed with: also those that have no chunks."""
+
+    documents: int
+    catalogue: Ref
+
+
+class Manifest(Record):
+    """What a generation is made of, and with what."""
+
+    format: Literal["trivet-index"] = "trivet-index"
+    version: Literal[2] = 2
+    embedder: str
+    dimension: int
+    tokenizer: str | None
+    """None: without BM25."""
+    documents: int
+    chunks: int
+    settings: dict[str, JsonValue]
+    parts: tuple[Part, ...] = ()
+    """In the order of their documents."""
+    centres: Ref | None = None
+    """Around which vectors are grouped; None for an index that is small."""
+    mean_idf: float = 0.0
+    """Of BM25, over all terms."""
+    files: dict[str, FileDigest]
+
+    def packed(self) -> bytes:
+        """The content of manifest.json, whose digest is that of all content."""
+        return self.model_dump_json(indent=1).encode()
+
+    @property
+    def refs(self) -> list[Ref]:
+        """All files, each once."""
+        found = [ref for part in self.parts for ref in (part.text, part.vectors, part.numbers, part.catalogue)]
+        return list(dict.fromkeys(found if self.centres is None else [*found, self.centres]))
+
+    @property
+    def firsts(self) -> NDArray[np.int64]:
+        """Row at which each part starts, and where the last one ends."""
+        return np.cumsum([0, *(part.rows for part in self.parts)], dtype=np.int64)
+
+
+class Generation(Record):
+    """What `publish` gives."""
+
+    id: str
+    digest: str
+    """Equal content has equal digests."""
+    created: bool
+    """False: the content was current already."""
+
+
+class Pointer(Record):
+    """The content of CURRENT."""
+
+    format: Literal["trivet-index"] = "trivet-index"
+    version: Literal[1] = 1
+    generation: str
+    previous: str | None
+    """Kept beside the current one, for readers that still use it."""
+    manifest: str
+    """SHA-256 of manifest.json, hex: the digest of the whole content."""
+
+
+def name_of(ref: Ref) -> str:
+    """Name of a file of a part, below the folder of the generation."""
+    return f"{FILES}/{ref.digest}.{ref.kind}"
+
+
+def read_pointer(out: Path) -> Pointer:
+    """What CURRENT says. Raises NotAnIndex."""
+    if not out.is_dir():
+        raise NotAnIndex(f"{out} is not a folder; give the folder that `trivet rag index … --index` wrote")
+    try:
+        data = (out / "CURRENT").read_bytes()
+    except FileNotFoundError as error:
+        raise NotAnIndex(f"{out} holds no finished index; run `trivet rag index … --index {out}`") from error
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise NotAnIndex(f"{out} holds a CURRENT that is not a file of ours; name another folder") from error
+    try:
+        return Pointer.model_validate_json(data)
+    except ValidationError as error:
+        raise NotAnIndex(
+            f"{out} holds a CURRENT that is not of this program or version; name another folder"
+        ) from error
+
+
+class Index:
+    """One generation of an index, open. Rows are positions of chunks, those of a document together.
+
+    One that is kept in PostgreSQL is a subclass (storage.pg_index).
+    """
+
+    def __init__(self, folder: Path, digest: str) -> None:
+        """Open and pin `folder`; `digest` is its manifest's. Raises DamagedIndex, NotAnIndex for a former format."""
+        self._folder = folder
+        self.generation = folder.name
+        self.digest = digest
+        """SHA-256 of the manifest, hex: equal content has equal digests."""
+        self._unpin: Callable[[], object] = weakref.finalize(self, os.close, _pin(folder))
+        try:
+            data = (folder / "manifest.json").read_bytes()
+        except FileNotFoundError as error:
+            raise DamagedIndex(_damage(folder / "manifest.json", "is missing")) from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise DamagedIndex(_damage(folder / "manifest.json", "is not the one that was written"))
+        try:
+            self.manifest = Manifest.model_validate_json(data)
+        except ValidationError as error:
+            raise NotAnIndex(
+                f"{folder.parents[1]} was written by an older version; run `trivet rag index` again to replace it"
+            ) from error
+        for name, file in self.manifest.files.items():
+            _check(folder / name, file, content=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self.manifest.chunks
+
+    def close(self) -> None:
+        """Let the generation be removed once it is neither current nor previous."""
+        self._unpin()
+
+    def require_embedder(self, embedder: str) -> None:
+        """Raises WrongEmbedder unless `embedder` (an id) made the vectors."""
+        if embedder != self.manifest.embedder:
+            raise WrongEmbedder(
+                f"the index was made with the embedder {self.manifest.embedder}, this search uses {embedder}; "
+                f"search with {self.manifest.embedder}, or index again with {embedder}"
+            )
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The documents, also those that could not be indexed."""
+        with self._damage_named(FILES):
+            refs = [part.catalogue for part in self.manifest.parts]
+            return Catalogue([map_arrays(self._file(ref)) for ref in refs], [ref.digest for ref in refs])
+
+    @cached_property
+    def vectors(self) -> Dense:
+        """Dense search."""
+        with self._damage_named(FILES):
+            paths = [self._file(part.vectors) for part in self.manifest.parts]
+            return Vectors(paths, dimension=self.manifest.dimension, centres=self.centres)
+
+    @property
+    def centres_file(self) -> Path | None:
+        """The file of storage.vectors.Centres; None for an index that has none."""
+        return None if self.manifest.centres is None else self._file(self.manifest.centres)
+
+    @property
+    def centres(self) -> Centres | None:
+        """Around which the vectors are grouped; None where every search is exact."""
+        return None if (path := self.centres_file) is None else Centres.open(path)
+
+    @cached_property
+    def lexical(self) -> Lexical | None:
+        """BM25 search; None if the index was made without."""
+        if self.manifest.tokenizer is None:
+            return None
+        tokens = sum(part.tokens for part in self.manifest.parts)
+        postings = [postings_of(text) for text in self._texts]
+        return Lexical(postings, Whole(len(self), tokens, self.manifest.mean_idf))
+
+    def chunk(self, row: int) -> bytes:
+        """The chunk as JSON, read alone."""
+        row = range(len(self))[row]
+        at = int(self._firsts.searchsorted(row, "right")) - 1
+        begin, end = self._texts[at]["offsets"][row - self._firsts[at] :][:2]
+        return self._texts[at]["chunks"][begin:end].tobytes()
+
+    def document(self, row: int) -> CatalogueEntry:
+        """The document that the chunk belongs to."""
+        return self.catalogue[self.document_of_row[row]]
+
+    @cached_property
+    def document_of_row(self) -> NDArray[np.int32]:
+        """Per row, the position of its document in the catalogue."""
+        places = [
+            np.array([self._place[document] for document in texts_of(text["documents"])], np.int32)[text["owners"]]
+            for text in self._texts
+        ]
+        return np.concatenate(places) if len(self) else np.empty(0, np.int32)
+
+    @cached_property
+    def numbers(self) -> tuple[Path, ...]:
+        """The files of storage.numbers. Raises NotAnIndex for an index made before there were such as now."""
+        from storage.numbers import lacks
+
+        paths = tuple(self._file(part.numbers) for part in self.manifest.parts)
+        if missing := sorted({name for path in paths for name in lacks(path)}):
+            why = f"the numbers of {self._folder} were written by an older version, without {', '.join(missing)}"
+            raise NotAnIndex(f"{why}; run `trivet rag index` again to renew them")
+        return paths
+
+    def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
+        """A flag per row: does it belong to one of `documents` (digests)?"""
+        flags = np.zeros(len(self), np.bool_)
+        for at in (self._place[document] for document in documents if document in self._place):
+            flags[self._begins[at] : self._ends[at]] = True
+        return flags
+
+    @cached_property
+    def _begins(self) -> NDArray[np.int64]:
+        """Per document, its first row."""
+        return self._ends - np.bincount(self.document_of_row, minlength=len(self._place))
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """Per document, the row after its last one; 0 for a document without rows."""
+        ends = np.zeros(len(self._place), np.int64)
+        ends[self.document_of_row] = np.arange(1, len(self) + 1)  # of equal places the last one counts
+        return ends
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Digest of each document → its name."""
+        return dict(zip(self.catalogue.documents, self.catalogue.names, strict=True))
+
+    def entry(self, document: str) -> CatalogueEntry | None:
+        """The document of this digest; None if there is none."""
+        return self.catalogue[self._place[document]] if document in self._place else None
+
+    def verify(self, names: Collection[str] | None = None) -> None:
+        """Read every file, or those of these names, and open what searches.
+
+        Raises DamagedIndex for the first that is not what was written.
+        """
+        for name, file in self.manifest.files.items():
+            if names is None or name in names:
+                _check(self._folder / name, file, content=True)
+        self._verify_rows()
+
+    def _verify_rows(self) -> None:
+        with self._damage_named(FILES):
+            rows = [len(text["owners"]) for text in self._texts]
+            _ = self.lexical, self.catalogue
+        if not len(self) == self.vectors.size == sum(rows):
+            raise DamagedIndex(_damage(self._folder, "holds files of different numbers of rows"))
+
+    @cached_property
+    def _place(self) -> Mapping[str, int]:
+        """Digest of each document → its position in the catalogue."""
+        return {document: at for at, document in enumerate(self.names)}
+
+    def _file(self, ref: Ref) -> Path:
+        """Where a file of the generation lies."""
+        return self._folder / name_of(ref)
+
+    @cached_property
+    def _texts(self) -> list[dict[str, NDArray[Any]]]:
+        with self._damage_named(FILES):
+            return [map_arrays(self._file(part.text)) for part in self.manifest.parts]
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        return self.manifest.firsts
+
+    @contextlib.contextmanager
+    def _damage_named(self, name: str) -> Generator[None]:
+        try:
+            yield
+        except (OSError, ValueError, KeyError) as error:
+            raise DamagedIndex(_damage(self._folder / name, f"cannot be read ({error})")) from error
 
 
 def claim(out: Path) -> None:
@@ -103,3 +401,37 @@ def is_current(out: Path, digest: str) -> bool:
             return index.digest == digest
     except (NotAnIndex, DamagedIndex):
         return False
+
+
+def _check(path: Path, file: FileDigest, *, content: bool) -> None:
+    """Raises DamagedIndex unless the file has its size, and with `content` its digest."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise DamagedIndex(_damage(path, "is missing")) from error
+    if size != file.size:
+        raise DamagedIndex(_damage(path, f"has {size} bytes instead of {file.size}"))
+    if content:
+        with path.open("rb") as stored:
+            if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
+                raise DamagedIndex(_damage(path, "fails its checksum"))
+
+
+def _damage(path: Path, what: str) -> str:
+    return f"{path} {what}; the index is damaged, run `trivet rag index` again to replace it"
+
+
+def _pin(folder: Path) -> int:
+    """An open descriptor that keeps `folder` from being removed until it is closed."""
+    try:
+        pin = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DamagedIndex(_damage(folder, "is missing")) from error
+    try:
+        fcntl.flock(pin, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError as error:  # being removed at this moment
+        os.close(pin)
+        raise DamagedIndex(_damage(folder, "is being removed")) from error
+    except OSError:
+        pass  # a file system without locks: files that are open outlive their removal
+    return pin

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from storage import files
 from storage.arrays import map_arrays
 from storage.connections import engine
-from storage.index_generation import FILES, Generation, Index, Manifest, Pointer, name_of
+from storage.index import FILES, Generation, Index, Manifest, Pointer, name_of
 from storage.records import Ref
 from storage.storage_errors import DamagedIndex, EngineAway, NotAnIndex
 from storage.vectors import NOTHING, Centres, Nearest, require_dimension

@@ -22,15 +22,16 @@ from storage import files
 from storage.arrays import map_arrays
 from storage.catalogue import CatalogueEntry, pack_catalogue
 from storage.engines import engine_of
-from storage.index import OURS, claim
-from storage.index_generation import (
+from storage.index import (
     FILES,
+    OURS,
     FileDigest,
     Generation,
     Index,
     Manifest,
     Part,
     Pointer,
+    claim,
     name_of,
     read_pointer,
 )

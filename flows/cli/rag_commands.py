@@ -25,7 +25,7 @@ from tasks.rag import STRATEGY
 from tasks.rag.answers import place_of
 
 if TYPE_CHECKING:
-    from storage.index_generation import Index
+    from storage.index import Index
     from tasks.documents.blocks import Document
     from tasks.rag.answers import Filters
     from tasks.rag.indexing.index_report import DocumentStatus, IndexStatus

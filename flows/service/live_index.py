@@ -10,8 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
-from storage.index import pointer_of
-from storage.index_generation import Index
+from storage.index import Index, pointer_of
 from storage.storage_errors import EngineAway, StorageError
 from tasks.rag.answering.assistant import Asks
 

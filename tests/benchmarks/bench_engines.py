@@ -22,8 +22,7 @@ import numpy as np
 
 from storage.embedded import Cluster
 from storage.engines import place_of
-from storage.index import open_index
-from storage.index_generation import Index
+from storage.index import Index, open_index
 from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import Segment, pack_segment

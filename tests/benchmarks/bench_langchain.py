@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from models.protocols import Embedder
 from storage.catalogue import CatalogueEntry
-from storage.index import open_index
-from storage.index_generation import Index
+from storage.index import Index, open_index
 from tasks.language.tokens import tokenize
 from tasks.rag.answering.assistant import Assistant
 from tasks.rag.indexing.chunks import tokenize_chunks

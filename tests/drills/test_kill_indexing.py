@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from storage.artifacts import Artifacts
-from storage.index_generation import read_pointer
+from storage.index import read_pointer
 from storage.records import Ref
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits

@@ -13,8 +13,7 @@ import numpy as np
 from models.embedders import family
 from models.protocols import Embedder
 from storage.catalogue import CatalogueEntry
-from storage.index import open_index
-from storage.index_generation import Index
+from storage.index import Index, open_index
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Retrieved, Turn
 from tasks.rag.indexing.chunks import Chunk

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from storage.catalogue import CatalogueEntry
-from storage.index_generation import Generation
+from storage.index import Generation
 from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import DocumentContent, Segment, pack_segment, split

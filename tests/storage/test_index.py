@@ -19,8 +19,7 @@ from pydantic import BaseModel
 
 from storage import segments
 from storage.catalogue import CatalogueEntry
-from storage.index import claim, is_current, open_index
-from storage.index_generation import Generation
+from storage.index import Generation, claim, is_current, open_index
 from storage.lexical import Lexical
 from storage.publishing import publish_segments
 from storage.records import Ref

@@ -18,7 +18,7 @@ from flows.service.web.place_page import in_collection_of
 from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.catalogue import CatalogueEntry
 from storage.engines import index_name
-from storage.index_generation import Index
+from storage.index import Index
 from storage.storage_errors import StorageError
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import DocumentStatus

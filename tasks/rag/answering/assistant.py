@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from models.protocols import Embedder, Reranker
-from storage.index import open_index
-from storage.index_generation import Index
+from storage.index import Index, open_index
 from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved, threshold
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring

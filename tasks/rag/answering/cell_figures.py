@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from storage.index_generation import Index
+from storage.index import Index
 from tasks.language.sentences import Language
 from tasks.rag.answering.cell_lookup import Cells, said_in
 from tasks.rag.answering.cell_questions import BESIDE_WEIGHT, NAME_WEIGHT

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from models.embedders import reads
 from models.protocols import Embedder
-from storage.index_generation import Index
+from storage.index import Index
 from tasks.language.numbers import CALENDAR, read_numbers
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from storage.index_generation import Index
+from storage.index import Index
 from storage.records import Record
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan

@@ -48,7 +48,7 @@ from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
 
 if TYPE_CHECKING:
     from models.protocols import Embedder, Reranker
-    from storage.index_generation import Index
+    from storage.index import Index
     from tasks.rag.planning.routing import Router
 from importlib.resources import files
 

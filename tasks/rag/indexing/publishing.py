@@ -15,8 +15,7 @@ from models.embedders import family
 from storage.artifacts import Artifacts
 from storage.catalogue import CatalogueEntry
 from storage.files import write
-from storage.index import claim, open_index
-from storage.index_generation import Generation
+from storage.index import Generation, claim, open_index
 from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import Segment

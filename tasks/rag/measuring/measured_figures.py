@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 
 from storage.engines import index_name
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Run, Sample
-from storage.index_generation import Index
+from storage.index import Index
 from tasks import resources
 from tasks.measure.estimates import Estimate
 from tasks.rag.answers import Filters

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from storage.catalogue import Catalogue, CatalogueEntry
-from storage.index_generation import Index
+from storage.index import Index
 from storage.lexical import hash_of
 from tasks import resources
 from tasks.language.tokens import BIGRAM, tokenize

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from models.embedders import embed_questions, family, reads, spans_languages
 from models.protocols import Embedder
-from storage.index_generation import Index
+from storage.index import Index
 from storage.lexical import Best, Lexical, best_rows
 from storage.records import Record
 from storage.vectors import Nearest

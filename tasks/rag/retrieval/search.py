@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from models.embedders import reads
 from models.protocols import Embedder, Reranker
-from storage.index_generation import Index
+from storage.index import Index
 from storage.records import Record
 from tasks.documents.blocks import PageSource
 from tasks.rag import STRATEGY

@@ -23,8 +23,7 @@ from flows.service.indexing import Indexing
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collection
 from storage.catalogue import CatalogueEntry
-from storage.index import open_index
-from storage.index_generation import Index
+from storage.index import Index, open_index
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
 from tasks.rag.answering.assistant import Asks, Event

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from storage.catalogue import CatalogueEntry
-from storage.index import open_index
-from storage.index_generation import Index
+from storage.index import Index, open_index
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.numbers.document_numbers import document_numbers

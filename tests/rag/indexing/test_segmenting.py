@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import centres, segments
+from storage import segments, vectors
 from storage.artifacts import Artifacts
 from storage.index import open_index
 from storage.publishing import publish_segments
@@ -93,7 +93,7 @@ def test_a_segment_that_was_made_is_recalled_until_it_is_damaged(artifacts: Arti
 def test_centres_of_an_index_serve_its_next_generation(
     artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(centres, "RECALL", 0.1)  # so that rows without groups are grouped
+    monkeypatch.setattr(vectors, "RECALL", 0.1)  # so that rows without groups are grouped
     documents = [embedded(number, artifacts) for number in range(60)]
     index = tmp_path / "index"
     made = find_centres(documents, artifacts, index=index)

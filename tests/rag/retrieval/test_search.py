@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from models.protocols import Embedder
 from storage.catalogue import CatalogueEntry
-from storage.index import open_index
-from storage.index_generation import Index
+from storage.index import Index, open_index
 from storage.storage_errors import WrongEmbedder
 from tasks.language.tokens import BIGRAM, WrongTokenizer
 from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode
