@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import shutil
 import sqlite3
 import subprocess
 import tarfile
 import tempfile
 from collections import Counter
-from contextlib import closing
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import IO, Literal, cast
 
 from sqlalchemy import text
@@ -37,15 +35,10 @@ from storage.stores import Folder
 
 MANIFEST = "manifest.json"
 DATABASE = "database.dump"
-HEADER_LINES = 40
-NAMES = {
-    "database": re.compile(re.escape(DATABASE)),
-    "lineage": re.compile(re.escape(LINEAGE)),
-    "artifacts": re.compile(r"store/objects/[a-z][a-z0-9-]*/([0-9a-f]{2})/\1[0-9a-f]{62}"),
-    "keys": re.compile(r"store/keys/([0-9a-f]{2})/\1[0-9a-f]{62}"),
-    "results": re.compile(rf"{RESULTS}/(?!.*(?:^|/)\.\.(?:/|$))[^\0\\]+", re.DOTALL),
-}
-"""Members of a backup by what they are; another name is refused."""
+TIMEOUT = b"SET transaction_timeout = 0;"
+"""Servers before 17 do not know this setting, and a laptop's database may move to an older server."""
+KINDS = {"store/objects/": "artifacts", "store/keys/": "keys", f"{RESULTS}/": "results", DATABASE: "database"}
+"""What a member is, by the beginning of its name."""
 
 
 class Manifest(Record):
@@ -63,93 +56,75 @@ class Manifest(Record):
     """Over the name and the content of all members before this one, in order."""
 
 
-class _Tally(io.RawIOBase):
-    """Counts and one digest over all members, computed alike by the writer and the reader."""
-
-    def __init__(self) -> None:
-        self._counts, self._bytes, self._digest = Counter[str](), 0, hashlib.sha256()
-
-    def take(self, name: str, size: int, file: IO[bytes]) -> IO[bytes]:
-        """A member; what is read of it is tallied. Raises BackupUnusable."""
-        kinds = [kind for kind, pattern in NAMES.items() if pattern.fullmatch(name)]
-        if not kinds or ".." in PurePosixPath(name).parts:
-            said = f"the backup holds {name!r}, which no backup does"
-            raise BackupUnusable(f"{said}; it was made or changed by something else")
-        self._counts[kinds[0]] += 1
-        self._bytes += size
-        self._digest.update(f"{name}\0{size}\0".encode("utf-8", "surrogateescape"))
-        self._file = file
-        return cast("IO[bytes]", self)
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._file.read(size)
-        self._digest.update(block)
-        return block
-
-    def manifest(self) -> Manifest:
-        counts = self._counts
-        return Manifest(
-            artifacts=counts["artifacts"],
-            keys=counts["keys"],
-            results=counts["results"],
-            database=counts["database"] > 0,
-            bytes=self._bytes,
-            sha256=self._digest.hexdigest(),
-        )
-
-
 def backup(home: Path, store: Artifacts, database_url: str | None, target: Path) -> Manifest:
     """Write everything to the tar file `target`, which appears when it is whole. Runs may go on meanwhile.
 
     References are read before what they refer to: results, keys, database, then objects, which never change. A damaged
     object is left out: the run that needs it makes it again. Raises StoreUnreachable, DatabaseUnavailable.
     """
-    results, tally = Results.beside(store, home), _Tally()
-    with (
-        files.replacing(target) as file,
-        tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
-        tempfile.TemporaryDirectory(dir=target.parent, prefix=".dumping-") as folder,
-    ):
-
-        def add(name: str, content: bytes | Path) -> None:
-            member = tarfile.TarInfo(name)
-            member.mode = 0o600
-            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as data:
-                member.size = data.seek(0, os.SEEK_END)
-                data.seek(0)
-                tar.addfile(member, data if name == MANIFEST else tally.take(name, member.size, data))
-
-        for name in sorted(each.name for each in results.listed()):
-            if (record := results.read(name)) is not None:  # else removed since it was listed
-                add(f"{RESULTS}/{name}", record)
-        for key, ref in sorted(store.notes(), key=lambda note: note[0]):
-            add(f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
-        if database_url is not None or Cluster(home).status().state != "absent":
-            dump, url = Path(folder) / DATABASE, database.locate(database_url, home)
-            _run_client("pg_dump", url, "--format=custom", "--no-owner", "--no-privileges", f"--file={dump}")
-            add(DATABASE, dump)
-        if (home / LINEAGE).exists():
-            _copy_sqlite(home / LINEAGE, Path(folder) / "lineage")
-            add(LINEAGE, Path(folder) / "lineage")
-        for artifact in store.objects():
-            ref = artifact.ref
-            try:
-                path = store.path(ref)
-            except (MissingArtifact, DamagedArtifact):
-                continue
-            add(f"store/objects/{ref.kind}/{ref.digest[:2]}/{ref.digest}", path)
-        manifest = tally.manifest()
-        add(MANIFEST, manifest.model_dump_json().encode())
+    results = Results.beside(store, home)
+    with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        with tarfile.open(file, "w") as tar:
+            for name in sorted(each.name for each in results.listed()):
+                if (record := results.read(name)) is not None:  # else removed since it was listed
+                    _add(tar, f"{RESULTS}/{name}", record)
+            for key, ref in sorted(store.notes(), key=lambda note: note[0]):
+                _add(tar, f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
+            if database_url is not None or Cluster(home).status().state != "absent":
+                dump, url = Path(folder) / DATABASE, database.locate(database_url, home)
+                _run_client("pg_dump", url, "--format=custom", "--no-owner", "--no-privileges", f"--file={dump}")
+                _add(tar, DATABASE, dump)
+            if (home / LINEAGE).exists():
+                copy = Path(folder) / LINEAGE
+                try:
+                    with closing(sqlite3.connect(home / LINEAGE)) as source, closing(sqlite3.connect(copy)) as copied:
+                        source.backup(copied)  # as it is between two writes
+                except sqlite3.Error as error:
+                    raise StoreUnreachable(f"{home / LINEAGE} cannot be read ({error}); move it away") from error
+                _add(tar, LINEAGE, copy)
+            for artifact in store.objects():
+                ref = artifact.ref
+                with suppress(MissingArtifact, DamagedArtifact):
+                    _add(tar, f"store/objects/{ref.kind}/{ref.digest[:2]}/{ref.digest}", store.path(ref))
+        with tarfile.open(file) as tar:
+            manifest = _summarise(tar)
+        with tarfile.open(file, "a") as tar:
+            _add(tar, MANIFEST, manifest.model_dump_json().encode())
+        files.settle(file, target)
     return manifest
 
 
-def _copy_sqlite(file: Path, copy: Path) -> None:
-    """As it is between two writes."""
-    try:
-        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
-            source.backup(target)
-    except sqlite3.Error as error:
-        raise StoreUnreachable(f"{file} cannot be read ({error}); move it away and back up again") from error
+def _add(tar: tarfile.TarFile, name: str, content: bytes | Path) -> None:
+    member = tarfile.TarInfo(name)
+    member.mode = 0o600
+    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as data:
+        member.size = data.seek(0, os.SEEK_END)
+        data.seek(0)
+        tar.addfile(member, data)
+
+
+def _summarise(tar: tarfile.TarFile) -> Manifest:
+    """What all members but the manifest amount to. Raises BackupUnusable for one that is no plain file."""
+    counts, size, digest = Counter[str](), 0, hashlib.sha256()
+    for member in tar:
+        if not member.isreg():
+            raise BackupUnusable(f"{tar.name} holds {member.name!r}, which is no plain file; it is not a backup")
+        if member.name == MANIFEST:
+            continue
+        counts.update(kind for start, kind in KINDS.items() if member.name.startswith(start))
+        size += member.size
+        digest.update(f"{member.name}\0{member.size}\0".encode("utf-8", "surrogateescape"))
+        data = cast("IO[bytes]", tar.extractfile(member))  # a plain file has content
+        while block := data.read(1 << 20):
+            digest.update(block)
+    return Manifest(
+        artifacts=counts["artifacts"],
+        keys=counts["keys"],
+        results=counts["results"],
+        database=counts["database"] > 0,
+        bytes=size,
+        sha256=digest.hexdigest(),
+    )
 
 
 def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
@@ -186,28 +161,21 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
 
 
 def _unpack(source: Path, staging: Path) -> Manifest:
-    """Everything but the manifest below `staging`, verified."""
-    tally = _Tally()
+    """Everything below `staging`, once it is verified."""
     try:
         with tarfile.open(source, "r:") as tar:
-            for member in tar:
-                if not member.isreg():
-                    raise BackupUnusable(f"{source} holds {member.name!r}, which is no plain file; it is not a backup")
-                data = cast("IO[bytes]", tar.extractfile(member))  # a plain file has content
-                if member.name == MANIFEST:
-                    manifest = Manifest.model_validate_json(data.read())
-                    if manifest != tally.manifest():
-                        raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
-                    return manifest
-                counted, path = tally.take(member.name, member.size, data), staging / member.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("xb") as file:
-                    shutil.copyfileobj(counted, file)
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise BackupUnusable(f"{source} is damaged or no backup ({error}); use another copy") from error
+            content = _summarise(tar)
+            if MANIFEST not in tar.getnames():
+                raise BackupUnusable(f"{source} ends before its manifest: it is not whole; use another copy")
+            manifest = Manifest.model_validate_json(cast("IO[bytes]", tar.extractfile(MANIFEST)).read())
+            if manifest != content:
+                raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
+            tar.extractall(staging, filter="data")  # which refuses names that lead elsewhere
     except FileNotFoundError as error:
         raise BackupUnusable(f"{source} does not exist; name a file that `trivet backup` wrote") from error
-    raise BackupUnusable(f"{source} ends before its manifest: it is not whole; use another copy")
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise BackupUnusable(f"{source} is damaged or no backup ({error}); use another copy") from error
+    return manifest
 
 
 def _load_database(dump: Path, url: str) -> None:
@@ -217,15 +185,14 @@ def _load_database(dump: Path, url: str) -> None:
         tables = sorted(connection.execute(text(query)).scalars())
     if tables:
         raise BackupUnusable(f"the database of DATABASE_URL already holds {', '.join(tables[:3])}; name an empty one")
-    raw, script = dump.with_suffix(".raw"), dump.with_suffix(".sql")
-    _run_client("pg_restore", url, "--no-owner", "--no-privileges", f"--file={raw}", str(dump), connect=False)
-    with raw.open("rb") as old, script.open("wb") as new:
-        # servers before 17 do not know this setting, and a laptop's database may move to an older server
-        new.writelines(line for line in islice(old, HEADER_LINES) if not line.startswith(b"SET transaction_timeout"))
-        shutil.copyfileobj(old, new)
-    _run_client(
-        "psql", url, "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", f"--file={script}"
-    )
+    script = dump.with_suffix(".sql")
+    _run_client("pg_restore", url, "--no-owner", "--no-privileges", f"--file={script}", str(dump), connect=False)
+    with script.open("r+b") as file:
+        start = file.read(4096)
+        file.seek(0)
+        file.write(start.replace(TIMEOUT, b" " * len(TIMEOUT)))
+    strictly = ("--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1")
+    _run_client("psql", url, *strictly, f"--file={script}")
     database.upgrade(url)
 
 
