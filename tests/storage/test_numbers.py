@@ -112,6 +112,15 @@ def test_csv_and_json_hold_exact_values_and_whole_lists(file: Path, tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize("name", ["=1+2.pdf", "@cmd.pdf", "-cmd|' /C calc'!A0", "+a"])
+def test_a_text_that_a_spreadsheet_would_work_out_stands_behind_an_apostrophe(tmp_path: Path, name: str) -> None:
+    write_numbers(tmp_path / "one.parquet", [row("d1", "-7", name, shown="-7", unit=name)])
+    copy_numbers([tmp_path / "one.parquet"], {"d1": name}, tmp_path / "one.csv", "csv")
+    [told] = csv.DictReader((tmp_path / "one.csv").read_text().splitlines())
+    assert (told["name"], told["unit"], told["shown"], told["value"]) == (f"'{name}", f"'{name}", "-7", "-7")
+    assert json.loads(told["row_path"])[-1] == name
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
