@@ -33,8 +33,6 @@ PRESS = {
 """How hard a model may be pressed: fields of tasks.calls.CallSettings, and what evalchemy's command lines call them."""
 OF_THE_CALLER = frozenset({"api_key_env", "max_retries", *(alias for names in PRESS.values() for alias in names)})
 """Arguments about keys and rates, which whoever opens a backend reads; each kind takes them and leaves them alone."""
-REMOVED_ARGS = {"max_concurrent_requests": "num_concurrent"}
-"""Arguments of earlier versions, and what they are called now."""
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that
 WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null": None}
@@ -47,6 +45,9 @@ class BackendArgs(BaseModel):
 
     batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """Accepted by every backend, used by those that run in this process."""
+
+
+Args = TypeVar("Args", bound=BackendArgs)
 
 
 class OpenAIArgs(BackendArgs):
@@ -123,8 +124,8 @@ class Asked(NamedTuple):
     """What a backend is opened with."""
 
     kind: str
-    name: str | None  # model name, unless the arguments give one
-    args: Mapping[str, JsonValue]  # `--model_args`, without those about keys and rates
+    name: str | None = None  # model name, unless the arguments give one
+    args: Mapping[str, JsonValue] = {}  # `--model_args`; those about keys and rates are not for the backend
     base_url: str | None = None
     api_key: SecretStr | None = None
     timeout_s: float = 120.0
@@ -145,28 +146,18 @@ class Backend(NamedTuple):
     needs_subject: bool = True  # False if the kind alone is a model
 
 
-def open_backend(
-    kind: str,
-    *,
-    name: str | None = None,
-    args: Mapping[str, JsonValue] | None = None,
-    base_url: str | None = None,
-    api_key: SecretStr | None = None,
-    timeout_s: float = 120.0,
-    pictures: bool = False,
-    thinking: Thinking = AS_ASKED,
-) -> Chat:
+def open_backend(kind: str, **how: Any) -> Chat:
     """The backend of a kind, or of the dotted path of an lm_eval LM class. Raises ModelUnavailable.
 
-    args: the model_args; they take precedence. The other parameters: see `Asked`.
+    how: fields of `Asked`; the arguments precede the others.
     """
-    asked = Asked(kind, name, _own(args or {}), base_url, api_key, timeout_s, pictures, thinking)
+    asked = Asked(kind, **how)
     if backend := backends().get(kind):
         return backend.open(asked)
     if "." in kind:
         from models.lm_eval_lm import HarnessLM
 
-        return HarnessLM(kind, asked.args)
+        return HarnessLM(kind, _own(asked.args))
     raise ModelUnavailable(
         f"There is no model backend called {kind!r}; there are {', '.join(backends())}, and any lm_eval model class by "
         "its dotted path (package.module.Class)."
@@ -176,7 +167,20 @@ def open_backend(
 def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
     """Raises ModelUnavailable for arguments that a backend does not know; those of lm_eval classes are their own."""
     if backend := backends().get(kind):
-        checked_args(backend.args, Asked(kind, None, _own(args)))
+        checked_args(backend.args, Asked(kind, args=args))
+
+
+def checked_args(kind: type[Args], asked: Asked) -> Args:
+    """The arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
+    try:
+        return kind.model_validate(_own(asked.args))
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        name = ".".join(str(part) for part in first["loc"][:1])
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
+            raise ModelUnavailable(f"model_args: {asked.kind} has no argument {name}; it has {known}") from None
+        raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
 
 
 def _own(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -211,10 +215,15 @@ def _value(text: str) -> JsonValue:
     return WORDS.get(text.lower(), text)
 
 
+def _model_name(name: str | None, kind: str, argument: str) -> str:
+    if not name:
+        raise ModelUnavailable(f"{kind} needs a model: give --model_name NAME or --model_args {argument}=NAME")
+    return name
+
+
 def _open_endpoint(asked: Asked) -> Chat:
     args = checked_args(OpenAIArgs, asked)
-    model = _model_name(args.model or asked.name, asked.kind, "model")
-    effort = args.reasoning_effort
+    model, effort = _model_name(args.model or asked.name, asked.kind, "model"), args.reasoning_effort
     chosen: dict[str, Any] = {
         "base_url": args.base_url or asked.base_url,
         "api_key": args.api_key or asked.api_key,
@@ -239,19 +248,19 @@ def _open_hf(asked: Asked) -> Chat:
     kind = kind_of(pretrained, args.revision) if gguf_file is None else Kind(sees=False, reads_text_alone=True)
     sees = kind.sees and (asked.pictures or not kind.reads_text_alone)
     lacking = ("trust_remote_code", "gguf_file") if sees else ("min_pixels", "max_pixels")
-    if said := [name for name in lacking if getattr(args, name)]:
+    if given := [name for name in lacking if getattr(args, name)]:
         how = "with its eyes" if sees else "for text alone"
-        raise ModelUnavailable(f"the model in {pretrained} is loaded {how}, without {' and '.join(said)}; leave it out")
-    chosen: dict[str, Any] = args.model_dump(exclude={"pretrained", *lacking}) | (
-        {} if sees else {"gguf_file": gguf_file}
-    )
+        raise ModelUnavailable(
+            f"the model in {pretrained} is loaded {how}, without {' and '.join(given)}; leave it out"
+        )
+    chosen = args.model_dump(exclude={"pretrained", "gguf_file", *lacking})
     if sees:
         from models.vision_language import HFVision
 
         return HFVision(pretrained, **chosen)
     from models.causal_lm import CausalLM
 
-    return CausalLM(pretrained, **chosen)
+    return CausalLM(pretrained, gguf_file=gguf_file, **chosen)
 
 
 def _open_vllm(asked: Asked) -> Chat:
@@ -276,15 +285,14 @@ def require_vllm(pretrained: str) -> None:
 def _open_replay(asked: Asked) -> Chat:
     from models.replay import ReplayChat
 
-    args = checked_args(ReplayArgs, asked)
-    return ReplayChat(Path(_model_name(args.path, asked.kind, "path")))
+    return ReplayChat(Path(_model_name(checked_args(ReplayArgs, asked).path, asked.kind, "path")))
 
 
 def _open_scripted(asked: Asked) -> Chat:
     from models.scripted import ScriptedChat, read_rules
 
-    args = checked_args(ScriptedArgs, asked)
-    return ScriptedChat(read_rules(Path(args.rules)) if args.rules else ())
+    rules = checked_args(ScriptedArgs, asked).rules
+    return ScriptedChat(read_rules(Path(rules)) if rules else ())
 
 
 BACKENDS: dict[str, Backend] = {
@@ -321,69 +329,27 @@ def backends() -> Mapping[str, Backend]:
 
     Raises ModelUnavailable for an entry point that is no backend, or takes a name that is taken.
     """
-    found = dict(BACKENDS)
+    known = dict(BACKENDS)
     for point in entry_points(group=ENTRY_POINTS):
-        package = point.dist.name if point.dist else "an installed package"
-        if point.name in found:
-            raise ModelUnavailable(
-                f"{package} offers a model backend called {point.name!r}, and there is one of that name; rename the "
-                f"entry point in the group {ENTRY_POINTS}, or uninstall {package}"
-            )
         try:
+            if point.name in known:
+                raise ValueError("there is a backend of that name")
             backend = point.load()
+            if not isinstance(backend, Backend):
+                raise TypeError(f"{point.value} is a {type(backend).__name__}, and no models.backends.Backend")
         except Exception as error:
+            package = point.dist.name if point.dist else "an installed package"
             raise ModelUnavailable(
-                f"the model backend {point.name!r} of {package} cannot be imported ({type(error).__name__}: {error}); "
-                f"mend {point.value}, or uninstall {package}"
+                f"the model backend {point.name!r} of {package} cannot be used ({type(error).__name__}: {error}); "
+                f"mend it, or uninstall {package}"
             ) from error
-        if not isinstance(backend, Backend):
-            raise ModelUnavailable(
-                f"the model backend {point.name!r} of {package} is a {type(backend).__name__}; {point.value} has to be "
-                "a models.backends.Backend"
-            )
-        found[point.name] = backend
-    return found
+        known[point.name] = backend
+    return known
 
 
 def kinds(*places: str) -> tuple[str, ...]:
     """Names of the backends that run in one of the places; of all backends without any."""
     return tuple(kind for kind, backend in backends().items() if not places or backend.place in places)
-
-
-def is_endpoint(kind: str) -> bool:
-    """True for a backend that is reached at an address; False for a kind that there is not."""
-    return kind in kinds("endpoint")
-
-
-def loads_weights(kind: str) -> bool:
-    """True for a backend whose weights are loaded in the process that asks; lm_eval classes count as such."""
-    return kind not in kinds("endpoint", "file")
-
-
-Args = TypeVar("Args", bound=BackendArgs)
-
-
-def checked_args(kind: type[Args], asked: Asked) -> Args:
-    """The arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
-    try:
-        return kind.model_validate(dict(asked.args))
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        name = ".".join(str(part) for part in first["loc"][:1])
-        if first["type"] == "extra_forbidden" and name in REMOVED_ARGS:
-            raise ModelUnavailable(f"model_args: {name} was removed: write {REMOVED_ARGS[name]}") from None
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
-            others = [other for other, backend in backends().items() if name in backend.args.model_fields]
-            said = f" ({', '.join(others)} {'has' if len(others) == 1 else 'have'} it)" if others else ""
-            raise ModelUnavailable(f"model_args: {asked.kind} has no argument {name}{said}; it has {known}") from None
-        raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
-
-
-def _model_name(name: str | None, kind: str, argument: str) -> str:
-    if not name:
-        raise ModelUnavailable(f"{kind} needs a model: give --model_name NAME or --model_args {argument}=NAME")
-    return name
 
 
 class Local(NamedTuple):
@@ -395,9 +361,13 @@ class Local(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The whole name, arguments as JSON; what is in them keeps its order, which a schema means."""
-        said = f",{json.dumps(dict(sorted(self.args.items())), ensure_ascii=False)}" if self.args else ""
-        return f"{self.kind}:{self.pretrained}{said}"
+        """The whole name, arguments as JSON."""
+        return f"{self.kind}:{self.pretrained}{spell_args(self.args)}"
+
+
+def spell_args(args: Mapping[str, JsonValue]) -> str:
+    """Arguments as they stand behind a model's name; what is in them keeps its order, which a schema means."""
+    return f",{json.dumps(dict(sorted(args.items())), ensure_ascii=False)}" if args else ""
 
 
 def open_chat(
@@ -415,8 +385,8 @@ def open_chat(
         raise ModelUnavailable(f"There is no model backend called {name!r}; give {spellings()}.")
     args: dict[str, JsonValue] = {}
     if backend.place == "endpoint":
-        rest, has_args, said = rest.partition(",{")
-        args = parse_model_args("{" + said) if has_args else {}
+        rest, has_args, written = rest.partition(",{")
+        args = parse_model_args("{" + written) if has_args else {}
         variable = args.pop("api_key_env", None)
         if kind == "curator":
             from models.curator import Usual, usual_place
@@ -424,15 +394,9 @@ def open_chat(
             base_url, api_key = usual_place(rest, os.environ.get, Usual(base_url, api_key))
         if variable and not (api_key := SecretStr(os.environ.get(str(variable), ""))):
             raise ModelUnavailable(f"{rest}: there is no environment variable {variable} here, which holds its key")
-    return open_backend(
-        kind,
-        args=({backend.subject: rest} if rest else {}) | args,
-        base_url=base_url,
-        api_key=api_key,
-        timeout_s=timeout_s,
-        pictures=True,
-        thinking=BRIEFLY,
-    )
+    args = ({backend.subject: rest} if rest else {}) | args
+    place: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
+    return open_backend(kind, args=args, pictures=True, thinking=BRIEFLY, **place)
 
 
 def spellings() -> str:
@@ -454,14 +418,14 @@ def local_of(name: str) -> Local | None:
     A comma separates folder and arguments, unless it is part of the name of an existing folder.
     """
     kind, _, rest = name.partition(":")
-    if kind not in kinds("process") or not rest:
+    if not is_in_process(name) or not rest:
         return None
     pieces = rest.split(",")
     folder = next((end for end in range(len(pieces), 0, -1) if Path(",".join(pieces[:end])).is_dir()), 1)
     pretrained, args = ",".join(pieces[:folder]), parse_model_args(",".join(pieces[folder:]))
     if kind == "hf":
-        said = args.get("gguf_file")
-        pretrained, gguf_file = split_gguf(pretrained, said if isinstance(said, str) else None)
+        given = args.get("gguf_file")
+        pretrained, gguf_file = split_gguf(pretrained, given if isinstance(given, str) else None)
         args |= {"gguf_file": gguf_file} if gguf_file else {}
     return Local(kind, pretrained, args)
 
@@ -495,28 +459,17 @@ def revision_of(name: str) -> str:
     An endpoint shows nothing: its name has to stand for it. Raises ModelUnavailable.
     """
     if local := local_of(name):
-        return _revision_of_weights(local)
+        from models.causal_weights import find_weights
+
+        revision, gguf_file = (value and str(value) for value in map(local.args.get, ("revision", "gguf_file")))
+        trusted = bool(local.args.get("trust_remote_code"))
+        found = find_weights(local.pretrained, revision=revision, trust_remote_code=trusted, gguf_file=gguf_file)
+        if not (adapter := local.args.get("peft") or local.args.get("lora_local_path")):
+            return found.fingerprint
+        return f"{found.fingerprint}+{digest_folder(hub_folder(str(adapter), what='LoRA', wanted=GENERATOR_FILES))}"
     kind, _, rest = name.partition(":")
     if kind in ("scripted", "replay") and rest:
         if not Path(rest).is_file():
             raise ModelUnavailable(f"{name!r}: there is no file {rest}; name one")
         return digest_files([Path(rest)])
     return ""
-
-
-def _revision_of_weights(local: Local) -> str:
-    from models.causal_weights import find_weights
-
-    revision, peft, lora = (local.args.get(name) for name in ("revision", "peft", "lora_local_path"))
-    gguf_file = local.args.get("gguf_file")
-    found = find_weights(
-        local.pretrained,
-        revision=str(revision) if revision else None,
-        dtype="auto",
-        peft=None,
-        trust_remote_code=bool(local.args.get("trust_remote_code")),
-        gguf_file=str(gguf_file) if gguf_file else None,
-    )
-    if not (adapter := peft or lora):
-        return found.fingerprint
-    return f"{found.fingerprint}+{digest_folder(hub_folder(str(adapter), what='LoRA', wanted=GENERATOR_FILES))}"

@@ -81,10 +81,10 @@ class Loaded(NamedTuple):
 def find_weights(
     name: str,
     *,
-    revision: str | None,
-    dtype: str,
-    peft: str | None,
-    trust_remote_code: bool,
+    revision: str | None = None,
+    dtype: str = "auto",
+    peft: str | None = None,
+    trust_remote_code: bool = False,
     merges: bool = True,
     gguf_file: str | None = None,
 ) -> Weights:

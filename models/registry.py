@@ -17,18 +17,16 @@ and asks the model.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
-from models.backends import OF_THE_CALLER, PRESS, backends, check_args, is_endpoint
+from models.backends import OF_THE_CALLER, PRESS, backends, check_args, kinds, spell_args
 from models.model_errors import ModelUnavailable
 from models.weight_files import SMOLLM2, smollm2_file
 
@@ -36,26 +34,17 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "TRIVET_MODELS"  # names the file; steps do not need it: a flow hands spelled-out names on
 WORDS = ("auto", "none", "local", "digits", "minilm")  # names that mean something without a file and are no backends
-BESIDE = {
-    "name": {"model", "pretrained", "path", "rules"},
-    "revision": {"revision"},
-    "base_url": {"base_url", "api_base"},
-    "api_key_env": {"api_key_env"},
-}
-"""Fields of an entry, and what model_args call them."""
 NAME = re.compile(r"\w[\w.-]*")
-VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-Place = tuple[str, ...]  # where in the file a value is: `("qwen", "args", "dtype")`
-DEPTH = 3  # levels whose lines are noted: models, their fields, and what is in these
+BESIDE = ("model", "pretrained", "path", "rules", "revision", "base_url", "api_base", "api_key_env")
+"""Names of model_args that are fields of an entry."""
 FILES = ("replay", "scripted")  # backends whose name is a file
 PERHAPS_LOCAL = ("peft", "tokenizer")  # arguments that are a folder or a name of the hub
-SECRET_NAME = re.compile(r"(\w+_)?(api_?key|key|token|password|passwd|secret|authorization)", re.I)
+SECRET = re.compile(r"(\w+_)?(api_?key|key|token|password|passwd|secret|authorization)", re.I)
 NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")
-SECRET = re.compile(r"\b(sk-[\w-]{16,}|(hf_|gsk_|xai-|AIza)[\w-]{30,}|Bearer \S{8,})")
 
 
 class RegistryUnusable(ModelUnavailable):
-    """The file cannot be taken as it is; its text names file and line."""
+    """The file cannot be taken as it is; its text names the file and the entry."""
 
 
 class Price(BaseModel):
@@ -82,7 +71,7 @@ class Entry(BaseModel):
     """As `--model_args`."""
     base_url: str | None = None
     """OpenAI-compatible endpoint."""
-    api_key_env: str | None = Field(default=None, pattern=VARIABLE_NAME)
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds the key."""
     price: Price | None = None
 
@@ -92,20 +81,24 @@ class Entry(BaseModel):
             raise ValueError(f"there is no backend {self.backend!r}; there are {', '.join(backends())}")
         if self.backend != "scripted" and not self.name:
             raise ValueError("`name` is missing; write the model's name, or its folder or file")
-        if not is_endpoint(self.backend) and (self.base_url or self.api_key_env):
+        if self.backend not in kinds("endpoint") and (self.base_url or self.api_key_env):
             raise ValueError(f"`base_url` and `api_key_env` are of endpoints, and {self.backend} is none")
-        if twice := [field for field, names in BESIDE.items() if names & self.args.keys()]:
-            raise ValueError(f"write `{twice[0]}` beside `args`, not in it")
+        address = urlsplit(self.base_url or "")
+        secret = [one for one in self.args if SECRET.fullmatch(one.replace("-", "_")) and one not in NO_SECRET]
+        if secret or "@" in address.netloc or address.query:
+            raise ValueError(
+                f"{next(iter(secret), 'base_url')}: no secret belongs in this file; export it as an environment "
+                "variable and name that: `api_key_env: NAME` (a whole address with a password: OPENAI_BASE_URL)"
+            )
+        if twice := [name for name in BESIDE if name in self.args]:
+            raise ValueError(f"write `{twice[0]}` beside `args`, not in it: `name`, `revision`, `base_url` …")
         try:
             check_args(self.backend, self.own_args)
         except ModelUnavailable as error:
             raise ValueError(str(error)) from None
-        for names in PRESS.values():
-            given = [name for name in names if name in self.args]
-            if len(given) > 1:
-                raise ValueError(f"{' and '.join(given)} mean the same; write one of them")
-            if given and (type(value := self.args[given[0]]) is not int or value < 1):
-                raise ValueError(f"{given[0]}: expected a whole number from 1")
+        for name, value in self.press.items():
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name}: expected a whole number from 1")
         return self
 
     @property
@@ -129,8 +122,7 @@ class Entry(BaseModel):
         args = {name: value for name, value in self.own_args.items() if name not in left_out}
         places = {"base_url": self.base_url, "api_key_env": self.api_key_env}
         args |= {name: value for name, value in places.items() if value}
-        said = f",{json.dumps(dict(sorted(args.items())), ensure_ascii=False)}" if args else ""
-        return f"{self.backend}:{self.name or ''}{said}".removesuffix(":")
+        return f"{self.backend}:{self.name or ''}{spell_args(args)}".removesuffix(":")
 
 
 def named(name: str) -> Entry | None:
@@ -138,18 +130,13 @@ def named(name: str) -> Entry | None:
 
     Raises RegistryUnusable for a file that cannot be read, ModelUnavailable where `smollm2` is not installed.
     """
-    if is_taken(name) or not NAME.fullmatch(name):
+    if name in WORDS or name in backends() or not NAME.fullmatch(name):
         return None
     entry = registered().get(name)
     if entry is None and name == SMOLLM2:
         file = smollm2_file()
         return Entry(backend="hf", name=str(file.parent), args={"gguf_file": file.name})
     return entry
-
-
-def is_taken(name: str) -> bool:
-    """True for a name that means something without a file: a backend's, or a word such as `none`."""
-    return name in WORDS or name in backends()
 
 
 def spelled(name: str) -> str:
@@ -173,127 +160,48 @@ def registered() -> dict[str, Entry]:
     return read_models(Path(file)) if file else {}
 
 
-class _Source(NamedTuple):
-    """A file, and the line of each value in it."""
-
-    file: Path
-    lines: Mapping[Place, int]
-
-    def at(self, *place: str) -> str:
-        """Where a value is, for messages: its line, or that of the nearest one around it."""
-        known = next((place[:end] for end in range(len(place), 0, -1) if place[:end] in self.lines), ())
-        return f"{self.file}, line {self.lines.get(known, 1)}: {'.'.join(place)}"
-
-
 def read_models(file: Path) -> dict[str, Entry]:
     """The models of a file by their names. Raises RegistryUnusable."""
     import yaml
 
     try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        given = yaml.safe_load(file.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RegistryUnusable(
             f"TRIVET_MODELS={file}: it cannot be read ({error}); name a YAML file of models, or unset the variable"
         ) from error
-    try:
-        node, plain = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RegistryUnusable(f"{file}, line {line}: not YAML: {error.problem}") from None
-    except yaml.YAMLError:
-        raise RegistryUnusable(f"{file} is not YAML: it holds signs that no text has") from None
-    if not isinstance(plain, dict):
-        raise RegistryUnusable(f"{file}, line 1: expected names of models, such as `qwen: {{backend: hf, name: …}}`")
-    lines: dict[Place, int] = {}
-    for place, line in _places(node, ()):
-        if place in lines:
-            name = ".".join(place)
-            raise RegistryUnusable(f"{file}, line {line}: {name!r} is in line {lines[place]} too; write it once")
-        lines[place] = line
-    source = _Source(file, lines)
-    return {str(name): _entry(str(name), given, source) for name, given in cast("dict[Any, Any]", plain).items()}
-
-
-def _places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
-    import yaml
-
-    if not isinstance(node, yaml.MappingNode) or len(at) == DEPTH:
-        return
-    for name, value in node.value:
-        below = (*at, str(name.value))
-        yield below, name.start_mark.line + 1
-        yield from _places(value, below)
-
-
-def _entry(name: str, given: Any, source: _Source) -> Entry:
-    where = source.at(name)
-    if is_taken(name):
-        raise RegistryUnusable(f"{where}: the name means something already; call the model otherwise")
-    if not NAME.fullmatch(name):
-        raise RegistryUnusable(
-            f"{where!r}: a name has letters, digits, `-`, `_` and `.` only; call the model otherwise"
-        )
     if not isinstance(given, dict):
-        raise RegistryUnusable(f"{where}: expected `backend` and `name`, such as {{backend: hf, name: …}}")
-    _refuse_secrets((name,), cast("dict[Any, Any]", given), source)
+        raise RegistryUnusable(f"{file}: expected names of models, such as `qwen: {{backend: hf, name: …}}`")
+    return {str(name): _entry(file, str(name), about) for name, about in cast("dict[Any, Any]", given).items()}
+
+
+def _entry(file: Path, name: str, given: Any) -> Entry:
+    if name in WORDS or name in backends():
+        raise RegistryUnusable(f"{file}: {name}: the name means something already; call the model otherwise")
+    if not NAME.fullmatch(name):
+        raise RegistryUnusable(f"{file}: {name!r}: a name has letters, digits, `-`, `_` and `.` only")
     try:
         entry = Entry.model_validate(given)
-    except ValidationError as error:
-        raise _refused(name, error, source) from None
-    address = urlsplit(entry.base_url or "")
-    hidden = "@" in address.netloc or address.query
-    if hidden or SECRET.search(json.dumps(entry.model_dump(mode="json"))):
-        raise RegistryUnusable(
-            f"{where}: a value of it looks like a key or a password; export that as an environment variable and name "
-            "the variable: api_key_env (a whole address with a password: OPENAI_BASE_URL)"
-        )
-    if is_endpoint(entry.backend):
+    except ValidationError as error:  # told without its value, which may be a key
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join((name, *(str(part) for part in first["loc"])))
+        fields = f"; an entry has {', '.join(Entry.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        raise RegistryUnusable(f"{file}: {place}: {first['msg'].removeprefix('Value error, ')}{fields}") from None
+    if entry.backend in kinds("endpoint"):
         return entry
     # whole paths, whatever folder a command is started in
-    folder = source.file.absolute().parent
     args: dict[str, JsonValue] = {
-        name: _whole(value, folder, always=False) if name in PERHAPS_LOCAL and isinstance(value, str) else value
+        name: _whole(value, file, always=False) if name in PERHAPS_LOCAL and isinstance(value, str) else value
         for name, value in entry.args.items()
     }
-    own = entry.name and _whole(entry.name, folder, always=entry.backend in FILES)
+    own = entry.name and _whole(entry.name, file, always=entry.backend in FILES)
     return entry.model_copy(update={"name": own, "args": args})
 
 
-def _refuse_secrets(at: Place, given: Mapping[Any, Any], source: _Source) -> None:
-    for name, value in given.items():
-        place = (*at, str(name))
-        if SECRET_NAME.fullmatch(place[-1].replace("-", "_")) and place[-1] not in NO_SECRET:
-            raise RegistryUnusable(
-                f"{source.at(*place)}: no secret belongs in this file; export it as an environment variable and name "
-                "that: `api_key_env: NAME`"
-            )
-        if name == "args" and isinstance(value, dict):
-            _refuse_secrets(place, cast("dict[Any, Any]", value), source)
-
-
-def _refused(name: str, error: ValidationError, source: _Source) -> RegistryUnusable:
-    """What pydantic refused first, without its value."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    place = (name, *(str(part) for part in first["loc"]))
-    where = source.at(*place)
-    if place[1:] == ("default",):
-        return RegistryUnusable(f"{where}: `--model auto` is gone, and no model is taken by default; leave it out")
-    if first["type"] == "extra_forbidden":
-        return RegistryUnusable(f"{where} is not known; give {', '.join(Entry.model_fields)}")
-    if first["type"] == "missing":
-        return RegistryUnusable(f"{where} is missing; a model has at least `backend` and `name`")
-    if place[-1] == "api_key_env":
-        return RegistryUnusable(f"{where}: write the name of an environment variable, such as TEAM_KEY, and no key")
-    return RegistryUnusable(f"{where}: {first['msg'].removeprefix('Value error, ')}")
-
-
-def _whole(name: str, folder: Path, *, always: bool) -> str:
-    """`name` as a whole path, where it is one; otherwise as it stands.
-
-    Written without `..`, so that caches and results know it under one name; behind a link that may be another place.
-    """
-    path = folder / Path(name).expanduser()
-    if not path.exists():
-        return os.path.normpath(path) if always else name
-    plain = Path(os.path.normpath(path))
-    return str(plain if plain.exists() and plain.samefile(path) else path)
+def _whole(name: str, file: Path, *, always: bool) -> str:
+    """`name` as a whole path, where it is one; otherwise as it stands."""
+    path = file.absolute().parent / Path(name).expanduser()
+    if not always and not path.exists():
+        return name
+    # without `..`, so that caches know it under one name; behind a link that is where the link leads
+    return str(path.resolve() if ".." in path.parts else path)

@@ -67,9 +67,9 @@ def test_a_misspelt_name_is_refused_beside_the_known_ones(
 @pytest.mark.parametrize(
     ("module", "point", "said"),
     [
-        ("import no_such_module", {"owl": "owl:BACKEND"}, "'owl' of trivet-owl cannot be imported"),
-        ("BACKEND = 'x'", {"owl": "owl:BACKEND"}, "'owl' of trivet-owl is a str"),
-        ("", {"openai": "owl:BACKEND"}, "there is one of that name"),
+        ("import no_such_module", {"owl": "owl:BACKEND"}, "'owl' of trivet-owl cannot be used (ModuleNotFoundError"),
+        ("BACKEND = 'x'", {"owl": "owl:BACKEND"}, "owl:BACKEND is a str, and no models.backends.Backend"),
+        ("", {"openai": "owl:BACKEND"}, "there is a backend of that name"),
     ],
     ids=["broken", "no backend", "clash"],
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from models.backends import is_endpoint, kinds
+from models.backends import kinds
 from storage.artifacts import Artifacts
 from storage.evaluated import EvalSettings, Evaluated, Model, Run, Task
 from storage.records import Record
@@ -106,7 +106,7 @@ def _model(model: ModelFacts) -> Model:
         name=model.name,
         revision=model.revision,
         backend=model.backend,
-        is_external=is_endpoint(model.backend),
+        is_external=model.backend in kinds("endpoint"),
         weights_location=adapter or weights,
         base_model=weights if adapter else None,
     )

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from models.backends import PRESS, backends, loads_weights
+from models.backends import PRESS, backends, kinds
 from models.protocols import Chat
 from storage.records import Record
 from tasks.calls import CallSettings
@@ -102,7 +102,7 @@ class ModelSpec(Record):
     @property
     def in_process(self) -> bool:
         """Whether the model's weights are loaded in this process and occupy a device."""
-        return loads_weights(self.backend)
+        return self.backend not in kinds("endpoint", "file")  # an lm_eval class loads weights too
 
     @property
     def shapes_answers(self) -> dict[str, JsonValue]:
