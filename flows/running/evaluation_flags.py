@@ -21,7 +21,7 @@ from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, named, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.running.model_spec import CALLS, ModelSpec
-from tasks.sandbox.engines import refuse_unsafe
+from tasks.sandbox.bubblewrap import refuse_unsafe
 
 FIELDS = {
     "model": "model.backend",

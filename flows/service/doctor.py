@@ -119,7 +119,7 @@ def _tesseract() -> Check:
 
 
 def _sandbox() -> Check:
-    """The engine that isolates generated code, and whether its walls hold; takes about a second."""
+    """Bubblewrap, which isolates generated code, and whether its walls hold; takes about a second."""
     from tasks.sandbox import Sandbox
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
     from tasks.sandbox.walls import inspect
@@ -132,10 +132,7 @@ def _sandbox() -> Check:
         return warn(name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy)
     if fallen := [probe.name for probe in found.probes if not probe.held]:
         return warn(name, f"{found.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox")
-    detail = f"{found.engine}, Python {found.python}: {len(found.probes)} of {len(found.probes)} walls held"
-    return (
-        ok(name, detail) if found.engine == "bubblewrap" else warn(name, f"{detail}; bubblewrap is better kept", remedy)
-    )
+    return ok(name, f"{found.engine}, Python {found.python}: {len(found.probes)} of {len(found.probes)} walls held")
 
 
 def _espeak() -> Check:

@@ -18,92 +18,51 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 PROC = Path("/proc/self")
 CONTROLLERS = {"memory", "pids"}
 PATIENCE_S = 2.0
 """To wait for memory and processes that are being released."""
 STEP_S = 0.01
-READ_BYTES = 1 << 16
 OURS = re.compile(r"trivet-(\d+)-")
-
-
-class _Files(NamedTuple):
-    memory: str
-    swap: str
-    peak: str
-    events: str
-
-
-V1 = _Files("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
-V2 = _Files("memory.max", "memory.swap.max", "memory.peak", "memory.events")
 
 
 class Cgroup:
     """A group, empty until a process writes `0` to each of `procs`. Its methods raise OSError where it is gone."""
 
-    def __init__(self, memory: Path, pids: Path, files: _Files) -> None:
+    def __init__(self, memory: Path, pids: Path, *, is_v2: bool) -> None:
         self.procs = tuple(folder / "cgroup.procs" for folder in dict.fromkeys((memory, pids)))
-        self._memory, self._pids, self._files = memory, pids, files
-        self._events = str(memory / files.events)
-        self._peak_file = str(memory / files.peak)
-        self._peak: int | None = None
+        self._memory, self._pids, self._is_v2 = memory, pids, is_v2
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
         """Limit all processes in it together: memory without swap, and processes and threads that ever enter."""
-        files, swap = self._files, self._memory / self._files.swap
-        has_swap = swap.exists()
-        if files is V1 and has_swap:  # its limit is of memory and swap, and never less than that of memory alone
-            _write(swap, "-1")
-        _until_it_works(lambda: _write(self._memory / files.memory, str(memory_bytes)))
-        if has_swap:
-            _until_it_works(lambda: _write(swap, str(memory_bytes) if files is V1 else "0"))
+        most = str(memory_bytes)
+        if self._is_v2:
+            limits = [("memory.max", most), ("memory.swap.max", "0")]
+        else:  # `memsw`, of memory and swap together, is never less than that of memory alone
+            swap = "memory.memsw.limit_in_bytes"
+            limits = [(swap, "-1"), ("memory.limit_in_bytes", most), (swap, most)]
+        for name, value in limits:
+            file = self._memory / name
+            with suppress(FileNotFoundError):  # of swap, where the kernel counts none
+                _until_it_works(lambda file=file, value=value: _write(file, value))
         _write(self._pids / "pids.max", str(processes))
-
-    def reset_peak(self) -> None:
-        """Measure `peak_bytes` from now on, where the kernel can (version 2: from Linux 6.12 on)."""
-        if self._files is V1:
-            _write(self._peak_file, "0")
-            return
-        with suppress(OSError):  # no such file, or only to be read
-            self._peak = os.open(self._peak_file, os.O_RDWR | os.O_CLOEXEC) if self._peak is None else self._peak
-            os.write(self._peak, b"reset")
-
-    def peak_bytes(self) -> int:
-        """The most memory that all in it used together since `reset_peak`; 0 where that is unknown."""
-        if self._files is V1:
-            return int(read(self._peak_file))
-        return int(os.pread(self._peak, 64, 0)) if self._peak is not None else 0
 
     def oom_kills(self) -> int:
         """Processes in it that the kernel killed for memory, since it was made."""
-        counts = dict(line.split(" ", 1) for line in read(self._events).splitlines())
+        events = self._memory / ("memory.events" if self._is_v2 else "memory.oom_control")
+        counts = dict(line.split(" ", 1) for line in events.read_text().splitlines())
         return int(counts.get("oom_kill", 0))
 
     def remove(self) -> None:
         """Remove it once its processes are gone; twice is no error. Raises OSError while it holds any."""
-        if self._peak is not None:
-            os.close(self._peak)
-            self._peak = None
         for file in self.procs:
-            _until_it_works(lambda folder=file.parent: _remove(folder))
+            with suppress(FileNotFoundError):
+                _until_it_works(file.parent.rmdir)
 
 
 class NoCgroup(Exception):
     """No group can be made; its text says why."""
-
-
-def processor_share() -> float | None:
-    """Processors that our own group may use; None: all."""
-    own = dict(_own_groups())
-    shares: list[float] = []
-    for folder in [folder for name in ("cpu", "") if (group := own.get(name)) for folder in (group, *group.parents)]:
-        quota, _, period = _read(folder / "cpu.max").partition(" ")
-        quota, period = quota or _read(folder / "cpu.cfs_quota_us"), period or _read(folder / "cpu.cfs_period_us")
-        if quota.strip().isdecimal() and period.strip().isdecimal():
-            shares.append(int(quota) / int(period))
-    return min(shares, default=None)
 
 
 def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
@@ -112,10 +71,10 @@ def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
     Raises NoCgroup.
     """
     why: list[str] = []
-    for memory, pids, files in _parents():
-        group = Cgroup(memory / name, pids / name, files)
+    for memory, pids, is_v2 in _parents():
+        group = Cgroup(memory / name, pids / name, is_v2=is_v2)
         try:
-            if files is V2:
+            if is_v2:
                 _hand_down(memory)
             for parent in {memory, pids}:
                 _remove_leftovers(parent)
@@ -130,22 +89,18 @@ def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
     raise NoCgroup("; ".join(why) or "no group that is ours bounds memory and processes")
 
 
-def _parents() -> Iterator[tuple[Path, Path, _Files]]:
-    """Where groups may be made: folder of memory, folder of pids. Raises NoCgroup."""
+def _parents() -> Iterator[tuple[Path, Path, bool]]:
+    """Where groups may be made: folder of memory, folder of pids, whether of version 2. Raises NoCgroup."""
     own = dict(_own_groups())
     if not own:
         raise NoCgroup("no cgroups are mounted")
-    memory, pids = own.get("memory"), own.get("pids")
-    if memory and pids:
-        yield memory, pids, V1
-    elif "" in own:
-        folder = own[""]
-        above = () if os.geteuid() == 0 else folder.parents
-        for one in (folder, *above):
-            if set(_read(one / "cgroup.controllers").split()) >= CONTROLLERS and os.access(
-                one / "cgroup.procs", os.W_OK
-            ):
-                yield one, one, V2
+    if "memory" in own and "pids" in own:
+        yield own["memory"], own["pids"], False
+    elif folder := own.get(""):
+        for group in (folder, *(() if os.geteuid() == 0 else folder.parents)):
+            enabled = set(_read(group / "cgroup.controllers").split())
+            if enabled >= CONTROLLERS and os.access(group / "cgroup.procs", os.W_OK):
+                yield group, group, True
 
 
 def _own_groups() -> Iterator[tuple[str, Path]]:
@@ -156,7 +111,7 @@ def _own_groups() -> Iterator[tuple[str, Path]]:
         paths |= dict.fromkeys(controllers.split(","), path)
     for line in _read(PROC / "mountinfo").splitlines():
         mount, _, kind = line.partition(" - ")
-        root, point = (_unescaped(field) for field in mount.split()[3:5])
+        root, point = (field.replace("\\040", " ") for field in mount.split()[3:5])
         kind, _, options = kind.split()[:3]
         names = {"cgroup": options.split(","), "cgroup2": [""]}.get(kind, [])
         for name in set(names) & set(paths):
@@ -172,40 +127,26 @@ def _hand_down(folder: Path) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove groups of processes that were killed before they could."""
-    for one in folder.iterdir():
-        named = OURS.match(one.name)
+    for group in folder.iterdir():
+        named = OURS.match(group.name)
         if named and not Path("/proc", named[1]).exists():
             with suppress(OSError):  # somebody is still in it
-                one.rmdir()
+                group.rmdir()
 
 
-def _remove(folder: Path) -> None:
-    with suppress(FileNotFoundError):
-        folder.rmdir()
-
-
-def _until_it_works(then: Callable[[], None]) -> None:
+def _until_it_works(act: Callable[[], None]) -> None:
     """Retry while the group is busy. Raises OSError when that takes too long, and any other at once."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return then()
+            return act()
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
         time.sleep(STEP_S)
 
 
-def read(path: str) -> str:
-    """Content of a kernel file, without the overhead of pathlib and io. Raises OSError."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(file, READ_BYTES), b"")).decode()
-    finally:
-        os.close(file)
-
-
-def _write(path: Path | str, text: str) -> None:
+def _write(path: Path, text: str) -> None:
     """Write to an existing file with one call."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -219,8 +160,3 @@ def _read(path: Path) -> str:
     with suppress(OSError):
         return path.read_text()
     return ""
-
-
-def _unescaped(field: str) -> str:
-    r"""A path as mountinfo has it: `\040` is a space."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)

@@ -22,9 +22,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from tasks.sandbox.inside.child import REPORT, TOKEN
+from tasks.sandbox.bubblewrap import TOP
+from tasks.sandbox.inside.runner import REPORT, TOKEN
 from tasks.sandbox.sandbox_errors import LanguageUnavailable
-from tasks.sandbox.sandbox_layout import TOP
 
 SHOWN = ("/usr", *TOP)
 """Folders of this machine in which programs find their tools."""

@@ -17,33 +17,27 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from math import ceil
 from pathlib import Path, PurePosixPath
 from queue import LifoQueue
-from threading import Event, Lock, Semaphore, Thread
+from threading import Event, Lock, Thread
 from typing import Self, TypeVar
-from weakref import WeakSet
 
-from tasks.sandbox import cgroups
-from tasks.sandbox.engines import Engine, engines, none_holds, refuse_unsafe
+from tasks.sandbox.bubblewrap import Engine, find_engine, refuse_unsafe, remedy
 from tasks.sandbox.languages import find, unavailable
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
-from tasks.sandbox.sandbox_layout import Interpreter, interpreter
+from tasks.sandbox.sandbox_python import Interpreter, interpreter
 from tasks.sandbox.sandbox_records import NOT_STARTED, Execution, Program, broken, outcome, too_long
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2
-AHEAD = 2
-"""Items of `Sandbox.map` that are begun and not finished, as a multiple of the workers."""
-KEPT = 1024
-"""Results of `Sandbox.map` that may wait for the one before them, so that one endless loop does not stop the rest."""
+AHEAD = 1024
+"""Items of `Sandbox.map` that are read before the first of them is done, so that one endless loop stops no other."""
 MOST_WORKERS = 16
-VMSTAT = "/proc/vmstat"
+VMSTAT = Path("/proc/vmstat")
 
 _shared: dict[bool, Sandbox] = {}
 _shared_lock = Lock()
 _stopped = Event()
-_all: WeakSet[Sandbox] = WeakSet()
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -52,7 +46,7 @@ Result = TypeVar("Result")
 class Sandbox:
     """Executes programs, as many at once as it has workers; thread-safe, a context manager.
 
-    workers: most zygotes, one for each processor by default; started on demand. engine: by default the best that works.
+    workers: most zygotes, one for each processor by default; started on demand. engine: bubblewrap by default.
     python: for Python programs, by default TRIVET_SANDBOX_PYTHON, else this one. unsafe: no isolation; refused to root.
     """
 
@@ -63,35 +57,34 @@ class Sandbox:
         python: Path | None = None,
         *,
         unsafe: bool = False,
-        run_as: int | None = None,
     ) -> None:
         if unsafe:
             refuse_unsafe()
-            engine = Engine("none", privileged=False)
-        self.workers = workers or max(1, min(MOST_WORKERS, processors()))
+            engine = Engine(bwrap=None)
+        self.workers = workers or min(MOST_WORKERS, processors())
+        self.closed = False
         self._engine = engine
         self._named = python
-        self._run_as = run_as
-        self.closed = False
-        self._begin()
-        _all.add(self)
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that works here. Raises SandboxUnavailable naming what to install."""
-        with self._lock:
-            self._refuse_when_closed()
-            if self._engine is None:
-                self._engine, first = _best(self.python, self._run_as)
-                self._started.add(first)
-                self._free.get()
-                self._free.put(first)
-            return self._engine
+        self._free: LifoQueue[Worker | None] = LifoQueue()
+        for _ in range(self.workers):
+            self._free.put(None)
+        self._started: set[Worker] = set()
+        self._has_started = False
+        self._lock = Lock()
 
     @property
     def python(self) -> Interpreter:
         """What executes Python programs. Raises SandboxUnavailable."""
         return interpreter(self._named)
+
+    def start(self) -> None:
+        """Start a worker before the first program. Raises SandboxUnavailable, with the remedy."""
+        self._refuse_when_closed()
+        worker = self._free.get()
+        try:
+            worker = worker or self._start()
+        finally:
+            self._free.put(worker)
 
     def run(self, program: Program) -> Execution:
         """Execute a program, once more if it was not its own fault that it ended; the status is `broken` after that.
@@ -109,12 +102,12 @@ class Sandbox:
                 raise ValueError(f"files: {path!r} is no relative path within a program's folder")
         if (execution := too_long(program)) is not None:
             return execution
-        engine, execution = self.engine, broken("")
+        execution = broken("")
         for _ in range(TRIES):
             self._refuse_when_closed()
             worker = self._free.get()
             try:
-                worker = worker or self._start(engine)
+                worker = worker or self._start()
                 full = _killed_for_memory()
                 reply, killed = worker.ask(program, language)
                 execution = outcome(
@@ -125,11 +118,11 @@ class Sandbox:
                     machine_was_full=_killed_for_memory() > full + killed,
                 )
                 if execution.status == "broken" and execution.reason.startswith(NOT_STARTED):
-                    worker = self._ended(worker)
+                    worker = self._end(worker)
             except WorkerLost as error:
-                worker, execution = self._ended(worker), broken(f"the sandbox broke: {error}")
+                worker, execution = self._end(worker), broken(f"the sandbox broke: {error}")
             except BaseException:
-                worker = self._ended(worker)
+                worker = self._end(worker)
                 raise
             finally:
                 self._free.put(worker)
@@ -140,16 +133,12 @@ class Sandbox:
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """`function` of each item, in order, in as many threads as there are workers; items are read lazily."""
-        turns = Semaphore(AHEAD * self.workers)
         with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as threads:
             waiting: deque[Future[Result]] = deque()
             try:
                 for item in items:
-                    turns.acquire()
-                    future = threads.submit(function, item)
-                    future.add_done_callback(lambda _: turns.release())
-                    waiting.append(future)
-                    while len(waiting) > KEPT or (waiting and waiting[0].done()):
+                    waiting.append(threads.submit(function, item))
+                    while len(waiting) > AHEAD or (waiting and waiting[0].done()):
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
@@ -185,35 +174,32 @@ class Sandbox:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _begin(self) -> None:
-        """Start over without any worker."""
-        self._free: LifoQueue[Worker | None] = LifoQueue()
-        for _ in range(self.workers):
-            self._free.put(None)
-        self._started: set[Worker] = set()
-        self._lock = Lock()
-
-    def _after_fork(self) -> None:
-        """Drop the workers in a forked process: they belong to the parent, which goes on using them."""
-        for worker in self._started:
-            worker.forget()
-        self._begin()
-
     def _refuse_when_closed(self) -> None:
         """A program that ended with its sandbox is not `broken`: its result is no longer wanted."""
         if self.closed:
             raise SandboxUnavailable("The sandbox was closed; no program is executed any more. Run it again to go on.")
 
-    def _start(self, engine: Engine) -> Worker:
-        worker = Worker(engine, self.python, run_as=self._run_as)
+    def _start(self) -> Worker:
+        """Raises WorkerLost, and SandboxUnavailable for the first one."""
+        engine = self._engine or find_engine()
+        try:
+            if engine is None:
+                raise WorkerLost("there is no bubblewrap")
+            worker = Worker(engine, self.python)
+        except WorkerLost as error:
+            if self._has_started or self.closed:
+                raise
+            why = f"Generated code is not executed here, since no sandbox can be made ({error})"
+            raise SandboxUnavailable(f"{why}; {remedy(engine)}") from error
         with self._lock:
+            self._has_started = True
             if not self.closed:
                 self._started.add(worker)
                 return worker
         worker.stop()
         raise WorkerLost("it was closed")
 
-    def _ended(self, worker: Worker | None) -> None:
+    def _end(self, worker: Worker | None) -> None:
         if worker is not None:
             with self._lock:
                 self._started.discard(worker)
@@ -239,35 +225,12 @@ def stop_executing() -> None:
 
 
 def processors() -> int:
-    """Processors that this process may use, by its affinity and by the quota of its cgroup."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, ceil(cgroups.processor_share() or allowed)))
-
-
-def _after_fork() -> None:
-    for sandbox in list(_all):
-        sandbox._after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _best(python: Interpreter, run_as: int | None) -> tuple[Engine, Worker]:
-    """The first engine that starts, and what it started. Raises SandboxUnavailable."""
-    tried: list[str] = []
-    for engine in engines(privileged=None if run_as is None else False):
-        why = engine.unavailable()
-        if why is None:
-            try:
-                return engine, Worker(engine, python, run_as=run_as)
-            except WorkerLost as error:
-                why = str(error)
-        tried.append(f"{engine.name}: {why}")
-    raise none_holds(tried)
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _killed_for_memory() -> int:
     """Processes that the kernel killed for memory on this machine, since it started."""
     with suppress(OSError, ValueError, IndexError):
-        return int(cgroups.read(VMSTAT).partition("oom_kill ")[2].split(maxsplit=1)[0])
+        return int(VMSTAT.read_text().partition("oom_kill ")[2].split(maxsplit=1)[0])
     return 0

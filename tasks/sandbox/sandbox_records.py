@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from tasks.sandbox.inside.frames import Frame
+from tasks.sandbox.inside import Frame
 
 Status = Literal["ok", "failed", "unfinished", "timeout", "memory", "output", "broken"]
 """ok: exit code 0 after the last line of its tests. failed: another exit code, or a signal. unfinished: exit code 0
@@ -68,8 +68,6 @@ class Execution(NamedTuple):
     stderr: str
     wall_s: float
     cpu_s: float
-    peak_memory_bytes: int
-    """Resident memory of its largest process; with a cgroup, of all together."""
     reason: str = ""
     """Why the status is not ok, in a few words: `AssertionError`, `exit code 3`, `killed after 30 s`, …"""
 
@@ -77,12 +75,6 @@ class Execution(NamedTuple):
     def passed(self) -> bool:
         """Whether the status is ok."""
         return self.status == "ok"
-
-
-class _Ending(NamedTuple):
-    status: Status
-    reason: str
-    exit_code: int | None = None
 
 
 def outcome(
@@ -93,13 +85,14 @@ def outcome(
     marks_end: the language tells when its tests are through. killed_for_memory: processes of the program that the
     kernel killed for its cgroup's limit. machine_was_full: it meanwhile killed another process here for memory.
     """
-    told = reply.fields | {"killed_for_memory": killed_for_memory, "machine_was_full": machine_was_full}
+    fields = reply.fields
     stdout, stderr = (blob.decode("utf-8", "replace") for blob in reply.blobs)
-    ending = _ending(told, stderr, program.limits)
-    if ending.status == "ok" and program.tests is not None and marks_end and not told["finished"]:
-        ending = _Ending("unfinished", "it ended before its tests were through", 0)
-    used = {name: told.get(name, 0) for name in ("wall_s", "cpu_s", "peak_memory_bytes")}
-    return Execution(ending.status, ending.exit_code, stdout, stderr, **used, reason=ending.reason)
+    status, reason, code = _judge(
+        fields, stderr, program.limits, killed_for_memory=killed_for_memory, machine_was_full=machine_was_full
+    )
+    if status == "ok" and program.tests is not None and marks_end and not fields["finished"]:
+        status, reason = "unfinished", "it ended before its tests were through"
+    return Execution(status, code, stdout, stderr, fields["wall_s"], fields["cpu_s"], reason)
 
 
 def too_long(program: Program) -> Execution | None:
@@ -108,57 +101,49 @@ def too_long(program: Program) -> Execution | None:
     if len(program.source) <= most:
         return None
     why = f"its source has {len(program.source):,} characters; {most:,} are allowed, half of the files of a program"
-    return Execution("failed", None, "", "", 0.0, 0.0, 0, why)
+    return Execution("failed", None, "", "", 0.0, 0.0, why)
 
 
 def broken(why: str) -> Execution:
     """The result for a program about which nothing is known."""
-    return Execution("broken", None, "", "", 0.0, 0.0, 0, why)
+    return Execution("broken", None, "", "", 0.0, 0.0, why)
 
 
-def _ending(told: dict[str, Any], stderr: str, limits: Limits) -> _Ending:
-    if told.get("status") == "broken":
-        return _Ending("broken", f"{NOT_STARTED}: {told['reason']}")
-    if told["killed_for"] == "wall" and told.get("starved"):
-        return _Ending("broken", f"this machine was too busy: it hardly ran within {limits.wall_s:g} s")
-    if told["killed_for"]:
-        return _killed_by_us(told["killed_for"], limits)
-    code = os.waitstatus_to_exitcode(told["waited"])
-    if not told["compiled"]:
-        if code == -signal.SIGKILL and told["machine_was_full"] and not told["killed_for_memory"]:
-            return _Ending("broken", MACHINE_FULL)
+def _judge(
+    fields: dict[str, Any], stderr: str, limits: Limits, *, killed_for_memory: int, machine_was_full: bool
+) -> tuple[Status, str, int | None]:
+    """Status, reason and exit code."""
+    if fields["failed"]:
+        return "broken", f"{NOT_STARTED}: {fields['failed']}", None
+    match fields["killed_for"]:
+        case "":
+            pass
+        case "wall":
+            return "timeout", f"killed after {limits.wall_s:g} s", None
+        case "stdout" | "stderr" as stream:
+            return "output", f"it wrote more than {limits.output_bytes / MIB:g} MiB to {stream}", None
+        case _:
+            return "failed", "it wrote where only its harness writes", None
+    code = os.waitstatus_to_exitcode(fields["waited"])
+    was_killed = code == -signal.SIGKILL
+    if not fields["compiled"]:
+        if was_killed and machine_was_full and not killed_for_memory:
+            return "broken", MACHINE_FULL, None
         first = next((line.strip()[:REASON_CHARS] for line in stderr.splitlines() if line.strip()), "")
-        return _Ending("failed", f"it does not compile: {first}", code if code >= 0 else 128 - code)
+        return "failed", f"it does not compile: {first}", code if code >= 0 else 128 - code
+    if was_killed and killed_for_memory:
+        return "memory", f"it used more than {limits.memory_bytes / MIB:g} MiB", None
+    if code == -signal.SIGXCPU or (was_killed and fields["cpu_s"] >= limits.cpu_s):
+        return "timeout", f"it used more than {limits.cpu_s:g} s of processor time", None
+    if was_killed and machine_was_full:
+        return "broken", MACHINE_FULL, None
     if code < 0:
-        return _died(-code, told, limits)
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return "failed", f"it died of {name}", 128 - code
     if code > 0:
         last = _last_error(stderr)
-        return _Ending("memory" if last.startswith("MemoryError") else "failed", last or f"exit code {code}", code)
-    return _Ending("ok", "", 0)
-
-
-def _killed_by_us(what: str, limits: Limits) -> _Ending:
-    match what:
-        case "wall":
-            return _Ending("timeout", f"killed after {limits.wall_s:g} s")
-        case "stdout" | "stderr":
-            return _Ending("output", f"it wrote more than {limits.output_bytes / MIB:g} MiB to {what}")
-        case "setup":
-            return _Ending("broken", f"{NOT_STARTED} in time")
-        case _:
-            return _Ending("failed", "it wrote where only its harness writes")
-
-
-def _died(number: int, told: dict[str, Any], limits: Limits) -> _Ending:
-    """The ending of a program that died of a signal we did not send."""
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    if number == signal.SIGKILL and told["killed_for_memory"]:
-        return _Ending("memory", f"it used more than {limits.memory_bytes / MIB:g} MiB")
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and told["cpu_s"] >= limits.cpu_s):
-        return _Ending("timeout", f"it used more than {limits.cpu_s:g} s of processor time")
-    if number == signal.SIGKILL and told["machine_was_full"]:
-        return _Ending("broken", MACHINE_FULL)
-    return _Ending("failed", f"it died of {name}", 128 + number)
+        return "memory" if last.startswith("MemoryError") else "failed", last or f"exit code {code}", code
+    return "ok", "", 0
 
 
 def _last_error(text: str) -> str:

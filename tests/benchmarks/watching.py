@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from tasks.sandbox.walls import descendants
+from tests.sandbox.attacking import descendants
 
 
 def processor_s() -> float:

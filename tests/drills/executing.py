@@ -1,4 +1,4 @@
-"""A process that executes programs: `python -m tests.drills.executing ENGINE run|map`.
+"""A process that executes programs: `python -m tests.drills.executing run|map`.
 
 Prints the process ids of its sandbox once its programs run, and then what came of each program, should one end.
 """
@@ -10,7 +10,6 @@ import sys
 import time
 
 from tasks.sandbox import Limits, Program, Sandbox
-from tasks.sandbox.engines import engines
 from tests.sandbox.attacking import wait_for_name
 
 WORKERS = 2
@@ -31,12 +30,11 @@ while True: time.sleep(60)
 PROGRAM = Program(STAYS, limits=Limits(wall_s=600))
 
 
-def main(name: str, how: str) -> None:
+def main(how: str) -> None:
     """Execute programs that never end, many more than there are workers."""
     import threading
 
-    engine = next(engine for engine in engines() if engine.name == name)
-    with Sandbox(WORKERS, engine) as sandbox:
+    with Sandbox(WORKERS) as sandbox:
         threading.Thread(target=tell, args=(sandbox,), daemon=True).start()
         if how == "map":
             for done in sandbox.map(sandbox.run, [PROGRAM] * 40):

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.sandbox import walls
 from tests.command import TRIVET, Done
 from tests.drills.evaluating import start, wait_until
 from tests.drills.sandbox_processes import SOON_S, gone, identities, still
 from tests.models.server import MODEL, Server, serving
-from tests.sandbox.attacking import command
+from tests.sandbox.attacking import command, descendants
 from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
@@ -100,7 +99,7 @@ def test_scoring_ends(number: signal.Signals, code: int, said: str, data: Path, 
 
 def ended_by(run: subprocess.Popen[str], number: signal.Signals) -> Done:
     """How a command ended that was told to, and nothing of its sandbox is left."""
-    processes = identities([pid for pid in walls.descendants([run.pid]) if in_a_sandbox(pid)])
+    processes = identities([pid for pid in descendants([run.pid]) if in_a_sandbox(pid)])
     os.kill(run.pid, number)
     stdout, stderr = run.communicate(timeout=SOON_S)
     assert gone(processes), still(processes)
@@ -112,7 +111,7 @@ def executing(arguments: list[str], home: Path) -> Generator[subprocess.Popen[st
     """A command whose programs run."""
     run = start(arguments, TRIVET_HOME=str(home))
     try:
-        wait_until(lambda: NAME in map(command, walls.descendants([run.pid])), run)
+        wait_until(lambda: NAME in map(command, descendants([run.pid])), run)
         assert run.poll() is None, run.communicate()
         yield run
     finally:
@@ -123,6 +122,6 @@ def executing(arguments: list[str], home: Path) -> Generator[subprocess.Popen[st
 def in_a_sandbox(pid: int) -> bool:
     """An engine, a zygote, or what it forked."""
     try:
-        return b"inside.serve" in Path(f"/proc/{pid}/cmdline").read_bytes() or command(pid) == NAME
+        return b"inside.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes() or command(pid) == NAME
     except OSError:
         return False

@@ -11,12 +11,12 @@ import pytest
 
 from storage.connections import locate
 from storage.evaluations import Evaluations
-from tasks.sandbox import Sandbox, walls
+from tasks.sandbox import Sandbox
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tests.command import TRIVET, Done
 from tests.drills.evaluating import kill_when, start
 from tests.drills.sandbox_processes import gone, identities, still
-from tests.sandbox.attacking import command
+from tests.sandbox.attacking import command, descendants
 from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(300)]
@@ -41,7 +41,7 @@ def arguments(tmp_path: Path) -> list[str]:
     """Scores programs that take a while; a skip where nothing walls them in."""
     with Sandbox(workers=1) as sandbox:
         try:
-            assert sandbox.engine
+            sandbox.start()
         except SandboxUnavailable as why:
             pytest.skip(str(why))
     recorded = tmp_path / "recorded.jsonl"
@@ -59,7 +59,7 @@ def test_a_run_that_is_killed_while_programs_run_leaves_no_process_and_loses_not
     processes = set[tuple[int, str]]()
 
     def executes() -> bool:
-        below = walls.descendants([run.pid])
+        below = descendants([run.pid])
         if "trivet-slow" not in map(command, below):
             return False
         processes.update(identities(below))

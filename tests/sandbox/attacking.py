@@ -1,8 +1,8 @@
 """Attacks on a sandbox: where they run, what stands by and must stay untouched, and what is looked at behind each.
 
-No attack begins before its walls were seen from outside: `attackable` skips with the reason where a namespace is
-shared, where root's programs would be root, or where the limit of processes is not enforced. Attacks go beyond limits
-by a little; a watchdog ends the process group of a sandbox that takes too long.
+No attack begins before its walls were seen: `arena` skips with the reason where a namespace is shared, where root's
+programs would be root, or where the limit of processes is not enforced. Attacks go beyond limits by a little; a
+watchdog ends the process group of a sandbox that takes too long.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from tasks.sandbox import Execution, Limits, Program, Sandbox, walls
-from tasks.sandbox.engines import Engine, Name
+from tasks.sandbox.bubblewrap import NOBODY, Engine, find_bwrap
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
-from tasks.sandbox.sandbox_layout import NOBODY
 from tasks.sandbox.sandbox_records import MIB
-from tasks.sandbox.sandbox_worker import UIDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -70,20 +69,6 @@ def attempt(what, function, *arguments, **options):
 """
 WON = "assert won, 'held'"
 """Passes when an attempt reached its aim."""
-
-
-class Case(NamedTuple):
-    """An engine, and who starts it."""
-
-    name: Name
-    root: bool
-
-    @property
-    def label(self) -> str:
-        return f"{self.name}-{'root' if self.root else 'user'}"
-
-
-CASES = tuple(Case(name, root) for root in (True, False) for name in ("bubblewrap", "namespaces"))
 
 
 class Bystanders:
@@ -152,10 +137,10 @@ class Arena(NamedTuple):
     """A sandbox whose walls were seen, and who stands by."""
 
     sandbox: Sandbox
-    case: Case
-    seen: walls.Seen
-    user: int | None
-    """Who starts it, where that is nobody else."""
+    seen: dict[str, Any]
+    """What the kernel says of its programs."""
+    users: set[int]
+    """Users that are nobody but its programs."""
     known: dict[str, list[int]]
     """Its `zygotes`, and all its `processes` when no program runs."""
     bystanders: Bystanders
@@ -199,7 +184,7 @@ class Arena(NamedTuple):
 
     def processes(self) -> set[int]:
         """Those of the sandbox, by descent, and of the users that are nobody but its programs, where there are such."""
-        return _processes(self.sandbox, self.users())
+        return _processes(self.sandbox, self.users)
 
     def left(self) -> set[int]:
         """Processes that do not end by themselves, now that no program runs; a runner ends behind its reply."""
@@ -208,68 +193,62 @@ class Arena(NamedTuple):
             time.sleep(0.002)
         return left
 
-    def users(self) -> set[int]:
-        if self.user is not None:
-            return {self.user}
-        if not self.case.root or self.seen.uid == NOBODY:
-            return set()
-        return {UIDS + pid for pid in self.sandbox.pids()}
+    @property
+    def is_filtered(self) -> bool:
+        return self.seen["Seccomp"] == "2"
 
 
 class Skipped(Exception):
-    """Why an engine is not attacked."""
+    """Why a sandbox is not attacked."""
 
 
-def open_arena(case: Case, stack: ExitStack) -> tuple[Arena, list[str]]:
-    """And the walls that are missing: nothing is attacked then. Raises Skipped."""
-    user = next(SOMEBODY) if os.geteuid() == 0 and not case.root else None
-    sandbox = stack.enter_context(sandbox_of(case, user))
+def open_arena(who: str, stack: ExitStack) -> Arena:
+    """who: `root` or `user`, who starts it. Raises Skipped where it does not start, or where walls are missing."""
+    user, python, bwrap = None, None, find_bwrap()
+    if bwrap is None:
+        raise Skipped("there is no bubblewrap")
+    if who == "root" and os.geteuid() != 0:
+        raise Skipped("only root can try how it is for root")
+    if who == "user" and os.geteuid() == 0:
+        user, python = next(SOMEBODY), SYSTEM_PYTHON
+        if not python.exists():
+            raise Skipped(f"{python} is not there, and root's Python may be closed to others")
+        bwrap = as_user(user, bwrap, stack)
+    sandbox = stack.enter_context(Sandbox(2, Engine(bwrap, privileged=who == "root"), python))
     bystanders = Bystanders(stack)
     with watchdog(sandbox):
         try:
             warm = list(sandbox.map(sandbox.run, [Program("import time; time.sleep(0.3)")] * sandbox.workers))
         except SandboxUnavailable as error:
-            raise Skipped(f"{case.label} does not start: {error}") from error
-        if not all(done.passed for done in warm):
-            raise Skipped(f"{case.label} does not start: {warm[0].reason}")
-        seen = walls.seen_from_outside(sandbox)
-        missing = missing_walls(sandbox, seen, root=case.root)
-    known = {"zygotes": sorted(sandbox.pids()), "processes": walls.descendants(sandbox.pids())}
-    arena = Arena(sandbox, case, seen, user, known, bystanders)
-    return arena, missing
+            raise Skipped(f"bubblewrap does not start for {who}: {error}") from error
+        assert all(done.passed for done in warm), warm
+        seen = walls.look_at_itself(sandbox)
+        missing = [kind for kind, it in seen["namespaces"].items() if it == str(Path("/proc/self/ns", kind).readlink())]
+        uid = int(seen["Uid"].split()[0])
+        if missing or uid == 0 or _processes_allowed(sandbox) > SMALL.processes + SPARE:
+            raise Skipped(f"the walls do not stand for {who}: {missing}, user {uid}")
+    users = {user} if user else {uid} - {NOBODY}
+    known = {"zygotes": sorted(sandbox.pids()), "processes": descendants(sandbox.pids())}
+    return Arena(sandbox, seen, users, known, bystanders)
 
 
-def attackable(opened: tuple[Arena, list[str]]) -> Arena:
-    """Raises Skipped where walls are missing."""
-    arena, missing = opened
-    if missing:
-        raise Skipped(f"{arena.case.label} is not attacked, since its walls do not stand: {'; '.join(missing)}")
-    return arena
+def as_user(user: int, bwrap: str, stack: ExitStack) -> str:
+    """Path of a bubblewrap that root starts as another user."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    folder.chmod(0o755)
+    path = folder / "bwrap"
+    path.write_text(f'#!/bin/sh\nexec setpriv --reuid {user} --regid {user} --clear-groups {bwrap} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
 
 
-def missing_walls(sandbox: Sandbox, seen: walls.Seen, *, root: bool) -> list[str]:
-    """What has to be there before anything is attacked, and is not."""
-    missing = [f"the {kind} namespace is shared" for kind in ("pid", "mnt", "net", "ipc") if not seen.private[kind]]
-    if root and seen.uid == 0:
-        missing.append("programs are root")
-    forks = _processes_allowed(sandbox)
-    if forks > SMALL.processes + SPARE:
-        missing.append(f"{forks} processes where {SMALL.processes} are allowed")
-    return missing
-
-
-def sandbox_of(case: Case, user: int | None, *, workers: int = 2) -> Sandbox:
-    """user: whom root has start it. Raises Skipped where this machine or this user cannot have it."""
-    engine = Engine(case.name, privileged=case.root)
-    if why := engine.unavailable():
-        raise Skipped(f"{case.name}: {why}")
-    if case.root and os.geteuid() != 0:
-        raise Skipped("only root can try how it is for root")
-    if user is None:
-        return Sandbox(workers, engine)
-    if not SYSTEM_PYTHON.exists():
-        raise Skipped(f"{SYSTEM_PYTHON} is not there, and root's Python may be closed to others")
-    return Sandbox(workers, engine, SYSTEM_PYTHON, run_as=user)
+def descendants(roots: list[int]) -> list[int]:
+    """Process IDs of `roots` and all processes below them."""
+    found = list(roots)
+    for root in roots:
+        with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            found += [child.pid for child in psutil.Process(root).children(recursive=True)]
+    return found
 
 
 @contextmanager
@@ -299,7 +278,7 @@ def watchdog(sandbox: Sandbox, seconds: float = WATCHDOG_S) -> Generator[None]:
 def wait_for_name(sandbox: Sandbox, name: str) -> None:
     """Until a process of a program has called itself `name`, which this machine sees."""
     end = time.monotonic() + WATCHDOG_S
-    while name not in {command(pid) for pid in walls.descendants(sandbox.pids())}:
+    while name not in {command(pid) for pid in descendants(sandbox.pids())}:
         assert time.monotonic() < end, f"no process called itself {name}"
         time.sleep(0.005)
 

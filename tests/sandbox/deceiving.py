@@ -5,7 +5,7 @@ REPORT and TOKEN in them stand for the descriptors of the harness, see `aimed`.
 
 from __future__ import annotations
 
-from tasks.sandbox.inside.child import REPORT, TOKEN
+from tasks.sandbox.inside.runner import REPORT, TOKEN
 
 
 def aimed(source: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.sandbox import Program
-from tasks.sandbox.inside.child import REPORT
+from tasks.sandbox.inside.runner import REPORT
 from tasks.sandbox.sandbox_records import MIB
 from tests.sandbox.attacking import SMALL, SPARE, Arena
 

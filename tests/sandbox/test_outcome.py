@@ -1,4 +1,4 @@
-"""What a zygote tells becomes a status and a reason. Frames are made by hand, as inside/running.py sends them."""
+"""What a zygote tells becomes a status and a reason. Frames are made by hand, as inside/runner.py sends them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.sandbox.inside.frames import Frame
+from tasks.sandbox.inside import Frame
 from tasks.sandbox.sandbox_records import (
     ENDING_CHARS,
     MIB,
@@ -15,7 +15,6 @@ from tasks.sandbox.sandbox_records import (
     Execution,
     Limits,
     Program,
-    broken,
     outcome,
     too_long,
 )
@@ -23,7 +22,6 @@ from tasks.sandbox.sandbox_records import (
 LIMITS = Limits(cpu_s=2.5, wall_s=7.5, memory_bytes=256 * MIB, output_bytes=MIB // 2)
 TESTED = Program("x = 1", tests="assert x == 1", limits=LIMITS)
 PLAIN = Program("x = 1", limits=LIMITS)
-USED = {"cpu_s": 0.25, "peak_memory_bytes": 9 * MIB}
 
 PYTHON = """\
 Traceback (most recent call last):
@@ -32,19 +30,6 @@ Traceback (most recent call last):
     raise ValueError("ValueError: it says")
 """
 DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
-NODE = """\
-/tmp/work/main.js:3
-throw new TypeError('no')
-^
-
-TypeError: no
-    at Object.<anonymous> (/tmp/work/main.js:3:7)
-    at Module._compile (node:internal/modules/cjs/loader:1521:14) {
-  code: 'ERR_NO'
-}
-
-Node.js v20.19.0
-"""
 NODE_ASSERT = """\
 node:assert:126
   throw new AssertionError(obj);
@@ -69,8 +54,8 @@ def exited(code: int) -> int:
 
 
 def told(waited: int | None = 0, **changed: Any) -> dict[str, Any]:
-    plain = {"waited": waited, "wall_s": 0.5, "compiled": True, "finished": True, "killed_for": "", **USED}
-    return plain | changed
+    plain = {"waited": waited, "wall_s": 0.5, "cpu_s": 0.25, "compiled": True, "finished": True, "killed_for": ""}
+    return plain | {"failed": "", **changed}
 
 
 def of(
@@ -98,7 +83,7 @@ def said(done: Execution) -> tuple[str, int | None, str]:
 
 def test_a_program_that_is_through_is_ok_and_what_it_took_is_handed_on():
     done = of(told(), stdout=b"out\xff\xed\xa0\x80", stderr="é")
-    assert done == Execution("ok", 0, "out\ufffd\ufffd\ufffd\ufffd", "é", 0.5, 0.25, 9 * MIB)
+    assert done == Execution("ok", 0, "out\ufffd\ufffd\ufffd\ufffd", "é", 0.5, 0.25)
     assert done.passed
 
 
@@ -127,21 +112,12 @@ def test_the_token_does_not_make_up_for_how_it_ended():
     ("stderr", "status", "reason"),
     [
         pytest.param("", "failed", "exit code 1", id="nothing was said"),
-        pytest.param("a\nb\n\n", "failed", "b", id="the last line"),
         pytest.param(f"{PYTHON}ValueError: no\n", "failed", "ValueError: no", id="Python"),
         pytest.param(f"{PYTHON}AssertionError\n", "failed", "AssertionError", id="Python, no message"),
-        pytest.param(f"{PYTHON}ValueError: one\ntwo\n", "failed", "ValueError: one", id="Python, two lines"),
-        pytest.param(f"{PYTHON}decimal.InvalidOperation: no\n", "failed", "decimal.InvalidOperation: no", id="dot"),
-        pytest.param(f"{PYTHON}a.b.SomeError: no\n", "failed", "a.b.SomeError: no", id="dots"),
         pytest.param(f"{PYTHON}StopIteration\n", "failed", "StopIteration", id="no name of an error"),
-        pytest.param(f"{PYTHON}KeyboardInterrupt\n", "failed", "KeyboardInterrupt", id="an interrupt"),
         pytest.param(f"{PYTHON}KeyError: 1\n{DURING}{PYTHON}LookupError: 2\n", "failed", "LookupError: 2", id="two"),
-        pytest.param(f"{PYTHON}KeyError: 1\n{DURING}{PYTHON}StopIteration: 2\n", "failed", "StopIteration: 2", id="no"),
         pytest.param(f"{PYTHON}MemoryError\n", "memory", "MemoryError", id="memory"),
-        pytest.param(f"{PYTHON}MemoryError: 9 GiB\n", "memory", "MemoryError: 9 GiB", id="memory, with words"),
         pytest.param(f"{PYTHON}MemoryError\n{DURING}{PYTHON}KeyError: 2\n", "failed", "KeyError: 2", id="then another"),
-        pytest.param(f"{PYTHON}MemoryError\n{DURING}{PYTHON}StopIteration\n", "failed", "StopIteration", id="no 2"),
-        pytest.param(NODE, "failed", "TypeError: no", id="Node.js"),
         pytest.param(NODE_ASSERT, "failed", "AssertionError [ERR_ASSERTION]: Values differ:", id="Node.js, assert"),
         pytest.param("main.sh: line 3: x: not found\n", "failed", "main.sh: line 3: x: not found", id="Bash"),
     ],
@@ -157,29 +133,18 @@ def test_a_reason_is_short_and_of_the_end():
     assert of(told(exited(3)), stderr="\n \n").reason == "exit code 3"
 
 
-def test_what_it_wrote_to_stderr_is_no_reason_when_it_passed():
-    assert said(of(told(), stderr="ValueError: logged\n")) == ("ok", 0, "")
-
-
 @pytest.mark.parametrize(
     ("number", "exit_code", "reason"),
     [
         (signal.SIGSEGV, 139, "it died of SIGSEGV"),
-        (signal.SIGABRT, 134, "it died of SIGABRT"),
         (signal.SIGKILL, 137, "it died of SIGKILL"),
-        (signal.SIGTERM, 143, "it died of SIGTERM"),
         (signal.SIGSYS, 159, "it died of SIGSYS"),
-        (signal.SIGXFSZ, 153, "it died of SIGXFSZ"),
         (40, 168, "it died of signal 40"),
     ],
-    ids=["SEGV", "ABRT", "KILL", "TERM", "SYS", "XFSZ", "no name"],
+    ids=["SEGV", "KILL", "SYS", "no name"],
 )
 def test_a_program_that_died_of_a_signal_has_failed(number: int, exit_code: int, reason: str):
     assert said(of(told(number), stderr="ValueError: before")) == ("failed", exit_code, reason)
-
-
-def test_a_core_that_was_written_changes_nothing():
-    assert said(of(told(signal.SIGSEGV | 0x80))) == ("failed", 139, "it died of SIGSEGV")
 
 
 OVER_TIME = ("timeout", None, "it used more than 2.5 s of processor time")
@@ -222,26 +187,12 @@ def test_a_program_that_goes_on_without_a_child_killed_for_memory_is_judged_by_i
         ("stdout", ("output", None, "it wrote more than 0.5 MiB to stdout")),
         ("stderr", ("output", None, "it wrote more than 0.5 MiB to stderr")),
         ("report", ("failed", None, "it wrote where only its harness writes")),
-        ("status", ("failed", None, "it wrote where only its harness writes")),
-        ("setup", ("broken", None, "the sandbox could not set it up in time")),
     ],
 )
-@pytest.mark.parametrize("waited", [None, exited(0)], ids=["while it ran", "as it ended"])
-def test_what_we_kill_it_for_is_the_reason(what: str, expected: tuple[str, int | None, str], waited: int | None):
-    fields = told(waited, killed_for=what)
-    if waited is None:
-        del fields["compiled"]
-    done = of(fields, stdout=b"kept", stderr="ValueError: kept")
+def test_what_we_kill_it_for_is_the_reason(what: str, expected: tuple[str, int | None, str]):
+    done = of(told(None, killed_for=what), stdout=b"kept", stderr="ValueError: kept")
     assert said(done) == expected
     assert (done.stdout, done.stderr, done.wall_s) == ("kept", "ValueError: kept", 0.5)
-
-
-def test_a_program_that_a_busy_machine_did_not_let_run_is_not_judged():
-    done = of(told(None, killed_for="wall", starved=True))
-    assert said(done) == ("broken", None, "this machine was too busy: it hardly ran within 7.5 s")
-    assert of(told(None, killed_for="wall", starved=False)).status == "timeout"
-    assert of(told(None, killed_for="stdout", starved=True)).status == "output"
-    assert of(told(starved=True)).status == "ok"
 
 
 @pytest.mark.parametrize(("chars", "fits"), [(4 * MIB, True), (4 * MIB + 1, False), (0, True)])
@@ -249,7 +200,7 @@ def test_a_source_has_half_of_the_room_for_files(chars: int, fits: bool):
     done = too_long(Program("x" * chars, limits=LIMITS._replace(file_bytes=8 * MIB)))
     assert (done is None) == fits
     why = "its source has 4,194,305 characters; 4,194,304 are allowed, half of the files of a program"
-    assert fits or done == Execution("failed", None, "", "", 0.0, 0.0, 0, why)
+    assert fits or done == Execution("failed", None, "", "", 0.0, 0.0, why)
 
 
 @pytest.mark.parametrize(
@@ -264,11 +215,6 @@ def test_a_source_has_half_of_the_room_for_files(chars: int, fits: bool):
 def test_a_source_that_does_not_compile_has_failed(waited: int, stderr: str, exit_code: int, reason: str):
     done = of(told(waited, compiled=False, finished=False), stderr=stderr, marks_end=False)
     assert said(done) == ("failed", exit_code, reason)
-
-
-def test_a_compiler_that_died_of_a_signal_has_failed_with_the_code_of_a_shell():
-    done = of(told(signal.SIGSEGV, compiled=False), stderr="internal error")
-    assert said(done) == ("failed", 139, "it does not compile: internal error")
 
 
 @pytest.mark.parametrize(
@@ -288,12 +234,5 @@ def test_a_compiler_that_was_killed_says_something_only_where_the_machine_had_ro
 
 
 def test_what_could_not_be_set_up_is_broken_and_says_why():
-    done = of({**USED, "finished": False, "killed_for": "", "status": "broken", "reason": "OSError: no room"})
+    done = of(told(None, finished=False, failed="OSError: no room"))
     assert said(done) == ("broken", None, "the sandbox could not set it up: OSError: no room")
-    assert (done.passed, done.wall_s) == (False, 0.0)
-    bare = of({"status": "broken", "reason": "no process could be started"})
-    assert (bare.status, bare.cpu_s, bare.peak_memory_bytes) == ("broken", 0.0, 0)
-
-
-def test_of_a_broken_one_nothing_is_known():
-    assert broken("why") == Execution("broken", None, "", "", 0.0, 0.0, 0, "why")

@@ -65,7 +65,7 @@ def score(
     from tasks.evaluation.running.planning import RunSettings
     from tasks.evaluation.running.rescoring import score_again
     from tasks.resources import artifacts, evaluations
-    from tasks.sandbox.engines import refuse_unsafe
+    from tasks.sandbox.bubblewrap import refuse_unsafe
 
     as_json = as_json or not sys.stdout.isatty()
     left = "nothing is told before all answers are graded, run the same command again"

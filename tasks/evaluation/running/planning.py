@@ -24,7 +24,7 @@ from tasks.evaluation.running.model_spec import ModelSpec
 from tasks.grading.grading_records import GradingError
 from tasks.grading.reading import Policy
 from tasks.sandbox.sandbox_errors import SandboxError
-from tasks.sandbox.sandbox_layout import another_python, interpreter
+from tasks.sandbox.sandbox_python import another_python, interpreter
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data

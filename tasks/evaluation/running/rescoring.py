@@ -31,7 +31,7 @@ from tasks.evaluation.running.replaying import repeats_in, replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import find, judge_of
 from tasks.grading.reading import POLICIES, Policy
-from tasks.sandbox.sandbox_layout import another_python
+from tasks.sandbox.sandbox_python import another_python
 
 OWN = (".yaml", ".yml", ".py")
 

@@ -95,7 +95,7 @@ def executed_by(task: PlannedTask) -> str | None:
     if task.family != "code":
         return None
     sandbox = shared_sandbox(unsafe=task.unsafe_code)
-    walls = "without a sandbox" if task.unsafe_code else f"behind {sandbox.engine.name}"
+    walls = "without a sandbox" if task.unsafe_code else "behind bubblewrap"
     return f"{walls}, with Python {sandbox.python.version}"
 
 

@@ -11,29 +11,20 @@ import socket
 import struct
 from typing import Any
 
-CLONE_NEWNS = 0x00020000
-CLONE_NEWCGROUP = 0x02000000
-CLONE_NEWUTS = 0x04000000
-CLONE_NEWIPC = 0x08000000
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWPID = 0x20000000
-CLONE_NEWNET = 0x40000000
-
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
-MNT_DETACH = 2
-
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 SECCOMP_MODE_FILTER = 2
 LAST_CAPABILITY = 63
 CAPABILITY_VERSION_3 = 0x20080522
 KEYCTL_JOIN_SESSION_KEYRING = 1
-SIOCSIFFLAGS = 0x8914
-IFF_UP = 1
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220, "ppc64le": 120, "s390x": 120}
 """Its number among the system calls."""
+KEYCTL = {"x86_64": 250, "aarch64": 219}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _held = ctypes.PyDLL(None, use_errno=True)
@@ -48,7 +39,6 @@ def _declared(function: Any, *types: Any) -> Any:
 
 _unshare = _declared(_libc.unshare, ctypes.c_int)
 _mount = _declared(_libc.mount, *[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
-_umount = _declared(_libc.umount2, ctypes.c_char_p, ctypes.c_int)
 _prctl = _declared(_libc.prctl, ctypes.c_int, *[ctypes.c_ulong] * 4)
 _capset = _declared(_libc.capset, ctypes.c_void_p, ctypes.c_void_p)
 _clone = _declared(_held.syscall, *[ctypes.c_long] * 6)
@@ -57,7 +47,7 @@ _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 def unshare(flags: int) -> None:
-    """Move this process (for PID: its children) to new namespaces. Raises OSError."""
+    """Move this process to new namespaces. Raises OSError."""
     _check(_unshare(flags), "unshare")
 
 
@@ -78,12 +68,8 @@ def fork_into_pid_namespace() -> int:
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     """Raises OSError."""
-    _check(_mount(source.encode(), target.encode(), _text(kind), flags, _text(options)), f"mount {target}")
-
-
-def unmount(target: str, flags: int = MNT_DETACH) -> None:
-    """Raises OSError."""
-    _check(_umount(target.encode(), flags), f"unmount {target}")
+    texts = [text and text.encode() for text in (source, target, kind, options)]
+    _check(_mount(*texts[:3], flags, texts[3]), f"mount {target}")
 
 
 def prctl(option: int, value: int = 0, more: int = 0) -> None:
@@ -112,18 +98,13 @@ class _Filter(ctypes.Structure):
 
 def load_filter(program: bytes) -> None:
     """Filter the system calls of this process by classic BPF, 8 bytes an instruction; needs no-new-privileges."""
-    told = _Filter(len(program) // 8, program)
-    _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(told), 0, 0), "seccomp")
-
-
-def name_host(name: str) -> None:
-    """Set the host name of this UTS namespace. Raises OSError."""
-    _check(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name))), "sethostname")
+    loaded = _Filter(len(program) // 8, program)
+    _check(_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(loaded), 0, 0), "seccomp")
 
 
 def leave_session_keyring() -> None:
     """Replace the user's session keyring by a new, empty one."""
-    number = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
+    number = KEYCTL.get(os.uname().machine)
     if number is not None:
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
 
@@ -131,12 +112,7 @@ def leave_session_keyring() -> None:
 def raise_loopback() -> None:
     """Bring the loopback device of this network namespace up."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        request = struct.pack("16sh14x", b"lo", IFF_UP)
-        fcntl.ioctl(any_socket, SIOCSIFFLAGS, request)
-
-
-def _text(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
 
 
 def _check(result: int, what: str) -> None:

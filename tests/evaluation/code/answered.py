@@ -19,7 +19,7 @@ def opened_tools() -> Generator[Tools]:
     """Tools with a sandbox; skips where no engine works."""
     with MathGrader(workers=1) as math, Sandbox(workers=2) as sandbox:
         try:
-            sandbox.engine  # noqa: B018 asks for it
+            sandbox.start()
         except SandboxUnavailable as error:
             pytest.skip(str(error))
         yield Tools(math, sandbox=sandbox)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from tasks.evaluation.benchmarks.base import CodeBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.grading.code.code_grading import EXTRACTED_CHARS, STDERR_CHARS, Verdict, verdict_of
 from tasks.grading.math.math_grader import MathGrader
-from tasks.sandbox import Program, Sandbox
+from tasks.sandbox import Execution, Program, Sandbox, sandbox_records
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 RIGHT = "def double(x):\n    return 2 * x\n"
@@ -50,22 +49,21 @@ def math() -> Iterator[MathGrader]:
 def tools(math: MathGrader) -> Iterator[Tools]:
     with Sandbox(workers=2) as sandbox:
         try:
-            sandbox.engine  # noqa: B018 asks for it
+            sandbox.start()
         except SandboxUnavailable as error:
             pytest.skip(str(error))
         yield Tools(math, sandbox=sandbox)
 
 
 @pytest.fixture
-def broken(math: MathGrader, tmp_path: Path, tools: Tools) -> Iterator[Tools]:
-    """A sandbox whose Python says what a Python says of itself, and ends where it is to serve."""
-    assert tools.sandbox is not None
-    python = tmp_path / "python"
-    told = json.dumps([str(python), str(tmp_path), [], "3.11.0", [3, 11]])
-    python.write_text(f"#!/bin/sh\necho '{told}'\n")
-    python.chmod(0o755)
-    with Sandbox(workers=1, engine=tools.sandbox.engine, python=python) as sandbox:
-        yield Tools(math, sandbox=sandbox)
+def broken(math: MathGrader) -> Tools:
+    """A sandbox that breaks at every program."""
+
+    class Broken(Sandbox):
+        def run(self, program: Program) -> Execution:
+            return sandbox_records.broken("the sandbox broke: on purpose")
+
+    return Tools(math, sandbox=Broken(workers=1))
 
 
 def item(name: str = "double/0", *, gold: str = RIGHT, tests: str = "assert double(21) == 42") -> Item:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.sandbox.inside.frames import Frame, receive, send
+from tasks.sandbox.inside import Frame, receive, send
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -71,29 +71,10 @@ def test_a_message_larger_than_what_a_socket_holds_arrives_whole(pair: tuple[soc
     assert found == Frame({}, [blob, b"end"])
 
 
-def test_a_message_that_comes_byte_by_byte_is_one(pair: tuple[socket.socket, socket.socket]):
-    one, other = pair
-    whole = on_the_wire({"a": "é"}, b"xyz", b"")
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-
-    def trickle() -> None:
-        for byte in whole:
-            one.sendall(bytes([byte]))
-
-    sender = threading.Thread(target=trickle)
-    sender.start()
-    found = receive(other)
-    sender.join()
-    assert found == Frame({"a": "é"}, [b"xyz", b""])
-
-
-WHOLE = on_the_wire({"a": 1}, b"xyz", b"12")
-
-
-@pytest.mark.parametrize("sent", range(len(WHOLE)))
+@pytest.mark.parametrize("sent", [0, 2, 4, 20, 41, 45])
 def test_of_a_peer_that_goes_in_the_middle_nothing_is_taken(pair: tuple[socket.socket, socket.socket], sent: int):
     one, other = pair
-    one.sendall(WHOLE[:sent])
+    one.sendall(on_the_wire({"a": 1}, b"xyz", b"12")[:sent])
     one.close()
     assert receive(other) is None
 
@@ -115,16 +96,10 @@ def test_a_length_beyond_what_comes_takes_no_memory_and_is_no_message(
     assert receive(other) is None
 
 
-def test_bytes_behind_the_lengths_are_the_next_message(pair: tuple[socket.socket, socket.socket]):
-    one, other = pair
-    one.sendall(on_the_wire({"n": 1}, b"xyz", sizes=[3]) + on_the_wire({"n": 2}))
-    assert [receive(other), receive(other)] == [Frame({"n": 1}, [b"xyz"]), Frame({"n": 2}, [])]
-
-
 @pytest.mark.parametrize(
     "head",
-    [b"", b"\xff", b"[]", b"{}", b'{"fields": {}}'],
-    ids=["nothing", "no text", "a list", "empty", "no sizes"],
+    [b"", b"\xff", b"[]", b'{"fields": {}}'],
+    ids=["nothing", "no text", "a list", "no sizes"],
 )
 def test_what_is_no_message_is_an_error_of_the_channel(pair: tuple[socket.socket, socket.socket], head: bytes):
     """So that a zygote that talks nonsense is lost, as one that is gone."""
@@ -135,27 +110,12 @@ def test_what_is_no_message_is_an_error_of_the_channel(pair: tuple[socket.socket
         receive(other)
 
 
-def test_a_peer_that_says_nothing_is_a_time_out(pair: tuple[socket.socket, socket.socket]):
+def test_a_message_beyond_the_most_and_a_peer_that_says_nothing_are_errors(pair: tuple[socket.socket, socket.socket]):
     one, other = pair
-    other.settimeout(0.05)
-    with pytest.raises(TimeoutError):
-        receive(other)
-    one.sendall(WHOLE[:10])
-    with pytest.raises(TimeoutError):
-        receive(other)
-
-
-def test_a_peer_that_is_gone_cannot_be_told_anything(pair: tuple[socket.socket, socket.socket]):
-    one, other = pair
-    other.close()
-    with pytest.raises(OSError):  # noqa: PT011 which one depends on what was on its way
-        send(one, {"a": 1}, [b"x" * (1 << 20)])
-
-
-def test_what_is_no_json_is_not_sent(pair: tuple[socket.socket, socket.socket]):
-    one, other = pair
-    with pytest.raises(TypeError):
-        send(one, {"a": b"bytes"})
+    send(one, {}, [b"xyz"])
+    with pytest.raises(OSError, match="3 bytes came, and 2 are the most"):
+        receive(other, most=2)
+    other.recv(3)
     other.settimeout(0.05)
     with pytest.raises(TimeoutError):
         receive(other)

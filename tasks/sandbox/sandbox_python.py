@@ -1,0 +1,93 @@
+"""The Python that executes programs: TRIVET_SANDBOX_PYTHON, else the one that runs Trivet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
+
+LIBRARIES = "/packages"
+PYTHON = ("bin", "lib", "lib64")
+"""Folders taken from an interpreter's prefix, which may be a user's ~/.local."""
+INSTALLED = (".dist-info", ".egg-info")
+ASKS = (
+    "import json, os, sys, sysconfig; paths = sysconfig.get_paths(); "
+    "print(json.dumps([os.path.realpath(getattr(sys, '_base_executable', '') or sys.executable), sys.base_prefix, "
+    "sorted({paths['purelib'], paths['platlib'], *[p for p in sys.path if p.endswith('-packages')]}), "
+    "sys.version.split()[0], list(sys.version_info[:2])]))"
+)
+
+
+class Interpreter(NamedTuple):
+    """A Python of this machine."""
+
+    path: str
+    prefix: str
+    """Where it and its standard library are."""
+    packages: tuple[str, ...]
+    version: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of its version and its installed packages, on which the outcome of programs depends."""
+        installed = (entry for folder in self.packages for entry in Path(folder).iterdir() if entry.suffix in INSTALLED)
+        names = sorted(entry.name for entry in installed)
+        return hashlib.sha256("\n".join([self.version, *names]).encode()).hexdigest()
+
+    def shown(self) -> dict[str, str]:
+        """Path here → path there of what is not below /usr; libraries do not reveal where they are here."""
+        packages = {path: f"{LIBRARIES}/{number}" for number, path in enumerate(self.packages)}
+        root = Path("/python") if Path(self.prefix).is_relative_to("/tmp") else Path(self.prefix)
+        own = {f"{self.prefix}/{name}": str(root / name) for name in PYTHON if Path(self.prefix, name).is_dir()}
+        return {here: there for here, there in (own | packages).items() if not Path(here).is_relative_to("/usr")}
+
+    def there(self, path: str) -> str:
+        """The path within the sandbox of a path here."""
+        for here, there in self.shown().items():
+            if Path(path).is_relative_to(here):
+                return str(Path(there) / Path(path).relative_to(here))
+        return path
+
+
+def interpreter(python: Path | None = None) -> Interpreter:
+    """The Python named, else that of TRIVET_SANDBOX_PYTHON, else this one. Raises SandboxUnavailable."""
+    return _examine(str(python or os.environ.get("TRIVET_SANDBOX_PYTHON") or sys.executable))
+
+
+def another_python() -> str:
+    """Version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it is equivalent to this one."""
+    own, named = "", interpreter()
+    with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
+        own = _examine(sys.executable).digest
+    return "" if named.digest == own else f"{named.version}-{named.digest[:12]}"
+
+
+@cache
+def _examine(path: str) -> Interpreter:
+    another = "name another Python with TRIVET_SANDBOX_PYTHON, of 3.9 or later"
+    try:
+        printed = subprocess.run([path, "-I", "-c", ASKS], capture_output=True, text=True, timeout=60, check=True)
+        real, prefix, packages, version, number = json.loads(printed.stdout.splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        raise SandboxUnavailable(
+            f"{path} is no Python that can execute programs (exit code {error.returncode}); {another}"
+        ) from error
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError) as error:
+        raise SandboxUnavailable(
+            f"{path} is no Python that can execute programs ({type(error).__name__}); {another}"
+        ) from error
+    if number < [3, 9]:
+        raise SandboxUnavailable(f"{path} is Python {version}; {another}")
+    if Path.home().is_relative_to(prefix):
+        raise SandboxUnavailable(
+            f"{path} has its library in {prefix}, which programs would see with all that is in it; {another}"
+        )
+    return Interpreter(real, prefix, tuple(folder for folder in packages if Path(folder).is_dir()), version)
