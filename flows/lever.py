@@ -19,7 +19,7 @@ from flows.running.lever_config import LeverConfig
 from flows.running.ongoing import LeverRun
 from flows.running.run_reporting import flow_version, say, watched
 from storage.records import Ref
-from tasks.lever import file_steps, steps
+from tasks.lever import steps
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.judge.judges import (
@@ -35,7 +35,7 @@ from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe, Sampler
-from tasks.lever.opened_worlds import DatasetRead, Effort, Learning, World, shards_of
+from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shards_of
 from tasks.step import called, gather, placed
 
 
@@ -90,9 +90,7 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
         learning=Learning(shots=config.shots, seed=seed),
         effort=Effort(
             device=config.device,
-            concurrency=config.concurrency,
             spending=config.spending,
-            recorded=file_steps.read_recorded(config.recorded) if config.recorded else None,
         ),
     )
     if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
@@ -183,8 +181,8 @@ def _digits_judge(config: LeverConfig) -> Ref | None:
     if DIGITS not in (config.judge, config.encoder):
         return None
     if config.digits.judge:
-        return file_steps.read_judge(config.digits.judge)
-    return called(steps.train_digits_judge, "train judge")(seed=config.digits.seed, steps=config.digits.judge_steps)
+        return steps.read_judge(config.digits.judge)
+    return called(steps.train_digits_judge, "train judge")(seed=0, steps=config.digits.judge_steps)
 
 
 def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
@@ -199,14 +197,13 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     """The dataset; a CPU world is drawn here."""
     chosen, start = config.dataset, config.start
     if drawn := chosen.name in CPU_WORLDS and chosen.data_dir is None:
-        steps.write_digits(files.data.absolute(), world=chosen.name, seed=config.digits.seed, **config.world_sizes)
+        steps.write_digits(files.data.absolute(), world=chosen.name, seed=0, **config.world_sizes)
     return steps.read_dataset(
         chosen.name,
         data_dir=files.data.absolute() if drawn else chosen.data_dir,
         train_queries=chosen.train_queries,
         validation=chosen.validation,
         test=chosen.test,
-        seed=chosen.seed,
         queries_of=start.beam_data or start.rl_data or start.query_embeddings,
     )
 
@@ -215,7 +212,7 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
     """Embeddings: read from files, or made by the encoder."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
-        read = file_steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
+        read = steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
         return read.seen_as(config.vectors)
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
@@ -224,7 +221,7 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
     embedded = called(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
-    ongoing.wrote(file_steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
+    ongoing.wrote(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
 
@@ -242,7 +239,7 @@ def _imitate(
     """The SFT selector, read from a file, or trained on demonstrations from a file or a search; and its pools."""
     start, beams = config.start, ()
     if start.beam_data:
-        read = file_steps.read_beams(start.beam_data, dataset=world.dataset, pools=pools, shots=config.shots)
+        read = steps.read_beams(start.beam_data, dataset=world.dataset, pools=pools, shots=config.shots)
         ongoing.say(*read.notes)
         beams, pools = (read.beams,), read.pools
     if start.sft_checkpoint:
@@ -266,8 +263,8 @@ def _imitate(
     return ongoing.trained(trained), pools
 
 
-def _checkpoint(config: LeverConfig, path: Path, world: World) -> file_steps.CheckpointRead:
-    return file_steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
+def _checkpoint(config: LeverConfig, path: Path, world: World) -> steps.CheckpointRead:
+    return steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
 
 
 def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: LeverRun) -> Ref:
@@ -281,12 +278,12 @@ def _rl_data(
 ) -> Ref:
     """Judged pointers: read from a file, or drawn by the selector shard by shard."""
     if config.start.rl_data:
-        read = file_steps.read_rl_data(config.start.rl_data, world=world, shots=config.shots)
+        read = steps.read_rl_data(config.start.rl_data, world=world, shots=config.shots)
         ongoing.say(*read.notes)
         return read.data
     seed, shards = asking["learning"].seed, shards_of(queries)
-    settings = config.rl_data.model_copy(update={"gt_prob": config.rl_data.gt_prob or config.reward in OF_LIKELIHOODS})
-    chosen: Any = {"pools": pools, "selector": selector, "settings": settings, **asking}
+    weighed = config.reward in OF_LIKELIHOODS
+    chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed, **asking}
     asks_judge = placed(steps.generate_rl_data, in_process=world.judge.in_process)
     drawing = [
         called(asks_judge, f"RL data, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **chosen)
@@ -297,12 +294,12 @@ def _rl_data(
 
 def _export(ongoing: LeverRun, files: dict[Path, Ref]) -> None:
     """Write artifacts to files, which the report names."""
-    ongoing.wrote(file_steps.export_files({str(path): ref for path, ref in files.items()}).files)
+    ongoing.wrote(steps.export_files({str(path): ref for path, ref in files.items()}).files)
 
 
 def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: LeverRun, summary: Summary) -> None:
     """Write the figures to files, the Prefect UI and the database."""
-    drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds), dataset=found.dataset)
+    drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"
         figures = drawn.figures | {f"{name}.png": ref for name, ref in drawn.plots.items()}

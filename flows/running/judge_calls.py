@@ -16,7 +16,7 @@ from tasks.lever.learning.baselines import CLASSES, possible_with
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import ZERO_SHOT, Modality
-from tasks.lever.opened_worlds import open_items
+from tasks.lever.worlds import open_items
 
 
 class CallCounts(Record):
@@ -42,7 +42,7 @@ def count_calls(config: LeverConfig) -> CallCounts:
 def _sizes(config: LeverConfig) -> tuple[int, int, int, int]:
     """Numbers of train, validation and test queries, and of distinct answers that are weighed beside the judgment."""
     chosen, start = config.dataset, config.start
-    weighed = not config.of_texts and (config.reward in OF_LIKELIHOODS or config.rl_data.gt_prob)
+    weighed = not config.of_texts and config.reward in OF_LIKELIHOODS
     if chosen.name in CPU_WORLDS and chosen.data_dir is None:
         drawn = config.world_sizes  # of which each item has one answer
         train = min(chosen.train_queries, drawn["candidates"]) if chosen.name == DIGITS else drawn["queries"]
@@ -53,7 +53,6 @@ def _sizes(config: LeverConfig) -> tuple[int, int, int, int]:
         train_queries=chosen.train_queries,
         validation=chosen.validation,
         test=chosen.test,
-        seed=chosen.seed,
         queries_of=start.beam_data or start.rl_data or start.query_embeddings,
     )
     learnt = set(found.train_queries) if weighed else set[str]()
@@ -77,10 +76,8 @@ def _training(config: LeverConfig, queries: int, validation: int, _: int, answer
     if not start.rce_checkpoint:
         calls["rce"] = (config.rce.epochs + 1) * validation
     if config.trains_grpo:
-        rounds = 0 if grpo.offline_only else grpo.rounds
-        weighed_too = answers if config.reward in OF_LIKELIHOODS else 0
-        validated = (grpo.offline_epochs + rounds + 1) * validation
-        calls["grpo"] = rounds * grpo.draws * (queries + weighed_too) + validated
+        validated = (grpo.offline_epochs + grpo.rounds + 1) * validation
+        calls["grpo"] = grpo.rounds * grpo.draws * (queries + answers) + validated
     return calls
 
 

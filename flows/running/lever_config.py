@@ -38,15 +38,11 @@ class DatasetConfig(Record):
     """Number of held-out queries for choosing checkpoints."""
     test: int | None = Field(default=400, ge=1)
     """Number of held-out queries that are reported. Unset: all that are left."""
-    seed: int = 0
-    """Seed of the splits; use the same one for runs to be compared."""
 
 
 class DigitsConfig(Record):
     """The CPU worlds, for the datasets `digits` and `crowded`."""
 
-    seed: int = 0
-    """Seed of the images, the lexicon and the judge."""
     candidates: int = Field(default=4000, ge=10)
     """Number of items that may be shown."""
     judge_steps: int = Field(default=800, ge=1)
@@ -89,10 +85,6 @@ class LeverConfig(Record):
     """Model that answers with the demonstrations: `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this
     process, arguments after a comma (`hf:FOLDER,dtype=bfloat16`); `scripted`; a name from the file that TRIVET_MODELS
     names; or `digits`, only for the CPU worlds."""
-    recorded: Path | None = None
-    """File of recorded answers of this judge; what it lacks is asked."""
-    concurrency: int = Field(default=16, ge=1)
-    """Number of concurrent requests to an endpoint."""
     encoder: str = DIGITS
     """Model that embeds: `clip`, the name or path of another CLIP (`hf:…` is the same), or `digits`; for texts `minilm`
     or another embedder."""
@@ -127,12 +119,8 @@ class LeverConfig(Record):
     """Compare stems of words, as OK-VQA does."""
     rce: options.RceSettings = options.RceSettings(epochs=10, temperature_start=0.5, temperature_end=0.1)
     """Training on rewarded groups."""
-    grpo: options.GrpoSettings = options.GrpoSettings(
-        lr=1.5e-3, rounds=18, draws=8, beta=0.005, beta_min=0.005, beta_max=0.005
-    )
+    grpo: options.GrpoSettings = options.GrpoSettings(lr=1.5e-3, rounds=18, draws=8, beta=0.005, adapt_beta=False)
     """Training on comparisons within groups; it continues from RCE."""
-    rce_only: bool = False
-    """Skip GRPO; an ablation."""
     evaluated_shots: tuple[int, ...] = (1, 2, 3, 4)
     """Numbers of demonstrations to report; zero-shot, which is 0, is reported anyway."""
     oracle: options.OracleSettings = options.OracleSettings()
@@ -179,13 +167,12 @@ class LeverConfig(Record):
     @property
     def needs_rl_data(self) -> bool:
         """True unless all selectors that would learn from RL data are there."""
-        start, measured_only = self.start, self.begin_at == "evaluate"
-        return not (start.rce_checkpoint and (start.grpo_checkpoint or self.rce_only or measured_only))
+        return not (self.start.rce_checkpoint and (self.start.grpo_checkpoint or self.begin_at == "evaluate"))
 
     @property
     def trains_grpo(self) -> bool:
         """True where GRPO is trained in this run."""
-        return not (self.start.grpo_checkpoint or self.rce_only or self.begin_at == "evaluate")
+        return not (self.start.grpo_checkpoint or self.begin_at == "evaluate")
 
     def begun_with(self, files: Layout) -> LeverConfig:
         """The same with the files that an earlier run of a seed has left; those that the user names take precedence."""

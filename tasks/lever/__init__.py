@@ -1,6 +1,6 @@
 """Which demonstrations help a vision-language model, and a small network that learns to choose them.
 
-Lever-Plus's public names (`compat/seed_api.py`) can be imported from here, for code that was written against it; torch
+Lever-Plus's public names (`seed_api.py`) can be imported from here, for code that was written against it; torch
 is loaded with the first of them.
 """
 
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasks.lever.compat.seed_api import *  # noqa: F403
+    from tasks.lever.seed_api import *  # noqa: F403
 
 SEED_NAMES = (
     "BeamDataset BeamDatasetWithEmbedding GRPOTrainer PointerSelectorV3 PointerSelectorV3Config "
@@ -25,7 +25,7 @@ SEED_NAMES = (
 
 def __getattr__(name: str) -> Any:
     if name in SEED_NAMES.split():
-        return getattr(import_module(f"{__name__}.compat.seed_api"), name)
+        return getattr(import_module(f"{__name__}.seed_api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,37 +7,28 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from models.pointer_config import PointerShape
 from storage.records import Record
 
 Vectors = Literal["joint", "image", "text"]
 """Embeddings that a selector reads: of image and question together, or of one of them."""
 RewardMode = Literal[
-    "hard_plus_soft",
-    "hard_plus_soft_v2",
-    "hard_only",
-    "soft_only",
-    "separated",
-    "hard_plus_gtprob",
-    "hard01_plus_gtprob",
-    "hard01_plus_gtprob_separated",
-    "gt_logprob",
-    "legacy",
+    "hard_plus_soft", "hard_only", "soft_only", "separated", "hard_plus_gtprob", "gt_logprob", "legacy"
 ]
-OF_LIKELIHOODS: tuple[RewardMode, ...] = (
-    "hard_plus_gtprob",
-    "hard01_plus_gtprob",
-    "hard01_plus_gtprob_separated",
-    "gt_logprob",
-)
+OF_LIKELIHOODS: tuple[RewardMode, ...] = ("hard_plus_gtprob", "gt_logprob")
 """Rewards for which the judge has to return log-probabilities."""
 
 
-class NetworkSettings(PointerShape):
+class NetworkSettings(Record):
     """Shape of the pointer network; the width of its input is that of the embeddings."""
 
-    hidden: int = Field(default=256, ge=8)
-    """Width of the hidden states."""
+    layers: int = Field(default=3, ge=0)
+    """Cross-attention layers; 0: a bi-encoder."""
+    heads: int = Field(default=1, ge=1)
+    """Attention heads of each layer."""
+    dropout: float = Field(default=0.5, ge=0, lt=1)
+    """Dropout rate on query and candidate states."""
+    gate: bool = True
+    """Update the state after each pick; false: an ablation without the gate."""
 
 
 class BeamSettings(Record):
@@ -64,8 +55,6 @@ class RlDataSettings(Record):
     """Pointers drawn uniformly; more are drawn to replace duplicates."""
     retrieval: bool = False
     """Add a pointer to the most similar candidates, the most similar last."""
-    gt_prob: bool = False
-    """Also record the probability of the right answers; needs a judge that returns log-probabilities."""
 
     @property
     def total(self) -> int:
@@ -115,8 +104,6 @@ class RceSettings(Optimization):
     """Softmax temperature over the rewards of a query at the first update; a high one weights all pointers alike."""
     temperature_end: float = Field(default=0.5, gt=0)
     """Softmax temperature at the last update; a low one weights only the best pointer."""
-    use_top1_only: bool = False
-    """Ablation: imitate only the pointer with the highest reward, of equals the first."""
 
 
 class GrpoSettings(Optimization):
@@ -131,34 +118,15 @@ class GrpoSettings(Optimization):
     """Peak learning rate, reached at the end of the warm-up; a cosine decays it to 0."""
     offline_epochs: int = Field(default=2, ge=0)
     """Passes over the stored pointers."""
-    offline_only: bool = False
-    """Ablation: no online rounds, so that the judge is not asked."""
     rounds: int = Field(default=20, ge=0)
-    """Online rounds of sampling, judging and learning; the selector is validated after each."""
+    """Online rounds of sampling, judging and learning; the selector is validated after each. 0: offline only."""
     draws: int = Field(default=12, ge=2)
     """Pointers sampled for each query in a round."""
-    sampling_temperature: float = Field(default=1.0, gt=0)
-    """Sampling temperature. Ratios are computed at 1, so at other temperatures the surrogate is not on-policy."""
-    inner_epochs: int = Field(default=2, ge=1)
-    """Passes over the pointers of a round."""
-    clip: float = Field(default=0.2, gt=0, lt=1)
-    """Clipping range ε of the ratio: 1 ± ε."""
-    floor: float = Field(default=0.1, gt=0)
-    """Lower bound of the standard deviation that rewards are divided by."""
     beta: float = Field(default=0.02, ge=0)
-    """Weight of the KL divergence from the initial selector; adapted after each epoch and round."""
-    beta_min: float = Field(default=0.001, ge=0)
-    """Lower bound of `beta`."""
-    beta_max: float = Field(default=10.0, ge=0)
-    """Upper bound of `beta`. Set `beta`, `beta_min` and `beta_max` to one value to keep it fixed."""
-    kl_low: float = Field(default=0.01, ge=0)
-    """KL divergence (nats per pointer) below which `beta` is divided by 1.5."""
-    kl_high: float = Field(default=0.1, gt=0)
-    """KL divergence (nats per pointer) above which `beta` is multiplied by 1.5."""
-    top_k: int | None = Field(default=None, ge=2)
-    """Ablation: standardise the rewards of only the best k pointers, which removes the signal."""
-    dropout_in_ratio: bool = False
-    """Ablation: keep dropout on in the ratios, so that the first ratio is not 1."""
+    """Weight of the KL divergence from the initial selector."""
+    adapt_beta: bool = True
+    """Adapt `beta` after each epoch and round: × 1.5 where the divergence is above 0.1 nats a pointer, ÷ 1.5 below
+    0.01, between 0.001 and 10."""
     loss: str = OUR_GRPO_LOSS
     """Objective: `grpo`, or the name of one that an installed package adds (entry point group `trivet.grpo_losses`)."""
 
@@ -171,10 +139,6 @@ class GrpoSettings(Optimization):
 
     @model_validator(mode="after")
     def _learns(self) -> Self:
-        if not self.offline_epochs and (self.offline_only or not self.rounds):
+        if not self.offline_epochs and not self.rounds:
             raise ValueError("neither offline epochs nor rounds: nothing would be learnt; raise one of them")
-        if not self.beta_min <= self.beta <= self.beta_max:
-            raise ValueError(f"beta {self.beta} is not between beta_min {self.beta_min} and beta_max {self.beta_max}")
-        if self.kl_low > self.kl_high:
-            raise ValueError(f"kl_low {self.kl_low} is above kl_high {self.kl_high}")
         return self

@@ -5,6 +5,7 @@ An answer that the judge could not give is neither right nor wrong: it is counte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -391,3 +392,10 @@ class Evaluated(Record):
     conditions: Conditions
     seed: int
     results: tuple[SelectorResult, ...]
+
+
+def first_twice(ids: Iterable[str]) -> str | None:
+    """The first id that stands there a second time."""
+    seen = set[str]()
+    # `add` gives None, so that every id is looked up before it is noted
+    return next((id for id in ids if id in seen or seen.add(id)), None)

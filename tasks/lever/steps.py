@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from models.weight_files import fingerprint as fingerprint_of
+from storage.files import sha256_of
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
-from tasks.lever.file_steps import digest_of_folder
 from tasks.lever.judge.demonstration_task import PromptSettings, open_task
-from tasks.lever.judge.judges import WEIGHTS, EncoderSpec
+from tasks.lever.judge.judges import WEIGHTS, EncoderSpec, open_judge
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import (
     BeamPart,
     Conditions,
@@ -25,12 +27,11 @@ from tasks.lever.lever_records import (
     RlPart,
     TrainedSelector,
 )
-from tasks.lever.opened_worlds import (
+from tasks.lever.worlds import (
     DatasetRead,
     Effort,
     Learning,
     World,
-    draw_world,
     in_shard,
     keep_selector,
     open_beams,
@@ -58,6 +59,15 @@ def train_digits_judge(*, seed: int, steps: int) -> Ref:
         return artifacts().put(WEIGHTS, weights)
 
 
+@step(version=1, reads_world=True)
+def read_judge(path: Path) -> Ref:
+    """The weights of a judge of the CPU worlds, trained before."""
+    try:
+        return artifacts().put(WEIGHTS, path.read_bytes())
+    except OSError as error:
+        raise FileUnusable(f"{path}: {error.strerror}; name a file that is there") from error
+
+
 class Written(Record):
     """A folder that was filled."""
 
@@ -79,8 +89,12 @@ def write_digits(
 
     queries: number of questions to learn from; in the world `digits` they are among the candidates.
     """
-    sizes: Any = {"candidates": candidates, "queries": queries, "validation": validation, "test": test}
-    draw_world(folder, world=world, seed=seed, **sizes)
+    from tasks.lever.digits.scenes import CROWDED, WorldSize, write_crowded, write_world
+
+    if world == CROWDED:
+        write_crowded(folder, seed=seed, candidates=candidates, queries=queries, validation=validation, test=test)
+    else:
+        write_world(folder, WorldSize(train=candidates, validation=validation, test=test), seed=seed)
     return Written(folder=folder, digest=digest_of_folder(folder))
 
 
@@ -92,12 +106,11 @@ def read_dataset(
     train_queries: int,
     validation: int,
     test: int | None,
-    seed: int,
     queries_of: Path | None = None,
 ) -> DatasetRead:
     """The items of a dataset. queries_of: file of an earlier run that names the train queries."""
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
-    found = open_items(name, data_dir, **sizes, seed=seed, queries_of=queries_of)
+    found = open_items(name, data_dir, **sizes, queries_of=queries_of)
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", found),  # texts too: results are found by this name
         candidates=len(found.candidates),
@@ -116,6 +129,14 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     found = artifacts().load(Dataset, dataset)
     views = open_task(found.name, PromptSettings()).views(encoder)
     return embed_dataset(found, views, artifacts(), tell=telling("embed", len(found.items)))
+
+
+@step(version=1, reads_world=True)
+def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
+    """Embeddings from two files instead of an encoder."""
+    from tasks.lever.data.earlier_files import embedded_in
+
+    return embedded_in(queries, candidates, artifacts())
 
 
 @step(version=2)
@@ -184,12 +205,15 @@ def generate_rl_data(
     selector: Ref,
     shard: int,
     settings: options.RlDataSettings,
+    gt_prob: bool,
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """Pointers of one shard of the train queries, and what the judge answers to them."""
+    """Pointers of one shard of the train queries, and what the judge answers to them.
+
+    gt_prob: also record the probability of the right answers.
+    """
     from tasks.lever.data.rl_data import generate
-    from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.training_loop import seed_of
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
@@ -202,6 +226,7 @@ def generate_rl_data(
         selector=open_weights(selector),
         shots=learning.shots,
         settings=settings,
+        gt_prob=gt_prob,
         seed=seed_of(learning.seed, "rl data", shard),
         judge=open_judge(world.judge).id,
     )
@@ -270,7 +295,7 @@ def train_grpo(
     from tasks.lever.learning.training_inputs import groups_in, online_rewards
     from tasks.lever.learning.trainings import learn_grpo
 
-    epochs = settings.offline_epochs + (0 if settings.offline_only else settings.rounds)
+    epochs = settings.offline_epochs + settings.rounds
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
         setting, candidates, run = opened
@@ -293,7 +318,6 @@ def evaluate_selector(
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.data.candidate_pools import banks_of
-    from tasks.lever.judge.judges import open_judge
     from tasks.lever.learning.choosing import measure, unanswered
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
@@ -331,6 +355,101 @@ def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
 
 
+class CheckpointRead(Record):
+    """A selector that was read from a file."""
+
+    weights: Ref
+    recipe: PoolRecipe
+    """Of the pools that it was trained in."""
+    notes: tuple[str, ...]
+    """Notes for the user."""
+
+
+@step(version=2, reads_world=True)
+def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
+    """The selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
+    from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
+
+    opened = open_selector(path, heads=heads)
+    opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
+    opened.refuse_other_sight(with_answers=embedded.shows_answers, path=path)
+    meta = {"read_from": path.name, "encoder": opened.encoder, POOLS_OF: opened.recipe.model_dump(mode="json")}
+    weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
+    return CheckpointRead(weights=weights, recipe=opened.recipe, notes=opened.notes)
+
+
+class BeamsRead(Record):
+    """Beam data that were read from a file."""
+
+    beams: Ref
+    pools: Ref
+    """Pools of this run, extended by the candidates that the beams show."""
+    notes: tuple[str, ...]
+    """Notes for the user."""
+
+
+@step(version=1, reads_world=True)
+def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead:
+    """Beam data from a file for the train queries, in pools that contain what the beams show."""
+    from tasks.lever.data.earlier_files import beams_in
+
+    found = beams_in(path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots)
+    beams, around = artifacts().save("beams", found.beams), artifacts().save("pools", found.pools)
+    return BeamsRead(beams=beams, pools=around, notes=found.notes)
+
+
+class RlDataRead(Record):
+    """RL data that were read from a file."""
+
+    data: Ref
+    notes: tuple[str, ...]
+    """Notes for the user."""
+
+
+@step(version=1, reads_world=True)
+def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
+    """RL data from a file, every record checked; this run's threshold decides which answers are right."""
+    from tasks.lever.data.earlier_files import rl_data_in
+
+    content, notes = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
+    return RlDataRead(data=artifacts().put("rl-data", content), notes=notes)
+
+
+class Exported(Record):
+    """Files that users see."""
+
+    files: dict[str, str]
+    """Path → SHA-256 (hex) of its content."""
+
+
+def _is_exported(result: Exported, inputs: dict[str, Any]) -> bool:
+    del inputs
+    return all(Path(path).is_file() and sha256_of(Path(path)) == digest for path, digest in result.files.items())
+
+
+@step(version=1, verify=_is_exported)
+def export_files(files: dict[str, Ref]) -> Exported:
+    """Write artifacts to the given paths, each file atomically."""
+    from storage.files import write
+
+    for path, ref in files.items():
+        write(Path(path), artifacts().get(ref))
+    return Exported(files={path: ref.digest for path, ref in files.items()})
+
+
+@step(version=1, verify=_is_exported)
+def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
+    """Write embeddings in Lever-Plus's layout: a file for the candidates and for each split, with its ids beside it."""
+    from tasks.lever.data.earlier_files import banks_by_file
+    from tasks.lever.data.embeddings import beside
+
+    written: list[Path] = []
+    for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():
+        bank.export_pt(folder / name)
+        written += [folder / name, beside(folder / name)]
+    return Exported(files={str(path): sha256_of(path) for path in written})
+
+
 class Results(Record):
     """Files that tell how well selectors choose: name → content."""
 
@@ -339,11 +458,11 @@ class Results(Record):
 
 
 @step(version=3)
-def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...], dataset: Ref) -> Results:
-    """The accuracies as the seed's repository has them, all figures, their plots and learning curves, and choices."""
+def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
+    """The accuracies as the seed's repository has them, all figures, their plot and the learning curves."""
     from tasks.lever.learning.lever_results import figures_of, plots_of
 
-    plots = plots_of(summary, seeds, artifacts().load(Dataset, dataset), artifacts())
+    plots = plots_of(summary, seeds, artifacts())
     return Results(
         figures={name: artifacts().put("lever-figures", content) for name, content in figures_of(summary).items()},
         plots={name: artifacts().put("lever-plot", content) for name, content in plots.items()},
@@ -371,21 +490,18 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
 
 @step(version=1, reads_world=True)
 def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
-    """Show the run in the Prefect UI: a table, and the words with the plots, the learning curves and the files."""
+    """Show the run in the Prefect UI: its tables, plots and files."""
     from base64 import b64encode
 
-    from prefect.artifacts import create_markdown_artifact, create_table_artifact
+    from prefect.artifacts import create_markdown_artifact
 
-    from tasks.lever.learning.lever_results import markdown_of, table_of
+    from tasks.lever.learning.lever_results import markdown_of
 
-    key = f"lever-{summary.conditions.dataset}"
-    create_table_artifact(table=table_of(summary), key=f"{key}-figures", description="Accuracy by selector")
+    key = f"lever-{summary.conditions.dataset}-report"
     urls = {name: f"data:image/png;base64,{b64encode(artifacts().get(ref)).decode()}" for name, ref in plots.items()}
     markdown = markdown_of(summary, files=files, plots=urls)
-    create_markdown_artifact(
-        markdown=markdown, key=f"{key}-report", description="Accuracy, plots, learning curves, files"
-    )
-    return [f"{key}-figures", f"{key}-report"]
+    create_markdown_artifact(markdown=markdown, key=key, description="Accuracy, plots, learning curves, files")
+    return [key]
 
 
 EXAMPLES_EMBEDDER = "minilm"
@@ -424,3 +540,11 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
         seed=seed,
     )
     return artifacts().put("shown-examples", json.dumps(dict(shown)).encode())
+
+
+def digest_of_folder(folder: Path) -> str:
+    """SHA-256 (hex) over the names and contents of all files below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n".encode())
+    return digest.hexdigest()

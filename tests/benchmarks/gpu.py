@@ -221,7 +221,7 @@ def pointer_updates(device: str, shapes: Shapes) -> float:
         marks.append(time.perf_counter())
         return 0.0
 
-    settings = GrpoSettings(batch_size=shapes.batch, offline_epochs=shapes.epochs, offline_only=True)
+    settings = GrpoSettings(batch_size=shapes.batch, offline_epochs=shapes.epochs, rounds=0)
     run = TrainingRun(mark, device=device)
     learn_grpo(PointerSelector(config), groups, settings, run, judge=lambda asked: [0.0] * len(asked))
     updates = math.ceil(queries / shapes.batch) * (shapes.epochs - 1)

@@ -67,7 +67,7 @@ def lever(folder: Path) -> dict[str, Any]:
         "pool_size": 6,
         "rl_data": {"beams": 2, "temperatures": [1.0], "samples": 1, "random": 1},
         "rce": {"epochs": 1},
-        "rce_only": True,
+        "grpo": {"offline_epochs": 1, "rounds": 0},
         "evaluated_shots": [1, 2],
         "oracle": {"most_judgments": 0},
         "start": {"sft_checkpoint": str(selector)},

@@ -182,7 +182,7 @@ def test_an_endpoint_that_is_away_is_asked_again_for_the_rest_alone(
         "--set",
         "first_seed=7",
         "--set",
-        "prompts.instruction=Answer.",
+        "prompts.latest_pick=first",
     )
     endpoint.misbehave = dies
     broken = folder.run("run", tmp_path, "--until", "rl-data", *options, judge=f"openai:{MODEL}")

@@ -45,8 +45,8 @@ def test_pools_are_as_said_else_as_the_checkpoint_s_else_retrieved() -> None:
 
 def test_one_run_leaves_nothing_to_the_next() -> None:
     before = copy.deepcopy(OF_REAL_DATA)
-    assert read_lever_config({"dataset.name": "okvqa", "grpo.top_k": 3}).grpo.top_k == 3
-    assert read_lever_config({"dataset.name": "okvqa"}, settings=["sft.epochs=1"]).grpo.top_k is None
+    assert read_lever_config({"dataset.name": "okvqa", "grpo.draws": 3}).grpo.draws == 3
+    assert read_lever_config({"dataset.name": "okvqa"}, settings=["sft.epochs=1"]).grpo.draws == 12
     assert before == OF_REAL_DATA
 
 
@@ -60,7 +60,7 @@ def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--set", "grpo.top_k=1"), "grpo.top_k: Input should be greater than or equal to 2 (it is '1')"),
+        (("--set", "grpo.draws=1"), "grpo.draws: Input should be greater than or equal to 2 (it is '1')"),
         (("--set", "grpo.round=3"), "grpo.round: Extra inputs"),
         (("--set", "sft.epochs=2", "--set", "sft.epochs.more=3"), "--set sft.epochs.more: epochs has no parts"),
         (

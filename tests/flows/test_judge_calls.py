@@ -48,12 +48,6 @@ def test_stages_after_the_last_ask_nothing() -> None:
     assert planned(until="pools") == {}
 
 
-def test_without_grpo_there_is_a_selector_less() -> None:
-    without = planned(rce_only=True)
-    assert "grpo" not in without
-    assert without["evaluate"] == 4 * (1 + 2 * (8 + 2))
-
-
 def test_files_replace_stages(tmp_path: Path) -> None:
     assert planned(start__sft_checkpoint=tmp_path / "v2.ckpt").keys() == PLANNED.keys() - {"beams", "sft"}
     both = planned(start__rce_checkpoint=tmp_path / "r", start__grpo_checkpoint=tmp_path / "g")

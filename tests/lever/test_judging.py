@@ -13,7 +13,6 @@ from storage.responses import Responses
 from tasks.budget import Budget, BudgetSpent
 from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Judgment
-from tasks.lever.judge.recorded_answers import record
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.lever_records import VqaItem
 from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
@@ -45,16 +44,6 @@ def test_an_answer_gets_its_accuracy_and_is_right_from_the_threshold_on(
     [judged] = judging(Endpoint(lambda _: said), items, threshold=threshold).judge(asked("abq"))
     assert judged._replace(key=None) == judgment
     assert judged.key
-
-
-def test_what_is_recorded_is_not_asked(items: dict[str, VqaItem]) -> None:
-    endpoint = Endpoint()
-    one = judging(endpoint, items)
-    one.recorded = record({"q": ("a", "b")}, items, lambda choices: ["ship" for _ in choices], asking="")
-    judged = one.judge(asked("abq", "cq"))
-    assert [each.answer for each in judged] == ["ship", "ferry"]
-    assert endpoint.asked == ["cq"]
-    assert [bool(each.key) for each in judged] == [False, True]
 
 
 def test_who_watches_hears_of_what_is_answered_and_of_nothing_that_failed(items: dict[str, VqaItem]) -> None:

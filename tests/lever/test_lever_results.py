@@ -11,7 +11,7 @@ from storage import connections
 from storage.embedded import Cluster
 from storage.evaluated import Evaluated as Rows
 from storage.evaluations import Evaluations
-from tasks.lever.learning.lever_results import LeverReport, markdown_of, rows_of, seed_json, table_of
+from tasks.lever.learning.lever_results import LeverReport, markdown_of, rows_of, seed_json
 from tasks.lever.learning.selector_comparison import summarise
 from tasks.lever.lever_records import Dataset, Evaluated, Outcome, SelectorResult
 from tests.lever.outcomes import CONDITIONS, seed_of
@@ -39,14 +39,6 @@ def test_the_seed_s_json_has_an_entry_for_each_selector_with_its_shots() -> None
         f"digits-random-{info}": {"shot_num=1": 0.5},
         f"digits-GRPO-{info}": {"shot_num=2": 0.5, "shot_num=4": 0.5},
     }
-
-
-def test_the_table_has_a_row_for_each_figure() -> None:
-    rows = {row["selector"]: row for row in table_of(summarise(SEEDS))}
-    assert list(rows) == ["random", "similarity", "grpo"]
-    # seeds: 3 of 4, and 2 of the 3 that were scored
-    assert rows["grpo"]["accuracy"] == pytest.approx((3 / 4 + 2 / 3) / 2, abs=1e-4)
-    assert (rows["grpo"]["questions"], rows["grpo"]["seeds"], rows["grpo"]["unscored"]) == (4, 2, 1)
 
 
 def test_the_words_tell_figures_gains_and_what_is_missing() -> None:

@@ -62,12 +62,6 @@ def test_members_that_were_not_judged_neither_count_nor_learn():
     assert advantages(rewards, judged=judged).tolist() == [[-1, 0, 0, 0, 1]]
 
 
-def test_the_best_k_compared_among_themselves_are_often_equal_and_teach_nothing():
-    rewards = _double([2, 2, 2, 0, 0, 0])
-    assert advantages(rewards).abs().min() > 0.9
-    assert advantages(rewards, top_k=3).tolist() == [[0] * 6]
-
-
 @pytest.mark.parametrize(
     ("rewards", "arguments", "words"),
     [
@@ -205,8 +199,7 @@ def test_what_all_rewards_share_changes_nothing(rewards: list[float], shift: flo
     ],
 )
 def test_beta_follows_the_divergence(beta: float, kl: float, expected: float):
-    adapted = adapt_beta(beta, kl, kl_low=0.01, kl_high=0.1, least=0.001, most=10.0)
-    assert adapted == pytest.approx(expected)
+    assert adapt_beta(beta, kl) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

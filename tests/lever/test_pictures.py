@@ -60,7 +60,6 @@ def close(one: object, other: tuple[int, int, int]) -> bool:
 def test_a_png_that_needs_nothing_goes_through_as_it_is(tmp_path: Path) -> None:
     one = saved(tmp_path / "a.png", red_and_blue())
     assert Pictures()(one).png == Path(one.image).read_bytes()
-    assert Pictures(longest_side_px=40)(one).png == Path(one.image).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -101,14 +100,6 @@ def test_what_is_transparent_is_white(tmp_path: Path) -> None:
 def test_grey_of_sixteen_bits_keeps_its_shades(tmp_path: Path) -> None:
     grey = Decoder.new("I;16", (4, 4), 128 * 256)
     assert opened(Pictures()(saved(tmp_path / "a.png", grey)).png).getpixel((1, 1)) == (128, 128, 128)
-
-
-@pytest.mark.parametrize(("longest", "size"), [(20, (20, 10)), (40, (40, 20)), (100, (40, 20))])
-def test_larger_pictures_are_made_smaller_and_small_ones_never_larger(
-    tmp_path: Path, longest: int, size: tuple[int, int]
-) -> None:
-    one = saved(tmp_path / "a.jpg", red_and_blue())
-    assert opened(Pictures(longest_side_px=longest)(one).png).size == size
 
 
 def bomb() -> bytes:

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.pointer import PointerConfig
-from tasks.lever.compat.torch_files import MOST_BYTES, read_inert
 from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, read_seed_checkpoint, save_selector
+from tasks.lever.learning.torch_files import MOST_BYTES, read_inert
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
 from tests.lever.seed_files import (

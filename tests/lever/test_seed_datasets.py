@@ -15,7 +15,6 @@ from tasks.lever import (
     collate_fn_v3,
     split_beam_data,
 )
-from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
 from tests.lever.seed_world import D, K, record, rows
 
@@ -65,12 +64,10 @@ def test_judged_groups_point_into_the_pools_that_lever_plus_cut_out() -> None:
 def test_embeddings_may_be_looked_up_by_id() -> None:
     data = {"q": {"candidate_pool_ids": ["a", "b"], "pointer_candidates": [record([1, 0])]}}
     vectors = rows(3, D)
-    bank = EmbeddingBank(("b", "a", "q"), vectors, "e")
-    for queries in (bank, {"q": vectors[2]}):
-        item = RLBeamDatasetWithEmbedding(data, queries, bank)[0]
-        assert torch.equal(item["cand_emb"], vectors[[1, 0]])
-        assert torch.equal(item["query_emb"], vectors[2])
-        assert item["query_id"] == "q"
+    item = RLBeamDatasetWithEmbedding(data, {"q": vectors[2]}, vectors[:2], ["b", "a"])[0]
+    assert torch.equal(item["cand_emb"], vectors[[1, 0]])
+    assert torch.equal(item["query_emb"], vectors[2])
+    assert item["query_id"] == "q"
 
 
 def test_what_nobody_could_judge_is_left_out() -> None:
@@ -98,7 +95,7 @@ BAD = [
         [record([0, 1], vqa_correct=None)], RewardUnusable, r"query 0: `pointer_candidates\[0\]`", id="not judged"
     ),
     pytest.param([record([0, 1], vqa_acc_score=math.nan)], FileUnusable, "vqa_acc_score", id="NaN"),
-    pytest.param([record([0, 1], gen_method="x")], FileUnusable, r"`pointer_candidates\[0\].gen_method`", id="method"),
+    pytest.param([record([0, 1], gen_method="x")], FileUnusable, r"candidates\[0\]`: `gen_method`", id="method"),
 ]
 
 

@@ -67,9 +67,7 @@ PARAMETERS = {
     BeamDataset: "beam_data index_ds beam_size shot_num query_image_field query_text_field normalize_rewards",
     PointerSelectorV3.compute_rce_loss: "self query_emb cand_emb beam_labels beam_rewards temperature use_top1_only",
     PointerSelectorV3.compute_grpo_loss: "self query_emb cand_emb beam_labels beam_rewards old_log_probs use_top_k",
-    PointerSelectorV3.forward: "self query_emb cand_emb labels return_loss",
-    PointerSelectorV3.compute_log_probs: "self query_emb cand_emb labels",
-    PointerSelectorV3.compute_advantage: "self rewards normalize use_rank min_std",
+    PointerSelectorV3.compute_advantage: "self rewards normalize",
     PointerSelectorV3.compute_kl_divergence: "self log_probs_new log_probs_old",
     GRPOTrainer: "model train_loader val_loader device rce_epochs rce_lr rce_temp_start rce_temp_end use_top1_only "
     "grpo_epochs grpo_lr grpo_early_epochs grpo_early_top_k grpo_late_top_k kl_target_min kl_target_max",

@@ -17,9 +17,7 @@ from tasks.lever import (
     load_v3_from_grpo_checkpoint,
     load_v3_from_sft_checkpoint,
     normalize_rewards_zscore,
-    predict_with_v3,
 )
-from tasks.lever.compat.seed_api import ranks_of
 from tasks.lever.learning.checkpoints import save_selector
 from tests.lever.seed_files import CONFIG, lightning, save, seed_state
 from tests.lever.seed_world import LABELS, POOL, QUERY, REWARDS, SMALL, model
@@ -94,59 +92,6 @@ def test_checkpoints_of_lever_plus_and_ours_load_by_its_names(tmp_path: Path) ->
         assert (loaded.d_model, loaded.hidden_dim, loaded.num_layers) == (6, 8, 2)
         assert all(torch.equal(value, state[key]) for key, value in loaded.state_dict().items())
         assert not loaded.training
-
-
-def test_the_network_gives_logits_predictions_and_the_loss_of_its_labels() -> None:
-    made = model().eval()
-    found = made(QUERY, POOL, LABELS[:, 0])
-    steps = made.log_probs(QUERY, POOL, LABELS[:, :1])[:, 0]
-    assert found["logits"].shape == (*LABELS[:, 0].shape, POOL.shape[1])
-    torch.testing.assert_close(found["loss"], -steps.mean())
-    torch.testing.assert_close(found["predictions"], found["logits"].argmax(-1))
-    assert made(QUERY, POOL, LABELS[:, 0], return_loss=False).keys() == {"logits", "predictions"}
-
-
-def test_without_labels_it_follows_its_own_picks() -> None:
-    made = model().eval()
-    found = made(QUERY, POOL)
-    assert found.keys() == {"logits", "predictions"}
-    torch.testing.assert_close(found["predictions"], made.greedy(QUERY, POOL, shots=2))
-    predicted, scores = predict_with_v3(made, QUERY, POOL)
-    torch.testing.assert_close(predicted, found["predictions"])
-    torch.testing.assert_close(scores, found["logits"].amax(-1))
-
-
-def test_labels_are_smoothed_over_what_can_still_be_picked() -> None:
-    # at the second of two steps over three candidates, two can be picked
-    logits = torch.tensor([[[0.0, 0.0, 0.0], [-math.inf, math.log(3.0), 0.0]]])
-    first, right, wrong = math.log(1 / 3), math.log(3 / 4), math.log(1 / 4)
-    expected = -(first + 0.8 * right + 0.2 * (right + wrong) / 2) / 2
-    found = model(label_smoothing=0.2).compute_loss(logits, torch.tensor([[0, 1]]))
-    torch.testing.assert_close(found, torch.tensor(expected))
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_rce_of_a_single_pointer_is_the_loss_of_its_labels(smoothing: float) -> None:
-    made = model(label_smoothing=smoothing).eval()
-    one = made.compute_rce_loss(QUERY, POOL, LABELS[:, :1], torch.zeros(len(QUERY), 1))
-    torch.testing.assert_close(one, LABELS.shape[-1] * made(QUERY, POOL, LABELS[:, 0])["loss"])
-
-
-def test_ranks_by_hand() -> None:
-    rewards = torch.tensor([[0.1, 0.9, 0.1, 0.5], [7.0, 7.0, 7.0, 7.0]])
-    torch.testing.assert_close(ranks_of(rewards), torch.tensor([[1 / 6, 1, 1 / 6, 2 / 3], [0.5] * 4]))
-    judged = torch.tensor([[True, True, False, True], [True, False, False, False]])
-    torch.testing.assert_close(ranks_of(rewards, judged)[0][judged[0]], torch.tensor([0.0, 1.0, 0.5]))
-    found = model().compute_advantage(rewards, use_rank=True)
-    torch.testing.assert_close(found, torch.tensor([[-2 / 3, 1, -2 / 3, 1 / 3], [0.0] * 4]))
-
-
-def test_rce_may_weigh_by_rank() -> None:
-    made = model().eval()
-    by_rank = made.compute_rce_loss(
-        QUERY, POOL, LABELS, torch.tensor([[5.0, 1.0, 3.0]] * 2), use_rank_normalization=True
-    )
-    torch.testing.assert_close(by_rank, made.compute_rce_loss(QUERY, POOL, LABELS, torch.tensor([[1.0, 0.0, 0.5]] * 2)))
 
 
 @pytest.fixture(scope="module")

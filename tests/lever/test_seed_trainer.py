@@ -77,10 +77,3 @@ def test_grpo_epochs_lower_the_loss_and_raise_the_best_pointer() -> None:
     assert found[-1]["grpo_loss"] < found[0]["grpo_loss"]
     assert found[-1].keys() >= {"ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage"}
     assert best_likely(made) > before
-
-
-def test_the_whole_training_runs_and_validates() -> None:
-    made = trainer(rce_epochs=3, rce_lr=3e-3, grpo_epochs=2, grpo_lr=1e-3)
-    before = made.validate()["val_loss"]
-    assert [next(iter(one)) for one in made.train()] == ["rce_loss"] * 3 + ["grpo_loss"] * 2
-    assert made.validate()["val_loss"] < before

@@ -22,9 +22,6 @@ def test_every_field_of_the_form_is_explained(settings: type[Record]):
     ("wrong", "said"),
     [
         pytest.param({"offline_epochs": 0, "rounds": 0}, "nothing would be learnt", id="neither epochs nor rounds"),
-        pytest.param({"offline_epochs": 0, "offline_only": True}, "nothing would be learnt", id="no epochs offline"),
-        pytest.param({"beta": 20.0}, "beta 20.0 is not between", id="beta above its bounds"),
-        pytest.param({"kl_low": 1.0, "kl_high": 0.5}, "kl_low 1.0 is above kl_high 0.5", id="KL bounds crossed"),
         pytest.param({"draws": 1}, "greater than or equal to 2", id="a group of one"),
         pytest.param({"lr": 0.0}, "greater than 0", id="no learning rate"),
         pytest.param(

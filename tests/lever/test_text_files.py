@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.data.text_files import open_texts
+from tasks.lever.data.datasets import open_dataset
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, TextItem
 
@@ -28,8 +28,8 @@ def write(path: Path, lines: list[str]) -> None:
 
 
 def opened(folder: Path, name: str = "trec", **chosen: Any) -> Dataset:
-    usual: dict[str, Any] = {"train_queries": 4, "validation": 2, "test": None, "seed": 0}
-    return open_texts(name, folder, **usual | chosen)
+    usual: dict[str, Any] = {"train_queries": 4, "validation": 2, "test": None}
+    return open_dataset(name, folder, **usual | chosen)
 
 
 def texts(items: Any) -> set[tuple[str, str, str]]:
@@ -44,19 +44,17 @@ def test_a_line_is_a_class_and_a_text_and_its_number_is_its_name(trec: Path) -> 
 
 
 def test_a_text_that_is_examined_is_never_shown(trec: Path) -> None:
-    for seed in range(5):
-        found = opened(trec, seed=seed)
-        examined = {one.text for one in (*found.validation, *found.test) if isinstance(one, TextItem)}
-        assert not examined & {one.text for one in found.train if isinstance(one, TextItem)}
-        assert len(found.validation) == 2
-        assert len(found.train) + len(found.left_out) == 12 - 2
-        assert len(found.train_queries) == 4
-        assert set(found.train_queries) <= set(found.candidates)
+    found = opened(trec)
+    examined = {one.text for one in (*found.validation, *found.test) if isinstance(one, TextItem)}
+    assert not examined & {one.text for one in found.train if isinstance(one, TextItem)}
+    assert len(found.validation) == 2
+    assert len(found.train) + len(found.left_out) == 12 - 2
+    assert len(found.train_queries) == 4
+    assert set(found.train_queries) <= set(found.candidates)
 
 
-def test_what_is_drawn_depends_on_the_seed_alone(trec: Path) -> None:
+def test_what_is_drawn_depends_on_the_files_alone(trec: Path) -> None:
     assert opened(trec) == opened(trec / "trec")
-    assert opened(trec) != opened(trec, seed=1)
     assert opened(trec, test=1).validation == opened(trec).validation
 
 

@@ -1,26 +1,31 @@
-"""Datasets in the official VQA format: questions, annotations of ten people, and a folder of pictures.
+"""The items of a dataset and its splits: questions about pictures in the official VQA format, and texts with classes.
 
-OK-VQA and VQAv2 with COCO's pictures, TextVQA and VizWiz in the same format, and the CPU world's own.
-Source of the format and of the names: https://visualqa.org/download.html, https://okvqa.allenai.org/download.html;
-TextVQA and VizWiz as open_flamingo keeps them.
+OK-VQA and VQAv2 with COCO's pictures, TextVQA and VizWiz in the same format, and the CPU worlds' own. TREC's questions,
+SST-2's sentences and AG News' articles in the files of their authors:
+
+trec/train.txt, test.txt                    NUM:dist How far is it from Denver to Aspen ?
+sst2/stsa.binary.train, stsa.binary.test    1 a stirring , funny and finally transporting re-imagining
+agnews/test.csv                             3,Title,Description
+Source of formats and names: https://visualqa.org/download.html, https://okvqa.allenai.org/download.html; TextVQA and
+VizWiz as open_flamingo keeps them; texts (Li and Roth 2002, Socher et al. 2013, Zhang et al. 2015) as packaged by
+https://github.com/tonyzhaozh/few-shot-learning.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.lever.data.json_files import first_twice
 from tasks.lever.data.vqa_files import Asked, look_at, nothing_left, read_questions, usable
+from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.lever_errors import DatasetUnusable
-from tasks.lever.lever_records import Dataset
-
-TEST_SHARE = 0.5
-"""Share of the items beside validation that become the test split, where one file serves all splits."""
+from tasks.lever.lever_records import Dataset, TextItem, VqaItem, first_twice
 
 
 class Source(NamedTuple):
@@ -70,99 +75,86 @@ OFFICIAL = {
 }
 
 
-def open_dataset(
-    name: str, data_dir: Path | None, *, train_queries: int, validation: int, test: int | None, seed: int
-) -> Dataset:
-    """A dataset from its official files anywhere in `data_dir` (up to two folders deep).
+class TextFiles(NamedTuple):
+    """The files of a dataset of texts; where train and test are one file, all splits are drawn from it."""
 
-    Questions about one picture are in one split, so that nobody is examined on a picture that may be shown. What is
-    drawn depends on the seed alone. `test` is drawn from the official validation split, in which nothing is learnt;
-    without the files of the training split all three are drawn from it.
-    test: None: all that are left.
+    train: str
+    test: str
+    read: Callable[[str], Iterator[tuple[str, str]]]
+    """Content → class, as the file has it, and text of each line."""
+
+
+def _spaced(content: str) -> Iterator[tuple[str, str]]:
+    """`CLASS:SUBCLASS text`; the subclass is left out."""
+    for line in content.split("\n"):  # not at the other ends of lines that Unicode has
+        if line.strip():
+            head, _, text = line.partition(" ")
+            yield head.partition(":")[0], text.strip()
+
+
+def _tabular(content: str) -> Iterator[tuple[str, str]]:
+    """`class,title,description`, with a first line that names them."""
+    for row in list(csv.reader(io.StringIO(content, newline="")))[1:]:
+        yield row[0], " ".join(part.strip() for part in row[1:])
+
+
+TEXTS = {
+    "trec": TextFiles("trec/train.txt", "trec/test.txt", _spaced),
+    "sst2": TextFiles("sst2/stsa.binary.train", "sst2/stsa.binary.test", _spaced),
+    "agnews": TextFiles("agnews/test.csv", "agnews/test.csv", _tabular),
+}
+
+
+def open_dataset(name: str, data_dir: Path | None, *, train_queries: int, validation: int, test: int | None) -> Dataset:
+    """A dataset from its files in `data_dir`; its splits are drawn, and always the same.
+
+    Nobody is examined on what may be shown: questions about one picture are in one split, and a training text that is
+    one of validation or test as well is left out.
+    test: None: all that are left, and half of what is left of a single file.
     Raises DatasetUnusable naming the file and what to do.
     """
-    if name not in OFFICIAL:
-        raise DatasetUnusable(f"there is no dataset {name!r}; choose one of {', '.join(OFFICIAL)}")
+    if name not in OFFICIAL and name not in TEXTS:
+        raise DatasetUnusable(f"there is no dataset {name!r}; choose one of {', '.join([*OFFICIAL, *TEXTS])}")
     if data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
-    drawn = _draw(OFFICIAL[name], data_dir, validation=validation, test=test, seed=seed)
-    splits = (drawn.train, drawn.queries, drawn.validation, drawn.test)
-    if (twice := first_twice(one.id for part in splits for one in part)) is not None:
+    read = _open_texts if name in TEXTS else _open_questions
+    return read(name, data_dir, train_queries=train_queries, validation=validation, test=test)
+
+
+def _open_questions(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
+    """Questions about pictures, from official files anywhere in the folder, up to two folders deep."""
+    official = OFFICIAL[name]
+    shown, held_out = _questions_in(folder, official.train), _questions_in(folder, official.held_out)
+    counted = tuple(one.id for one in shown)
+    if official.validation:
+        chosen = _shuffled(_questions_in(folder, official.validation), "validation")
+    else:
+        chosen, shown = _set_apart(shown, validation)
+    learnt = _shuffled(_questions_in(folder, official.queries), "queries") if official.queries else []
+    if (twice := first_twice(one.id for one in (*shown, *learnt, *chosen, *held_out))) is not None:
         raise DatasetUnusable(
-            f"{data_dir}: question id {twice} is in two splits of {name}; the files do not belong together"
+            f"{folder}: question id {twice} is in two splits of {name}; the files do not belong together"
         )
     look, left_out = cache(look_at), dict[str, str]()  # several questions may share a picture
-    train = tuple(usable(drawn.train, left_out, look))
-    held_out = {
-        "validation": tuple(islice(usable(drawn.validation, left_out, look), validation)),
-        "test": tuple(islice(usable(drawn.test, left_out, look), test)),
-    }
-    queries = tuple(islice(usable(drawn.queries, left_out, look), train_queries))
-    for split, items in {"train": train, **held_out}.items():
-        if not items:
-            raise nothing_left(data_dir, left_out, split=f"{name}: no {split} question is left: ")
+
+    def take(split: str, questions: list[Asked], count: int | None, *, needed: bool = True) -> tuple[VqaItem, ...]:
+        items = tuple(islice(usable(questions, left_out, look), count))
+        if needed and not items:
+            raise nothing_left(folder, left_out, split=f"{name}: no {split} question is left: ")
+        return items
+
+    train = take("train", _shuffled(shown, "train"), None)
+    queries = take("training", learnt, train_queries, needed=False)
     return Dataset(
         name=name,
         train=train + queries,
         shown=tuple(item.id for item in train) if queries else (),
         train_queries=tuple(item.id for item in queries or train[:train_queries]),
-        **held_out,
+        validation=take("validation", chosen, validation),
+        test=take("test", _shuffled(held_out, "test"), test),
         left_out=left_out,
-        counted=drawn.counted,
+        counted=counted,
     )
-
-
-class _Drawn(NamedTuple):
-    """Questions of each split in the order in which they are taken."""
-
-    train: list[Asked]
-    validation: list[Asked]
-    test: list[Asked]
-    counted: tuple[str, ...] = ()
-    """Ids of the training file in its order; empty where there is no such file."""
-    queries: Sequence[Asked] = ()
-    """Questions to learn from, where they are others than `train`."""
-
-
-def _draw(official: Official, folder: Path, *, validation: int, test: int | None, seed: int) -> _Drawn:
-    held_out = _questions_in(folder, official.held_out)
-    if _find(folder, official.train.questions) is None:
-        wanted = max(1, int((len(held_out) - validation) * TEST_SHARE)) if test is None else test
-        (first, second), rest = _by_picture(held_out, seed, [validation, wanted])
-        return _Drawn(rest, first, second)
-    train = _questions_in(folder, official.train)
-    rest, counted = _shuffled(held_out, seed, "test"), tuple(one.id for one in train)
-    if official.validation is not None:
-        found = _questions_in(folder, official.validation)
-        more = _shuffled(_questions_in(folder, official.queries), seed, "queries") if official.queries else ()
-        return _Drawn(_shuffled(train, seed, "train"), _shuffled(found, seed, "validation"), rest, counted, more)
-    chosen, left = _by_picture(train, seed, [validation])
-    return _Drawn(left, chosen[0], rest, counted)
-
-
-def _by_picture(asked: Sequence[Asked], seed: int, counts: Sequence[int]) -> tuple[list[list[Asked]], list[Asked]]:
-    """As many usable questions as each count says, whole pictures at a time, and all others."""
-    of_picture: dict[str, list[Asked]] = {}
-    for one in asked:
-        of_picture.setdefault(one.image_id, []).append(one)
-    pictures = sorted(of_picture)
-    random.Random(f"{seed} pictures").shuffle(pictures)
-    groups: list[list[Asked]] = []
-    for count in counts:
-        group: list[Asked] = []
-        usable = 0
-        while pictures and usable < count:
-            added = of_picture[pictures.pop()]
-            group.extend(added)
-            usable += sum(one.wrong is None for one in added)
-        groups.append(group)
-    return groups, _shuffled([one for picture in sorted(pictures) for one in of_picture[picture]], seed, "train")
-
-
-def _shuffled(asked: Sequence[Asked], seed: int, split: str) -> list[Asked]:
-    ordered = sorted(asked, key=lambda one: one.id)
-    random.Random(f"{seed} {split}").shuffle(ordered)
-    return ordered
 
 
 def _questions_in(folder: Path, source: Source) -> list[Asked]:
@@ -176,7 +168,75 @@ def _questions_in(folder: Path, source: Source) -> list[Asked]:
 
 def _find(folder: Path, name: str) -> Path | None:
     """A file or folder of this name, at most two folders deep."""
-    for pattern in (name, f"*/{name}", f"*/*/{name}"):
-        if found := sorted(folder.glob(pattern)):
-            return found[0]
-    return None
+    found = (sorted(folder.glob(pattern)) for pattern in (name, f"*/{name}", f"*/*/{name}"))
+    return next((paths[0] for paths in found if paths), None)
+
+
+def _set_apart(questions: Sequence[Asked], count: int) -> tuple[list[Asked], list[Asked]]:
+    """So many usable questions, whole pictures at a time, and all others."""
+    of_picture: dict[str, list[Asked]] = {}
+    for one in questions:
+        of_picture.setdefault(one.image_id, []).append(one)
+    pictures = sorted(of_picture)
+    random.Random("0 pictures").shuffle(pictures)
+    chosen: list[Asked] = []
+    while pictures and sum(one.wrong is None for one in chosen) < count:
+        chosen += of_picture[pictures.pop()]
+    return chosen, [one for picture in pictures for one in of_picture[picture]]
+
+
+def _shuffled(questions: Sequence[Asked], split: str) -> list[Asked]:
+    ordered = sorted(questions, key=lambda one: one.id)
+    random.Random(f"0 {split}").shuffle(ordered)
+    return ordered
+
+
+def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
+    """Texts from their files in the folder, or in the folder of the dataset's name there."""
+    files = TEXTS[name]
+    train = _read_texts(name, folder, files.train, split="train")
+    random.Random("0 train").shuffle(train)
+    if files.test == files.train:
+        count = (len(train) - validation) // 2 if test is None else test
+        held_out, train = train[:count], train[count:]
+    else:
+        held_out = _read_texts(name, folder, files.test, split="test")
+        random.Random("0 test").shuffle(held_out)
+        held_out = held_out[:test]
+    chosen, rest = train[:validation], train[validation:]
+    examined = {item.text for item in (*chosen, *held_out)}
+    shown = tuple(item for item in rest if item.text not in examined)
+    if not (shown and chosen and held_out):
+        raise DatasetUnusable(
+            f"{folder}: {name} has {len(train) + len(held_out)} texts, too few for {validation} of validation, "
+            f"{test or 'some'} of test and some to be shown; ask for fewer"
+        )
+    return Dataset(
+        name=name,
+        train=shown,
+        train_queries=tuple(item.id for item in shown[:train_queries]),
+        validation=tuple(chosen),
+        test=tuple(held_out),
+        left_out={item.id: "its text is one of validation or test" for item in rest if item.text in examined},
+        counted=tuple(sorted((item.id for item in train), key=lambda id: int(id.rpartition("-")[2]))),
+    )
+
+
+def _read_texts(name: str, folder: Path, file: str, *, split: str) -> list[TextItem]:
+    """The texts of a file, each with the number of its line as id."""
+    path = next((path for path in (folder / file, folder / Path(file).name) if path.is_file()), None)
+    if path is None:
+        raise DatasetUnusable(f"there is no {file} in {folder}; name the folder that has it by --data-dir")
+    try:
+        lines = list(TEXTS[name].read(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DatasetUnusable(f"{path} cannot be read as UTF-8 text ({error}); fetch it again") from error
+    classes, items = WORDINGS[name].classes, list[TextItem]()
+    for number, (label, text) in enumerate(lines, 1):
+        if label not in classes or not text:
+            raise DatasetUnusable(
+                f"{path}: text {split}-{number} has the class {label[:40]!r} and {len(text)} characters; expected a "
+                f"text and one of the classes {', '.join(classes)}"
+            )
+        items.append(TextItem(id=f"{split}-{number}", text=text, label=classes[label]))
+    return items

@@ -29,10 +29,9 @@ from storage.artifacts import Artifacts
 from storage.files import sha256_of
 from storage.records import Ref
 from tasks.keys import content_key
-from tasks.lever.data.json_files import first_twice
 from tasks.lever.judge.demonstration_task import Vectors, View, Views
 from tasks.lever.lever_errors import DatasetUnusable, FileUnusable
-from tasks.lever.lever_records import Dataset, Embedded, Item, Modality
+from tasks.lever.lever_records import Dataset, Embedded, Item, Modality, first_twice
 
 FORMAT = "trivet embeddings"
 NOT_TENSORS = (

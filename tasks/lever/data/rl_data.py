@@ -28,6 +28,7 @@ def generate(
     selector: PointerSelector,
     shots: int,
     settings: RlDataSettings,
+    gt_prob: bool,
     seed: int,
     judge: str,
 ) -> tuple[RlData, dict[str, str]]:
@@ -45,7 +46,7 @@ def generate(
         settings=settings,
         generator=torch.Generator().manual_seed(seed),
     )
-    judged, away = judge_all(drawn, pools, setting.judging, gt_prob=settings.gt_prob)
+    judged, away = judge_all(drawn, pools, setting.judging, gt_prob=gt_prob)
     items, data = {item.id: item for item in setting.dataset.train}, RlData()
     for query, pointers in judged.items():
         pool, about = [items[one] for one in pools.pools[query]], items[query].described

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.protocols import ChatRequest, Embedder, Image, Message, Text, VisionEmbedder
 from storage.records import Record
@@ -28,6 +27,10 @@ Shown = TypeVar("Shown")
 AnyItem = TypeVar("AnyItem", contravariant=True)
 
 
+MAX_NEW_TOKENS = 5
+"""Largest number of tokens in an answer."""
+
+
 class PromptSettings(Record):
     """How the judge is prompted."""
 
@@ -35,14 +38,6 @@ class PromptSettings(Record):
     """`completion`: one message of images and texts; `chat`: each demonstration is a turn of user and assistant."""
     latest_pick: Literal["first", "last"] = "last"
     """Position of the demonstration picked last; `last`: next to the question."""
-    instruction: str | None = None
-    """System message, or the first line of a completion of text alone; unset: none, or the task's own."""
-    max_new_tokens: int = Field(default=5, ge=1)
-    """Largest number of tokens in an answer."""
-    template: bool = True
-    """Apply the chat template; false: plain completion, which few backends support with images."""
-    longest_side_px: int | None = Field(default=None, ge=1)
-    """Downscale larger images to this size; unset: keep their size."""
 
     def in_order(self, demonstrations: Sequence[Shown]) -> tuple[Shown, ...]:
         """Demonstrations, or their ids, from the order of their picks to that in which they stand in the prompt."""
@@ -121,24 +116,20 @@ class VqaTask:
         if pictures is None:
             from tasks.lever.data.dataset_pictures import Pictures  # brings Pillow
 
-            pictures = Pictures(longest_side_px=prompts.longest_side_px)
+            pictures = Pictures()
         self._pictures = pictures
 
     def request(self, query: VqaItem, shown: Sequence[VqaItem]) -> ChatRequest:
         """Pictures and questions in turn. Raises DatasetUnusable for a picture that cannot be shown."""
-        settings = self.prompts
-        turns: list[Message] = []
-        if settings.instruction is not None:
-            turns.append(Message(role="system", content=(Text(text=settings.instruction),)))
-        parts: list[Text | Image] = []
-        for item in settings.in_order(shown):
-            if settings.style == "chat":
+        turns, parts = list[Message](), list[Text | Image]()
+        for item in self.prompts.in_order(shown):
+            if self.prompts.style == "chat":
                 turns.append(Message(role="user", content=(self._pictures(item), Text(text=_question(item)))))
                 turns.append(Message(role="assistant", content=(Text(text=item.shown_answer),)))
             else:
                 parts += [self._pictures(item), Text(text=_question(item) + item.shown_answer)]
         turns.append(Message(role="user", content=(*parts, self._pictures(query), Text(text=_question(query)))))
-        return ChatRequest(messages=tuple(turns), max_tokens=settings.max_new_tokens, template=settings.template)
+        return ChatRequest(messages=tuple(turns), max_tokens=MAX_NEW_TOKENS)
 
     def answer_in(self, text: str) -> str:
         """What stands before the first cue word, and of that before the first comma and space."""
@@ -231,15 +222,14 @@ class TextClassification:
         self.prompts = prompts
         self.choices = tuple(wording.classes.values())
         self._wording = wording
-        self._instruction = wording.instruction if prompts.instruction is None else prompts.instruction
 
     def request(self, query: TextItem, shown: Sequence[TextItem]) -> ChatRequest:
         """One text that ends where the class of the query is to follow; it goes to the judge without a template."""
-        blocks = [self._instruction] if self._instruction else []
+        blocks = [self._wording.instruction] if self._wording.instruction else []
         blocks += [f"{self._asked(item)} {item.label}" for item in self.prompts.in_order(shown)]
         text = "\n\n".join([*blocks, self._asked(query)])
         message = Message(role="user", content=(Text(text=text),))
-        return ChatRequest(messages=(message,), max_tokens=self.prompts.max_new_tokens, template=False)
+        return ChatRequest(messages=(message,), max_tokens=MAX_NEW_TOKENS, template=False)
 
     def answer_in(self, text: str) -> str:
         """The first line."""

@@ -30,6 +30,8 @@ CPU_WORLDS = (DIGITS, "crowded")
 """Datasets that are drawn here, with a judge and an encoder that are trained here."""
 WEIGHTS = "digits-judge"
 """Kind of the artifact that holds the weights of the digits' judge."""
+CONCURRENCY = 16
+"""Requests under way at an endpoint."""
 _opening = Lock()
 
 
@@ -121,9 +123,6 @@ def _opened(kind: Callable[[bytes], Model], digest: str, size: int) -> Model:
 
 
 @cache
-def limits_of(name: str, *, concurrency: int) -> Limits:
-    """Rates, retries and concurrency, shared by all threads that ask this judge; its entry may allow fewer at once."""
-    press = press_of(name)
-    at_once = min(concurrency, press.pop("concurrency", concurrency))
-    settings = CallSettings(concurrency=at_once).model_copy(update=press)
-    return Limits(settings, rng=random.Random())
+def limits_of(name: str) -> Limits:
+    """Rates, retries and concurrency, shared by all threads that ask this judge, as its entry says."""
+    return Limits(CallSettings(concurrency=CONCURRENCY).model_copy(update=press_of(name)), rng=random.Random())

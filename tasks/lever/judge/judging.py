@@ -15,7 +15,6 @@ from tasks.bulk import ask_all
 from tasks.calls import Limits, ResponseStore
 from tasks.lever.judge.demonstration_task import DemonstrationTask
 from tasks.lever.judge.likelihoods import Weighed, weigh
-from tasks.lever.judge.recorded_answers import RecordedAnswers
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.lever_records import Item
 
@@ -73,8 +72,6 @@ class Judging:
     responses: ResponseStore
     limits: Limits
     budget: Budget | None = None
-    recorded: RecordedAnswers | None = None
-    """Answers of this judge that it is not asked for; they have no key."""
 
     def __post_init__(self) -> None:
         self._judged: dict[Asked, Judgment] = {}
@@ -89,9 +86,6 @@ class Judging:
         """
         self._refuse_strangers(asked)
         distinct = set(asked)
-        for one in distinct:
-            if self.recorded and one not in self._judged and (answer := self.recorded.answer(*one)) is not None:
-                self._judged[one] = self._scored(one, answer, key=None)
         new = self._sorted({one for one in distinct if one not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
@@ -203,7 +197,7 @@ class Judging:
         """Raises DatasetUnusable for an item that cannot be shown."""
         return self.task.request(self.items[asked.query], [self.items[one] for one in asked.demonstrations])
 
-    def _scored(self, asked: Asked, answer: str, *, key: str | None) -> Judgment:
+    def _scored(self, asked: Asked, answer: str, *, key: str) -> Judgment:
         accuracy = self.task.accuracy(self.items[asked.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 

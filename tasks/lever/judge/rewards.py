@@ -2,22 +2,17 @@
 
     hard_plus_soft    h + s, the default      hard_only    h      soft_only    s
     separated         2 + s if right, else s: the worst right answer stands above the best wrong one
-    hard_plus_soft_v2                       2 h + s, which is the same as `separated`
-    hard_plus_gtprob, hard01_plus_gtprob    h + p, p how likely the judge finds the right answers
-    hard01_plus_gtprob_separated            2 h + p
+    hard_plus_gtprob  h + p, p how likely the judge finds the right answers
     gt_logprob        log p, at least -5
     legacy            .2 · quality + 1 · correctness, as Lever-Plus had it before: `compute_reward_for_candidate`
                       with use_hard = use_soft = False, alpha .2, beta 1, correctness_mode `pm1`
 
-Beam scores and log-probabilities of the selector enter `legacy` only; InfoScore enters none. Of Lever-Plus's modes a
-training has no `hybrid`, which mixes in InfoScore, and no `hard_plus_gtprob_plus_rel`, whose relevance no judge here
-gives; `compute_reward_for_candidate` has the latter, for records that hold it.
+Beam scores and log-probabilities of the selector enter `legacy` only; InfoScore enters none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import get_args
 
 from tasks.lever.lever_errors import RewardUnusable
@@ -26,15 +21,7 @@ from tasks.lever.lever_records import PointerRecord
 
 CLIP = (-5.0, 5.0)
 """No reward is outside."""
-BONUS = {
-    "hard_plus_soft": 1,
-    "soft_only": 0,
-    "separated": 2,
-    "hard_plus_soft_v2": 2,
-    "hard_plus_gtprob": 1,
-    "hard01_plus_gtprob": 1,
-    "hard01_plus_gtprob_separated": 2,
-}
+BONUS = {"hard_plus_soft": 1, "soft_only": 0, "separated": 2, "hard_plus_gtprob": 1}
 """Weight of the hard score beside a soft one."""
 
 
@@ -43,7 +30,8 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
 
     Raises RewardUnusable if the record lacks what its mode needs, ValueError for a mode that there is not.
     """
-    refuse_unknown(mode, get_args(RewardMode))
+    if mode not in (known := get_args(RewardMode)):  # as Lever-Plus does
+        raise ValueError(f"Unknown reward_mode: {mode}; choose {', '.join(known)}")
     if record.status != "judged":
         raise RewardUnusable(f"the judge failed ({record.reason}): such a pointer has no reward, leave it out")
     hard = needed_score(record.vqa_correct, "vqa_correct", mode)
@@ -57,12 +45,6 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
             return clip_reward(math.log(likely) if likely else -math.inf, CLIP)
         return clip_reward(BONUS[mode] * hard + likely, CLIP)
     return clip_reward(BONUS[mode] * hard + needed_score(record.vqa_acc_score, "vqa_acc_score", mode), CLIP)
-
-
-def refuse_unknown(mode: str, known: Sequence[str]) -> None:
-    """Raises ValueError, as Lever-Plus does, for a mode that is none of these."""
-    if mode not in known:
-        raise ValueError(f"Unknown reward_mode: {mode}; choose {', '.join(known)}")
 
 
 def needed_score(value: float | None, field: str, by: str) -> float:

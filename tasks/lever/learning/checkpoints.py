@@ -19,8 +19,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.compat.torch_files import Inert, Weight, open_archive
 from tasks.lever.data.embeddings import header_of
+from tasks.lever.learning.torch_files import Inert, Weight, open_archive
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe
 

@@ -1,26 +1,13 @@
-"""Plots of a run: accuracy by selector and by shots, learning curves, choices. Equal values give equal bytes."""
+"""Plots of a run: accuracy by selector, and learning curves. Equal values give equal bytes."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
-from tasks.lever.lever_records import (
-    ORACLE,
-    RANDOM,
-    SIMILARITY,
-    TRAINED,
-    UNTRAINED,
-    CurvePoint,
-    Evaluated,
-    Item,
-    Outcome,
-    Stage,
-    VqaItem,
-)
+from tasks.lever.lever_records import ORACLE, RANDOM, SIMILARITY, CurvePoint, Stage
 from tasks.measure import plot_style as style
 from tasks.measure.plot_style import BAND, COLOURS, INK, NEUTRAL, SOFT, Format, printable
 
@@ -50,8 +37,6 @@ WIDTH_IN, ROW_IN, FRAME_IN = 10.2, 0.42, 1.7
 BAR, DOT = 0.62, 12
 BESIDE: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
 """Placement of text beside a point."""
-LEAST_GAP = 0.042
-"""Smallest distance of two labels at the right of lines, as a share of the height."""
 
 
 def _name(figure: Figure) -> str:
@@ -131,63 +116,6 @@ def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text:
     right = max([one.high or one.value, one.value, *across])
     weight = "bold" if bold else "regular"
     axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **BESIDE)
-
-
-def draw_shots(summary: Summary, *, format: Format = "png") -> bytes:
-    """A line for each selector over the number of demonstrations, with 95 % intervals."""
-    counts, trained = sorted({figure.shots for figure in summary.figures}), summary.conditions.trained_shots
-    selectors = list(dict.fromkeys(figure.selector for figure in summary.figures))
-
-    def draw() -> Drawing:
-        drawing = style.new_figure(8.4, 5.2, title_in=style.TITLE_IN)
-        axes = drawing.subplots()
-        _set_grid(axes)
-        if trained in counts and len(counts) > 1:
-            axes.axvspan(trained - 0.14, trained + 0.14, color=BAND, zorder=0, linewidth=0)
-            above: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "ha": "center"}
-            axes.annotate("trained for", (trained, 1), (0, 4), fontsize=8, color=SOFT, **above)
-        for place, selector in enumerate(selectors):
-            line = [figure for figure in summary.figures if figure.selector == selector]
-            # shifted, so that intervals do not cover each other
-            _draw_line(axes, line, shift=(place - (len(selectors) - 1) / 2) * 0.018)
-        axes.set_xticks(counts)
-        axes.set_xlim(min(counts) - 0.25, max(counts) + 0.2)
-        axes.set_xlabel("demonstrations in the prompt")
-        axes.set_ylabel("accuracy")
-        _label_lines(axes, summary, last=max(counts))
-        about = _about(summary, "upright lines: 95 % intervals")
-        style.title(drawing, "Accuracy by number of demonstrations", about)
-        return drawing
-
-    return style.save(draw, format)
-
-
-def _draw_line(axes: Axes, line: Sequence[Figure], *, shift: float) -> None:
-    tint, across = _colour(line[0].selector), [figure.shots + shift for figure in line]
-    learnt = line[0].selector not in (*UNTRAINED, ORACLE)
-    for at, figure in zip(across, line, strict=True):
-        one = figure.accuracy
-        if one.low is not None and one.high is not None:
-            axes.plot([at, at], [one.low, one.high], color=tint, linewidth=1.1, alpha=0.75, zorder=2)
-        inside, size = "white" if figure.is_lower_bound else tint, 6.5 if learnt else 4.5
-        axes.plot([at], [one.value], "o", color=tint, markersize=size, markerfacecolor=inside, zorder=5)
-    dashed: Any = {"linewidth": 1.3, "linestyle": (0, (4, 2)), "zorder": 3}
-    look: Any = {"linewidth": 2.4, "zorder": 4} if learnt else dashed
-    axes.plot(across, [figure.accuracy.value for figure in line], color=tint, **look)
-
-
-def _label_lines(axes: Axes, summary: Summary, *, last: int) -> None:
-    """The names at the right of the lines, moved apart where they would touch; a line that ends early has its own."""
-    ends = {figure.selector: figure for figure in summary.figures}  # by shots: the last one counts
-    low, high = axes.get_ylim()
-    gap, lowest = LEAST_GAP * (high - low), low
-    for figure in sorted(ends.values(), key=lambda one: one.accuracy.value):
-        across, height, away = figure.shots, figure.accuracy.value, 14
-        if figure.shots == last:
-            across, height, away = axes.get_xlim()[1], max(height, lowest), 4
-            lowest = height + gap
-        text = f"{_name(figure)}  {figure.accuracy.value:.2f}"
-        axes.annotate(text, (across, height), (away, 0), fontsize=9, color=_colour(figure.selector), **BESIDE)
 
 
 def _about(summary: Summary, lines: str) -> str:
@@ -293,109 +221,3 @@ def _draw_curves(
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel(unit, fontsize=8, color=SOFT, labelpad=1)
-
-
-CELL_IN, WORDS_IN = 1.25, 0.85
-"""Width of a picture, and height of the words above and below it."""
-LEAST_HEIGHT, MOST_HEIGHT = 0.45, 1.3
-"""Of a picture to its width."""
-WORDS, LINES = 24, 4
-"""Characters of a line below a picture, and lines."""
-HOW = {1: "better", -1: "worse", 0: "no better"}
-"""Sign of the difference to similarity → in words."""
-SIDE_PX = 320
-"""Larger pictures are reduced to this."""
-
-
-class Shown(NamedTuple):
-    """A query, and what each selector made of it."""
-
-    why: str
-    query: str
-    outcomes: Mapping[str, Outcome]
-
-    @property
-    def items(self) -> set[str]:
-        """Ids of the query and of all that it is shown."""
-        return {self.query, *(name for outcome in self.outcomes.values() for name in outcome.shown)}
-
-
-def shown_queries(evaluated: Evaluated) -> list[Shown]:
-    """The first test query on which the last trained stage is better than similarity, the first on which it is worse,
-    and the first on which both are alike with other demonstrations; fewer where there are none."""
-    shots = evaluated.conditions.trained_shots
-    of = {one.selector: {each.query: each for each in one.outcomes} for one in evaluated.results if one.shots == shots}
-    stages = [stage for stage in TRAINED if stage in of]
-    if not stages or SIMILARITY not in of:
-        return []
-    last, found = stages[-1], dict[int, Shown]()
-    for query, mine in of[last].items():
-        theirs = of[SIMILARITY].get(query)
-        if theirs is None or mine.accuracy is None or theirs.accuracy is None or mine.shown == theirs.shown:
-            continue
-        sign = (mine.accuracy > theirs.accuracy) - (mine.accuracy < theirs.accuracy)
-        chosen = {name: of[name][query] for name in (SIMILARITY, *stages)}
-        found.setdefault(sign, Shown(f"{last} does {HOW[sign]}", query, chosen))
-    return [found[sign] for sign in HOW if sign in found]
-
-
-def draw_choices(evaluated: Evaluated, items: Mapping[str, Item], *, format: Format = "png") -> bytes | None:
-    """The queries of `shown_queries`, a row each; None where there are none."""
-    if not (queries := shown_queries(evaluated)):
-        return None
-    about, names = evaluated.conditions, list(queries[0].outcomes)
-    pictures = {name: _picture(items[name]) for one in queries for name in one.items}
-    tallest = max([LEAST_HEIGHT, *(one.shape[0] / one.shape[1] for one in pictures.values() if one is not None)])
-    row_in = CELL_IN * min(tallest, MOST_HEIGHT) + WORDS_IN
-
-    def draw() -> Drawing:
-        columns = 1 + len(names) * about.trained_shots
-        size = CELL_IN * columns, row_in * len(queries) + style.TITLE_IN
-        drawing = style.new_figure(*size, title_in=style.TITLE_IN)
-        cells: Any = drawing.subplots(len(queries), columns, squeeze=False)
-        for row, one in zip(cells, queries, strict=True):
-            query = items[one.query]
-            _draw_item(row[0], query, pictures[one.query], f"right: {query.shown_answer}", colour=INK, above=one.why)
-            for number, (name, outcome) in enumerate(one.outcomes.items()):
-                colour = GREEN if (outcome.accuracy or 0) >= about.threshold else ORANGE
-                for place, shown in enumerate(outcome.shown):
-                    above = f"{name} → {outcome.answer or '—'}" if place == 0 else ""
-                    cell, below = row[1 + number * about.trained_shots + place], f"→ {items[shown].shown_answer}"
-                    _draw_item(cell, items[shown], pictures[shown], below, colour=colour, above=above)
-        chosen = "the first test queries on which the last stage is better, worse and alike; green: the answer is right"
-        detail = f"{about.dataset}, seed {evaluated.seed} · {chosen}"
-        style.title(drawing, "Demonstrations that each selector chose", detail)
-        return drawing
-
-    return style.save(draw, format)
-
-
-def _draw_item(axes: Axes, item: Item, picture: Any, below: str, *, colour: str, above: str) -> None:
-    """above: what stands over the picture, in colour."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_color(colour if colour != INK else SOFT)
-    words = item.question if isinstance(item, VqaItem) else item.text
-    lines = textwrap.wrap(printable(words, WORDS * LINES), WORDS)[:LINES]
-    if picture is None:
-        axes.text(0.5, 0.5, "\n".join(lines), ha="center", va="center", fontsize=6.5, transform=axes.transAxes)
-        lines = []
-    else:
-        axes.imshow(picture, interpolation="nearest", cmap="gray")
-    axes.set_xlabel("\n".join([*lines, printable(below, WORDS)]), fontsize=6.5, labelpad=3)
-    axes.set_title(printable(above, WORDS + 4), fontsize=7.5, color=colour, loc="left", pad=3)
-
-
-def _picture(item: Item) -> Any:
-    """Pixels; None for a text, and where the file is away."""
-    import numpy as np
-    from PIL import Image
-
-    if not isinstance(item, VqaItem):
-        return None
-    try:
-        with Image.open(item.image) as file:
-            file.thumbnail((SIDE_PX, SIDE_PX))
-            return np.asarray(file)
-    except OSError:
-        return None

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.lever.learning.lever_plots import Training, draw_accuracy, draw_choices, draw_curves, draw_shots
+from tasks.lever.learning.lever_plots import Training, draw_accuracy, draw_curves
 from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Item, Outcome, TrainedSelector, VqaItem
 
@@ -70,19 +70,6 @@ def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
         )
         found.setdefault(info, {})[f"shot_num={figure.shots}"] = figure.accuracy.value
     return found
-
-
-def table_of(summary: Summary) -> list[dict[str, Any]]:
-    """A row for each selector and number of shots, as a table artifact wants them."""
-    table: list[dict[str, Any]] = []
-    for figure in summary.figures:
-        one = figure.accuracy
-        shares = {"accuracy": one.value, "se": one.se, "low": one.low, "high": one.high, "right": figure.correct.value}
-        rounded = {name: None if share is None else round(share, 4) for name, share in shares.items()}
-        counts = {"questions": one.n, "seeds": len(one.by_seed), "unscored": figure.unscored}
-        row = {"selector": figure.selector, "shots": figure.shots, **rounded, **counts}
-        table.append(row | {"lower bound": figure.is_lower_bound})
-    return table
 
 
 def headline_of(summary: Summary) -> str:
@@ -251,18 +238,16 @@ def _checksum(items: Sequence[Item]) -> str:
     return digest.hexdigest()
 
 
-def plots_of(summary: Summary, seeds: Sequence[SeedReport], dataset: Dataset, artifacts: Artifacts) -> dict[str, bytes]:
-    """PNGs by name; choices are those of the first seed."""
+def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
+    """PNGs by name."""
     trainings = [
         Training(one.stage, seed.seed, artifacts.load(Curve, one.curve).points, one.validation, one.chosen_epoch)
         for seed in seeds
         for one in seed.trained
     ]
-    first = next(seed.evaluated for seed in seeds if seed.evaluated)
-    choices = draw_choices(artifacts.load(Evaluated, first), {item.id: item for item in dataset.items})
-    drawn = {"choices": choices} if choices else {}
-    drawn |= {"accuracy": draw_accuracy(summary), "shots": draw_shots(summary)}
-    return drawn | ({"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {})
+    return {"accuracy": draw_accuracy(summary)} | (
+        {"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {}
+    )
 
 
 def figures_of(summary: Summary) -> dict[str, bytes]:

@@ -61,20 +61,15 @@ def linear_temperature(step: int, total: int, start: float = 2.0, end: float = 0
     return start + (end - start) * min(1.0, step / max(1, total - 1))
 
 
-def advantages(
-    rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = None, top_k: int | None = None
-) -> Tensor:
+def advantages(rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = None) -> Tensor:
     """(R − mean) / max(std, floor) in each group (…, G), with the sample deviation; 0 for members not judged.
 
     A group of equal rewards, or with a single judged member, has advantages of exactly 0.
-    top_k: only the best k of each group count; an ablation, since with rewards of few values these are often equal.
     Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
     """
     known = _checked(rewards, judged)
     if rewards.shape[-1] < 2:
         raise RewardUnusable("a group of one pointer has nothing to compare itself with; draw at least 2 of each query")
-    if top_k is not None:
-        known = best_members(rewards, top_k, judged)
     centred = rewards - _group_mean(rewards, known)[..., None]
     spread = (torch.where(known, centred, 0).square().sum(-1) / (known.sum(-1) - 1).clamp(min=1)).sqrt()
     counts = known & ~_all_equal(rewards, known)[..., None]
@@ -138,7 +133,14 @@ def k3(new: Tensor, ref: Tensor) -> Tensor:
 
 
 def adapt_beta(
-    beta: float, kl: float, *, kl_low: float, kl_high: float, least: float, most: float, factor: float = 1.5
+    beta: float,
+    kl: float,
+    *,
+    kl_low: float = 0.01,
+    kl_high: float = 0.1,
+    least: float = 0.001,
+    most: float = 10.0,
+    factor: float = 1.5,
 ) -> float:
     """The weight of the KL term, raised where the divergence is above `kl_high`, lowered where it is below `kl_low`.
 

@@ -36,6 +36,10 @@ from tasks.lever.lever_options import GrpoSettings, Optimization, RceSettings, S
 
 log = logging.getLogger(__name__)
 
+INNER_EPOCHS = 2
+"""Passes over the pointers of an online round."""
+CLIP = 0.2
+"""Ratios are clipped to 1 ± this."""
 EXACT_KL_UP_TO = 100_000
 """Ordered pointers of a pool for which the KL divergence is computed; that of more is estimated (k3)."""
 
@@ -64,11 +68,8 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
     plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run, key=_key("rce", start, groups, settings, seed=run.seed))
     material = Material.of(groups, start, device=loop.device)
-    counted = groups.judged
-    if settings.use_top1_only:  # of equals the first
-        best = groups.rewards.masked_fill(~groups.judged, -math.inf).argmax(-1, keepdim=True)
-        counted = torch.zeros_like(groups.judged).scatter(-1, best, True)
-    pointers, rewards, counted = (one.to(loop.device) for one in (possible_pointers(groups), groups.rewards, counted))
+    tensors = possible_pointers(groups), groups.rewards, groups.judged
+    pointers, rewards, counted = (one.to(loop.device) for one in tensors)
 
     def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
         log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
@@ -138,12 +139,12 @@ class _Grpo:
     """One GRPO training: its loop, its frozen reference, and the pointers that it learns from."""
 
     def __init__(self, start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun) -> None:
-        rounds = 0 if settings.offline_only else settings.rounds
-        turns = (1,) * settings.offline_epochs + (settings.inner_epochs,) * rounds
+        turns = (1,) * settings.offline_epochs + (INNER_EPOCHS,) * settings.rounds
         self.groups, self.settings, self.shots = groups, settings, groups.pointers.shape[-1]
         plan = Plan(len(groups.ids), settings.batch_size, turns)
-        key = _key("grpo", start, groups, settings, seed=run.seed, rounds=int(rounds > 0))
-        self.loop = Loop(start, plan, settings, run, key=key, dropout=settings.dropout_in_ratio, beta=settings.beta)
+        key = _key("grpo", start, groups, settings, seed=run.seed)
+        # without dropout: the log-probabilities of a ratio are the policy's own
+        self.loop = Loop(start, plan, settings, run, key=key, dropout=False, beta=settings.beta)
         self.material = Material.of(groups, start, device=self.loop.device)
         self.exact = math.perm(groups.pools.shape[1], self.shots) <= EXACT_KL_UP_TO
         with self.loop.autocast():
@@ -160,7 +161,7 @@ class _Grpo:
             old,
             known.reference[rows],
             known.advantage[rows],
-            clip=self.settings.clip,
+            clip=CLIP,
             beta=self.loop.progress.beta,
             judged=judged,
             exact_kl=divergence.kl.mean() if divergence else None,
@@ -177,12 +178,9 @@ class _Grpo:
 
     def adapt_beta(self, epoch: int) -> None:
         """Adapt the weight of the KL divergence to the mean divergence of an epoch."""
-        settings, progress = self.settings, self.loop.progress
-        if kls := self.loop.curve(epoch, "kl"):
-            low, high, least, most = settings.kl_low, settings.kl_high, settings.beta_min, settings.beta_max
-            progress.beta = losses.adapt_beta(
-                progress.beta, fmean(kls), kl_low=low, kl_high=high, least=least, most=most
-            )
+        progress = self.loop.progress
+        if self.settings.adapt_beta and (kls := self.loop.curve(epoch, "kl")):
+            progress.beta = losses.adapt_beta(progress.beta, fmean(kls))
 
     def stored(self) -> Experience:
         """The pointers that were judged before; ratios are taken to the reference, the policy that now starts."""
@@ -215,17 +213,15 @@ class _Grpo:
 
     def _experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
         known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
-        advantage, settings = torch.zeros_like(rewards), self.settings
-        advantage[known] = losses.advantages(
-            rewards[known], floor=settings.floor, judged=judged[known], top_k=settings.top_k
-        )
+        advantage = torch.zeros_like(rewards)
+        advantage[known] = losses.advantages(rewards[known], judged=judged[known])
         unknown = torch.full_like(rewards, math.nan)
         return Experience(pointers, old, self.reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
 
     def _draw(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Pointers (Q, G, S) and their log-probabilities (Q, G)."""
         loop, settings = self.loop, self.settings
-        drawn: Any = {"shots": self.shots, "draws": settings.draws, "temperature": settings.sampling_temperature}
+        drawn: Any = {"shots": self.shots, "draws": settings.draws, "temperature": 1.0}
         generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
         with loop.autocast():
             parts = [
@@ -236,7 +232,6 @@ class _Grpo:
         return torch.cat(pointers).cpu(), torch.cat(log_probs).cpu()
 
 
-def _key(stage: str, start: PointerSelector, groups: Groups, settings: Optimization, *, seed: int, **about: int) -> str:
+def _key(stage: str, start: PointerSelector, groups: Groups, settings: Optimization, *, seed: int) -> str:
     weights = {f"start/{name}": one for name, one in start.state_dict().items()}
-    described = {"config": start.config, "settings": settings, "seed": seed, **about}
-    return key_of(stage, described, tensors_of(groups) | weights)
+    return key_of(stage, {"config": start.config, "settings": settings, "seed": seed}, tensors_of(groups) | weights)

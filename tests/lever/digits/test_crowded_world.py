@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def world(folder: Path) -> Dataset:
-    return open_dataset("crowded", folder, train_queries=25, validation=20, test=60, seed=0)
+    return open_dataset("crowded", folder, train_queries=25, validation=20, test=60)
 
 
 def annotated(folder: Path, split: str) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def test_questions_and_annotations_belong_together(folder: Path, split: Split):
 
 
 def test_it_is_read_as_any_other_dataset(folder: Path):
-    found = open_dataset("digits", folder, train_queries=20, validation=12, test=15, seed=0)
+    found = open_dataset("digits", folder, train_queries=20, validation=12, test=15)
     assert (len(found.train), len(found.validation), len(found.test), found.left_out) == (60, 12, 15, {})
     items = pictured(found.items)
     assert len({item.id for item in items}) == len({item.image_sha256 for item in items}) == 87

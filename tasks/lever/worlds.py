@@ -16,9 +16,8 @@ from tasks import progress
 from tasks.budget import Spending
 from tasks.calls import wait_for_twin
 from tasks.keys import content_key
-from tasks.lever.judge.demonstration_task import WORDINGS, DemonstrationTask, PromptSettings, open_task
+from tasks.lever.judge.demonstration_task import DemonstrationTask, PromptSettings, open_task
 from tasks.lever.judge.judges import JudgeSpec
-from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import (
     BeamPart,
     Curve,
@@ -35,14 +34,11 @@ from tasks.step import paying_run
 
 if TYPE_CHECKING:
     from models.pointer import PointerSelector
-    from tasks.lever.judge.recorded_answers import RecordedAnswers
     from tasks.lever.learning.training_inputs import Setting
     from tasks.lever.learning.training_loop import Trained, TrainingRun
 
 QUERIES_PER_SHARD = 64
 """Judged together: a judge in this process gets the same batches however often it is interrupted."""
-RECORDED = "recorded-answers"
-"""Kind of the artifact that holds answers of a judge."""
 TRAINING_VERSION = 1
 """Raise it, with the steps', when a training would learn otherwise: no half-trained state of before is taken up."""
 
@@ -81,16 +77,12 @@ class Learning(Record):
 
 
 class Effort(Record):
-    """Device, concurrency, budget and recorded answers of a step; its result does not depend on them."""
+    """Device and budget of a step; its result does not depend on them."""
 
     device: str | None = None
     """`cpu`, `cuda:0` …; unset: a GPU if there is one."""
-    concurrency: int = Field(default=16, ge=1)
-    """Concurrent questions at an endpoint."""
     spending: Spending = Spending()
     """Limits on the calls of the judge."""
-    recorded: Ref | None = None
-    """Answers of the judge that it is not asked for."""
 
 
 def open_setting(world: World, effort: Effort) -> Setting:
@@ -98,23 +90,17 @@ def open_setting(world: World, effort: Effort) -> Setting:
     from tasks.lever.data.embeddings import EmbeddingBank
     from tasks.lever.judge.judges import limits_of, open_judge
     from tasks.lever.judge.judging import Judging
-    from tasks.lever.judge.recorded_answers import digest_of_asking
     from tasks.lever.learning.training_inputs import Setting
 
-    of = world.dataset.kind, world.dataset.digest, world.dataset.size
-    dataset, judge = _dataset(*of), open_judge(world.judge)
-    recorded = None
-    if known := effort.recorded:
-        recorded = _recorded(known.digest, known.size, of, digest_of_asking(judge.id, world.prompts))
+    dataset, judge = _dataset(world.dataset.kind, world.dataset.digest, world.dataset.size), open_judge(world.judge)
     judging = Judging(
         judge,
         {item.id: item for item in dataset.items},
         _task(dataset.name, world.prompts.model_dump_json(), stem=world.stem),
         threshold=world.threshold,
         responses=kept_responses(),
-        limits=limits_of(world.judge.name, concurrency=effort.concurrency),
+        limits=limits_of(world.judge.name),
         budget=budget(paying_run(), effort.spending),
-        recorded=recorded,
     )
     queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
     return Setting(dataset, queries, candidates, judging)
@@ -132,31 +118,6 @@ def _task(dataset: str, prompts: str, *, stem: bool) -> DemonstrationTask[Any]:
     return open_task(dataset, PromptSettings.model_validate_json(prompts), stem=stem)
 
 
-@lru_cache(maxsize=1)
-def _recorded(digest: str, size: int, dataset: tuple[str, str, int], asking: str) -> RecordedAnswers:
-    """About the items of a dataset. Raises FileUnusable for the answers of another judge."""
-    from tasks.lever.judge.recorded_answers import read_recorded
-
-    found = read_recorded(artifacts().get(Ref(kind=RECORDED, digest=digest, size=size)))
-    if found.asking != asking:
-        raise FileUnusable(
-            "the recorded answers are those of another judge, or of other prompts; leave `recorded` out, or record anew"
-        )
-    return found.about({item.id: item for item in _dataset(*dataset).items})
-
-
-def draw_world(
-    folder: Path, *, world: str, seed: int, candidates: int, queries: int, validation: int, test: int
-) -> None:
-    """Write a CPU world in the official format."""
-    from tasks.lever.digits.scenes import CROWDED, WorldSize, write_crowded, write_world
-
-    if world == CROWDED:
-        write_crowded(folder, seed=seed, candidates=candidates, queries=queries, validation=validation, test=test)
-    else:
-        write_world(folder, WorldSize(train=candidates, validation=validation, test=test), seed=seed)
-
-
 def open_items(
     name: str,
     data_dir: Path | None,
@@ -164,7 +125,6 @@ def open_items(
     train_queries: int,
     validation: int,
     test: int | None,
-    seed: int,
     queries_of: Path | None = None,
 ) -> Dataset:
     """The items of a dataset. queries_of: file of an earlier run that names the train queries.
@@ -173,10 +133,8 @@ def open_items(
     """
     from tasks.lever.data.datasets import open_dataset
     from tasks.lever.data.earlier_files import with_queries_of
-    from tasks.lever.data.text_files import open_texts
 
-    opened = open_texts if name in WORDINGS else open_dataset
-    found = opened(name, data_dir, train_queries=train_queries, validation=validation, test=test, seed=seed)
+    found = open_dataset(name, data_dir, train_queries=train_queries, validation=validation, test=test)
     return found if queries_of is None else with_queries_of(found, queries_of)
 
 

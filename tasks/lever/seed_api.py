@@ -7,26 +7,22 @@ find for a position, and the remainder of an id for another. `learning.trainings
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from torch.optim import AdamW, Optimizer
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.data.json_files import read_by_query
-from tasks.lever.data.pointer_files import beam_of, pool_ids, read_beams
+from tasks.lever.data.pointer_files import beam_of, pool_ids, read_beams, read_by_query, validated
 from tasks.lever.data.rl_data import draw
-from tasks.lever.judge.rewards import BONUS, CLIP, clip_reward, needed_score, refuse_unknown, reward_of
+from tasks.lever.judge.rewards import CLIP, clip_reward, needed_score, reward_of
 from tasks.lever.learning import losses
 from tasks.lever.learning.checkpoints import open_selector
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
@@ -39,12 +35,8 @@ if TYPE_CHECKING:
 Item = dict[str, Any]
 BeamData = dict[str, dict[str, Any]]
 """What a JSON file holds, by query id."""
-Vectors = EmbeddingBank | Mapping[Any, Tensor] | Tensor
+Vectors = Mapping[Any, Tensor] | Tensor
 """Embeddings by id; or a tensor, whose row number is the id, as Lever-Plus has it."""
-
-OF_GTPROB = ("hard_plus_gtprob", "hard01_plus_gtprob", "hard01_plus_gtprob_separated", "hard_plus_gtprob_plus_rel")
-SEED_MODES = ("hard_only", *BONUS, "hard_plus_gtprob_plus_rel", "legacy")
-"""What Lever-Plus calls its formulas."""
 
 
 class PointerSelectorV3Config(NamedTuple):
@@ -54,7 +46,6 @@ class PointerSelectorV3Config(NamedTuple):
     K: int = 32
     """Candidates of a pool; any other number is read as well."""
     shot_num: int = 2
-    label_smoothing: float = 0.0
     dropout: float = 0.5
     hidden_dim: int = 256
     num_heads: int = 1
@@ -65,10 +56,6 @@ class PointerSelectorV3Config(NamedTuple):
     advantage_clip: float = 5.0
     gate: bool = True
     """The state takes in what was picked."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """By name."""
-        return self._asdict()
 
 
 class PointerSelectorV3(PointerSelector):
@@ -88,7 +75,6 @@ class PointerSelectorV3(PointerSelector):
         )
         super().__init__(config)
         self.d_model, self.K, self.shot_num = shape.d_model, shape.K, shape.shot_num
-        self.label_smoothing = shape.label_smoothing
         self.hidden_dim, self.num_heads, self.num_layers = shape.hidden_dim, shape.num_heads, shape.num_layers
         self.clip_epsilon, self.kl_beta, self.advantage_clip = shape.clip_epsilon, shape.kl_beta, shape.advantage_clip
 
@@ -109,32 +95,6 @@ class PointerSelectorV3(PointerSelector):
         made.load_state_dict({key: value.clone() for key, value in selector.state_dict().items()}, assign=True)
         return made.train(selector.training)
 
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, query_emb: Tensor, cand_emb: Tensor, labels: Tensor | None = None, return_loss: bool = True
-    ) -> dict[str, Tensor]:
-        """`logits` (B, S, K) after the labels (B, S), or after its own picks; `predictions` (B, S); with labels `loss`.
-
-        What is picked already has the logit −inf; Lever-Plus writes −100.
-        """
-        logits = _step_logits(self, query_emb, cand_emb, self.shot_num if labels is None else labels)
-        found = {"logits": logits, "predictions": logits.argmax(-1)}
-        return found | ({"loss": self.compute_loss(logits, labels)} if return_loss and labels is not None else {})
-
-    def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy, the mean over all steps. logits: (B, S, K); labels: (B, S)."""
-        return self._cross_entropy(logits, labels).mean()
-
-    def _cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """(…, S). Labels are smoothed over what can still be picked; Lever-Plus smooths over the rest, too."""
-        log_probs, possible = logits.log_softmax(-1), ~logits.isinf()
-        right = log_probs.gather(-1, labels[..., None])[..., 0]
-        spread = torch.where(possible, log_probs, 0).sum(-1) / possible.sum(-1)
-        return -(1 - self.label_smoothing) * right - self.label_smoothing * spread
-
-    def compute_log_probs(self, query_emb: Tensor, cand_emb: Tensor, labels: Tensor) -> Tensor:
-        """(B,) of whole pointers (B, S), without dropout."""
-        return self.compute_log_probs_per_beam(query_emb, cand_emb, labels[:, None])[:, 0]
-
     def compute_log_probs_per_beam(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
         """(B, G) of whole pointers, without dropout."""
         with without_dropout(self):
@@ -149,29 +109,16 @@ class PointerSelectorV3(PointerSelector):
         temperature: float = 1.0,
         use_top1_only: bool = False,
         judged: Tensor | None = None,
-        use_rank_normalization: bool = False,
     ) -> Tensor:
         """Cross-entropy weighted by softmax(reward / temperature); `use_top1_only` imitates the best of each group.
 
         query_emb: (B, d); cand_emb: (B, K, d); beam_labels: (B, G, S) positions; beam_rewards: (B, G), as they are.
-        use_rank_normalization: ranks from 0 to 1 in place of rewards; equals share their mean rank.
         """
-        log_probs = self._smoothed(query_emb, cand_emb, beam_labels)  # (B, G, S)
-        if use_rank_normalization:
-            beam_rewards = ranks_of(beam_rewards, judged)
+        log_probs = self.log_probs(query_emb, cand_emb, beam_labels)  # (B, G, S)
         if not use_top1_only:
             return losses.rce_loss(log_probs.sum(-1), beam_rewards, temperature=temperature, judged=judged)
         known = beam_rewards if judged is None else beam_rewards.masked_fill(~judged, -torch.inf)
         return losses.sft_loss(log_probs[torch.arange(len(log_probs)), known.argmax(-1)])
-
-    def _smoothed(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
-        """(B, G, S) of the picks, less what smoothing takes."""
-        if not self.label_smoothing:
-            return self.log_probs(query_emb, cand_emb, beam_labels)
-        group = beam_labels.shape[1]
-        repeated = [one.repeat_interleave(group, dim=0) for one in (query_emb, cand_emb)]
-        logits = self.forward(*repeated, labels=beam_labels.flatten(0, 1), return_loss=False)["logits"]
-        return -self._cross_entropy(logits.unflatten(0, (-1, group)), beam_labels)
 
     def compute_grpo_loss(
         self,
@@ -184,7 +131,7 @@ class PointerSelectorV3(PointerSelector):
         ref_log_probs: Tensor | None = None,
         judged: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Clipped GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio` and three figures of advantages.
+        """Clipped GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio` and two figures of advantages.
 
         old_log_probs: (B, G), as `compute_log_probs_per_beam` gave them at the start; ref_log_probs: of the policy to
         stay near, none: the same. use_top_k: the loss is taken over the best k; advantages always over the whole group.
@@ -207,27 +154,16 @@ class PointerSelectorV3(PointerSelector):
             "mean_ratio": found.ratio_mean,
             "mean_advantage": known.mean(),
             "std_advantage": known.std(correction=0),
-            "max_advantage": known.abs().max(),
         }
 
     def compute_advantage(
-        self,
-        rewards: Tensor,
-        normalize: bool = True,
-        use_rank: bool = False,
-        min_std: float = 0.1,
-        judged: Tensor | None = None,
+        self, rewards: Tensor, normalize: bool = True, min_std: float = 0.1, judged: Tensor | None = None
     ) -> Tensor:
-        """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean.
-
-        use_rank: from −1, the lowest reward, to 1; a group of equals teaches nothing.
-        """
-        known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
-        if normalize and not use_rank:
+        """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean."""
+        if normalize:
             found = losses.advantages(rewards, floor=min_std, judged=judged)
-        elif use_rank:
-            found = torch.where(known, 2 * ranks_of(rewards, judged) - 1, 0)
         else:
+            known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
             mean = torch.where(known, rewards, 0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
             found = torch.where(known, rewards - mean, 0)
         return found.clamp(-self.advantage_clip, self.advantage_clip)
@@ -235,16 +171,6 @@ class PointerSelectorV3(PointerSelector):
     def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
         """As `compute_kl_penalty`."""
         return compute_kl_penalty(log_probs_new, log_probs_old)
-
-
-def ranks_of(rewards: Tensor, judged: Tensor | None = None) -> Tensor:
-    """(B, G) from 0, the lowest of the group, to 1; equals share their mean rank. A group of one has 1/2."""
-    known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
-    lower = (rewards[..., :, None] > rewards[..., None, :]) & known[..., None, :]
-    equal = (rewards[..., :, None] == rewards[..., None, :]) & known[..., None, :]
-    last = known.sum(-1, keepdim=True) - 1
-    ranks = lower.sum(-1) + (equal.sum(-1) - 1) / 2
-    return torch.where(last > 0, ranks / last.clamp(min=1), 0.5).to(rewards.dtype)
 
 
 @contextmanager
@@ -297,8 +223,6 @@ def build_model_v3_with_adapter(
     """A network with random weights behind a CLIP. Raises ValueError if their widths differ, ModelUnavailable."""
     from models.clip import ClipEmbedder
 
-    if wrong := {*query_encoding_flag, *icd_encoding_flag} - {"image", "text"}:
-        raise ValueError(f"{', '.join(sorted(wrong))} can be no part of an embedding; choose image, text or both")
     encoder = ClipEmbedder(clip_name, device=device)
     if encoder.dimension != config.d_model:
         raise ValueError(f"{clip_name} gives {encoder.dimension} numbers, the network takes {config.d_model}")
@@ -362,8 +286,9 @@ def predict_with_v3(
     if top_k != 1:
         raise ValueError(f"top_k {top_k}: each step has one pick; call beam_search_pointer for several pointers")
     with without_dropout(model):
-        logits = _step_logits(model, query_emb, cand_emb, model.shot_num)
-    return logits.argmax(-1), logits.amax(-1)
+        picks = model.greedy(query_emb, cand_emb, shots=model.shot_num)
+        logits = _step_logits(model, query_emb, cand_emb, picks)
+    return picks, logits.amax(-1)
 
 
 def compute_step_logits(
@@ -374,14 +299,13 @@ def compute_step_logits(
     return _step_logits(model, query_emb, cand_emb, picked)[0, -1]
 
 
-def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picks: Tensor | int) -> Tensor:
-    """(B, S, K) of each pick after those before it: picks (B, S), or as many of the network's own."""
+def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picks: Tensor) -> Tensor:
+    """(B, S, K) of each of the picks (B, S) after those before it."""
     encoded = model.encode(query, pool)
     state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
     steps = list[Tensor]()
-    for step in range(picks if isinstance(picks, int) else picks.shape[1]):
+    for picked in picks.unbind(-1):
         steps.append(model.step(state, encoded.keys, blocked)[:, 0])
-        picked = steps[-1].argmax(-1) if isinstance(picks, int) else picks[:, step]
         state = model.advance(state, encoded.keys, picked[:, None])
         blocked = blocked.scatter(-1, picked[:, None, None], True)
     return torch.stack(steps, dim=1)
@@ -516,6 +440,16 @@ class _Group(NamedTuple):
     labels: list[list[int]]
     rewards: list[float]
 
+    def item(self, *, normalize: bool) -> Item:
+        """Query id, labels and rewards, as batches carry them."""
+        rewards = torch.tensor(self.rewards, dtype=torch.float32)  # (G,)
+        return {
+            "query_id": int(self.query) if self.query.isdecimal() else self.query,
+            "beam_labels": torch.tensor(self.labels, dtype=torch.long),  # (G, S)
+            "beam_rewards_raw": rewards,
+            "beam_rewards": normalize_rewards_zscore(rewards) if normalize and len(rewards) > 1 else rewards.clone(),
+        }
+
 
 class BeamDataset(Dataset[Item]):
     """Beams with the query's own picture and question. Labels are ids here, as in the file: there is no pool yet."""
@@ -536,8 +470,7 @@ class BeamDataset(Dataset[Item]):
         self.samples: list[_Group] = []
         for query, value in beam_data.items():
             beam = beam_of(query, value, f"query {query}")
-            shown = [_shots(query, one, shot_num) for one in beam.demonstrations[:beam_size]]
-            labels = [[_number(id, "BeamDataset counts candidates") for id in one] for one in shown]
+            labels = [[int(id) for id in _shots(query, one, shot_num)] for one in beam.demonstrations[:beam_size]]
             self.samples.append(_Group(query, None, labels, list(beam.scores[:beam_size])))
 
     def __len__(self) -> int:
@@ -545,12 +478,11 @@ class BeamDataset(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         sample = self.samples[index]
-        item = self.index_ds[_number(sample.query, "BeamDataset counts queries")]
+        item = self.index_ds[int(sample.query)]
         return {
-            "query_id": _query_id(sample.query),
             "query_input": {name: item[field] for name, field in self.fields.items()},
             "icd_indices": sorted({id for label in sample.labels for id in label}),
-            **_labels_and_rewards(sample, normalize=self.normalize_rewards),
+            **sample.item(normalize=self.normalize_rewards),
         }
 
 
@@ -561,7 +493,7 @@ class _WithEmbedding(Dataset[Item]):
         self,
         samples: list[_Group],
         query_embeddings: Vectors,
-        candidate_embeddings: Vectors,
+        candidate_embeddings: Tensor,
         candidate_indices: Sequence[Any],
         normalize_rewards: bool,
     ) -> None:
@@ -582,21 +514,17 @@ class _WithEmbedding(Dataset[Item]):
     def __getitem__(self, index: int) -> Item:
         sample = self.samples[index]
         return {
-            "query_id": _query_id(sample.query),
             "query_emb": _vector(self.query_embeddings, sample.query),  # (d,)
             "cand_emb": self._pool(sample),  # (K, d)
-            **_labels_and_rewards(sample, normalize=self.normalize_rewards),
+            **sample.item(normalize=self.normalize_rewards),
         }
 
     def _pool(self, sample: _Group) -> Tensor:
-        found = self.candidate_embeddings
-        if isinstance(found, Tensor) and found.ndim == 3:
-            return _vector(found, sample.query)
-        if isinstance(found, EmbeddingBank):
-            return found.vectors if sample.pool is None else found.rows(sample.pool)
-        if not isinstance(found, Tensor):
-            raise FileUnusable("candidate embeddings are [N, d] with `candidate_indices`, [Q, K, d], or a bank")
-        return found if sample.pool is None else found[_places(sample.query, sample.pool, self.position)]
+        if self.candidate_embeddings.ndim == 3:
+            return _vector(self.candidate_embeddings, sample.query)
+        if sample.pool is None:
+            return self.candidate_embeddings
+        return self.candidate_embeddings[_places(sample.query, sample.pool, self.position)]
 
 
 class BeamDatasetWithEmbedding(_WithEmbedding):
@@ -607,7 +535,7 @@ class BeamDatasetWithEmbedding(_WithEmbedding):
         beam_data: Mapping[str, Any],
         index_ds: Any,  # noqa: ARG002  Lever-Plus's parameter
         query_embeddings: Vectors,
-        candidate_embeddings: Vectors,
+        candidate_embeddings: Tensor,
         candidate_indices: Sequence[Any],
         beam_size: int = 5,
         shot_num: int = 2,
@@ -632,7 +560,7 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         self,
         rl_data: Mapping[str, Any],
         query_embeddings: Vectors,
-        candidate_embeddings: Vectors,
+        candidate_embeddings: Tensor,
         candidate_indices: Sequence[Any] = (),
         shot_num: int = 2,
         max_beams: int | None = None,
@@ -645,33 +573,22 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         normalize_rewards: also z-score `beam_rewards`, which GRPO does anyway: twice hides how small differences are.
         Raises RewardUnusable for a record without its scores, PointerUnusable for a bad pointer.
         """
-        pooled = isinstance(candidate_embeddings, Tensor) and candidate_embeddings.ndim == 3
-        samples = [
-            group
-            for query in sorted(rl_data, key=_by_number)
-            if (group := _rl_group(query, rl_data[query], reward_mode, max_beams, shot_num, pooled=pooled)).labels
-        ]
+        samples: list[_Group] = []
+        for query in sorted(rl_data, key=_by_number):
+            value, where = rl_data[query], f"query {query}"
+            named = "candidate_pool_ids" in value and candidate_embeddings.ndim == 2
+            group = _Group(query, pool_ids(value, where) if named else None, [], [])
+            for place, entry in enumerate(value.get("pointer_candidates") or []):
+                record = validated(PointerRecord, entry, f"{where}: `pointer_candidates[{place}]`")
+                if record.status == "judged" and (max_beams is None or len(group.labels) < max_beams):
+                    try:
+                        group.rewards.append(reward_of(record, reward_mode))
+                    except RewardUnusable as error:
+                        raise RewardUnusable(f"{where}: `pointer_candidates[{place}]`: {error}") from error
+                    group.labels.append(list(_shots(query, record.pointer, shot_num)))
+            if group.labels:
+                samples.append(group)
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
-
-
-def _rl_group(
-    query: str, value: Mapping[str, Any], mode: RewardMode, most: int | None, shots: int, *, pooled: bool
-) -> _Group:
-    named = "candidate_pool_ids" in value and not pooled
-    group = _Group(query, pool_ids(value, f"query {query}") if named else None, [], [])
-    for place, said in enumerate(cast(list[Any], value.get("pointer_candidates") or [])):
-        try:
-            record = PointerRecord.model_validate(said)
-            if record.status == "judged" and (most is None or len(group.labels) < most):
-                group.rewards.append(reward_of(record, mode))
-                group.labels.append(list(_shots(query, record.pointer, shots)))
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            raise FileUnusable(f"query {query}: `pointer_candidates[{place}].{field}`: {first['msg']}") from error
-        except RewardUnusable as error:
-            raise RewardUnusable(f"query {query}: `pointer_candidates[{place}]`: {error}") from error
-    return group
 
 
 def collate_fn_rl_v3(batch: Sequence[Item]) -> Item:
@@ -703,23 +620,14 @@ def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
 
 def _groups(batch: Sequence[Item]) -> Item:
     labels = [item["beam_labels"] for item in batch]
-    known = [torch.ones(len(one), dtype=torch.bool) for one in labels]
     # filled up with the first pointer, which can be scored as any other can
     filled = [torch.cat([one, one[:1].expand(max(map(len, labels)) - len(one), -1)]) for one in labels]
+    known = [torch.ones(len(one), dtype=torch.bool) for one in labels]
     return {
         "beam_labels": torch.stack(filled),
         "beam_rewards_raw": pad_sequence([item["beam_rewards_raw"] for item in batch], batch_first=True),
         "beam_rewards": pad_sequence([item["beam_rewards"] for item in batch], batch_first=True),
         "judged": pad_sequence(known, batch_first=True),
-    }
-
-
-def _labels_and_rewards(sample: _Group, *, normalize: bool) -> Item:
-    rewards = torch.tensor(sample.rewards, dtype=torch.float32)  # (G,)
-    return {
-        "beam_labels": torch.tensor(sample.labels, dtype=torch.long),  # (G, S)
-        "beam_rewards_raw": rewards,
-        "beam_rewards": normalize_rewards_zscore(rewards) if normalize and len(rewards) > 1 else rewards.clone(),
     }
 
 
@@ -735,25 +643,13 @@ def _places(query: str, ids: Sequence[str], position: Mapping[str, int]) -> list
     return [position[id] for id in ids]
 
 
-def _number(id: str, what: str) -> int:
-    if not id.isdecimal():
-        raise PointerUnusable(f"{what} by number, and {id!r} is none")
-    return int(id)
-
-
-def _query_id(query: str) -> int | str:
-    return int(query) if query.isdecimal() else query
-
-
 def _vector(vectors: Vectors, query: str) -> Tensor:
-    if isinstance(vectors, EmbeddingBank):
-        return vectors.rows([query])[0]
+    number = int(query) if query.isdecimal() else None
     if isinstance(vectors, Tensor):
-        row = _number(query, "a tensor holds its embeddings")
-        if row >= len(vectors):
+        if number is None or number >= len(vectors):
             raise FileUnusable(f"query {query} has no row in a tensor of {len(vectors)}; give the embeddings by id")
-        return vectors[row]
-    found = vectors.get(query, vectors.get(_query_id(query)))
+        return vectors[number]
+    found = vectors.get(query, vectors.get(number))
     if found is None:
         raise FileUnusable(f"no embedding for query {query}; embed it")
     return found
@@ -773,34 +669,14 @@ def compute_reward_for_candidate(
     correctness_mode: Literal["01", "pm1"] = "01",
     use_logprob: bool = False,
     reward_clip: tuple[float, float] = CLIP,
-    reward_mode: str | None = None,
-    vqa_gt_prob: float | None = None,
-    vqa_rel_score: float | None = None,
-    rel_weight: float = 0.1,
 ) -> float:
     """hard_weight · h + soft_weight · s, and alpha · quality + beta · correctness, clipped; as Lever-Plus names it.
 
     correctness: h, or s where h is unknown; `pm1` maps 0 … 1 to −1 … 1. quality: the beam score, 0 where there is
     none; with `use_logprob` the *negative* log-probability, so that a positive alpha rewards what the policy finds
     unlikely: kept, for rewards that compare with Lever-Plus's. A missing soft score adds nothing.
-    reward_mode: a formula of Lever-Plus's code, with the two weights, in place of `use_hard` and `use_soft`; its
-    `…_plus_rel` adds rel_weight · (1 − h) · relevance. `hybrid` and `gt_logprob` are none of them.
-    Raises RewardUnusable for a missing `vqa_correct`, which Lever-Plus takes for a wrong answer, and for NaN, and
-    ValueError for a mode that there is not.
+    Raises RewardUnusable for a missing `vqa_correct`, which Lever-Plus takes for a wrong answer, and for NaN.
     """
-    if reward_mode not in (None, "legacy"):
-        refuse_unknown(reward_mode, SEED_MODES)
-        hard = needed_score(vqa_correct, "vqa_correct", reward_mode)
-        found = hard_weight * hard * (1 if reward_mode in ("hard_only", OF_GTPROB[-1]) else BONUS[reward_mode])
-        if reward_mode in OF_GTPROB:
-            found += soft_weight * needed_score(vqa_gt_prob, "vqa_gt_prob", reward_mode)
-        elif reward_mode != "hard_only":
-            found += soft_weight * needed_score(vqa_acc_score, "vqa_acc_score", reward_mode)
-        if reward_mode == "hard_plus_gtprob_plus_rel":
-            found += rel_weight * (1 - hard) * needed_score(vqa_rel_score, "vqa_rel_score", reward_mode)
-        return clip_reward(found, reward_clip)
-    if reward_mode == "legacy":
-        use_hard = use_soft = False
     reward = 0.0
     if use_hard and hard_weight:
         reward += hard_weight * needed_score(vqa_correct, "vqa_correct", "use_hard")
@@ -821,6 +697,7 @@ class GRPOTrainer:
     model: PointerSelectorV3
     train_loader: DataLoader[Item]
     val_loader: DataLoader[Item]
+    """Not read: choose epochs by judged accuracy, not by a loss."""
     device: str | torch.device
     rce_epochs: int = 1
     rce_lr: float = 1e-5
@@ -840,16 +717,6 @@ class GRPOTrainer:
 
     def __post_init__(self) -> None:
         self.model = self.model.to(self.device)
-
-    def train(self) -> list[dict[str, float]]:
-        """Both stages; the figures of each epoch. GRPO's ratios are taken to the policy that RCE has left."""
-        optimizer = AdamW(self.model.parameters(), lr=self.rce_lr)
-        found = [self.train_rce_epoch(optimizer, epoch, self.rce_epochs) for epoch in range(self.rce_epochs)]
-        old = self.compute_old_log_probs(copy.deepcopy(self.model))
-        optimizer = AdamW(self.model.parameters(), lr=self.grpo_lr)
-        return found + [
-            self.train_grpo_epoch(optimizer, old, epoch, self.grpo_epochs) for epoch in range(self.grpo_epochs)
-        ]
 
     @torch.no_grad()
     def compute_old_log_probs(self, sft_model: PointerSelectorV3) -> dict[int | str, Tensor]:
@@ -900,21 +767,9 @@ class GRPOTrainer:
         found = self._epoch(optimizer, figures)
         return {"grpo_loss": found.pop("loss"), **found}
 
-    @torch.no_grad()
-    def validate(self) -> dict[str, float]:
-        """`val_loss`, the RCE loss at temperature 1. It tells nothing of the answers: do not choose epochs by it."""
-        training = self.model.training
-        self.model.eval()
-        found = [
-            self.model.compute_rce_loss(*_inputs(batch), batch["beam_rewards_raw"], judged=batch["judged"]).item()
-            for batch in self._on_device(self.val_loader)
-        ]
-        self.model.train(training)
-        return {"val_loss": _mean(found)}
-
     def _epoch(self, optimizer: Optimizer, figures: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
         """Descend along `loss` on every batch; the mean of each figure."""
-        found: dict[str, list[float]] = {"loss": []}
+        found: dict[str, list[float]] = {}
         for step, batch in enumerate(self._on_device(self.train_loader)):
             optimizer.zero_grad()
             of_batch = figures(step, batch)
@@ -923,7 +778,9 @@ class GRPOTrainer:
             optimizer.step()
             for name, value in of_batch.items():
                 found.setdefault(name, []).append(value.item())
-        return {name: _mean(values) for name, values in found.items()}
+        if not found:
+            raise RewardUnusable("the loader gave no batch: there is nothing to learn from")
+        return {name: sum(values) / len(values) for name, values in found.items()}
 
     def _on_device(self, loader: Iterable[Item]) -> Iterable[Item]:
         for batch in loader:
@@ -935,9 +792,3 @@ class GRPOTrainer:
 def _inputs(batch: Item) -> tuple[Tensor, Tensor, Tensor]:
     """(B, d), (B, K, d), (B, G, S)."""
     return batch["query_emb"], batch["cand_emb"], batch["beam_labels"]
-
-
-def _mean(values: list[float]) -> float:
-    if not values:
-        raise RewardUnusable("the loader gave no batch: there is nothing to learn from")
-    return sum(values) / len(values)
