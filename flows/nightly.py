@@ -29,7 +29,7 @@ from flows.rag import build_index
 from flows.running.answer_models import models_of
 from flows.running.environment import git_commit, program_version
 from flows.running.evaluation_config import EvaluateConfig
-from flows.running.nightly_plan import Parts, index_run, known_flags, model_run, plan_of, selector_run
+from flows.running.nightly_plan import Parts, index_run, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
 from flows.running.run_reporting import alert, as_part, few, flow_version, watched
 from storage.files import sha256_of
@@ -71,7 +71,7 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     if not file.is_file():
         raise SuiteUnusable(f"there is no file {file}; name the YAML file of a suite, by its whole path")
     started = steps.begin_night()
-    suite = steps.open_suite(file, digest=sha256_of(file), known=known_flags())
+    suite = steps.open_suite(file, digest=sha256_of(file))
     planned = plan_of(suite)  # before anything begins: a mistake in the file is one of the night
 
     parts, told = Parts(night=_run_id()), False

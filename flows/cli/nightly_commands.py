@@ -58,7 +58,6 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Recreate the report of the last night from the database."""
-    from flows.running.nightly_plan import known_flags
     from tasks.nightly.night_history import collect
     from tasks.nightly.suite import read_suite
     from tasks.resources import evaluations, incidents
@@ -67,7 +66,7 @@ def report(
         fail(f"--out {out}: name a file that ends in {' or '.join(FORMATS)}", REFUSED)
     with _expected_errors():
         *earlier, last = _nights(suite)
-        read = read_suite(Path(last.file), known=known_flags())
+        read = read_suite(Path(last.file))
         found = collect(last, earlier, evaluations(), incidents(), nights=read.nights, rules=read.regression)
         if out:
             from tasks.nightly.night_report import markdown_of, render_page

@@ -6,34 +6,32 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
+from flows.running.evaluation_config import EvaluateConfig
+from flows.running.evaluation_flags import flag_trouble, read_evaluation
+from flows.running.lever_config import LeverConfig, read_lever_config
+from flows.running.rag_config import IndexConfig
 from models.model_errors import RequestRefused
 from storage.records import Record
 from storage.storage_errors import EngineAway, IndexUnusable
 from tasks.evaluation import evaluation_errors as of_evaluation
 from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.evaluation.evaluation_records import EvalReport
 from tasks.keys import content_key
 from tasks.lever import lever_errors as of_lever
+from tasks.lever.learning.lever_results import LeverReport
 from tasks.nightly.night_records import Failure, IndexRun, ModelRun, SelectorRun, SuiteUnusable
 from tasks.nightly.suite import Suite, SuiteModel
 from tasks.rag import rag_errors as of_rag
+from tasks.rag.indexing.index_report import IndexReport
 from tasks.resources import results
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, UnsafeCodeRefused
-
-if TYPE_CHECKING:
-    from flows.running.evaluation_config import EvaluateConfig
-    from flows.running.lever_config import LeverConfig
-    from flows.running.rag_config import IndexConfig
-    from tasks.evaluation.evaluation_records import EvalReport
-    from tasks.lever.learning.lever_results import LeverReport
-    from tasks.rag.indexing.index_report import IndexReport
-    from tasks.step import Gathered
-
+from tasks.step import Gathered
 
 RESULTS, SELECTOR = "results", "selector"
 """Folders below the output of a suite: results files of models, and files of the selector."""
@@ -62,53 +60,36 @@ class Planned:
 
 def plan_of(suite: Suite) -> Planned:
     """The configurations of a suite. Raises SuiteUnusable naming file and line."""
-    return Planned(
-        models={model.label: _evaluation_of(model, suite) for model in suite.models},
-        index=_index_of(suite),
-        selector=_selector_of(suite),
-    )
-
-
-@cache
-def known_flags() -> dict[str, Any]:
-    """The flags of `trivet eval run` by name; False for those that are true or false."""
-    from flows.running.evaluation_flags import FIELDS, SWITCHES
-
-    return {name: False if name in SWITCHES else None for name in FIELDS}
+    models = {model.label: _evaluation_of(model, suite) for model in suite.models}
+    index = None
+    if suite.index:
+        try:
+            index = IndexConfig.model_validate(suite.index.build)
+        except ValidationError as error:
+            raise _refused(error, suite, line=suite.index.line, what="index") from error
+    return Planned(models=models, index=index, selector=_selector_of(suite))
 
 
 def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
-    from flows.running.evaluation_flags import read_evaluation
+    def place(name: str) -> str:
+        return f"{suite.file}, line {model.lines.get(name, model.line)}"
 
+    for name, value in model.flags.items():
+        if why := flag_trouble(name, value):
+            raise SuiteUnusable(f"{place(name)}: {why}")
     try:
         return read_evaluation(model.flags | {"output_path": suite.output / RESULTS})
     except OptionUnusable as error:
         said = str(error)
         found = re.match(r"--([\w-]+)", said)
-        name = found[1].replace("-", "_") if found else ""
-        where = f"{suite.file}, line {model.lines.get(name, model.line)}"
+        where = place(found[1].replace("-", "_") if found else "")
         raise SuiteUnusable(f"{where}: {model.label}: {said.removeprefix('--')}") from error
-
-
-def _index_of(suite: Suite) -> IndexConfig | None:
-    if suite.index is None:
-        return None
-    from flows.running.rag_config import IndexConfig
-
-    try:
-        return IndexConfig.model_validate(suite.index.build)
-    except ValidationError as error:
-        raise _refused(error, suite, line=suite.index.line, what="index") from error
 
 
 def _selector_of(suite: Suite) -> LeverConfig | None:
     """The configuration of `trivet lever run --config FILE`, with paths relative to that file."""
     if suite.selector is None:
         return None
-    import yaml
-
-    from flows.running.lever_config import LeverConfig, read_lever_config
-
     file = suite.selector.config
     try:
         read: Any = yaml.safe_load(file.read_text("utf-8-sig"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,14 +43,11 @@ def begin_night() -> datetime:
     return datetime.now(UTC)
 
 
-@step(version=1, reads_world=True, aside=("known",))
-def open_suite(file: Path, *, digest: str, known: Mapping[str, Any]) -> Suite:
-    """Read the suite file; known: names of `trivet eval run` with their defaults. Raises SuiteUnusable.
-
-    digest: of the file, so that a retry reads an edited file again.
-    """
+@step(version=1, reads_world=True)
+def open_suite(file: Path, *, digest: str) -> Suite:
+    """Read the suite file. Raises SuiteUnusable. digest: of the file, so that a retry reads an edited file again."""
     del digest
-    return read_suite(file, known=known)
+    return read_suite(file)
 
 
 @step(version=1, reads_world=True)

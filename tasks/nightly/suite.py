@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -19,11 +18,8 @@ from tasks.rag.retrieval.strategies import StrategyName
 
 OF_THE_SUITE = ("output_path", "save", "debug", "dry_run", "config", "as_json")
 """Options of `trivet eval run` that a suite sets itself."""
-TYPED = "unsafe_code"
-"""An option that only the command line may set."""
 REMOVED = {"judge": "nights no longer ask a judge what people have labelled; leave the line out"}
 """Keys of suites of earlier versions, and what to do instead."""
-PATHS = ("data_dir", "include_path")
 FILES_IN_ARGS = ("rules", "path")
 """Arguments of scripted and recorded models that are files."""
 PERHAPS_LOCAL = ("pretrained", "peft", "tokenizer")
@@ -134,8 +130,8 @@ class _File(BaseModel):
     budget: NightBudget = NightBudget()
 
 
-def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
-    """The suite in a file; `known`: options of `trivet eval run` with their defaults. Raises SuiteUnusable."""
+def read_suite(path: Path) -> Suite:
+    """The suite in a file. Raises SuiteUnusable; what its flags mean is checked by who reads them."""
     yaml = read_yaml(path, SuiteUnusable, expected="names with values, such as `models: […]`")
     for name in REMOVED.keys() & yaml.values.keys():
         raise _refused(yaml, (name,), f"{name} was removed: {REMOVED[name]}")
@@ -146,14 +142,19 @@ def read_suite(path: Path, *, known: Mapping[str, Any]) -> Suite:
     if not (read.models or read.index or read.selector):
         raise SuiteUnusable(f"{path}, line 1: nothing to do; name `models` with `tasks`, an `index` or a `selector`")
     file = path.absolute()
+    if read.selector is not None and not (file.parent / read.selector).is_file():
+        why = f"there is no file {file.parent / read.selector}; name the YAML file of a `trivet lever run`"
+        raise _refused(yaml, ("selector",), f"selector: {why}")
     return Suite(
         name=file.stem,
         file=file,
         output=file.parent / (read.output or Path("nightly", file.stem)),
         nights=read.nights,
-        models=_models(read, yaml, folder=file.parent, known=known),
+        models=_models(read, yaml, folder=file.parent),
         index=None if read.index is None else _index(read.index, yaml, folder=file.parent),
-        selector=None if read.selector is None else _selector(read.selector, yaml, folder=file.parent),
+        selector=SuiteSelector(config=file.parent / read.selector, line=yaml.line("selector"))
+        if read.selector
+        else None,
         regression=read.regression,
         budget=read.budget,
     )
@@ -171,14 +172,14 @@ def _invalid(yaml: YamlFile, error: ValidationError, within: Place = ()) -> Suit
     return _refused(yaml, place, f"{name}: {first['msg']} (it is {str(first['input'])[:60]!r})")
 
 
-def _models(read: _File, yaml: YamlFile, *, folder: Path, known: Mapping[str, Any]) -> tuple[SuiteModel, ...]:
-    shared = _flags(read.settings, ("settings",), yaml, known=known)
+def _models(read: _File, yaml: YamlFile, *, folder: Path) -> tuple[SuiteModel, ...]:
+    shared = _flags(read.settings, ("settings",), yaml)
     if "tasks" in shared:
         raise _refused(yaml, ("settings", "tasks"), "name `tasks` beside `settings`")
     models: dict[str, SuiteModel] = {}
     for number, entry in enumerate(read.models):
         place: Place = ("models", number)
-        own = _flags({name: value for name, value in entry.items() if name != "label"}, place, yaml, known=known)
+        own = _flags({name: value for name, value in entry.items() if name != "label"}, place, yaml)
         flags = {"tasks": read.tasks} | shared | own
         if not flags["tasks"]:
             raise _refused(yaml, place, "no tasks; name some here, or `tasks: […]` for all models")
@@ -191,53 +192,38 @@ def _models(read: _File, yaml: YamlFile, *, folder: Path, known: Mapping[str, An
         places = {name: place if name in own else ("settings",) if name in shared else () for name in flags}
         models[label] = SuiteModel(
             label=label,
-            flags=_anchored(flags, folder),
+            flags={name: _anchored(name, value, folder) for name, value in flags.items()},
             lines={name: yaml.line(*within, name) for name, within in places.items()},
             line=yaml.line(*place),
         )
     return tuple(models.values())
 
 
-def _flags(
-    given: Mapping[str, JsonValue], place: Place, yaml: YamlFile, *, known: Mapping[str, Any]
-) -> dict[str, JsonValue]:
-    """Flags of `trivet eval run`. Raises SuiteUnusable for unknown ones and those that a suite may not set."""
-    flags = {name.replace("-", "_"): value for name, value in given.items()}
-    for written, name in zip(given, flags, strict=True):
-        why = None
-        if name == TYPED:
-            why = ": no file may say that programs run without a sandbox; leave it out"
-        elif name in OF_THE_SUITE:
+def _flags(given: Mapping[str, JsonValue], place: Place, yaml: YamlFile) -> dict[str, JsonValue]:
+    """Flags of `trivet eval run`. Raises SuiteUnusable for those that a suite may not set."""
+    for written, value in given.items():
+        if written.replace("-", "_") in OF_THE_SUITE:
             why = ": a suite keeps its results itself, below `output`; leave it out"
-        elif name not in known:
-            why = f" is not known; give {', '.join(sorted(set(known) - {*OF_THE_SUITE, TYPED}))}"
-        elif isinstance(known[name], bool) and not isinstance(flags[name], bool):
-            why = f": expected true or false (it is {flags[name]!r})"
-        elif masked(flags[name]) != flags[name]:
-            why = (
-                " holds a key or a password, which would be kept with the night; name the environment variable that "
-                "has it: api_key_env"
-            )
-        if why:
             raise _refused(yaml, (*place, written), f"{written}{why}")
-    return flags
+        if masked(value) != value:
+            why = "would be kept with the night; name the environment variable that has it: api_key_env"
+            raise _refused(yaml, (*place, written), f"{written} holds a key or a password, which {why}")
+    return {name.replace("-", "_"): value for name, value in given.items()}
 
 
-def _anchored(flags: dict[str, JsonValue], folder: Path) -> dict[str, JsonValue]:
-    """The flags with paths relative to the folder of the suite made absolute."""
-    found = dict(flags)
-    for name in PATHS:
-        if isinstance(given := found.get(name), str):
-            found[name] = str(folder / given)
-    for name in ("model_args", "annotator_args"):
-        if found.get(name):
-            found[name] = _anchored_args(found[name], folder)
-    if isinstance(judge := found.get("annotator_model"), str) and judge.startswith(("scripted:", "replay:")):
-        backend, _, file = judge.partition(":")
-        found["annotator_model"] = f"{backend}:{folder / file}"
-    tasks = found["tasks"].split(",") if isinstance(found["tasks"], str) else found["tasks"]
-    found["tasks"] = [_anchored_task(word, folder) for word in tasks] if isinstance(tasks, list) else tasks
-    return found
+def _anchored(name: str, value: JsonValue, folder: Path) -> JsonValue:
+    """The value of a flag, with paths relative to the folder of the suite made absolute."""
+    if name in ("data_dir", "include_path") and isinstance(value, str):
+        return str(folder / value)
+    if name in ("model_args", "annotator_args") and value:
+        return _anchored_args(value, folder)
+    if name == "annotator_model" and isinstance(value, str) and value.startswith(("scripted:", "replay:")):
+        backend, _, file = value.partition(":")
+        return f"{backend}:{folder / file}"
+    if name == "tasks":
+        words = value.split(",") if isinstance(value, str) else value
+        return [_anchored_task(word, folder) for word in words] if isinstance(words, list) else words
+    return value
 
 
 def _anchored_args(given: JsonValue, folder: Path) -> JsonValue:
@@ -251,12 +237,14 @@ def _anchored_args(given: JsonValue, folder: Path) -> JsonValue:
             return given  # the reader of the flags reports what is wrong, with the line
     if not isinstance(given, dict):
         return given
-    args = dict(given)
-    for name, value in given.items():
-        local = name in FILES_IN_ARGS or (name in PERHAPS_LOCAL and (folder / str(value)).exists())
-        if isinstance(value, str) and local:
-            args[name] = str(folder / value)
-    return args
+
+    def is_local(name: str, value: str) -> bool:
+        return name in FILES_IN_ARGS or (name in PERHAPS_LOCAL and (folder / value).exists())
+
+    return {
+        name: str(folder / value) if isinstance(value, str) and is_local(name, value) else value
+        for name, value in given.items()
+    }
 
 
 def _anchored_task(word: JsonValue, folder: Path) -> JsonValue:
@@ -295,13 +283,6 @@ def _place(word: str, yaml: YamlFile, *, folder: Path) -> str:
     except NotAnIndex as error:
         raise _refused(yaml, ("index", "index"), f"index.index: {error}") from error
     if password:
-        said = "the suite is kept with what it measured; leave the password to PGPASSWORD or ~/.pgpass"
-        raise _refused(yaml, ("index", "index"), f"index.index: {said}")
+        why = "the suite is kept with what it measured; leave the password to PGPASSWORD or ~/.pgpass"
+        raise _refused(yaml, ("index", "index"), f"index.index: {why}")
     return url
-
-
-def _selector(given: str, yaml: YamlFile, *, folder: Path) -> SuiteSelector:
-    if not (folder / given).is_file():
-        why = f"there is no file {folder / given}; name the YAML file of a `trivet lever run`"
-        raise _refused(yaml, ("selector",), f"selector: {why}")
-    return SuiteSelector(config=folder / given, line=yaml.line("selector"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows.running.evaluation_flags import judge_of, read_evaluation
-from flows.running.nightly_plan import known_flags, plan_of
+from flows.running.nightly_plan import plan_of
 from models.registry import VARIABLE
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.nightly.suite import read_suite
@@ -95,7 +95,7 @@ def test_a_judge_may_be_of_the_file(file: Path) -> None:
 def test_a_suite_names_models_of_the_file(tmp_path: Path) -> None:
     suite = tmp_path / "night.yaml"
     suite.write_text("tasks: [AIME24]\nmodels:\n  - model: qwen\n  - {model: claude, limit: 3}\n")
-    planned = plan_of(read_suite(suite, known=known_flags()))
+    planned = plan_of(read_suite(suite))
     assert {label: config.model.name for label, config in planned.models.items()} == {
         "qwen": "Qwen/Qwen3-8B",
         "claude": "anthropic/claude-sonnet-4-5",

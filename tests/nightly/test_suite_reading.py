@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.nightly_plan import known_flags, plan_of
+from flows.running.nightly_plan import plan_of
 from tasks.nightly.night_records import SuiteUnusable
 from tasks.nightly.suite import NightBudget, Suite, read_suite
 
@@ -32,7 +32,7 @@ budget: {cost: 5, tokens: 2000000}
 def read(folder: Path, text: str) -> Suite:
     file = folder / "nightly.yaml"
     file.write_text(text)
-    return read_suite(file, known=known_flags())
+    return read_suite(file)
 
 
 def test_models_have_what_all_share_and_their_own_goes_before_it(tmp_path: Path) -> None:
@@ -85,9 +85,16 @@ def test_an_index_may_be_in_an_engine(tmp_path: Path) -> None:
         ("tasks: [A]\nnights: 1\nmodels: [{model: hf}]", "line 2: nights:"),
         ("models:\n  - model: hf", "line 2: no tasks"),
         ("tasks: [A]\nmodels:\n  - model_name: x", "line 3: no `model`"),
-        ("tasks: [A]\nmodels:\n  - model: hf\n    temprature: 1", "line 4: temprature is not known; give annotator_"),
+        ("tasks: [A]\nmodels:\n  - model: hf\n    temprature: 1", "line 4: 'temprature' is not known; give annotator_"),
+        (
+            "tasks: [A]\nmodels:\n  - model: hf\n    cluster: dask",
+            "line 4: eval run --cluster was removed: TRIVET_CLUSTER",
+        ),
         ("tasks: [A]\nmodels:\n  - model: hf\n    save: file", "line 4: save: a suite keeps its results itself"),
-        ("tasks: [A]\nsettings:\n  unsafe_code: true\nmodels: [{model: hf}]", "line 3: unsafe_code: no file may say"),
+        (
+            "tasks: [A]\nsettings:\n  unsafe_code: true\nmodels: [{model: hf}]",
+            "line 3: unsafe_code: type --unsafe-code",
+        ),
         ("tasks: [A]\nmodels:\n  - model: hf\n    overwrite: 1", "line 4: overwrite: expected true or false"),
         ("tasks: [A]\nmodels:\n  - model: hf\n  - model: hf", "line 4: 'hf' is in line 3 too"),
         ("index: {documents: a}", "line 1: index: `index` is missing"),
@@ -99,7 +106,7 @@ def test_an_index_may_be_in_an_engine(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(SuiteUnusable) as refused:
-        read(tmp_path, text)
+        plan_of(read(tmp_path, text))
     assert f"{tmp_path / 'nightly.yaml'}, {said}" in str(refused.value)
 
 
