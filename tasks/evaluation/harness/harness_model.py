@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, LogLikelihood, LogProb
@@ -27,8 +26,8 @@ ANSWER_TOKENS = 256
 HOTTEST_BY_DEFAULT = 1.0
 """Temperature of tasks that sample and set none, as in transformers."""
 
-Asked = TypeVar("Asked", tuple[str, str], str)
-Ask = Callable[[Sequence[Asked]], Iterator[tuple[int, LogProb]]]
+Asked = tuple[str, str] | str
+"""A context and its continuation, or a whole text."""
 
 
 class Likelihoods:
@@ -39,39 +38,27 @@ class Likelihoods:
         self._responses = responses
         self.usage = Usage()
 
-    def of_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, LogProb]]:
-        """Key and log-probability of each continuation after its context."""
-        return self._all(pairs, self._model.loglikelihood)
-
-    def of_texts(self, texts: Sequence[str]) -> list[tuple[str, LogProb]]:
-        """Key and log-probability of each whole text, of which `greedy` is not known."""
-
-        def ask(texts: Sequence[str]) -> Iterator[tuple[int, LogProb]]:
-            return ((at, LogProb(total, greedy=False)) for at, total in self._model.loglikelihood_rolling(texts))
-
-        return self._all(texts, ask)
-
-    def _all(self, asked: Sequence[Asked], ask: Ask[Asked]) -> list[tuple[str, LogProb]]:
-        told: list[tuple[str, LogProb]] = []
-        coming = iter(asked)
-        while window := list(islice(coming, WINDOW)):
+    def weigh(self, asked: Sequence[Asked]) -> list[tuple[str, LogProb]]:
+        """Key and log-probability of each, in order; of whole texts `greedy` is not known."""
+        weighed: list[tuple[str, LogProb]] = []
+        for start in range(0, len(asked), WINDOW):
+            window = asked[start : start + WINDOW]
             keys = [_key(self._model.id, each) for each in window]
             known = {key: _read(stored.response) for key, stored in self._responses.many(list(set(keys))).items()}
             missing = {key: each for key, each in zip(keys, window, strict=True) if key not in known}
-            known |= self._new(missing, ask)
+            known |= self._new(missing)
             self.usage = self.usage.plus(Usage(calls=len(window), recalled=len(window) - len(missing)))
-            told += [(key, known[key]) for key in keys]
-        return told
+            weighed += [(key, known[key]) for key in keys]
+        return weighed
 
-    def _new(self, missing: dict[str, Asked], ask: Ask[Asked]) -> dict[str, LogProb]:
+    def _new(self, missing: Mapping[str, Asked]) -> dict[str, LogProb]:
         keys, texts = list(missing), list(missing.values())
-        told: dict[str, LogProb] = {}
+        found: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}
         try:
-            for number, result in ask(texts) if texts else ():
-                key = keys[number]
-                told[key] = result
-                unsaved[key] = self._stored(texts[number], result)
+            for number, result in self._ask(texts):
+                found[keys[number]] = result
+                unsaved[keys[number]] = self._stored(texts[number], result)
                 if len(unsaved) >= STORED_TOGETHER:
                     self._responses.put_many(unsaved)
                     unsaved = {}
@@ -79,11 +66,18 @@ class Likelihoods:
         finally:
             if unsaved:
                 self._responses.put_many(unsaved)
-        if len(told) < len(texts):
-            raise RuntimeError(f"{self._model.id} said nothing of {len(texts) - len(told)} of {len(texts)} texts")
-        return told
+        if len(found) < len(texts):
+            raise RuntimeError(f"{self._model.id} said nothing of {len(texts) - len(found)} of {len(texts)} texts")
+        return found
 
-    def _stored(self, asked: tuple[str, str] | str, result: LogProb) -> StoredResponse:
+    def _ask(self, asked: Sequence[Any]) -> Iterator[tuple[int, LogProb]]:
+        if asked and isinstance(asked[0], str):
+            totals = self._model.loglikelihood_rolling(asked)
+            yield from ((at, LogProb(total, greedy=False)) for at, total in totals)
+        elif asked:
+            yield from self._model.loglikelihood(asked)
+
+    def _stored(self, asked: Asked, result: LogProb) -> StoredResponse:
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         kind, _, model = self._model.id.partition(":")
@@ -99,7 +93,7 @@ def _read(response: Any) -> LogProb:
     return LogProb(float("-inf") if total is None else total, response.get("greedy", False))
 
 
-def _key(model: str, asked: tuple[str, str] | str) -> str:
+def _key(model: str, asked: Asked) -> str:
     text = json.dumps({"backend": model, "loglikelihood": asked}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -130,9 +124,13 @@ def harness_model(
     """
     from lm_eval.api.model import LM
 
-    def note_keys(requests: Sequence[Any], told: Sequence[tuple[str, object]]) -> None:
-        for instance, (key, _) in zip(requests, told, strict=True):
+    def weigh(requests: Sequence[Any], parts: int) -> list[LogProb]:
+        assert likelihoods is not None, "tasks that want log-probabilities are refused before"
+        asked = [instance.args[0] if parts == 1 else tuple(instance.args[:parts]) for instance in requests]
+        weighed = likelihoods.weigh(asked)
+        for instance, (key, _) in zip(requests, weighed, strict=True):
             heard.keys[_doc(instance)].append(key)
+        return [result for _, result in weighed]
 
     class Model(LM):
         """Asks through our calls and records the answers in `heard`."""
@@ -161,16 +159,10 @@ def harness_model(
             return texts
 
         def loglikelihood(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
-            assert likelihoods is not None, "tasks that want log-probabilities are refused before"
-            told = likelihoods.of_pairs([instance.args[:2] for instance in requests])
-            note_keys(requests, told)
-            return [(result.total, result.greedy) for _, result in told]
+            return [(result.total, result.greedy) for result in weigh(requests, 2)]
 
         def loglikelihood_rolling(self, requests: list[Any], **_: Any) -> list[float]:
-            assert likelihoods is not None, "tasks that want log-probabilities are refused before"
-            told = likelihoods.of_texts([instance.args[0] for instance in requests])
-            note_keys(requests, told)
-            return [result.total for _, result in told]
+            return [result.total for result in weigh(requests, 1)]
 
     return Model()
 
@@ -180,28 +172,21 @@ def _doc(instance: Any) -> Doc:
 
 
 def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int) -> Iterator[tuple[int, ChatRequest]]:
-    """The harness passes an instance once per repeat."""
+    """`temperature` above 0 samples, whatever `do_sample` is; the harness passes an instance once per repeat."""
     repeats: defaultdict[int, int] = defaultdict(int)
     for number, instance in enumerate(instances):
         prompt, options = instance.args[:2]
         draw = repeats[id(instance)]
         repeats[id(instance)] += 1
-        yield number, _chat_request(prompt, options, template=template, seed=seed + draw, draw=draw)
-
-
-def _chat_request(
-    prompt: str, options: Mapping[str, Any], *, template: bool | str, seed: int, draw: int
-) -> ChatRequest:
-    """`temperature` above 0 samples, whatever `do_sample` is."""
-    wanted = dict(options)
-    if not any(wanted.get(name) for name in MAX_TOKENS):
-        wanted["max_gen_toks"] = ANSWER_TOKENS
-    if wanted.get("do_sample") and wanted.get("temperature") is None:
-        wanted["temperature"] = HOTTEST_BY_DEFAULT
-    sampling = sampling_of(wanted)
-    asked: dict[str, Any] = sampling.model_dump() | {
-        "seed": (sampling.seed or 0) + draw if "seed" in wanted else seed,
-        "stop": tuple(text for text in sampling.stop if text),
-    }
-    template = template if isinstance(prompt, Templated) else False
-    return ChatRequest(messages=messages_of(prompt), draw=draw, template=template, **asked)
+        wanted = dict(options)
+        if not any(wanted.get(name) for name in MAX_TOKENS):
+            wanted["max_gen_toks"] = ANSWER_TOKENS
+        if wanted.get("do_sample") and wanted.get("temperature") is None:
+            wanted["temperature"] = HOTTEST_BY_DEFAULT
+        sampling = sampling_of(wanted)
+        asked: dict[str, Any] = sampling.model_dump() | {
+            "seed": draw + ((sampling.seed or 0) if "seed" in wanted else seed),
+            "stop": tuple(text for text in sampling.stop if text),
+        }
+        chat = template if isinstance(prompt, Templated) else False
+        yield number, ChatRequest(messages=messages_of(prompt), draw=draw, template=chat, **asked)

@@ -1,31 +1,38 @@
-"""Runs a task of the lm-evaluation-harness on one of our models, quietly and without side effects on the process."""
+"""Runs a task of the lm-evaluation-harness on one of our models, and reads its results as our records."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
 import random
 import re
-import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from pydantic import JsonValue
+
+from models.model_errors import ModelError, TransientModelError
 from models.protocols import Chat, LogLikelihood
 from storage.artifacts import Artifacts
-from tasks.calls import ResponseStore
+from tasks.calls import Answer, ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
-from tasks.evaluation.evaluation_records import TaskResult, Usage
-from tasks.evaluation.harness.harness_model import Heard, Likelihoods, harness_model
-from tasks.evaluation.harness.harness_outcome import HarnessOutcome, outcome_of
+from tasks.evaluation.evaluation_records import Dataset, Estimate, Item, Response, Sample, TaskResult, Usage
+from tasks.evaluation.harness.harness_model import Doc, Heard, Likelihoods, harness_model
 from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version, list_tasks, load_tasks, quiet_loggers
 from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.running.generation import reply_of
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import RunSettings
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
+from tasks.grading.sample_statistics import tally
+from tasks.measure.estimates import Z, estimate
 from tasks.resources import kept_responses, resources
 
 RESAMPLES = 1000
@@ -39,9 +46,62 @@ SETTINGS = (
 NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
 HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
 """Keys of a YAML task of the harness, which ours never have."""
+NO_FILTER = "none"
+NOT_FOUND = ("", "[invalid]")
+"""Outputs of the harness's filters for a response without an answer."""
+ELSEWHERE = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
+"""Keys of a task's configuration that are not part of its definition."""
 
 _one_at_a_time = Lock()
 """The harness uses the global random generators of the process."""
+
+
+class HarnessOutcome(NamedTuple):
+    """Results of a model on a task, a group or a tag of the harness."""
+
+    result: TaskResult
+    """Without artifacts; its usage is that of log-probability requests, as generating calls are counted by the caller.
+
+    Metrics: lm_eval's keys, `acc,none` and `acc_stderr,none`; of several tasks each under its name too.
+    Estimates: standard errors are lm_eval's; figures of one of several tasks have the part `task=NAME`.
+    """
+    samples: tuple[Sample, ...]
+    """Score = the first metric under the first filter; a perplexity's is the negative log-likelihood per unit. The id
+    of an item is its number in its task, behind the task's name where there are several."""
+    items: tuple[Item, ...]
+    responses: tuple[Response, ...]
+
+
+def is_harness_task(name: str, include_path: Path | None) -> bool:
+    """Whether a task, group, tag or YAML file is the harness's. Raises UnknownTask for a missing `include_path`."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
+    try:
+        return name in list_tasks(include_path, cache_folder=resources().home / "cache")
+    except BenchmarkUnusable:
+        return False
+
+
+def result_of(
+    name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
+) -> TaskResult:
+    """Evaluate a harness task and store its items, responses and samples. Raises as `evaluate_harness` does."""
+    found = evaluate_harness(
+        name,
+        model=asking.chat,
+        ask_all=asking.ask_all,
+        responses=kept_responses(),
+        settings=settings,
+        include_path=include_path,
+    )
+    kept = {
+        "usage": asking.usage.plus(found.result.usage),
+        "samples": (write_lines(artifacts, "samples", found.samples),),
+        "items": write_lines(artifacts, "items", found.items),
+        "responses": (write_lines(artifacts, "responses", found.responses),) if found.responses else (),
+    }
+    return found.result.model_copy(update=kept)
 
 
 def evaluate_harness(
@@ -142,11 +202,10 @@ def _gen_kwargs(settings: RunSettings) -> dict[str, Any]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep the harness from printing, starting processes, and changing the environment and the generators."""
+    """Keep the harness from printing, starting processes, and changing the environment."""
     with _one_at_a_time, ExitStack() as undo:
         undo.enter_context(patch.dict(os.environ))
         undo.enter_context(quiet_loggers())
-        undo.enter_context(_same_generators())
         installed_version()
         import datasets
         from lm_eval import evaluator
@@ -171,49 +230,248 @@ def _bootstrap_std_err(metric: Callable[[Sequence[Any]], float], values: Sequenc
     return sample_stddev([metric(draws.choices(values, k=len(values))) for _ in range(iters)])
 
 
-@contextmanager
-def _same_generators() -> Generator[None]:
-    import numpy as np
-
-    python, numpy = random.getstate(), np.random.get_state()
-    torch = sys.modules.get("torch")
-    torch_state = torch.get_rng_state() if torch else None
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        if torch and torch_state is not None:
-            torch.set_rng_state(torch_state)
-
-
-def is_harness_task(name: str, include_path: Path | None) -> bool:
-    """Whether a task, group, tag or YAML file is the harness's. Raises UnknownTask for a missing `include_path`."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
-    try:
-        return name in list_tasks(include_path, cache_folder=resources().home / "cache")
-    except BenchmarkUnusable:
-        return False
-
-
-def result_of(
-    name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
-) -> TaskResult:
-    """Evaluate a harness task and store its items, responses and samples. Raises as `evaluate_harness` does."""
-    found = evaluate_harness(
-        name,
-        model=asking.chat,
-        ask_all=asking.ask_all,
-        responses=kept_responses(),
-        settings=settings,
-        include_path=include_path,
-    )
-    kept = {
-        "usage": asking.usage.plus(found.result.usage),
-        "samples": (write_lines(artifacts, "samples", found.samples),),
-        "items": write_lines(artifacts, "items", found.items),
-        "responses": (write_lines(artifacts, "responses", found.responses),) if found.responses else (),
+def outcome_of(
+    name: str,
+    found: Mapping[str, Any],
+    loaded: LoadedTasks,
+    heard: Heard,
+    *,
+    settings: dict[str, Any],
+    usage: Usage,
+    notes: tuple[str, ...],
+) -> HarnessOutcome:
+    """The results of `simple_evaluate` as our records."""
+    read = [_Task(task, found, heard, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
+    samples = tuple(sample for task in read for sample in task.samples())
+    data = _data(name, loaded)
+    # figures of a group; empty for a tag and for a group that defines none
+    group = found["results"].get(name) or next(iter(found.get("groups", {}).values()), {})
+    settings |= {
+        "lm_eval": installed_version(),
+        "num_fewshot": _of_all({task.name: found["n-shot"].get(task.name) for task in read}),
+        "generation_kwargs": _of_all({task.name: task.config.get("generation_kwargs") for task in read}),
+        "output_type": _of_all({task.name: task.config.get("output_type") for task in read}),
     }
-    return found.result.model_copy(update=kept)
+    by_task: dict[str, JsonValue] = {task.name: _figures(task.results) for task in read}
+    result = TaskResult(
+        task=data.name,
+        version=_version(found, read),
+        family="pretrain",
+        data=data,
+        settings=settings,
+        metrics=_figures(read[0].results) if len(read) == 1 else {**_figures(group), **by_task},
+        estimates=tuple(_estimates(group, read, samples)),
+        counts=tally(samples).counts,
+        usage=usage,
+        notes=(*notes, *_notes(heard)),
+    )
+    items = tuple(item for task in read for item in task.items())
+    return HarnessOutcome(result, samples, items, tuple(one for task in read for one in task.responses()))
+
+
+class _Task:
+    """One task of the harness with its results."""
+
+    def __init__(self, name: str, found: Mapping[str, Any], heard: Heard, *, alone: bool) -> None:
+        self.name = name
+        self.results: Mapping[str, Any] = found["results"][name]
+        self.config: Mapping[str, Any] = found["configs"][name]
+        self.higher_is_better: Mapping[str, bool | None] = found["higher_is_better"].get(name, {})
+        self.generates = self.config.get("output_type", "generate_until") == "generate_until"
+        self.main = next(_keys(self.results))
+        """Key of the figure that stands for the task: its first metric under its first filter."""
+        self._heard = heard
+        self._alone = alone
+        self._by_doc: dict[int, list[Mapping[str, Any]]] = {}
+        for logged in found["samples"][name]:
+            self._by_doc.setdefault(logged["doc_id"], []).append(logged)
+
+    def rises(self, key: str) -> bool:
+        """Whether a higher figure is better."""
+        return self.higher_is_better.get(key.partition(",")[0]) is not False
+
+    def items(self) -> Iterator[Item]:
+        for number, (logged, *_) in self._by_doc.items():
+            asked: Sequence[Any] = logged["arguments"]
+            chosen = [_plain(one[1]) for one in asked if len(one) > 1 and isinstance(one[1], str)]
+            yield Item(
+                id=self._id(number),
+                prompts=(str(asked[0][0]),),
+                gold=_plain(logged["target"]),
+                group=None if self._alone else self.name,
+                detail={} if self.generates or len(asked[0]) < 2 else {"continuations": chosen},
+            )
+
+    def responses(self) -> Iterator[Response]:
+        for number in self._by_doc if self.generates else ():
+            for repeat, answer in enumerate(self._heard.answers[Doc(self.name, number)]):
+                answered = isinstance(answer, Answer)
+                turns, missed = ((reply_of(answer),), None) if answered else ((), str(answer))
+                yield Response(item=self._id(number), repeat=repeat, turns=turns, missed=missed)
+
+    def samples(self) -> Iterator[Sample]:
+        for number, logged in self._by_doc.items():
+            doc = Doc(self.name, number)
+            answers = self._heard.answers[doc]
+            values = dict(_values(logged))
+            why_not = next((str(answer) for answer in answers if isinstance(answer, TransientModelError)), None)
+            score = None if why_not else values.get(_short(self.main))
+            said = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
+            extracted = _extracted(logged[0], generates=self.generates)
+            yield Sample(
+                item=self._id(number),
+                status="unscored" if score is None else "scored",
+                score=score,
+                extracted=extracted,
+                gold=_text(logged[0]["target"]),
+                reason=why_not or (said if score is not None else "its metric is one of all answers together"),
+                group=None if self._alone else self.name,
+                values=values,
+                truncated=any(isinstance(one, Answer) and one.response.finish_reason == "length" for one in answers),
+                missing=self.generates and not extracted,
+                keys=tuple(one.key for one in answers if isinstance(one, Answer)) or tuple(self._heard.keys[doc]),
+            )
+
+    def _id(self, number: int) -> str:
+        return str(number) if self._alone else f"{self.name}/{number}"
+
+
+def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """lm_eval's figures; `N/A`, NaN and infinity become None."""
+    return {key: _number(value) for key, value in results.items() if "," in key}
+
+
+def _estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Sequence[Sample]) -> Iterator[Estimate]:
+    """Those of the one task; of several tasks those of the group, and each task's as a part."""
+    if len(read) > 1:
+        keys = list(_keys(group))
+        n = sum(task.results["sample_len"] for task in read)
+        for key in keys:
+            better = all(task.rises(key) for task in read)
+            yield from _estimate(group, key, n=n, headline=key == keys[0], better=better)
+        if not keys and (scores := tally(samples).scores):
+            better = all(task.rises(task.main) for task in read)
+            yield estimate(_short(read[0].main), scores, headline=True, higher_is_better=better)
+    for task in read:
+        of_task = [sample for sample in samples if len(read) == 1 or sample.group == task.name]
+        values, part = tally(of_task).values, "" if len(read) == 1 else f"task={task.name}"
+        for key in _keys(task.results):
+            headline, n = len(read) == 1 and key == task.main, task.results["sample_len"]
+            for one in _estimate(task.results, key, n=n, part=part, headline=headline, better=task.rises(key)):
+                by_item = values.get(_short(key), {})
+                if by_item and math.isclose(one.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9):
+                    interval = estimate(key, by_item)
+                    yield one.model_copy(update={"low": interval.low, "high": interval.high})
+                else:
+                    yield one
+
+
+def _estimate(
+    results: Mapping[str, Any], key: str, *, n: int, headline: bool, better: bool, part: str = ""
+) -> Iterator[Estimate]:
+    """A figure of the harness, `metric,filter`, with its standard error; nothing if it is no number."""
+    value, std_err = _number(results[key]), _number(results.get(key.replace(",", "_stderr,", 1)))
+    if value is not None:
+        yield Estimate(
+            metric=_short(key),
+            part=part,
+            value=value,
+            std_err=std_err,
+            low=None if std_err is None else value - Z * std_err,
+            high=None if std_err is None else value + Z * std_err,
+            n=n,
+            headline=headline,
+            higher_is_better=better,
+        )
+
+
+def _keys(results: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of figures, `metric,filter`, without those of standard errors."""
+    return (key for key in results if "," in key and "_stderr," not in key)
+
+
+def _short(key: str) -> str:
+    """A figure's name, without the filter `none`."""
+    return key.removesuffix(f",{NO_FILTER}")
+
+
+def _values(logged: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    """An item's numeric metrics, under all filters."""
+    for row in logged:
+        for metric in row["metrics"]:
+            value = row.get(metric)
+            if isinstance(value, tuple | list) and len(value) == 2 and all(_number(part) is not None for part in value):
+                value = -float(value[0]) / float(value[1]) if value[1] else None  # (log-likelihood, words or bytes)
+            if (number := _number(value)) is not None:
+                yield _short(f"{metric},{row['filter']}"), number
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _extracted(logged: Mapping[str, Any], *, generates: bool) -> str | None:
+    """The filtered answer, or the most likely continuation."""
+    filtered: Sequence[Any] = logged["filtered_resps"]
+    if generates:
+        first: Any = filtered[0] if filtered else None
+        found = _text(first[0] if isinstance(first, list) and first else first)
+        return None if found in NOT_FOUND else found
+    pairs = [arguments for arguments in logged["arguments"] if len(arguments) > 1]
+    if not pairs or len(filtered) < 2:
+        return None
+    likeliest = max(range(len(filtered)), key=lambda at: filtered[at][0])
+    return _text(pairs[likeliest][1]).strip()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str)) if not isinstance(value, str) else str(value)
+
+
+def _of_all(by_task: Mapping[str, Any]) -> Any:
+    """The value if it is the same for all tasks; else the values by task."""
+    plain: dict[str, Any] = {name: _plain(value) for name, value in by_task.items()}
+    first = next(iter(plain.values()))
+    return first if all(value == first for value in plain.values()) else plain
+
+
+def _version(found: Mapping[str, Any], read: Sequence[_Task]) -> str:
+    """Version numbers of the tasks, version of lm_eval, and digest of the definitions."""
+    definitions = {
+        task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
+    }
+    numbers = {str(found["versions"].get(task.name)) for task in read}
+    digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{'+'.join(sorted(numbers))}-lm_eval-{installed_version()}-{digest[:12]}"
+
+
+def _data(name: str, loaded: LoadedTasks) -> Dataset:
+    digest, count, sources = hashlib.sha256(), 0, dict[str, None]()
+    for task in loaded.tasks.values():
+        files: Any = (task.config.dataset_kwargs or {}).get("data_files")
+        named = (task.config.dataset_path, task.config.dataset_name)
+        listed: Iterable[Any] = files.values() if isinstance(files, Mapping) else [files]
+        sources[", ".join(map(str, listed)) if files else "/".join(str(part) for part in named if part)] = None
+        for doc in task.eval_docs:
+            count += 1
+            digest.update(json.dumps(doc, sort_keys=True, default=str).encode() + b"\n")
+    plain = name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
+    return Dataset(name=plain, source=", ".join(sources), checksum=digest.hexdigest(), count=count)
+
+
+def _notes(heard: Heard) -> Iterator[str]:
+    answers = [answer for of_doc in heard.answers.values() for answer in of_doc]
+    errors = [answer for answer in answers if isinstance(answer, ModelError)]
+    for_now = sum(isinstance(error, TransientModelError) for error in errors)
+    if for_now:
+        yield f"{for_now} of {len(answers)} answers are missing for now; lm_eval's figures take them for empty ones"
+    if len(errors) > for_now:
+        yield f"{len(errors) - for_now} of {len(answers)} questions are longer than the model's context"
