@@ -18,7 +18,7 @@ from tasks.rag.retrieval.strategies import strategy_names
 
 if TYPE_CHECKING:
     from models.backends import Local
-    from tasks.evaluation.running.model_spec import ModelSpec
+    from tasks.evaluation.running.open_models import ModelSpec
 
     class Strategy(enum.StrEnum):
         """How chunks are found: a name of tasks.rag.retrieval.strategies."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from storage.records import Record
 from tasks.budget import Spending
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import Plan, RunSettings, TaskChoice
 
 

@@ -20,7 +20,7 @@ from models.backends import PRESS, backends, parse_model_args
 from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, named, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.evaluation.running.model_spec import CALLS, ModelSpec
+from tasks.evaluation.running.open_models import CALLS, ModelSpec
 from tasks.sandbox.bubblewrap import refuse_unsafe
 
 FIELDS = {

@@ -19,8 +19,7 @@ from storage.storage_errors import StorageError
 from tasks.budget import Budget
 from tasks.evaluation.evaluation_errors import NotKept, TasksFailed
 from tasks.evaluation.evaluation_errors import Unfinished as EvaluationUnfinished
-from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult
-from tasks.evaluation.masking import masked
+from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult, masked
 from tasks.evaluation.running.planning import EXPECTED_ERRORS, Plan
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary

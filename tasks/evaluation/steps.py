@@ -17,8 +17,7 @@ from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Example
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running import generation, whole_benchmarks
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.open_models import Asking
+from tasks.evaluation.running.open_models import Asking, ModelSpec
 from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, questions_of, read_items
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.keys import slug

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from storage.engines import is_address, read_address
 from storage.records import Record
 from storage.storage_errors import NotAnIndex
-from tasks.evaluation.masking import masked
+from tasks.evaluation.evaluation_records import masked
 from tasks.evaluation.yaml_file import Place, YamlFile, read_yaml
 from tasks.nightly.night_records import SuiteUnusable
 from tasks.rag import STRATEGY

@@ -32,7 +32,7 @@ from flows.running.lever_config import LeverConfig  # noqa: E402
 from flows.running.run_reporting import as_part, few, flow_version, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
-from tasks.evaluation.running.model_spec import ModelSpec  # noqa: E402
+from tasks.evaluation.running.open_models import ModelSpec  # noqa: E402
 from tasks.rag.indexing.scan import ScannedFile, ScanResult  # noqa: E402
 from tasks.step import called  # noqa: E402
 from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402

@@ -16,7 +16,7 @@ from tasks.evaluation.benchmarks.benchmark_registry import definition_digest, fi
 from tasks.evaluation.evaluation_records import Dataset, Item, Sampling
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import PlannedTask, RunSettings, plan_task
 
 MODEL = ModelSpec(backend="scripted", name="m")

@@ -13,8 +13,7 @@ from models.model_errors import ModelError, ModelUnavailable, TransientModelErro
 from models.protocols import ChatRequest, Message, Text
 from tasks.budget import Budget, Prices
 from tasks.calls import Answer, CallSettings
-from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.open_models import Asking, open_model, release_models
+from tasks.evaluation.running.open_models import Asking, ModelSpec, open_model, release_models
 from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
 
 SCRIPTED = ModelSpec(backend="scripted")

@@ -13,7 +13,7 @@ from storage.evaluations import Evaluations
 from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import PreflightFailed, UnknownTask
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import Plan, RunSettings, TaskChoice, settings_digest
 from tasks.evaluation.running.task_choice import choose, done_before, find, judge_of
 from tests.evaluation.conftest import NOWHERE

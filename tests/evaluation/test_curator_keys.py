@@ -12,8 +12,7 @@ from pydantic import SecretStr
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
 from tasks import resources
-from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.open_models import open_model, release_models
+from tasks.evaluation.running.open_models import ModelSpec, open_model, release_models
 from tests.models.server import MODEL, Server, serving
 
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),))

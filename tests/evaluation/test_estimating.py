@@ -14,7 +14,7 @@ from tasks.budget import Prices
 from tasks.calls import Answer, kept, response_key
 from tasks.evaluation.evaluation_records import Item, ModelFacts, Sampling
 from tasks.evaluation.running.generation import request_of
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import Plan, PlannedTask, TaskChoice, read_items
 from tasks.evaluation.running.task_choice import estimate_run
 from tests.evaluation.conftest import NOWHERE

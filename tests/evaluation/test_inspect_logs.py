@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.evaluation_records import Sample
-from tasks.evaluation.results.inspect_logs import Told, inspect_log
+from tasks.evaluation.results.foreign_results import Told, inspect_log
 from tests.evaluation.reports import SAMPLES, report, task_result
 
 INSPECT = Path(__file__).parents[2] / ".venv-inspect" / "bin" / "python"

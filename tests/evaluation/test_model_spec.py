@@ -11,7 +11,7 @@ from models.backends import open_backend
 from models.scripted import ScriptedChat
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import ModelFacts
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.keys import content_key
 
 

@@ -14,7 +14,7 @@ from tasks.calls import CallSettings
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable, OptionUnusable
 from tasks.evaluation.evaluation_records import Sampling
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import (
     RunSettings,
     effective_sampling,

@@ -13,7 +13,7 @@ from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import PlannedTask, read_items
 from tasks.evaluation.running.shard_grading import CHECKED_ITEMS, SHOWN_PROBLEMS, problems_of
 from tests.evaluation.sums import plan_of, task_of, write_benchmark

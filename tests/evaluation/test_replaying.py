@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.evaluation_errors import DataMissing, OptionUnusable
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.replaying import recorded_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.masking import masked
+from tasks.evaluation.evaluation_records import masked
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from models.scripted import ScriptedChat
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Estimate, TaskResult
-from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.open_models import Asking, release_models
+from tasks.evaluation.running.open_models import Asking, ModelSpec, release_models
 from tasks.evaluation.running.whole_benchmarks import run
 from tests.evaluation.sums import last_words, plan_of
 

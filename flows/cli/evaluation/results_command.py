@@ -280,8 +280,7 @@ def export(
 
 def _exported(found: FoundRun, format: ExportFormat, out: Path | None) -> Iterator[tuple[Path, bytes]]:
     """What is written, and where."""
-    from tasks.evaluation.results.foreign_results import lm_eval_of
-    from tasks.evaluation.results.inspect_logs import inspect_log
+    from tasks.evaluation.results.foreign_results import inspect_log, lm_eval_of
     from tasks.resources import artifacts
 
     report, place = found.report, out or Path("-")

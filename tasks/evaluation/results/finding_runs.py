@@ -15,8 +15,7 @@ from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, Missing
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import Asked, Texts
-from tasks.evaluation.results.foreign_results import dict_or_empty
-from tasks.evaluation.results.inspect_logs import Told
+from tasks.evaluation.results.foreign_results import Told, dict_or_empty
 from tasks.evaluation.results.result_rows import report_from_rows
 from tasks.evaluation.results.results_file import lines_beside, read_results, samples_beside
 

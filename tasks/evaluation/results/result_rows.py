@@ -15,8 +15,7 @@ from storage.artifacts import Artifacts
 from storage.evaluated import EvalSettings, Evaluated, Model, Run, Task
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult
-from tasks.evaluation.masking import masked
+from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult, masked
 from tasks.evaluation.record_lines import Asked, read_shards
 from tasks.evaluation.results.results_file import read_results, samples_beside, write_results
 

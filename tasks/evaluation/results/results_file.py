@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from storage import files
 from tasks.evaluation.evaluation_errors import OptionUnusable, ResultsUnusable
-from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
-from tasks.evaluation.masking import masked
+from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult, masked
 from tasks.evaluation.record_lines import Texts
 from tasks.evaluation.results.foreign_results import arguments, report_of
 

@@ -15,11 +15,12 @@ from models.protocols import ChatRequest, Message, Text
 from storage import files
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.budget import Prices, Tokens
+from tasks.budget import Prices
 from tasks.calls import Answer
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sampling, Usage
 from tasks.evaluation.record_lines import line_of, read_shards, write_lines
+from tasks.evaluation.running.open_models import usage_of
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.grading.reasoning import visible_answer
 
@@ -171,20 +172,6 @@ def reply_of(answer: Answer) -> Reply:
         completion_tokens=response.completion_tokens,
         latency_s=answer.latency_s,
         sent=dict(sorted(response.sent.items())),  # the response store does not keep their order
-    )
-
-
-def usage_of(answer: Answer, prices: Prices | None) -> Usage:
-    """Usage of one answer; a recalled one costs nothing."""
-    response = answer.response
-    tokens = Tokens(response.prompt_tokens or 0, response.completion_tokens or 0)
-    return Usage(
-        calls=1,
-        recalled=int(answer.cached),
-        prompt_tokens=tokens.prompt,
-        completion_tokens=tokens.answer,
-        latency_s=answer.latency_s,
-        cost=None if prices is None else 0.0 if answer.cached else prices.cost(tokens),
     )
 
 

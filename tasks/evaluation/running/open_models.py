@@ -1,28 +1,142 @@
-"""Opens the models of a run in this process: the measured one and the judge."""
+"""How a run names a model, without secrets, in any process; and what opens it here and asks it."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
-from pydantic import SecretStr
+from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validator, model_validator
 
-from models.backends import open_backend
+from models.backends import PRESS, backends, kinds, open_backend
 from models.local import release_held
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest
-from tasks.budget import Budget, BudgetSpent, Prices
+from storage.records import Record
+from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.bulk import ask_all
-from tasks.calls import Answer, Limits
+from tasks.calls import Answer, CallSettings, Limits
 from tasks.evaluation.benchmarks.base import Judge
-from tasks.evaluation.evaluation_records import Usage
-from tasks.evaluation.running.generation import usage_of
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.evaluation_errors import OptionUnusable
+from tasks.evaluation.evaluation_records import NAME, NAMES, ModelFacts, Usage
 from tasks.resources import kept_responses, resources
+
+TRANSPORT = {
+    *("api_base", "base_url", "api_key_env", "timeout", "device", "device_map", "batch_size", "max_batch_size"),
+    *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "max_num_seqs", "num_concurrent"),
+    *("enforce_eager", "enable_prefix_caching"),
+    *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute"),
+    *("pretrained", "model", "path", "gguf_file"),
+}
+"""Arguments that determine how a model is reached or named, not how it answers."""
+
+
+CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+"""Fields of `CallSettings`, and what arguments call them."""
+
+NO_SECRET: dict[str, JsonValue] = {
+    "propertyNames": {
+        "not": {
+            "description": "a secret would be stored with the run; name a variable of its worker in api_key_env",
+            "pattern": f"^(?:{NAMES.replace('_', '[-_]')})$",
+        }
+    }
+}
+"""JSON schema by which a server refuses such a run before it stores it, and says why."""
+
+
+class ModelSpec(Record):
+    """A model with its backend and its request limits."""
+
+    backend: str
+    """A kind of models.backends, or the dotted name of an lm_eval LM."""
+    name: str | None = None
+    """Name of the model for its server or the hub, and in results. Unset: the backend's own."""
+    args: dict[str, JsonValue] = Field(default_factory=dict, json_schema_extra=NO_SECRET)
+    """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets. Rates become `calls`."""
+    base_url: str | None = None
+    """OpenAI-compatible endpoint of the model; stored with the run, so without credentials."""
+    base_url_env: str | None = None
+    """Environment variable that holds an address with credentials; takes precedence over `base_url`."""
+    api_key_env: str | None = None
+    """Environment variable that holds the API key. Unset: the provider's, such as OPENAI_API_KEY."""
+    calls: CallSettings = CallSettings(concurrency=16)
+    """Rates, concurrency and retries of its requests."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_rates(cls, given: Any) -> Any:
+        """Take rates, retries and the key's variable among the arguments as `calls` and `api_key_env`.
+
+        So they hold wherever the model is written: in a form, a file of parameters or a command line.
+        """
+        args: Any = given.get("args") if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType]
+        if not isinstance(args, dict):
+            return given
+        told, rest = cast("dict[str, Any]", given), dict(cast("dict[str, Any]", args))
+        found = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
+        if "max_retries" in rest:
+            retries = rest.pop("max_retries")
+            found["tries"] = retries + 1 if isinstance(retries, int) else retries
+        read: dict[str, Any] = {"args": rest}
+        if variable := rest.pop("api_key_env", None):
+            read["api_key_env"] = told.get("api_key_env") or variable
+        if found:
+            calls = told.get("calls") or cls.model_fields["calls"].default
+            plain = calls.model_dump(exclude_unset=True) if isinstance(calls, CallSettings) else calls
+            read["calls"] = plain | found
+        return told | read
+
+    @field_validator("args")
+    @classmethod
+    def _keeps_no_secret(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if named := [name for name in args if NAME.fullmatch(name.replace("-", "_"))]:
+            raise OptionUnusable(  # not a ValueError: pydantic would show the secret beside it
+                f"{named[0]} in model_args would be stored with the run; name a variable instead: api_key_env=X"
+            )
+        return args
+
+    @field_validator("args")
+    @classmethod
+    def _keeps_order(cls, args: dict[str, JsonValue], told: ValidationInfo) -> dict[str, JsonValue]:
+        """Store a schema as JSON text: step keys and the database would sort its fields, whose order matters."""
+        said = args.get("response_format")
+        if told.data.get("backend") not in backends() or not isinstance(said, dict):
+            return args
+        return args | {"response_format": json.dumps(said, ensure_ascii=False)}
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the model's weights are loaded in this process and occupy a device."""
+        return self.backend not in kinds("endpoint", "file")  # an lm_eval class loads weights too
+
+    @property
+    def shapes_answers(self) -> dict[str, JsonValue]:
+        """The arguments that can change an answer."""
+        return {name: value for name, value in self.args.items() if name not in TRANSPORT}
+
+    @property
+    def _is_gguf(self) -> bool:
+        return "gguf_file" in self.args or (self.name or "").endswith(".gguf")
+
+    def facts(self, chat: Chat) -> ModelFacts:
+        """The model as results name it; the revision is the part of the backend's ID behind the name.
+
+        A GGUF file is called as the file is, unless `pretrained` says where it lies and leaves `name` to be chosen.
+        """
+        _, _, rest = chat.id.partition(":")
+        known, _, revision = rest.partition("@")
+        if self.backend == "scripted":
+            known, revision = "", rest  # the digest of its script
+        revision = revision or str(self.args.get("revision", ""))
+        by_file = "pretrained" not in self.args and self._is_gguf
+        name = (known if by_file else self.name) or known or self.backend
+        return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)
+
 
 _opening = Lock()
 
@@ -127,3 +241,17 @@ class Asking:
     @property
     def as_judge(self) -> Judge:
         return Judge(self.chat.id, self.ask_all)
+
+
+def usage_of(answer: Answer, prices: Prices | None) -> Usage:
+    """Usage of one answer; a recalled one costs nothing."""
+    response = answer.response
+    tokens = Tokens(response.prompt_tokens or 0, response.completion_tokens or 0)
+    return Usage(
+        calls=1,
+        recalled=int(answer.cached),
+        prompt_tokens=tokens.prompt,
+        completion_tokens=tokens.answer,
+        latency_s=answer.latency_s,
+        cost=None if prices is None else 0.0 if answer.cached else prices.cost(tokens),
+    )

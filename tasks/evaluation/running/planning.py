@@ -20,7 +20,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, is_whole
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataUnusable, EvaluationError, OptionUnusable
 from tasks.evaluation.evaluation_records import Dataset, Family, Item, ModelFacts, Sampling
 from tasks.evaluation.record_lines import read_lines, write_lines
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.grading.grading_records import GradingError
 from tasks.grading.reading import Policy
 from tasks.sandbox.sandbox_errors import SandboxError

@@ -18,7 +18,7 @@ from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, Option
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Usage
 from tasks.evaluation.running.benchmark_data import Row, id_of, read_rows
 from tasks.evaluation.running.generation import Generated, keep_shards
-from tasks.evaluation.running.model_spec import ModelSpec
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import PlannedTask, read_items
 from tasks.sandbox.languages import language_named
 

@@ -15,8 +15,7 @@ from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.open_models import Asking
+from tasks.evaluation.running.open_models import Asking, ModelSpec
 from tasks.evaluation.running.planning import (
     OF_PROGRAMS,
     Plan,

@@ -23,8 +23,7 @@ from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFaile
 from tasks.evaluation.evaluation_records import ModelFacts, Reply
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import request_of
-from tasks.evaluation.running.model_spec import ModelSpec
-from tasks.evaluation.running.open_models import open_model
+from tasks.evaluation.running.open_models import ModelSpec, open_model
 from tasks.evaluation.running.planning import (
     Plan,
     PlannedTask,
