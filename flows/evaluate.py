@@ -48,16 +48,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     ongoing = EvaluationRun.begin(flow_run.id, config.model_dump(mode="json"))
     if config.save != "database" and not config.settings.debug:
         refuse_output(config.output_path)
-    planned = steps.plan(
-        config.tasks,
-        model=config.model,
-        judge=config.judge,
-        auto_judge=config.auto_judge,
-        data_dir=config.data_dir,
-        include_path=config.include_path,
-        settings=config.settings,
-        overwrite=config.overwrite,
-    )
+    planned = steps.plan(config)
     planned = planned.model_copy(update={"tasks": tuple(_with_examples(task, config) for task in planned.tasks)})
     for task in planned.tasks:
         if not task.whole:

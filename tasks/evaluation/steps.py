@@ -18,7 +18,15 @@ from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running import generation, whole_benchmarks
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import Asking, ModelSpec
-from tasks.evaluation.running.planning import Plan, PlannedTask, RunSettings, TaskChoice, questions_of, read_items
+from tasks.evaluation.running.planning import (
+    EvaluationRequest,
+    Plan,
+    PlannedTask,
+    RunSettings,
+    TaskChoice,
+    questions_of,
+    read_items,
+)
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.keys import slug
 from tasks.resources import artifacts, budget, evaluations, resources
@@ -26,31 +34,11 @@ from tasks.step import Incomplete, paying_run, slot, step
 
 
 @step(version=1, reads_world=True)
-def plan(
-    tasks: tuple[TaskChoice, ...],
-    *,
-    model: ModelSpec,
-    judge: ModelSpec | None,
-    auto_judge: bool,
-    data_dir: Path | None,
-    include_path: Path | None,
-    settings: RunSettings,
-    overwrite: bool,
-) -> Plan:
+def plan(request: EvaluationRequest) -> Plan:
     """Read the items of every task, and leave out what was evaluated before under the same settings."""
     from tasks.evaluation.running.task_choice import choose
 
-    return choose(
-        tasks,
-        artifacts(),
-        model=model,
-        judge=judge,
-        auto_judge=auto_judge,
-        data_dir=data_dir,
-        include_path=include_path,
-        settings=settings,
-        known=None if overwrite or settings.debug else evaluations(),
-    )
+    return choose(request, artifacts(), evaluations())
 
 
 @step(version=1)

@@ -14,7 +14,7 @@ from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import PreflightFailed, UnknownTask
 from tasks.evaluation.running.open_models import ModelSpec
-from tasks.evaluation.running.planning import Plan, RunSettings, TaskChoice, settings_digest
+from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice, settings_digest
 from tasks.evaluation.running.task_choice import choose, done_before, find, judge_of
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import plan_of, write_benchmark
@@ -27,15 +27,10 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def chosen(tasks: list[str], artifacts: Artifacts, *, model: ModelSpec = SCRIPTED, **changed: Any) -> Plan:
-    plain: dict[str, Any] = {
-        "judge": None,
-        "auto_judge": True,
-        "data_dir": SAMPLES,
-        "include_path": None,
-        "settings": RunSettings(),
-        "known": None,
-    }
-    return choose([TaskChoice(task=task) for task in tasks], artifacts, model=model, **plain | changed)
+    known = changed.pop("known", None)
+    named = [TaskChoice(task=task) for task in tasks]
+    asked: dict[str, Any] = {"model": model, "tasks": named, "data_dir": SAMPLES} | changed
+    return choose(EvaluationRequest.model_validate(asked), artifacts, known)
 
 
 def test_tasks_are_planned_in_their_order(tmp_path: Path, artifacts: Artifacts) -> None:
@@ -125,4 +120,4 @@ def test_a_database_that_is_away_knows_nothing(tmp_path: Path, artifacts: Artifa
     with pytest.raises(DatabaseUnavailable):
         away.runs()
     task = plan_of(write_benchmark(tmp_path / "own"), artifacts)
-    assert done_before(task, chosen([], artifacts).model, away) is None
+    assert done_before(task, chosen(["MATH500"], artifacts).model, away) is None

@@ -144,6 +144,27 @@ class TaskChoice(Record):
     """Items per batch, where the backend takes batches; None: the backend's choice."""
 
 
+class EvaluationRequest(Record):
+    """What a run measures, and how."""
+
+    model: ModelSpec
+    """The model to measure."""
+    tasks: tuple[TaskChoice, ...] = Field(min_length=1)
+    """Benchmarks by name or path, and tasks of the lm-evaluation-harness."""
+    data_dir: Path | None = None
+    """Folder of the benchmarks' data. Unset: they are loaded from the hub."""
+    include_path: Path | None = None
+    """Folder of your own harness tasks, as YAML."""
+    settings: RunSettings = RunSettings()
+    """Settings for all tasks."""
+    judge: ModelSpec | None = None
+    """Model that grades where a benchmark wants a judge; with `auto_judge` only its endpoint and key are used."""
+    auto_judge: bool = True
+    """Use the judge that each benchmark names."""
+    overwrite: bool = False
+    """Evaluate again what was evaluated before under the same settings."""
+
+
 class Plan(Record):
     model: ModelFacts
     tasks: tuple[PlannedTask, ...]

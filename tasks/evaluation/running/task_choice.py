@@ -25,9 +25,9 @@ from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import request_of
 from tasks.evaluation.running.open_models import ModelSpec, open_model
 from tasks.evaluation.running.planning import (
+    EvaluationRequest,
     Plan,
     PlannedTask,
-    RunSettings,
     TaskChoice,
     plan_task,
     read_items,
@@ -53,32 +53,23 @@ LACKING = {
 
 
 def choose(
-    tasks: Sequence[TaskChoice],
-    artifacts: Artifacts,
-    *,
-    model: ModelSpec,
-    judge: ModelSpec | None,
-    auto_judge: bool,
-    data_dir: Path | None,
-    include_path: Path | None,
-    settings: RunSettings,
-    known: Evaluations | None,
-    opened: bool = True,
+    request: EvaluationRequest, artifacts: Artifacts, evaluations: Evaluations | None, *, opened: bool = True
 ) -> Plan:
     """The plan of a run. Raises UnknownTask, DataMissing, DataUnusable, BenchmarkUnusable, ModelUnavailable.
 
-    judge: grades where a benchmark wants a judge; auto_judge: the benchmark's own choice does.
-    known: where earlier results are; None to look nowhere. A database that is away knows nothing.
+    evaluations: where earlier results are; None to look nowhere. A database that is away knows nothing.
     opened: the model must be one that can be asked here.
     """
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
 
-    lacking = _lacking([chosen.task for chosen in tasks], include_path)
-    named = [chosen for chosen in tasks if chosen.task not in lacking]
+    model, settings, include_path = request.model, request.settings, request.include_path
+    known = None if request.overwrite or settings.debug else evaluations
+    lacking = _lacking([chosen.task for chosen in request.tasks], include_path)
+    named = [chosen for chosen in request.tasks if chosen.task not in lacking]
     found = [(chosen, find(chosen.task, include_path)) for chosen in named]  # before a model is loaded for a typo
     chat = open_model(model) if opened else _openable(model)
     facts = model.facts(chat) if chat else ModelFacts(name=model.name or model.backend, backend=model.backend)
-    data = Data(data_dir)
+    data = Data(request.data_dir)
     planned: list[PlannedTask] = []
     harness: list[TaskChoice] = []
     skipped: dict[str, str] = {}
@@ -98,7 +89,7 @@ def choose(
             definition=definition_digest(benchmark),
             settings=own,
             model=model,
-            judge=judge_of(benchmark, judge, auto=auto_judge),
+            judge=judge_of(benchmark, request.judge, auto=request.auto_judge),
             batch_size=chosen.batch_size,
         )
         if task.score_only and model.backend != "replay":
