@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from storage.catalogue import CatalogueEntry, Fact
+from storage.catalogue import CatalogueEntry
 from storage.records import Record, Ref
 from storage.segments import Segment
 from tasks.documents.blocks import PageSource
@@ -118,8 +118,6 @@ class Chunked(Record):
     title: str | None = None
     facts: dict[str, str] = Field(default_factory=dict)
     """Issuer, dates … under the names of the metadata table."""
-    stated: tuple[Fact, ...] = ()
-    """Facts of a request for proposals, in reading order."""
 
 
 class Embedded(Record):

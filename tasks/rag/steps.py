@@ -133,7 +133,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=10)
+@step(version=11)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

@@ -69,7 +69,7 @@ def build_corpus(
 
 def _without_facts(embedded: Embedded) -> Embedded:
     """Without what the entry of the document tells too."""
-    chunked = embedded.chunked.model_copy(update={"facts": {}, "stated": ()})
+    chunked = embedded.chunked.model_copy(update={"facts": {}})
     return embedded.model_copy(update={"chunked": chunked})
 
 
@@ -89,7 +89,6 @@ def _entry(
         page_source=parsed.page_source,
         chunks=chunked.count if chunked else 0,
         metadata=known,
-        facts=chunked.stated if chunked else (),
         status=parsed.failure.reason if parsed.failure else "ok",
     )
 

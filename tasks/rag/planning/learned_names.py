@@ -126,7 +126,7 @@ How = Literal["full", "lead", "initials", "sound"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOWS: tuple[How, ...] = get_args(How)
-VERSION = 4
+VERSION = 5
 """Of the files; raised when the same entries would teach something else."""
 UNUSED_DAYS = 30
 """After which the file of a part is removed."""
@@ -170,10 +170,6 @@ class Learned(NamedTuple):
     """Issuers and projects, in one spelling …"""
     owned: NDArray[np.uint32]
     """… and the documents that have them."""
-    values: NDArray[np.uint64]
-    """Amounts and dates …"""
-    stating: NDArray[np.uint32]
-    """… and the documents that state them."""
     kinds: NDArray[np.uint8]
     """Per name."""
     fields: NDArray[np.uint8]
@@ -214,7 +210,7 @@ class Learned(NamedTuple):
     weights: NDArray[np.uint8]
 
 
-_OF_DOCUMENTS = ("owned", "stating", "bearers", "joint_in", "holders")
+_OF_DOCUMENTS = ("owned", "bearers", "joint_in", "holders")
 _OF_NAMES = ("entity_of_word", "spelt", "borne", "joint_first", "joint_second")
 _ENDS = {"text_ends": "texts", "compact_ends": "compacts", "word_ends": "words"}
 
@@ -316,9 +312,6 @@ class _Pupil:
         names, told = document_names(entry), self._lists
         told["said_of"].append(self._said.setdefault(names.said, len(self._said)))
         self._learn_kind(at, entry, names)
-        values = {_value(value) for value in _stated(entry) if len(value) >= 6}
-        told["values"] += map(hash_of, sorted(values))
-        told["stating"] += [at] * len(values)
         self._learn_names(at, entry, names)
         own = (word for _, value in (*names.entities, *names.titles) for word in core_words(value))
         weights = dict.fromkeys((word for word in own if len(word) > 1 or word.isascii()), WHOLE)
@@ -393,7 +386,7 @@ class _Pupil:
             arrays[of] = np.frombuffer(b"".join(encoded), np.uint8)
             arrays[ends] = np.cumsum([len(one) for one in encoded], dtype=np.uint32)
         arrays["word_hashes"] = np.array([hash_of(word) for word in self._words], np.uint64)
-        hashes = ("sames", "owners", "values", "keys", "sounds", "entity_words", "spellings")
+        hashes = ("sames", "owners", "keys", "sounds", "entity_words", "spellings")
         small = ("dated", "kinds", "fields", "hows", "weights")
         for field in Learned._fields:
             if field not in arrays:
@@ -404,17 +397,6 @@ class _Pupil:
 
 def _bytes(text: str) -> NDArray[np.uint8]:
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-
-
-def _stated(entry: CatalogueEntry) -> Iterator[str]:
-    """Amounts and dates of facts and metadata."""
-    yield from (fact.canonical for fact in entry.facts if fact.canonical)
-    yield from (entry.metadata.get("project_amount", ""), entry.metadata.get("bid_end", ""))
-
-
-def _value(stated: str) -> str:
-    """In one form: a date without its hour."""
-    return stated.replace(",", "").split(" ")[0]
 
 
 def spellings(kind: Kind, key: str, value: str, words: Sequence[str]) -> Iterator[tuple[str, How]]:

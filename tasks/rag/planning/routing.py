@@ -17,11 +17,9 @@ import numpy as np
 
 from storage.catalogue import Catalogue, CatalogueEntry
 from storage.index import Index
-from storage.lexical import hash_of
 from tasks import resources
-from tasks.language.tokens import BIGRAM, tokenize
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
-from tasks.rag.planning.learned_names import HashTable, learned, qualifiers_in
+from tasks.rag.planning.learned_names import learned, qualifiers_in
 from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
 from tasks.rag.planning.names import Qualifiers, fit_of, is_of_a_round, qualifiers, stem_of, words_of
 
@@ -78,7 +76,6 @@ class Router:
         self.lookup = NameLookup(names, np.array([bool(one.periods) for one in said], np.bool_)[names.said_of])
         self.sames, self.dated = names.sames, names.dated
         self._owners, self._owned = names.owners, names.owned
-        self._values = HashTable.of(names.values, names.stating)
 
     def route(self, question: str, *, query_type: QueryType = "single", history: Sequence[Turn] = ()) -> Filters:
         """The documents that `question` and, for a follow-up, `history` mean; mode `all` if they name none."""
@@ -106,14 +103,6 @@ class Router:
         """The documents that share an issuer or a project with one of these, rising."""
         owners = self._owners[np.isin(self._owned, list(documents))]
         return np.unique(self._owned[np.isin(self._owners, owners)]).tolist()
-
-    def stating(self, question: str) -> dict[int, str]:
-        """Document → the amount or date of the question that it states."""
-        if not any(letter.isdigit() for letter in question):
-            return {}
-        (words,) = tokenize([question], tokenizer=BIGRAM)
-        told = (word for word in words if len(word) >= 6 and word[0].isdigit())
-        return {at: word for word in told for at in self._values.get(hash_of(word))[0].tolist()}
 
 
 class _Chosen(NamedTuple):
@@ -147,7 +136,6 @@ class _Routing:
         """Words of names → how much of them the question holds."""
         for _, held in self.by_word:
             self.matched |= {name: max(share, self.matched.get(name, 0.0)) for name, share in held.items()}
-        self.valued = router.stating(question)
         last = next((turn.documents for turn in reversed(history) if turn.documents), ())
         self.last = [router.places[digest] for digest in last if digest in router.places]
 
@@ -225,8 +213,6 @@ class _Routing:
             for at in {*scores, *named}
             if at in named or (held[at] > 1 and scores[at] >= FEW_WORDS) or at in distinctive
         }
-        for at in self.valued:
-            accepted[at] = accepted.get(at, 0.0) + 1.0
         if not accepted:
             # siblings of the last documents, where the question only adds a year or a round
             said, follows = self.said, self.query_type in {"followup", "compare"}
@@ -256,9 +242,6 @@ class _Routing:
 
     def _word_mention(self, document: int) -> Mention:
         words = frozenset(word for word in self.matched if self.lookup.holds(document, word))
-        if not words:
-            value = self.valued.get(document, "")
-            return Mention("title", "value", value, value, VAGUE, frozenset([document]), words, "full")
         said = " ".join(word.said for word, held in self.by_word if words & held.keys())
         stem = self.router.stem(document)
         return Mention("title", "name", stem, said, 0.5, frozenset([document]), words, "lead")
@@ -269,8 +252,6 @@ class _Routing:
         said = said or self.said
         rounds = any(self.router.said[at].rounds > (0,) for at in documents)
         fits = {at: fit_of(said, self.router.said[at], rounds=rounds) for at in documents}
-        if set(self.valued) & set(documents):
-            fits = {at: fit if at in self.valued else fit / 2 for at, fit in fits.items()}
         can = [at for at in documents if fits[at] >= CAN_HOLD] or list(documents)
         order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router.files[at]))
         best = [at for at in order if fits[at] == fits[order[0]]]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.arrays import map_arrays
-from storage.catalogue import Catalogue, CatalogueEntry, Fact, pack_catalogue
+from storage.catalogue import Catalogue, CatalogueEntry, pack_catalogue
 from tasks.rag.answers import Filters, QueryType, Turn
 from tasks.rag.planning.routing import Router
 
@@ -289,20 +289,6 @@ def test_another_year_is_looked_for_in_the_same_company() -> None:
     last = Turn(question="What was 3M's capex in FY2018?", answer="…", documents=("digest of 3M_2018_10K.pdf",))
     found = route("And in 2022?", "followup", last)
     assert stems(found.favoured or found.documents) == ["3M_2022_10K"]
-
-
-def test_an_amount_leads_to_the_documents_that_state_it() -> None:
-    assert stems(route("사업 예산이 13억 8천만 원인 교통신호 통합관제시스템의 발주처는?").documents) == [
-        f"가람시_{CITY}(2차 재공고)"
-    ]
-    assert stems(route("예산이 728,000,000원인 사업은?").documents) == ["누리과학관_전시 안내 로봇 도입 및 운영"]
-
-
-def test_a_fact_of_the_catalogue_leads_to_its_document() -> None:
-    fact = Fact(name="amount", label="사업예산", value="9,870만 원", canonical="98700000")
-    stated = entry("슬기시_품질진단.docx").model_copy(update={"facts": (fact,)})
-    router = Router([stated, *CATALOGUE])
-    assert router.route("예산이 9,870만 원인 사업은?").documents == (stated.document,)
 
 
 def test_a_notice_number_leads_to_its_notice() -> None:
