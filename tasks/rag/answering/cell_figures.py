@@ -115,6 +115,8 @@ def _is_difference(expression: Expression) -> bool:
 def _fits(figures: Figures) -> bool:
     """Whether the units of the cells allow what is done with them: a percentage is no part of a share."""
     units = set(map(unit_of, figures.numbers))
+    if figures.reading.shown in ("%", "times") and len(figures.numbers) < 2:
+        return False  # a figure is no share of itself
     if figures.reading.shown == "%" and units & PERCENTS and not _adds(figures.reading.expression):
         return False
     if len({one.value for one in figures.numbers}) < len(figures.numbers) and not (

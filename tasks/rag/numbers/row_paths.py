@@ -20,6 +20,8 @@ BRACKETED = re.compile(r"[$€£¥₩]?\s?\(\s?[$€£¥₩]?\s?[\d,.]+\s?%?\s?\
 """A negative amount; its closing bracket may stand in a column of its own."""
 NOTES = re.compile(r"(?<=[\d%)])\s?(?:\(\d{1,2}\)|\([a-z]\)|[*†‡])+$")
 """Footnote marks behind an amount."""
+OF_A_NOTICE = re.compile(r"^(?:일\s?)?금\s?(?=\d)|\s?\((?:부가(?:가치)?세|VAT)[^()]*\)$", re.IGNORECASE)
+"""What a request for proposals writes around an amount: 금 728,000,000원 (부가가치세 포함)."""
 A_NOTE = re.compile(r"\((\d{1,2})\)")
 PART_OF_DATE = re.compile(r"\d{1,2},")
 """A day whose month stands above it and whose year below."""
@@ -58,7 +60,7 @@ class Amount(NamedTuple):
 
 def amount_in(cell: Cell) -> Amount | None:
     """The one number that a cell behind the first column is; None for words, years and dates."""
-    text = NOTES.sub("", " ".join(cell.text.split()))
+    text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(cell.text.split())))
     if cell.header or not cell.col or YEAR.fullmatch(text) or PART_OF_DATE.fullmatch(text):
         return None
     if text.lstrip("$€£¥₩ ") in NIL:

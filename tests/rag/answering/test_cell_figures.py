@@ -79,6 +79,7 @@ def test_what_is_asked_is_worked_out_with_a_citation_for_each_figure(index: Inde
     [
         "해밀읍 솔밭면 학교는 물빛면 학교보다 몇 개 더 많나요?",
         "해밀읍 도서관 방문객은 2015년에서 2018년 사이에 몇 % 늘었나요?",
+        "What are the boats of Solbat expressed as a percentage of the boats of Solbat?",
     ],
 )
 def test_a_figure_that_is_not_there_is_not_made_up(index: Index, question: str) -> None:

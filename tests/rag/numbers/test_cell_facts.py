@@ -367,3 +367,9 @@ def test_stores_are_counted_one_by_one_in_a_table_in_thousands() -> None:
     found = facts(rows, above="Selling space is in thousands of square meters.")
     assert [fact.value for fact in found] == [Decimal(21), Decimal(31_200), Decimal(22), Decimal(33)]
     assert facts([("", "Stores (in thousands)"), ("All", "2")])[0].value == Decimal(2_000)
+
+
+def test_an_amount_of_a_notice_stands_between_its_word_and_its_tax() -> None:
+    said = ("금 728,000,000원 (부가가치세 포함)", "일금 3,000,000원(VAT 별도)", "금요일 3회")
+    found = facts([("구분", "내용"), *(("사업 예산", text) for text in said)])
+    assert [(fact.value, fact.unit) for fact in found] == [(728_000_000, "KRW"), (3_000_000, "KRW")]
