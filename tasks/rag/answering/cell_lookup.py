@@ -15,7 +15,7 @@ from storage.index import Index
 from tasks.language.numbers import CALENDAR, read_numbers
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
-from tasks.rag.answering.cell_questions import line_question, phrase_question, read_cell_question, read_extreme_question
+from tasks.rag.answering.cell_questions import line_question, phrase_question, read_cell_question
 from tasks.rag.answering.passages import Passage, read_passages
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
@@ -32,7 +32,6 @@ from tasks.rag.numbers.cell_search import (
 )
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.evaluation import Describe
-from tasks.rag.numbers.extremes import Extreme, extreme_of
 from tasks.rag.numbers.identities import said_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, UNDATED, Number, number_of
 from tasks.rag.numbers.periods import When, period_in
@@ -64,8 +63,6 @@ def looked_up(
 
     Raises WrongTokenizer.
     """
-    if (extreme := find_extreme(question, plan, hits, index)) is not None:
-        return extreme
     lookup = find_cell(question, plan, hits, index, embedder=embedder)
     if lookup is None:
         return None
@@ -120,23 +117,6 @@ def _searched(
         embed=(lambda texts: embedder().embed(texts)) if reads(index.manifest.embedder, said) else None,
     )
     return found, among.named
-
-
-def find_extreme(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
-    """The member of a table that has most of a figure, or least; None where the question asks for none, or none is
-    sure enough."""
-    tokenizer = index.manifest.tokenizer or BIGRAM
-    read = read_extreme_question(question, tokenizer=tokenizer, said=said_in(plan))
-    if read is None:
-        return None
-    asked, figure = read
-    among = _among(plan, hits, index)
-    dated = of_period(figure, [one for one in among.numbers if one.shown not in NIL])
-    scorer = CellScorer(figure, [number for number, _ in dated], tokenizer)
-    around = _Around(index, among.documents, hits, titled=not among.named)
-    matches = [scorer.match(number, around.of(number), share) for number, share in dated]
-    found = extreme_of(asked, matches, question=question)
-    return answer_of_extreme(found, figure, named=among.named, language=language_of(question)) if found else None
 
 
 class Cells:
@@ -245,11 +225,6 @@ SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "KRW": "₩"}
 COUNTS: Mapping[str, str] = {"people": " people", "shares": " shares", "years": " years", "days": " days"}
 LEAST = 0.55
 """Confidence below which there is no answer."""
-EXTREME, EXTREME_UNNAMED, NOT_ALONE = 0.9, 0.75, 0.6
-"""How sure a member of a table is of which all is said; in a document that the question does not name; and what is left
-where another table that fits as well names another member."""
-MOST_MEMBERS = 8
-"""That an answer shows."""
 MOST_MARGIN = 0.2
 """A cell that is further ahead of the next is no surer."""
 
@@ -269,25 +244,6 @@ def answer_of(found: Found, question: CellQuestion, *, named: bool, language: La
         f"{head} = {shown(number, language)} [1]{doubt}",
         (cited_number(1, number),),
         reason=_why(found.best),
-        confidence=round(confidence, 4),
-    )
-
-
-def answer_of_extreme(found: Extreme, question: CellQuestion, *, named: bool, language: Language) -> Draft | None:
-    """`AWS: Depreciation FY2017 = $4,524 million [1] (North America 3,029 [2], …)`; None where it is too unsure."""
-    confidence = found.asked * (EXTREME if named else EXTREME_UNNAMED) * (1.0 if found.alone else NOT_ALONE)
-    if confidence < LEAST:
-        return None
-    first, *others = found.members[:MOST_MEMBERS]
-    number = first.number
-    period = "" if first.name == number.period.label else number.period.label
-    told = [f"{one.name} {one.number.shown.lstrip('$€£¥₩ ')} [{n}]" for n, one in enumerate(others, 2)]
-    more = " …" if len(found.members) > MOST_MEMBERS else ""
-    head = " ".join(filter(None, (f"{first.name}:", question.core, period)))
-    return Draft(
-        f"{head} = {shown(number, language)} [1] ({', '.join(told)}{more})",
-        tuple(cited_number(n, one.number) for n, one in enumerate(found.members[:MOST_MEMBERS], 1)),
-        reason=f"the {len(found.members)} members of a table that holds {found.asked:.0%} of the question",
         confidence=round(confidence, 4),
     )
 

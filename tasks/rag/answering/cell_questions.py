@@ -12,7 +12,6 @@ from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out
 from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, years_in
-from tasks.rag.numbers.extremes import LOSSES, ORDER, REVERSE, YEARLY, AskedExtreme, kind_asked
 from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, spelled_out
 from tasks.rag.retrieval.expansion import expand, terms_in
 
@@ -29,7 +28,6 @@ YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)", re.IGNORECASE)
 NO_FIGURE = re.compile(CELL_WORDS["no_figure"], re.IGNORECASE)
 """A question for something else than a figure."""
 LINK = re.compile(r"\b(?:of|in|at|on|for|by|from|to|with)\b", re.IGNORECASE)
-ALSO_ASKED = re.compile(CELL_WORDS["extremes"]["also_asked"], re.IGNORECASE)
 WEAK = frozenset[str](CELL_WORDS["weak"].split())
 WEAK_WEIGHT = 0.5
 FOCUS_WEIGHT = 1.3
@@ -52,34 +50,6 @@ def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = (
     if NO_FIGURE.search(asked) or asks_to_work_out(asked):
         return None
     return _question(asked, asked, part, years, terms, tokenizer=tokenizer, said=said)
-
-
-def read_extreme_question(
-    question: str, *, tokenizer: str, said: Sequence[str] = ()
-) -> tuple[AskedExtreme, CellQuestion] | None:
-    """A question for the member that has most or least of a figure: what it says of the member, and of the figure.
-
-    None for other questions. Raises WrongTokenizer.
-    """
-    asked = spelled(expand(spelled_out(" ".join(question.split()))).asked)
-    part, years = part_of_year(asked), years_in(asked)
-    kind = kind_asked(asked)
-    if len(asked) > MOST_CHARS or part is None or kind is None:
-        return None
-    yearly = YEARLY.search(kind["kind"]) is not None
-    if len(years) > 1 and not yearly:
-        if not CHANGE.search(asked):
-            return None
-        years = ()  # a column shows the change between two years
-    rest = _without_names(re.sub(r"^[a-z]+ed\b", " ", asked[kind.end() :]), said)
-    kinds = _without_names(re.sub(re.escape(kind["kind"]), " ", kind[0], count=1), said)
-    figure = ALSO_ASKED.sub(" ", f"{_without_names(asked[: kind.start()], said)} {_without_asking(kinds)} {rest}")
-    for pattern in (ORDER, REVERSE, LOSSES):
-        figure = pattern.sub(" ", figure)
-    found = _question(asked, figure, part, () if yearly else years, set(), tokenizer=tokenizer, said=said)
-    if found is None:
-        return None
-    return AskedExtreme(kind["kind"], REVERSE.search(asked) is None, years if yearly else ()), found
 
 
 def line_question(said: str, when: When, *, tokenizer: str) -> CellQuestion | None:
@@ -109,10 +79,6 @@ def phrase_question(words: str, beside: str, asked: str, when: When | None, *, t
         words=(*own.words, *told),
         unit=("amount" if NAMES_MONEY.search(words) else "count" if NAMES_COUNT.search(words) else ""),
     )
-
-
-def _without_asking(words: str) -> str:
-    return re.sub(r"\b(?:which|what|of)\b|어느|어떤|무슨|무엇|어디", " ", words, flags=re.IGNORECASE)
 
 
 def _question(

@@ -34,7 +34,6 @@ from tasks.rag.numbers.expressions import (
     parse,
     years_in,
 )
-from tasks.rag.numbers.extremes import YEARLY, kind_asked
 from tasks.rag.numbers.periods import When, parts_in, spelled_out
 from tasks.rag.numbers.question_shape import (
     NAME,
@@ -143,8 +142,6 @@ def _understood(
     """The figures that a question asks for by the names of their lines."""
     whens, assumed = whens_of(plain, latest)
     if not whens or len(whens) > MOST_YEARS:
-        return None
-    if (member := kind_asked(plain)) and not YEARLY.search(member["kind"]):
         return None
     for shape in _shapes(plain, how, said=said, names=names, labels=labels):
         tasks = tuple(_tasks(shape, whens, how, plain))

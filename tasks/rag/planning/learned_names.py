@@ -121,8 +121,8 @@ def sounds_alike(korean: str, latin: str) -> bool:
 
 
 Kind = Literal["entity", "title", "id"]
-How = Literal["full", "lead", "initials", "sound"]
-"""How a spelling matches a name: whole, by its first words, by its initials, or in Korean letters."""
+How = Literal["full", "lead", "sound"]
+"""How a spelling matches a name: whole, by its first words, or in Korean letters."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOWS: tuple[How, ...] = get_args(How)
@@ -416,9 +416,6 @@ def spellings(kind: Kind, key: str, value: str, words: Sequence[str]) -> Iterato
         lead = "".join(words[:size])
         if len(lead) > 2 or is_hangul(lead):
             yield lead, "lead"
-    initials = "".join(word[0] for word in words)
-    if initials.isascii():
-        yield (initials if len(initials) > 2 else "&".join(initials)), "initials"
 
 
 def is_hangul(text: str) -> bool:

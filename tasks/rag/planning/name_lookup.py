@@ -1,4 +1,4 @@
-"""Finds the names of a catalogue in a question: exact in any spacing, by their first words, initials or sound.
+"""Finds the names of a catalogue in a question: exact in any spacing, by their first words or sound.
 
 A name that most documents bear counts as none, and a word counts by how few names hold it.
 """
@@ -49,8 +49,6 @@ MOST_SOUNDED = 4
 """Words of a Latin name that is written in Korean letters."""
 
 _PLACE = re.compile(r"[가-힣]{1,6}(?:특별시|광역시|특별자치시|특별자치도|도|시|군|구|읍|면|동|리)")
-# two letters and a sign, which are initials of nothing but these
-_ABBREVIATIONS = frozenset(["r&d", "p&l", "m&a", "s&p", "q&a", "d&a", "g&a", "t&d", "e&p", "o&m", "a&p", "s&a"])
 
 
 class Mention(NamedTuple):
@@ -215,8 +213,6 @@ class NameLookup:
                 return 0.0 if small and not lower else 0.6
             rare = sum(self.rarity(word) for word in set(name.words))
             return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
-        if how == "initials":
-            return 0.0 if small else 0.8
         if how == "lead":
             return 0.0 if small and not lower else 0.65 if len(run) > 1 else 0.5
         if small and not lower:
@@ -231,14 +227,14 @@ class NameLookup:
         capitals = len(said) >= 3 and said.isalpha() and said.isupper()
         capital = len(said) >= 4 and said[0].isupper() and not first
         if not said.isascii() or not (capitals or capital) or word.form in FUNCTION_WORDS:
-            return self._joined_initials(word)
+            return []
         key = said.lower()
         start = bisect_left(self._entities, key)
         near = takewhile(lambda at: self._entities[at].startswith(key), range(start, len(self._entities))[:8])
         begun = [self._name(int(self._entity_at[at])) for at in near]
         owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
         confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
-        return [_mention(name, word.said, confidence, "lead") for name in begun] or self._joined_initials(word)
+        return [_mention(name, word.said, confidence, "lead") for name in begun]
 
     def _sounded(self, words: Sequence[Word]) -> list[Mention]:
         """Latin names that the question writes in Korean letters, the longest at each place: 아메리칸 워터 웍스."""
@@ -302,13 +298,6 @@ class NameLookup:
     def _is_held(self, word: str) -> bool:
         return len(self.documents_holding(word)) > 0
 
-    def _joined_initials(self, word: Word) -> list[Mention]:
-        """Names whose two initials are joined by an n: JnJ for Johnson & Johnson."""
-        match = _JOINED.fullmatch(re.sub(r"['’]s$", "", word.said))
-        names, hows = self._ways.get(hash_of(f"{match[1]}&{match[2]}".lower() if match else ""))
-        initials = names[hows == HOWS.index("initials")].tolist()
-        return [_mention(self._name(at), word.said, 0.9, "initials") for at in initials]
-
 
 def _holders_of(names: Learned) -> tuple[HashTable, list[tuple[str, int]]]:
     """The documents of each word with its weights; and the Korean words with their positions, in order."""
@@ -324,17 +313,10 @@ def _mention(name: _Name, said: str, confidence: float, how: How) -> Mention:
     return Mention(name.kind, name.field, name.value, said, confidence, name.documents, words, how)
 
 
-_JOINED = re.compile(r"([A-Z])n([A-Z])")
-
-
 def _keys(run: Sequence[Word]) -> list[str]:
     """Lookup keys of a run of words: joined, the last word also without particles or 's."""
     head = "".join(form.removesuffix("'s") for word in run[:-1] if (form := word.form) not in CONNECTIVES)
-    keys = [head + last for last in _forms(run[-1].form)]
-    if len(run) == 2 and all(len(word.form.removesuffix("'s")) == 1 for word in run):
-        sign = f"{run[0].form}&{run[1].form[0]}"
-        keys += [sign] if run[1].start == run[0].end + 1 and sign not in _ABBREVIATIONS else []
-    return keys
+    return [head + last for last in _forms(run[-1].form)]
 
 
 def _forms(form: str) -> tuple[str, ...]:

@@ -90,7 +90,6 @@ def route(question: str, query_type: QueryType = "single", *history: Turn) -> Fi
         ("What was American Express's largest liability in 2022?", ["AMERICANEXPRESS_2022_10K"]),
         ("What did American Water Works pay in FY2020?", ["AMERICANWATERWORKS_2020_10K"]),
         ("What are Best Buy's inventories at the end of FY2019?", ["BESTBUY_2019_10K"]),
-        ("Does JnJ have high growth in FY2022?", ["JOHNSON_JOHNSON_2022_10K"]),
         ("Has Johnson & Johnson reported legal battles in 2022?", ["JOHNSON_JOHNSON_2022_10K"]),
         ("Johnson and Johnson FY2022 sales", ["JOHNSON_JOHNSON_2022_10K"]),
         ("Is CVS Health capital-intensive based on FY2022 data?", ["CVSHEALTH_2022_10K"]),
@@ -108,7 +107,7 @@ def test_a_company_and_a_year_lead_to_the_report_of_that_year(question: str, fav
     assert (found.mode, stems(found.favoured or found.documents)) == ("only", favoured)
 
 
-@pytest.mark.parametrize("question", ["What was the payout of CVS in FY2018?", "J&J's growth in 2023?"])
+@pytest.mark.parametrize("question", ["What was the payout of CVS in FY2018?", "How much debt had Brightwell in 2021?"])
 def test_a_short_form_of_a_name_rules_no_other_company_out(question: str) -> None:
     assert route(question).mode == "prefer"
 
