@@ -288,18 +288,22 @@ def _remedy(said: str) -> str:
     return "fetch it again, all of its files"
 
 
-def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path, *, unused: str | None = None) -> None:
+def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path) -> None:
     """Raises ModelUnavailable if weights or vocabulary are missing, which transformers would make up.
 
-    info: of `from_pretrained` with `output_loading_info`. unused: prefix of the names of weights that may be missing.
+    info: of `from_pretrained` with `output_loading_info`.
     """
-    missing = sorted(name for name in info["missing_keys"] if unused is None or not name.startswith(unused))
-    if missing:
+    if missing := sorted(info["missing_keys"]):
         others = f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
         raise ModelUnavailable(
             f"the weights in {folder} are not whole: {missing[0]} is missing{others}; fetch them again, or "
             "name a model of the kind that is asked for"
         )
+    require_vocabulary(tokenizer, folder)
+
+
+def require_vocabulary(tokenizer: Any, folder: Path) -> None:
+    """Raises ModelUnavailable for a tokenizer without one, which transformers would make up."""
     if len(tokenizer.get_vocab()) <= len(tokenizer.all_special_tokens):
         raise ModelUnavailable(f"{folder} holds no vocabulary; fetch the files of its tokenizer too (tokenizer.json)")
 

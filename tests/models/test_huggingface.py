@@ -1,4 +1,4 @@
-"""Any sentence-transformers folder: its layout is read, and our vectors are those of sentence-transformers itself."""
+"""Models of sentence-transformers: our vectors and scores are those of the library, or of the bare model."""
 
 from __future__ import annotations
 
@@ -10,92 +10,52 @@ import numpy as np
 import pytest
 import torch
 
-from models.huggingface import HuggingFaceEmbedder, pool, read_layout
+from models.huggingface import CrossEncoderReranker, HuggingFaceEmbedder
 from models.model_errors import ModelUnavailable
+from tests.models.cross_encoders import POSITIONS, WORDS, write_random
+from tests.models.tiny import make_tiny_embedder
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "query", ":", "price", "of", "the", "red", "door", "is", "high", "low"]
-TEXTS = ["price of the door", "the red door is low", "high", "the price is high " * 20]
-HIDDEN = torch.arange(12, dtype=torch.float32).reshape(2, 3, 2)
+QUESTION = "price of the door"
+TEXTS = ["the red door is low", "high", "the price is high " * 20]
+KIND = "sentence_transformers.models"
 
 
-def write_layout(folder: Path, *, pooling: dict[str, Any], settings: dict[str, Any], module: str = "Normalize") -> None:
-    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Last", module)]
-    kind = "sentence_transformers.models"
+def write_layout(folder: Path, *, pooling: dict[str, Any], prompts: dict[str, str], kind: str = KIND) -> Path:
+    make_tiny_embedder(folder)
+    (folder / "1_Pooling").mkdir()
+    modules = [{"name": name, "path": path, "type": f"{kind}.{name}"} for path, name in MODULES.items()]
     files = {
-        "modules.json": [{"name": name, "path": path, "type": f"{kind}.{name}"} for path, name in modules],
-        "1_Pooling/config.json": pooling,
-        "sentence_bert_config.json": {"max_seq_length": 16, "do_lower_case": False},
-        "config_sentence_transformers.json": settings,
+        "modules.json": modules,
+        "1_Pooling/config.json": {"word_embedding_dimension": 32} | pooling,
+        "config_sentence_transformers.json": {"prompts": prompts},
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))
-
-
-@pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights and tokenizer of a BERT with random weights, in the sentence-transformers layout without its settings."""
-    from transformers import BertConfig, BertModel, BertTokenizer
-
-    folder = tmp_path_factory.mktemp("tiny")
-    (folder / "vocab.txt").write_text("\n".join(WORDS))
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
-    )
-    BertModel(config).save_pretrained(folder)
-    vocabulary = {word: number for number, word in enumerate(WORDS)}
-    BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(folder)
     return folder
 
 
-@pytest.mark.parametrize(
-    ("pooling", "rows"),
-    [
-        pytest.param("mean", [[1, 2], [9, 10]], id="mean-of-kept-tokens"),
-        pytest.param("cls", [[0, 1], [8, 9]], id="first-kept-token"),
-        pytest.param("lasttoken", [[2, 3], [10, 11]], id="last-kept-token"),
-    ],
-)
-def test_pooling_skips_padding_on_either_side(pooling: Any, rows: list[list[float]]) -> None:
-    mask = torch.tensor([[1, 1, 0], [0, 1, 1]])  # right and left padding
-    assert pool(HIDDEN, mask, pooling).tolist() == rows
+MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        pytest.param({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls", id="flags"),
-        pytest.param({"pooling_mode_lasttoken": True}, "lasttoken", id="flag-last"),
-        pytest.param({"pooling_mode": "cls"}, "cls", id="named"),
-        pytest.param({"embedding_dimension": 32}, "mean", id="default"),
-    ],
-)
-def test_both_ways_of_writing_the_pooling_are_read(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
-    write_layout(tmp_path, pooling=config, settings={})
-    assert read_layout(tmp_path).pooling == expected
+@pytest.mark.parametrize("pooling", [{"pooling_mode_cls_token": True}, {"pooling_mode_mean_tokens": True}])
+def test_pooling_and_prompts_of_the_folder_hold(tmp_path: Path, pooling: dict[str, Any]) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = write_layout(tmp_path, pooling=pooling, prompts={"query": "ask: ", "document": ""})
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        states = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0] for text in ("ask: a", "a")]
+    pooled = [state[0] if "pooling_mode_cls_token" in pooling else state.mean(0) for state in states]
+    expected = [torch.nn.functional.normalize(one, dim=0).numpy() for one in pooled]
+    embedder = HuggingFaceEmbedder(str(folder), device="cpu")
+    np.testing.assert_allclose(embedder.embed_questions(["a"])[0], expected[0], atol=1e-6)
+    np.testing.assert_allclose(embedder.embed(["a"])[0], expected[1], atol=1e-6)
 
 
-def test_prompts_and_limits_are_read(tmp_path: Path) -> None:
-    write_layout(tmp_path, pooling={}, settings={"prompts": {"query": "query: ", "passage": "text: "}})
-    layout = read_layout(tmp_path)
-    assert (layout.question_prompt, layout.document_prompt, layout.most_tokens) == ("query: ", "text: ", 16)
-
-
-@pytest.mark.parametrize(
-    ("pooling", "module", "message"),
-    [
-        pytest.param({"pooling_mode": ["mean", "max"]}, "Normalize", r"pools by mean \+ max", id="two-poolings"),
-        pytest.param({"pooling_mode": "max"}, "Normalize", "pools by max", id="max"),
-        pytest.param({}, "Dense", "has a Dense module", id="dense-layer"),
-    ],
-)
-def test_what_is_not_supported_is_refused_by_name(
-    tmp_path: Path, pooling: dict[str, Any], module: str, message: str
-) -> None:
-    write_layout(tmp_path, pooling=pooling, settings={}, module=module)
-    with pytest.raises(ModelUnavailable, match=message):
-        read_layout(tmp_path)
+def test_other_settings_are_another_embedder(tmp_path: Path) -> None:
+    modes = ("pooling_mode_cls_token", "pooling_mode_mean_tokens")
+    folders = [write_layout(tmp_path / mode, pooling={mode: True}, prompts={}) for mode in modes]
+    assert len({HuggingFaceEmbedder(str(folder), device="cpu").id.partition("@")[2] for folder in folders}) == 2
 
 
 def test_an_unknown_name_offline_comes_with_the_remedy() -> None:
@@ -109,22 +69,80 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
         HuggingFaceEmbedder(str(tmp_path))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
-def test_vectors_equal_those_of_sentence_transformers(tiny_bert: Path, pooling: str) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    prompts = {"prompts": {"query": "query : ", "document": ""}}
-    write_layout(tiny_bert, pooling={"embedding_dimension": 32, "pooling_mode": pooling}, settings=prompts)
-    ours, theirs = HuggingFaceEmbedder(str(tiny_bert), device="cpu"), SentenceTransformer(str(tiny_bert), device="cpu")
-    assert np.allclose(ours.embed(TEXTS), theirs.encode_document(TEXTS, normalize_embeddings=True), atol=1e-6)
-    assert np.allclose(ours.embed_questions(TEXTS), theirs.encode_query(TEXTS, normalize_embeddings=True), atol=1e-6)
+def test_code_of_the_folder_is_not_run(tmp_path: Path) -> None:
+    folder = write_layout(tmp_path, pooling={}, prompts={}, kind="evil")
+    (folder / "evil.py").write_text("raise SystemExit('it was run')")
+    with pytest.raises(ModelUnavailable, match="cannot be loaded"):
+        HuggingFaceEmbedder(str(folder))
 
 
-@pytest.mark.slow
-def test_other_settings_are_another_embedder(tiny_bert: Path) -> None:
-    ids: list[str] = []
-    for pooling in ("mean", "cls"):
-        write_layout(tiny_bert, pooling={"pooling_mode": pooling}, settings={})
-        ids.append(HuggingFaceEmbedder(str(tiny_bert), device="cpu").id)
-    assert ids[0] != ids[1]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_random(tmp_path_factory.mktemp("random"))
+
+
+def logits(folder: Path, text: str) -> torch.Tensor:
+    """Of one pair, without padding: tokens by hand, weights by transformers."""
+    from transformers import BertForSequenceClassification
+
+    question, passage = ([WORDS.index(word) for word in words.split()] for words in (QUESTION, text))
+    passage = passage[: POSITIONS - 3 - len(question)]
+    model = BertForSequenceClassification.from_pretrained(folder).eval()
+    kinds = [0] * (len(question) + 2) + [1] * (len(passage) + 1)
+    with torch.inference_mode():
+        return model(torch.tensor([[2, *question, 3, *passage, 3]]), token_type_ids=torch.tensor([kinds])).logits[0]
+
+
+def test_a_score_is_the_logit_of_the_one_label(folder: Path) -> None:
+    expected = [float(logits(folder, text)[0]) for text in TEXTS]
+    scores = CrossEncoderReranker(str(folder), device="cpu").score(QUESTION, TEXTS)
+    assert np.ptp(expected) > 0.01
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def test_of_two_labels_the_second_is_the_better(tmp_path: Path) -> None:
+    write_random(tmp_path, labels=2)
+    expected = [float(logits(tmp_path, text)[1] - logits(tmp_path, text)[0]) for text in TEXTS]
+    np.testing.assert_allclose(CrossEncoderReranker(str(tmp_path)).score(QUESTION, TEXTS), expected, atol=1e-5)
+
+
+def test_an_activation_that_keeps_the_order_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    config = json.loads((write_random(tmp_path) / "config.json").read_text())
+    activation = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}
+    (tmp_path / "config.json").write_text(json.dumps(config | activation))
+    plain, activated = (CrossEncoderReranker(str(place)).score(QUESTION, TEXTS) for place in (folder, tmp_path))
+    assert np.array_equal(plain, activated)
+
+
+def test_the_id_names_folder_and_weights(folder: Path, tmp_path: Path) -> None:
+    ids = [CrossEncoderReranker(str(place)).id for place in (folder, folder, write_random(tmp_path, seed=1))]
+    assert ids[0] == ids[1] != ids[2]
+    assert ids[0].startswith(f"{folder.name}@")
+
+
+def test_an_embedder_is_no_reranker(tmp_path: Path) -> None:
+    from transformers import BertModel
+
+    write_random(tmp_path)
+    BertModel.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    with pytest.raises(ModelUnavailable, match=r"classifier\.\w+ is missing.*an embedder is no reranker"):
+        CrossEncoderReranker(str(tmp_path))
+
+
+def test_three_labels_are_no_score(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="3 labels"):
+        CrossEncoderReranker(str(write_random(tmp_path, labels=3)))
+
+
+def test_broken_weights_are_named(tmp_path: Path) -> None:
+    write_random(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"\x10" * 40)
+    with pytest.raises(ModelUnavailable, match="cannot be loaded"):
+        CrossEncoderReranker(str(tmp_path))
+
+
+def test_scores_that_are_no_numbers_are_an_error(folder: Path) -> None:
+    subject = CrossEncoderReranker(str(folder))
+    torch.nn.init.constant_(next(iter(subject._model.parameters())), float("nan"))
+    with pytest.raises(ModelUnavailable, match="no numbers"):
+        subject.score(QUESTION, TEXTS)
