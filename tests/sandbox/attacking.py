@@ -16,6 +16,7 @@ import socket
 import tempfile
 import threading
 import time
+import tomllib
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ import pytest
 
 from tasks.sandbox import Execution, Limits, Program, Sandbox, walls
 from tasks.sandbox.bubblewrap import NOBODY, Engine, find_bwrap
+from tasks.sandbox.inside.runner import REPORT, TOKEN
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_records import MIB
 
@@ -67,6 +69,13 @@ def attempt(what, function, *arguments, **options):
         won.append(what)
         return result
 """
+PROGRAMS: dict[str, dict[str, str]] = tomllib.loads(
+    (ROOT / "tests/samples/sandbox/programs.toml")
+    .read_text("utf-8")
+    .replace("REPORT", str(REPORT))
+    .replace("TOKEN", str(TOKEN))
+)
+"""Programs that are wrong and want to pass, by kind and name."""
 WON = "assert won, 'held'"
 """Passes when an attempt reached its aim."""
 

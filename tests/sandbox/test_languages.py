@@ -98,12 +98,6 @@ def test_an_unknown_language_is_told_what_there_is():
     assert language_named("cobol") is None
 
 
-def test_no_name_means_two_languages():
-    names = [name for language in LANGUAGES for name in (language.name, *language.aliases)]
-
-    assert len(names) == len(set(names))
-
-
 # tools
 
 
@@ -142,18 +136,6 @@ def test_a_link_from_elsewhere_to_a_shown_tool_is_followed(monkeypatch: pytest.M
     shown = str(Path("/usr/bin/env").resolve())
     assert unavailable(language) is None
     assert language.run_command(tested=False) == (shown, "{folder}/main.x")
-
-
-def test_a_tool_of_the_system_comes_before_one_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    placed(tmp_path, "env")
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    assert unavailable(needing("env")) is None
-
-
-def test_python_needs_nothing():
-    assert unavailable(find("python")) is None
-    assert find("python").run_command(tested=True) == ()
 
 
 # programs of each
@@ -230,16 +212,6 @@ def test_a_script_that_comes_to_its_end_passes(source: str, tests: str, bash):
 )
 def test_a_script_that_ends_before_is_unfinished(source: str, bash):
     assert bash(source, "false").status == "unfinished"
-
-
-@pytest.mark.parametrize(
-    ("tests", "code"),
-    [("(exit 3)", 3), ("false", 1), ("set -e\nfalse\ntrue", 1), ("nowhere", 127), ("if true; then", 2), ("exit 9", 9)],
-)
-def test_a_script_keeps_its_exit_code(tests: str, code: int, bash):
-    execution = bash("", tests)
-
-    assert (execution.status, execution.exit_code) == ("failed", code)
 
 
 # the end of the tests: JavaScript

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ import pytest
 from tasks.sandbox import Program, Sandbox, sandbox_pool, shared_sandbox
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
-from tests.sandbox.attacking import SMALL, descendants, watchdog
+from tests.sandbox.attacking import SMALL, watchdog
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +65,10 @@ def test_a_status_says_what_came_of_a_program(
 
 
 def test_time_on_the_clock_is_bounded(sandbox: Sandbox):
-    done = sandbox.run(Program("import time\ntime.sleep(60)", limits=SMALL._replace(wall_s=0.1)))
-    assert (done.status, done.exit_code, done.reason) == ("timeout", None, "killed after 0.1 s")
-    assert done.wall_s >= 0.1
+    source = "import sys, time\nprint('out', flush=True)\nprint('err', file=sys.stderr)\ntime.sleep(60)"
+    done = sandbox.run(Program(source, limits=SMALL._replace(wall_s=0.3)))
+    assert (done.status, done.exit_code, done.reason) == ("timeout", None, "killed after 0.3 s")
+    assert (done.stdout, done.stderr, done.wall_s >= 0.3) == ("out\n", "err\n", True)
 
 
 def test_time_that_it_waits_for_a_processor_is_not_its_own(sandbox: Sandbox):
@@ -95,45 +95,11 @@ def test_processor_time_is_bounded(sandbox: Sandbox):
     assert (done.status, done.reason) == ("timeout", "it used more than 0.5 s of processor time")
 
 
-def test_what_was_written_before_the_end_is_handed_on(sandbox: Sandbox):
-    source = "import sys, time\nprint('out')\nprint('err', file=sys.stderr)\nsys.stdout.flush()\n"
-    late = sandbox.run(Program(source + "time.sleep(60)", limits=SMALL._replace(wall_s=0.3)))
-    assert (late.status, late.stdout, late.stderr) == ("timeout", "out\n", "err\n")
-    failed = sandbox.run(Program(source + "raise SystemExit(1)", limits=SMALL))
-    assert (failed.stdout, failed.stderr) == ("out\n", "err\n")
-
-
-def test_output_up_to_the_limit_is_whole(sandbox: Sandbox):
-    most = SMALL.output_bytes - 1
-    done = sandbox.run(Program(f"import os\nos.write(1, b'x')\nprint('x' * {most - 2})", limits=SMALL))
-    assert (done.status, len(done.stdout)) == ("ok", most)
-
-
-def test_what_it_took_is_told(sandbox: Sandbox):
-    source = "import time\nend = time.process_time() + 0.1\nwhile time.process_time() < end: pass"
-    done = sandbox.run(Program(source, limits=SMALL))
-    assert done.wall_s >= 0.1
-    assert done.cpu_s >= 0.1
-
-
-@pytest.mark.parametrize("text", ["", "plain", "한국어 é 🦀", "a\r\nb\rc\n", "\x00\x1b[31m", "x" * 300_000])
+@pytest.mark.parametrize("text", ["", "한국어 é 🦀", "a\r\nb\rc\n", "\x00\x1b[31m", "x" * 300_000])
 def test_text_goes_in_by_stdin_and_out_by_stdout_unchanged(sandbox: Sandbox, text: str):
     """As bytes: text mode would take line ends apart."""
     source = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())"
     assert sandbox.run(Program(source, stdin=text.encode(), limits=SMALL)).stdout == text
-
-
-def test_text_of_any_language_is_read_and_printed(sandbox: Sandbox):
-    source = "이름 = input()\nprint('안녕', 이름, repr(open('글', encoding='utf-8').read()))"
-    done = sandbox.run(Program(source, stdin="세계\n".encode(), files={"글": "é".encode()}))
-    assert (done.status, done.stdout) == ("ok", "안녕 세계 'é'\n")
-
-
-@pytest.mark.parametrize(
-    ("language", "source"), [("bash", 'read x; read y; echo "$y $x"'), ("py", "x = input(); print(input(), x)")]
-)
-def test_a_program_that_reads_lines_meets_its_end(sandbox: Sandbox, language: str, source: str):
-    assert sandbox.run(Program(source, language, stdin=b"a\nb")).stdout == "b a\n"
 
 
 def test_files_lie_in_the_folder_in_which_it_starts(sandbox: Sandbox):
@@ -152,7 +118,7 @@ for root, _, names in sorted(os.walk('.')):
     ]
 
 
-@pytest.mark.parametrize("path", ["", ".", "..", "../a", "/a", "/tmp/work/a", "a/../../b", "a\0b"])
+@pytest.mark.parametrize("path", ["", "..", "/tmp/work/a", "a/../../b", "a\0b"])
 def test_a_path_that_leads_out_of_the_folder_is_refused(sandbox: Sandbox, path: str):
     with pytest.raises(ValueError, match="no relative path within a program's folder"):
         sandbox.run(Program("x = 1", files={path: b""}))
@@ -290,22 +256,6 @@ def test_two_programs_at_one_time_have_each_their_own(sandbox: Sandbox):
     assert [each.stdout for each in done] == [f"{[name] * 3} 2\n" for name in ("one", "two")], done
 
 
-def test_a_port_is_free_again_for_the_next_program(sandbox: Sandbox):
-    """Also where the side of the server closed first, whose end of a connection the kernel keeps for a while."""
-    source = """import socket
-server = socket.socket()
-server.bind(('127.0.0.1', 40405))
-server.listen()
-client = socket.create_connection(('127.0.0.1', 40405))
-accepted, _ = server.accept()
-accepted.close()
-assert client.recv(1) == b''
-client.close()
-assert len(open('/proc/net/tcp').readlines()) <= 3
-"""
-    assert [sandbox.run(Program(source)).reason for _ in range(2 * sandbox.workers)] == [""] * 2 * sandbox.workers
-
-
 def test_map_keeps_the_order_whatever_takes_longer(sandbox: Sandbox):
     def run(number: int) -> str:
         time.sleep(random.Random(number).random() / 100)
@@ -329,12 +279,6 @@ def test_map_reads_items_as_it_needs_them(sandbox: Sandbox):
     results.close()  # pyright: ignore[reportAttributeAccessIssue] it is a generator
 
 
-def test_map_uses_all_workers(sandbox: Sandbox):
-    """Each waits for the other, which comes only when both run."""
-    barrier = threading.Barrier(sandbox.workers, timeout=60)
-    assert len(list(sandbox.map(lambda _: barrier.wait(), range(2 * sandbox.workers)))) == 2 * sandbox.workers
-
-
 def test_more_threads_than_workers_get_each_their_own_answer(sandbox: Sandbox):
     answers: dict[int, list[str]] = {}
 
@@ -350,18 +294,6 @@ def test_more_threads_than_workers_get_each_their_own_answer(sandbox: Sandbox):
         thread.join()
     assert answers == {number: [f"{number} {n}\n" for n in range(10)] for number in range(8)}
     assert len(sandbox.pids()) <= sandbox.workers
-
-
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "terminated"])
-def test_a_sandbox_goes_on_behind_a_zygote_that_ended(end: signal.Signals):
-    with Sandbox(workers=1) as sandbox:
-        assert sandbox.run(Program("x = 1")).passed
-        first = sandbox.pids()
-        for pid in first:
-            os.killpg(pid, end)
-        assert sandbox.run(Program("print(1)")).stdout == "1\n"
-        assert sandbox.run(Program("print(2)")).stdout == "2\n"
-        assert end is not signal.SIGKILL or sandbox.pids() != first
 
 
 def test_what_breaks_once_is_tried_again_and_what_breaks_twice_is_broken(monkeypatch: pytest.MonkeyPatch):
@@ -409,30 +341,3 @@ def test_what_cannot_be_set_up_is_broken_and_not_failed(files: dict[str, bytes])
     done = shared_sandbox().run(Program("x = 1", tests="assert x == 1", files=files, limits=SMALL))
     assert done.status == "broken"
     assert done.reason.startswith("the sandbox could not set it up")
-
-
-def test_a_closed_sandbox_has_no_process_left_and_executes_nothing():
-    with Sandbox(workers=2) as sandbox:
-        list(sandbox.map(sandbox.run, [Program("import time\ntime.sleep(0.1)")] * 2))
-        processes = descendants(sandbox.pids())
-        assert len(processes) >= 2
-    assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
-    assert sandbox.pids() == []
-    with pytest.raises(SandboxUnavailable, match="was closed"):
-        sandbox.run(Program("x = 1"))
-
-
-@pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true", "/etc/passwd"])
-def test_a_python_that_is_none_is_said_to_be_none(python: str):
-    with Sandbox(python=Path(python)) as sandbox, pytest.raises(SandboxUnavailable, match="TRIVET_SANDBOX_PYTHON"):
-        sandbox.run(Program("x = 1"))
-
-
-def test_another_python_can_be_named(monkeypatch: pytest.MonkeyPatch):
-    other = Path("/usr/bin/python3")
-    if not other.exists():
-        pytest.skip(f"{other} is not there")
-    monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(other))
-    with Sandbox(workers=1) as sandbox:
-        done = sandbox.run(Program("import sys\nprint(sys.executable.startswith('/usr/'), sys.version.split()[0])"))
-    assert done.stdout == f"True {sandbox.python.version}\n", done

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,19 +79,6 @@ def engine() -> Engine:
     return engine
 
 
-@pytest.fixture
-def started(engine: Engine) -> Iterator[Worker]:
-    one = Worker(engine, interpreter())
-    yield one
-    one.stop()
-
-
-def test_a_worker_answers_what_it_is_asked(started: Worker):
-    for number in range(3):
-        reply, killed = started.ask(Program(f"print({number})", limits=SMALL), PYTHON)
-        assert (reply.blobs, reply.fields["waited"], killed) == ([f"{number}\n".encode(), b""], 0, 0)
-
-
 def test_starting_and_stopping_leaves_no_process_descriptor_thread_or_group(engine: Engine):
     before, threads = open_files(), threading.active_count()
     for _ in range(CYCLES):
@@ -108,35 +93,6 @@ def test_starting_and_stopping_leaves_no_process_descriptor_thread_or_group(engi
         assert not any(path.exists() for path in groups)
     assert open_files() == before
     assert threading.active_count() == threads
-
-
-def test_stopping_from_another_thread_wakes_who_asks(engine: Engine):
-    one = Worker(engine, interpreter())
-    came_of_it: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            one.ask(Program("import time\ntime.sleep(600)", limits=Limits(wall_s=900)), PYTHON)
-        except WorkerLost as error:
-            came_of_it.append(error)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    end = time.monotonic() + SOON_S
-    while len(processes := descendants([one.pid])) < 3:  # the engine, the zygote, and what it started
-        assert time.monotonic() < end
-        time.sleep(0.005)
-    one.stop()
-    thread.join(SOON_S)
-    assert not thread.is_alive()
-    assert [type(error) for error in came_of_it] == [WorkerLost]
-    assert all(map(gone, processes))
-
-
-def test_a_worker_whose_engine_was_killed_is_lost(started: Worker):
-    os.killpg(started.pid, 9)
-    with pytest.raises(WorkerLost):
-        started.ask(Program("x = 1"), PYTHON)
 
 
 @pytest.mark.parametrize(
