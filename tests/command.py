@@ -9,7 +9,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-TRIVET = (sys.executable, "-c", "from flows.cli import main; main()")
+NO_LINGERING = (
+    "import os; from flows.running import command_server; "
+    "command_server.IDLE_S = float(os.environ.get('TESTS_IDLE_S', 0))"
+)
+"""No Prefect server outlives the command of a test, unless the test says how long."""
+TRIVET = (sys.executable, "-c", f"{NO_LINGERING}; from flows.cli import main; main()")
 
 
 class Done(NamedTuple):

@@ -23,7 +23,6 @@ os.environ |= {
     "VLLM_NO_USAGE_STATS": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "TRIVET_API_LINGER_S": "0",  # no server outlives the command of a test
 }
 HOME = Path(tempfile.mkdtemp(prefix="trivet-tests-"))
 HOME.chmod(0o755)  # as root the embedded PostgreSQL runs as another account, which has to reach its folder
@@ -31,6 +30,10 @@ os.environ["TRIVET_HOME"] = str(HOME)
 os.environ.pop("PREFECT_HOME", None)  # set by a conftest before its workers start, it would be one database for all
 # threads of tiny networks wait for each other, and beside a second worker for a processor too: minutes for seconds
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from flows.running import command_server  # noqa: E402 it reads the environment above
+
+command_server.IDLE_S = 0  # no Prefect server outlives the command of a test
 
 
 def pytest_unconfigure() -> None:

@@ -1,10 +1,10 @@
 """A Prefect API for commands where no server is configured: the commands of a home share one, which ends when idle.
 
 command ─► takes the lock ─► joins the server that the address file names, else starts one ─► holds it till it ends
-server  ─► idle for `TRIVET_API_LINGER_S`: no command held it ─► ends, with the lock taken
+server  ─► idle for `IDLE_S`: no command held it ─► ends, with the lock taken
 
 Both locks are the kernel's (flock): those of a killed command or server are free at once.
-`python -m flows.running.command_server SOCKET HOME LINGER_S` serves at SOCKET, an inherited descriptor that listens.
+`python -m flows.running.command_server SOCKET HOME IDLE_S` serves at SOCKET, an inherited descriptor that listens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import time
 import traceback
 import urllib.request
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
@@ -34,14 +34,16 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from flows.running.environment import trust
-from flows.running.settings import settings
 from storage import files
 from storage.records import Record
 from storage.storage_errors import StoreUnreachable
 
+IDLE_S = 600.0
+"""Idle time after which the server ends; 0: with its command."""
 START_S = 90.0
-"""Longest start of a server on a busy machine."""
+"""Longest start of a server on a busy machine, and longest wait for one that is slow."""
 ANSWER_S = 5.0
+"""Longest wait for the answer of a server that the user names."""
 END_S = 10.0
 """Longest wait for a server to end before it is killed, and for the last events of a command to be sent."""
 NEEDED_BYTES = 4 << 20
@@ -54,11 +56,12 @@ ADDRESS = Path("api", "address.json")
 """File below the home: address and auth string of the server; mode 0600."""
 STARTING, HOLDERS = Path("api", "starting"), Path("api", "holders")
 """Locks below the home: to start and end a server, and the one that commands share while they use it."""
+LOG = Path("logs", "prefect-server.log")
 PENDING = "Still processing items"
 
 
 class ServerDidNotStart(RuntimeError):
-    """The Prefect API did not answer; the message names its log."""
+    """The Prefect API did not answer; the message names its log or its address."""
 
 
 class Address(Record):
@@ -89,6 +92,8 @@ _joined: list[Address] = []
 def prefect_api(home: Path) -> Generator[None]:
     """A server for PREFECT_API_URL; it loads while the command imports prefect. Raises ServerDidNotStart."""
     if os.environ.get(URL):
+        if not _joined:
+            wait_until_healthy(home)
         yield
         return
     try:
@@ -127,25 +132,20 @@ def has_server() -> bool:
 
 
 def wait_until_healthy(home: Path) -> None:
-    """Block until the API of `PREFECT_API_URL` answers. Raises ServerDidNotStart."""
+    """Block until the API of PREFECT_API_URL answers. Raises ServerDidNotStart."""
+    url = os.environ.get(URL, "")
+    why = silence(url, patience_s=START_S if _joined else ANSWER_S) if url else None
+    if why is None:
+        return
     if not _joined:
-        refuse_a_dead_server()
-        return
-    url, log = os.environ[URL], _log(home)
-    if silence(url, patience_s=START_S) is None:
-        return
+        raise ServerDidNotStart(no_answer(url, why))
     if shutil.disk_usage(home).free < NEEDED_BYTES:
         raise ServerDidNotStart(f"{home} has no room left for Prefect's own database; free disk space and run again")
     if not all(one.is_alive for one in _joined):
-        raise ServerDidNotStart(f"the Prefect API ended as it started; see {log}")
-    raise ServerDidNotStart(f"no Prefect API at {url} within {START_S:g} s; see {log}")
-
-
-def refuse_a_dead_server() -> None:
-    """Raise ServerDidNotStart if the user names a server that does not answer."""
-    named = os.environ.get(URL)
-    if named and not _joined and (why := silence(named)):
-        raise ServerDidNotStart(no_answer(named, why))
+        raise ServerDidNotStart(f"the Prefect API ended as it started; see {home / LOG}")
+    raise ServerDidNotStart(
+        f"the Prefect API at {url} has not answered for {START_S:g} s; see {home / LOG}, and end it by `trivet db stop`"
+    )
 
 
 def silence(url: str, *, patience_s: float | None = None) -> str | None:
@@ -175,68 +175,48 @@ def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
     """End the shared server of this home; False if none runs, or a command uses it and `even_in_use` is False."""
     if not (home / ADDRESS).exists():
         return False
-    try:
-        with _locked(home / STARTING, fcntl.LOCK_EX):
-            if even_in_use:
-                return _end(home, _recorded(home))
-            with _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                return _end(home, _recorded(home))
-    except BlockingIOError:
-        return False
+    with _locked(home / STARTING):
+        return _end(home, even_in_use=even_in_use)
 
 
 def _join(home: Path) -> tuple[Address, IO[str]]:
     """The server of this home, started if need be, and the open lock that keeps it. Raises OSError, StorageError."""
-    folder = (home / ADDRESS).parent
-    files.make_folder(folder)
-    folder.chmod(0o700)
-    with _locked(home / STARTING, fcntl.LOCK_EX):
-        found = _recorded(home)
-        if found and not _is_usable(found, home):
-            try:
-                with _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    _end(home, found)
-            except BlockingIOError:
-                if found.is_alive:  # one that is only slow, too, is not taken from a command
-                    raise ServerDidNotStart(
-                        f"a command uses the Prefect API of {home}, which is slow or has other PREFECT_ settings; wait "
-                        "for that command, or set another TRIVET_HOME"
-                    ) from None
-            found = None
-        with ExitStack() as opened:
-            holding = opened.enter_context((home / HOLDERS).open("a"))
-            fcntl.flock(holding, fcntl.LOCK_SH)
-            address = found or _start(home)
-            opened.pop_all()
+    files.make_folder((home / ADDRESS).parent)
+    (home / ADDRESS).parent.chmod(0o700)
+    with _locked(home / STARTING):
+        address = _recorded(home)
+        # one that is slow is used all the same: `wait_until_healthy` waits for it
+        if address and (not address.is_alive or address.made_of != _made_of()):
+            if not _end(home, even_in_use=False) and address.is_alive:
+                raise ServerDidNotStart(
+                    f"a command uses the Prefect API of {home}, which has other PREFECT_ settings; wait for that "
+                    "command, or set another TRIVET_HOME"
+                )
+            address = None
+        address = address or _start(home)
+        holding = (home / HOLDERS).open("a")
+        fcntl.flock(holding, fcntl.LOCK_SH)
         return address, holding
 
 
 @contextmanager
-def _locked(file: Path, how: int) -> Generator[None]:
+def _locked(file: Path, how: int = fcntl.LOCK_EX) -> Generator[None]:
     """Hold the kernel's lock on a file. Raises BlockingIOError where `how` does not wait."""
     with file.open("a") as opened:
         fcntl.flock(opened, how)
         yield
 
 
-def _is_usable(found: Address, home: Path) -> bool:
-    """Whether a command of this home and this Prefect can use that server; one that is starting counts as usable."""
-    if not found.is_alive or found.home != os.path.realpath(home) or found.made_of != _made_of():
-        return False
-    starts = time.time() - (home / ADDRESS).stat().st_mtime < START_S
-    return starts or silence(found.url) is None
-
-
 def _start(home: Path) -> Address:
-    """A new server, whose requests wait until it is ready. Raises OSError."""
-    log, auth = _log(home), f"trivet:{secrets.token_urlsafe(32)}"
-    files.make_folder(log.parent)
+    """A new server, whose requests wait until it is ready; without its address file it ends by itself."""
+    auth, own = f"trivet:{secrets.token_urlsafe(32)}", os.path.realpath(home)
+    files.make_folder((home / LOG).parent)
     environment = {name: value for name, value in os.environ.items() if name != URL}
     environment |= {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
-    with socket.socket() as listening, log.open("ab") as output:
+    with socket.socket() as listening, (home / LOG).open("ab") as output:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)
-        arguments = (str(listening.fileno()), os.path.realpath(home), str(settings().api_linger_s))
+        arguments = (str(listening.fileno()), own, str(IDLE_S))
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "flows.running.command_server", *arguments],  # -P: no module of here
             env=environment | {"PREFECT_SERVER_API_AUTH_STRING": auth},
@@ -247,38 +227,42 @@ def _start(home: Path) -> Address:
             start_new_session=True,  # uvicorn takes Ctrl-C for itself, and the flow that ends would wait for it
         )
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
-    started, own = _start_of(process.pid) or "", os.path.realpath(home)
-    address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_made_of())
-    try:
-        with files.scratch((home / ADDRESS).parent) as temporary:
-            temporary.touch(mode=0o600)
-            temporary.write_text(address.model_dump_json())
-            files.settle(temporary, home / ADDRESS, durable=False)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
     process.returncode = 0  # it outlives this process: Python would warn of an abandoned child
+    started = _start_of(process.pid) or ""
+    address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_made_of())
+    with files.scratch((home / ADDRESS).parent) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_text(address.model_dump_json())
+        files.settle(temporary, home / ADDRESS, durable=False)
     return address
 
 
 def _recorded(home: Path) -> Address | None:
+    """The server that the address file names; None for one of a copied home, or of another version, which ends idle."""
     try:
-        return Address.model_validate_json((home / ADDRESS).read_bytes())
-    except (FileNotFoundError, ValidationError):  # the latter: of another version; its server ends when it is idle
+        address = Address.model_validate_json((home / ADDRESS).read_bytes())
+    except (FileNotFoundError, ValidationError):
         return None
+    return address if address.home == os.path.realpath(home) else None
 
 
-def _end(home: Path, found: Address | None) -> bool:
-    """End a server, by force if need be; its file goes first, so that nobody joins it."""
+def _end(home: Path, *, even_in_use: bool) -> bool:
+    """End the server of the address file, by force if need be; its file goes first, so that nobody joins it."""
+    address = _recorded(home)
+    try:
+        with _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            pass  # nobody can come to use it: the lock to start is taken
+    except BlockingIOError:
+        if not even_in_use:
+            return False
     (home / ADDRESS).unlink(missing_ok=True)
-    if found is None or not found.is_alive or found.home != os.path.realpath(home):  # the last: of a copied home
+    if address is None or not address.is_alive:
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            os.kill(found.pid, number)
+            os.kill(address.pid, number)
         deadline = time.monotonic() + END_S
-        while found.is_alive and time.monotonic() < deadline:
+        while address.is_alive and time.monotonic() < deadline:
             time.sleep(0.02)
     return True
 
@@ -297,11 +281,7 @@ def _made_of() -> str:
     return f"{version('prefect')} {hashlib.sha256(repr(given).encode()).hexdigest()}"
 
 
-def _log(home: Path) -> Path:
-    return home / "logs" / "prefect-server.log"
-
-
-def serve(descriptor: str, home: str, linger_s: str) -> None:
+def serve(descriptor: str, home: str, idle_s: str) -> None:
     """Serve until a signal, or until no command has used the server for a while."""
     import uvicorn
     from prefect.server.api.server import create_app
@@ -319,13 +299,13 @@ def serve(descriptor: str, home: str, linger_s: str) -> None:
     os.chdir("/")  # the folder of the first command may be removed or unmounted meanwhile
     config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=LAST_REQUESTS_S)
     server = uvicorn.Server(config)
-    Thread(target=_end_when_idle, args=(server, Path(home), float(linger_s)), daemon=True).start()
+    Thread(target=_end_when_idle, args=(server, Path(home), float(idle_s)), daemon=True).start()
     server.run(sockets=[socket.socket(fileno=int(descriptor))])
     if not server.started:
         sys.exit(1)
 
 
-def _end_when_idle(server: Any, home: Path, linger_s: float) -> None:
+def _end_when_idle(server: Any, home: Path, idle_s: float) -> None:
     """Have the server end when no command uses it, or when the address file names another one."""
     used, no_wait = time.monotonic(), fcntl.LOCK_EX | fcntl.LOCK_NB
     while True:
@@ -334,7 +314,7 @@ def _end_when_idle(server: Any, home: Path, linger_s: float) -> None:
             if json.loads((home / ADDRESS).read_bytes())["pid"] != os.getpid():
                 break
             with _locked(home / STARTING, no_wait), _locked(home / HOLDERS, no_wait):
-                if time.monotonic() - used >= linger_s:
+                if time.monotonic() - used >= idle_s:
                     (home / ADDRESS).unlink()
                     server.should_exit = True
                     time.sleep(60)  # with the locks: the next server starts when this process is gone

@@ -64,8 +64,6 @@ class Settings(BaseSettings):
     """Auth string that `trivet rag serve` asks for; unset: one of its own, in `serve-token` below the home."""
     crash_retries: int = Field(default=2, ge=0, validation_alias="TRIVET_CRASH_RETRIES")
     """Automatic retries of a run, or of a step on the GPU pool, whose process was killed; 0: none."""
-    api_linger_s: float = Field(default=600.0, ge=0, validation_alias="TRIVET_API_LINGER_S")
-    """Idle seconds after which the Prefect API that commands share ends; 0: each command has its own."""
     parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
     """File that gets `start read SHA256` and `finish read SHA256` of each document that is read anew."""
 

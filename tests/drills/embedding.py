@@ -38,5 +38,8 @@ if __name__ == "__main__":
     embed_slowly(Path(sys.argv[1]), float(sys.argv[2]))
     sys.argv[1:] = sys.argv[3:]
     from flows.cli import main
+    from flows.running import command_server
+
+    command_server.IDLE_S = 0
 
     main()

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COMMAND = (sys.executable, "-c", "from flows.cli import main; main()")
+from tests.command import TRIVET
+
 POLL_S = 0.002
 """A scan of a few files lasts some 30 ms."""
 PATIENCE_S = 90.0
@@ -104,7 +104,7 @@ def status_of(place: Place, pid: int) -> dict[str, Any] | None:
 
 def shown_state(place: Place) -> str:
     """The state that `trivet rag status --json` shows."""
-    command = [*COMMAND, "rag", "status", "--index", str(place.index_folder), "--json"]
+    command = [*TRIVET, "rag", "status", "--index", str(place.index_folder), "--json"]
     done = subprocess.run(command, env=_environment(place), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["state"]
 
@@ -139,7 +139,7 @@ def _process(pid: int) -> Process | None:
 
 
 def _command(place: Place, options: tuple[str, ...]) -> list[str]:
-    return [*COMMAND, "rag", "index", str(place.documents), "--index", str(place.index_folder), "--json", *options]
+    return [*TRIVET, "rag", "index", str(place.documents), "--index", str(place.index_folder), "--json", *options]
 
 
 def _environment(place: Place) -> dict[str, str]:
@@ -147,5 +147,4 @@ def _environment(place: Place) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
     root = str(Path(__file__).parents[2])
     own = {"TRIVET_HOME": str(place.home), "TRIVET_PARSE_LOG": str(place.parse_log), "TMPDIR": str(place.home)}
-    own["TRIVET_API_LINGER_S"] = "0"  # the server of a killed run ends with it, within a second or two
     return ours | own | {"PYTHONPATH": root}

@@ -42,5 +42,8 @@ if __name__ == "__main__":
     sys.argv[1:] = sys.argv[2:]
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from flows.cli import main
+    from flows.running import command_server
+
+    command_server.IDLE_S = 0
 
     main()

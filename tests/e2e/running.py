@@ -45,7 +45,6 @@ class House:
             "TRIVET_HOME": str(home),
             "TRIVET_STEPS_RUN": str(self.steps),
             "TRIVET_PARSE_LOG": str(self.parsed),
-            "TRIVET_API_LINGER_S": "0",
             "PYTHONPATH": os.pathsep.join(map(str, (COUNTING, ROOT))),
             "OMP_NUM_THREADS": "1",
             **environment,

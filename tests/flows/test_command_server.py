@@ -16,25 +16,24 @@ import pytest
 
 from flows.running import command_server
 from flows.running.command_server import ADDRESS, Address, end_shared_api
-from storage.storage_errors import StoreUnreachable
 from tests.command import run_apart
 
 USING = """
 import os, sys
 from pathlib import Path
+from flows.running import command_server
 from flows.running.command_server import prefect_api, wait_until_healthy
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
 prepare_environment()
+command_server.IDLE_S = float(sys.argv[1])
 with prefect_api(settings().home):
     wait_until_healthy(settings().home)
     print(os.environ["PREFECT_API_URL"], flush=True)
     sys.stdin.read()
 """
 """A command that uses the API until its stdin ends."""
-START: Any = subprocess.Popen
 PATIENCE_S = 120.0
-LINGER_S = 600
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +48,11 @@ def home(used_home: Path) -> Iterator[Path]:
     end_shared_api(used_home)
 
 
-def begin(
-    home: Path, *, linger_s: float = LINGER_S, stderr: int | None = None, **environment: str
-) -> subprocess.Popen[str]:
+def begin(home: Path, *, idle_s: float = 600, stderr: int | None = None, **environment: str) -> subprocess.Popen[str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
-    own = {"TRIVET_HOME": str(home), "TRIVET_API_LINGER_S": str(linger_s)}
     return subprocess.Popen(
-        [sys.executable, "-c", USING],
-        env=ours | own | environment,
+        [sys.executable, "-c", USING, str(idle_s)],
+        env=ours | {"TRIVET_HOME": str(home)} | environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
@@ -145,8 +141,21 @@ def test_a_command_with_other_settings_leaves_a_used_server_alone(home: Path) ->
 
 @pytest.mark.engine
 @pytest.mark.timeout(300)
+def test_a_server_that_is_slow_is_waited_for(home: Path) -> None:
+    first = use(home)
+    pid = pid_of(home)
+    os.kill(pid, signal.SIGSTOP)
+    waiting = begin(home)
+    time.sleep(7)
+    assert waiting.poll() is None
+    os.kill(pid, signal.SIGCONT)
+    assert (waiting.communicate(timeout=PATIENCE_S)[0].strip(), pid_of(home)) == (first, pid)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(300)
 def test_a_server_that_nobody_uses_ends_itself(home: Path) -> None:
-    held = begin(home, linger_s=1)
+    held = begin(home, idle_s=1)
     assert held.stdout
     assert held.stdout.readline()
     pid = pid_of(home)
@@ -180,20 +189,3 @@ def test_a_copied_home_starts_its_own_server_while_that_of_the_original_runs(
     address, holding = command_server._join(tmp_path)
     holding.close()
     assert address == own
-
-
-def test_a_server_whose_address_cannot_be_written_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def begin_one(*args: Any, **how: Any) -> subprocess.Popen[bytes]:
-        begun.append(START(*args, **how))
-        return begun[-1]
-
-    def settle(*_: object, **__: object) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(command_server.subprocess, "Popen", begin_one)
-    monkeypatch.setattr(command_server.files, "settle", settle)
-    with pytest.raises(StoreUnreachable, match="the disk is full"):
-        command_server._join(tmp_path)
-    assert not is_running(begun[0].pid)

@@ -65,7 +65,6 @@ class Running(NamedTuple):
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
         return kept | {
             "TRIVET_HOME": str(self.place.home),
-            "TRIVET_API_LINGER_S": "0",
             "OMP_NUM_THREADS": "1",
             **self.variables,
         }
