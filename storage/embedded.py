@@ -56,7 +56,7 @@ class Place(Record):
 
 
 class ClusterStatus(Record):
-    """What `trivet db status` and `trivet doctor` show; fields are None where there is no cluster."""
+    """What `trivet doctor` shows; fields are None where there is no cluster."""
 
     state: Literal["absent", "stopped", "running"]
     folder: Path | None = None

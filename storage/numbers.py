@@ -181,24 +181,6 @@ def _query(
     return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number", values
 
 
-def check_numbers(paths: Sequence[Path], names: Mapping[str, str]) -> tuple[Numbers, Numbers]:
-    """How many identities were tried and held, by document and kind; and the numbers that break one."""
-    with _connected() as connection:
-        _name_documents(connection, names)
-        each = f"""SELECT name, n.*, unnest(identities, recursive := true)
-            FROM read_parquet({_listed(paths)}) n JOIN documents USING (document)"""
-        counted = connection.execute(
-            f"SELECT name, kind, count(*) AS tried, count(*) FILTER (holds) AS held FROM ({each}) "
-            "GROUP BY ALL ORDER BY ALL"
-        )
-        counts = _fetched(counted)
-        broken = connection.execute(
-            f"SELECT name, page, kind, {LINE} AS line, period.label AS period, shown, doubt FROM ({each}) "
-            "WHERE NOT holds ORDER BY name, page, row, col"
-        )
-        return counts, _fetched(broken)
-
-
 def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> Numbers:
     """What a SELECT of the user's gives from the tables `numbers` and `documents`. Raises QueryUnusable.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 
 import typer
@@ -11,7 +12,10 @@ import typer
 from flows.cli import (
     ask_command,
     chat_command,
-    evaluation,
+    eval_results_command,
+    eval_run_command,
+    eval_score_command,
+    eval_show_command,
     house_commands,
     index_command,
     lever_commands,
@@ -20,11 +24,11 @@ from flows.cli import (
     numbers_command,
     output,
     rag_commands,
-    serve_command,
     service_commands,
     why_command,
 )
 from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
+from flows.running.replacements import explain_removal, replacements
 
 GARBAGE_AT = 50_000
 """Objects that are made, and not freed, between two searches for cycles among the youngest."""
@@ -39,8 +43,18 @@ rag.command("search")(rag_commands.search)
 command(rag, "ask", ask_command.OPTIONS)(ask_command.ask)
 command(rag, "batch", ask_command.OPTIONS)(ask_command.batch)
 command(rag, "chat", ask_command.MODEL_OPTIONS)(chat_command.chat)
-command(rag, "serve", ask_command.MODEL_OPTIONS)(serve_command.serve)
+command(rag, "serve", ask_command.MODEL_OPTIONS)(service_commands.serve)
 command(rag, "eval", measure_command.OPTIONS)(measure_command.evaluate)
+
+evaluation = App(help="Measure models on benchmarks; every score can be traced, compared and graded again.")
+command(evaluation, "run", eval_run_command.OPTIONS, cls=eval_run_command.RunCommand)(eval_run_command.run)
+evaluation.command("list")(eval_results_command.list_benchmarks)
+command(evaluation, "score", eval_score_command.OPTIONS, cls=eval_run_command.RunCommand)(eval_score_command.score)
+evaluation.command("results")(eval_results_command.results)
+evaluation.command("compare")(eval_show_command.compare)
+evaluation.command("show")(eval_show_command.show)
+evaluation.command("export")(eval_results_command.export)
+evaluation.command("import")(eval_results_command.import_results)
 
 app = App(
     name="trivet",
@@ -48,11 +62,10 @@ app = App(
     help="ML pipelines as cached, resumable flows: document QA, model evaluation, selection of demonstrations.",
 )
 app.add_typer(rag, name="rag", rich_help_panel=PIPELINES)
-app.add_typer(evaluation.app, name="eval", rich_help_panel=PIPELINES)
+app.add_typer(evaluation, name="eval", rich_help_panel=PIPELINES)
 app.add_typer(lever_commands.app, name="lever", rich_help_panel=PIPELINES)
 app.add_typer(nightly_commands.app, name="nightly", rich_help_panel=PIPELINES)
 app.command(rich_help_panel=PIPELINES)(why_command.why)
-command(app, "mcp", ask_command.MODEL_OPTIONS, panel=SERVICE)(serve_command.mcp)
 for function in service_commands.COMMANDS:
     app.command(rich_help_panel=SERVICE)(function)
 for function in house_commands.COMMANDS:
@@ -64,6 +77,8 @@ app.add_typer(house_commands.db, name="db", rich_help_panel=UPKEEP)
 def options(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) -> None:
     """Read the options before the command."""
     output.state["debug"] = debug
+    for name in replacements()["environment"].keys() & os.environ.keys():
+        typer.secho(f"note: {explain_removal('environment', name)}", fg="yellow", err=True)
 
 
 def main() -> None:

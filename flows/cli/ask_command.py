@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+import re
+import shutil
+import subprocess
+import textwrap
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
+from rich.live import Live
+from rich.markup import escape
+from rich.text import Text
 
-from flows.cli import show_answer
 from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.engine import prefect_for_a_command, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, emit, fail, plain_errors, state
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, make_table, plain_errors, state
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file, require_here
 from flows.running.config_reading import nested
-from models.model_errors import ModelError, ModelUnavailable
+from models.model_errors import ModelUnavailable
 from storage.files import make_folder
-from storage.storage_errors import IndexUnusable, StorageError, StoreUnreachable
-from tasks.rag.answers import AnswerSettings, Calibration
+from storage.storage_errors import StorageError, StoreUnreachable
+from tasks.language.sentences import language_of, without_marks
+from tasks.rag.answers import AnswerSettings, Calibration, cited_place, place_of
 from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Assistant
     from tasks.rag.answering.evidence import Evidence
+    from tasks.rag.answering.graph import Event
     from tasks.rag.answers import Answered
+    from tasks.rag.batching import BatchReport
 
 WIRINGS = ("none", "local", "openai")
 
@@ -96,30 +105,30 @@ def ask(
     """Answer a question, with document, page and quote for every claim, or say that the documents do not tell."""
     from tasks.rag.planning.names import documents_named
 
-    with opened(index, given) as assistant:
+    with open_answering(index, given) as assistant:
         if evidence:
             make_folder(evidence)  # before a model is asked, which may be slow or cost money
-        with show_answer.live(quiet=as_json) as on_event:
+        with show_draft(quiet=as_json) as on_event:
             answered = assistant.ask(
                 question,
                 documents=documents_named(document, assistant.index.catalogue) if document else None,
                 on_event=on_event,
             )
     written = write_evidence(answered, evidence) if evidence else None
-    told = answered.model_dump(mode="json")
+    record = answered.model_dump(mode="json")
     if written:
-        told["evidence"] = {"files": [str(file) for file in written.files], "notes": list(written.notes)}
+        record["evidence"] = {"files": [str(file) for file in written.files], "notes": list(written.notes)}
 
     def show() -> None:
-        show_answer.answer(answered)
+        show_answer(answered)
         if written:
-            show_answer.evidence(written)
+            show_evidence(written)
         if explain:
-            show_answer.explain(answered)
+            explain_answer(answered)
 
-    emit(told, as_json, show)
+    emit(record, as_json, show)
     if speak:
-        show_answer.say(answered.answer)
+        read_aloud(answered.answer)
 
 
 def batch(
@@ -141,7 +150,7 @@ def batch(
             with plain_errors(ModelUnavailable):
                 models_of(config.llm)
         outcome = run_flow(answer_batch, config, Unfinished)
-    emit(outcome.report, as_json, lambda: show_answer.batch(outcome.report))
+    emit(outcome.report, as_json, lambda: _show_batch(outcome.report))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
     if outcome.report.failed:
@@ -149,8 +158,8 @@ def batch(
 
 
 @contextmanager
-def opened(index: Path, chosen: Given, *, patient: bool = False) -> Generator[Assistant]:
-    """An assistant over `index`; expected errors end the command with one sentence.
+def open_answering(index: Path, chosen: Given, *, patient: bool = False) -> Generator[Assistant]:
+    """An assistant over `index`.
 
     chosen: values of `OPTIONS`. patient: retry an unavailable model as often as a batch does.
     """
@@ -159,12 +168,10 @@ def opened(index: Path, chosen: Given, *, patient: bool = False) -> Generator[As
     if not (patient or state["debug"]):
         logging.getLogger("tasks.calls").setLevel(logging.ERROR)  # a note of the answer says it in one sentence
     answers = AnswerSettings.model_validate(nested(chosen).get("answers", {}))
-    refused = (IndexUnusable, StoreUnreachable, ModelUnavailable, ValueError)
+    models = {"llm": chosen["llm"], "reranker": chosen["reranker"]}
     with (
-        plain_errors(*refused, failed=(StorageError, ModelError)),
-        open_assistant(
-            index, llm=chosen["llm"], reranker=chosen["reranker"], answers=answers, patient=patient
-        ) as assistant,
+        plain_errors(StoreUnreachable, ModelUnavailable, ValueError),
+        open_assistant(index, **models, answers=answers, patient=patient) as assistant,
     ):
         yield assistant
 
@@ -181,3 +188,136 @@ def write_evidence(answered: Answered, folder: Path) -> Evidence:
         )
     except StorageError as error:
         return evidence.Evidence((), (f"no pictures: {error}",))
+
+
+console = Screen()
+QUOTE_CHARS = 160
+STAGES = {
+    "analyze_query": "reading the question",
+    "retrieve": "looking it up",
+    "compute": "working out",
+    "generate": "answering",
+    "rewrite": "polishing",
+}
+_MARK = re.compile(r"\[\d+\]")
+
+
+def show_answer(answered: Answered) -> None:
+    """Print the answer, its sources and its notes."""
+    text = Text(answered.answer)
+    text.highlight_regex(_MARK, "cyan")
+    console.print(text, soft_wrap=not console.is_terminal)
+    if answered.citations:
+        console.print()
+    for citation in answered.citations:
+        headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
+        print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation) + headings)}")
+        print_line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
+    for sentence in answered.unsupported:
+        print_line(f"[yellow]not supported[/yellow] {escape(sentence)}")
+    if answered.plan.filters.ambiguous:
+        print_line(f"[yellow]several documents fit[/yellow] {escape('; '.join(answered.plan.filters.ambiguous))}")
+    for note in answered.notes:
+        print_line(f"[yellow]note[/yellow] {escape(note)}")
+
+
+def explain_answer(answered: Answered) -> None:
+    """Print plan, filters, rank per retriever, what the token budget left out, and timings."""
+    plan, filters = answered.plan, answered.plan.filters
+    why = f"{plan.decided_by}: {', '.join(plan.words)}" if plan.words else plan.decided_by
+    console.rule("how it was found", style="dim")
+    print_line(f"plan      {plan.query_type} ({escape(why)}) → {plan.strategy}, top {plan.top_k}")
+    for match in filters.matches:
+        print_line(f"filter    {match.field} {escape(match.value)} ← “{escape(match.said)}” ({match.confidence:.2f})")
+    if filters.mode != "all":
+        print_line(f"          {filters.mode} {len(filters.documents)} of the documents")
+    rows = [
+        (
+            number,
+            f"{hit.score:.4f}",
+            ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items()),
+            place_of(hit.document, hit.page, hit.page_source) + ("" if hit.used else " (left out: token budget)"),
+        )
+        for number, hit in enumerate(answered.retrieved, start=1)
+    ]
+    console.print(make_table("", "score", "ranks", "place", rows=rows))
+    if not any("rerank" in hit.ranks for hit in answered.retrieved):
+        print_line("rerank    off: no cross-encoder is named (--rerank NAME, TRIVET_RERANKER)")
+    if answered.reason:
+        print_line(f"answer    {escape(answered.reason)}")
+    for call in answered.calls:
+        source = "from the response store" if call.cached else "asked"
+        print_line(f"call      {call.role}: {escape(call.model)}, {source}, key {call.key[:12]}")
+    print_line("seconds   " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in answered.timings.items()))
+
+
+def show_evidence(pictures: Evidence) -> None:
+    """Print the files of the cited pages."""
+    for file in pictures.files:
+        print_line(f"[green]evidence[/green] {escape(str(file))}")
+    for note in pictures.notes:
+        print_line(f"[yellow]note[/yellow] {escape(note)}")
+
+
+def _show_batch(report: BatchReport) -> None:
+    console.print(f"[bold]{escape(report.out)}[/bold] holds {report.questions:,} answers")
+    console.print(
+        f"  answered   {report.answered:,}, {report.unsupported:,} of them with a sentence that is not supported"
+    )
+    console.print(f"  abstained  {report.abstained:,}: the documents do not tell")
+    if report.failed:
+        console.print(f"  [red]failed[/red]     {report.failed:,}: empty, too long, or refused by the model")
+
+
+@contextmanager
+def show_draft(*, quiet: bool = False) -> Generator[Callable[[Event], None] | None]:
+    """Show the draft while it is generated, and remove it afterwards; only on a terminal."""
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    with Live(console=console, refresh_per_second=12, transient=True) as shown:
+
+        def on_event(event: Event) -> None:
+            # the console escapes nothing in a Text, so that a draft cannot draw
+            text = f"{STAGES.get(event.text, event.text)} …" if event.kind == "stage" else event.text
+            lines = Text(text, style="dim").wrap(console, console.width)
+            shown.update(Text("\n").join(lines[-max(1, console.height - 2) :]))  # more would flood the scrollback
+
+        yield on_event
+
+
+def print_line(markup: str) -> None:
+    """Print a line, wrapped between words on a terminal only."""
+    console.print(markup, soft_wrap=not console.is_terminal)
+
+
+VOICES = {"ko": "ko", "en": "en-us"}
+LONGEST_S = 600.0
+
+
+def read_aloud(text: str) -> None:
+    """Read `text` aloud, or print on stderr why that is not possible."""
+    if reason := speak(text):
+        typer.secho(f"not read aloud: {reason}", dim=True, err=True)
+
+
+def speak(text: str, *, wav: Path | None = None) -> str | None:
+    """Read `text` aloud, or into the file `wav`; returns why that is not possible."""
+    program, plain = shutil.which("espeak-ng"), without_marks(text).strip()
+    if program is None:
+        return "espeak-ng is not installed; install it with `apt-get install espeak-ng`"
+    if not plain:
+        return None
+    command = [program, "-v", VOICES[language_of(plain)], "-b", "1", *(["-w", str(wav)] if wav else []), "--stdin"]
+    try:
+        done = subprocess.run(command, input=plain.encode(), capture_output=True, timeout=LONGEST_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"stopped after {LONGEST_S:g} s"
+    if wav and done.returncode == 0 and not wav.exists():  # espeak-ng reports no error for this
+        return f"{wav} cannot be written"
+    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    if any(line.startswith("ALSA") for line in errors):  # without a sound card it still exits with 0
+        return "there is no sound device that espeak-ng can use"
+    if done.returncode or any(line.lower().startswith("error") for line in errors):
+        return f"espeak-ng failed: {errors[-1] if errors else f'exit code {done.returncode}'}"
+    return None

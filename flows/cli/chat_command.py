@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from rich.markup import escape
 
-from flows.cli import show_answer
-from flows.cli.ask_command import EvidenceOption, SpeakOption, opened, write_evidence
+from flows.cli.ask_command import (
+    EvidenceOption,
+    SpeakOption,
+    console,
+    explain_answer,
+    open_answering,
+    print_line,
+    read_aloud,
+    show_answer,
+    show_draft,
+    show_evidence,
+    write_evidence,
+)
 from flows.cli.commands import Given, Json
 from flows.cli.engine import handling
 from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
@@ -67,12 +78,12 @@ def chat(
     """Ask questions and follow-up questions one after another; on a pipe, every line is a question."""
     if session and not resume:
         fail(f"{session!r} is given without --resume; write --resume {session} to go on with that session", REFUSED)
-    with opened(index, given) as assistant:
+    with open_answering(index, given) as assistant:
         if evidence:
             make_folder(evidence)
         talk = Conversation(assistant, index=index)
         if resume:
-            with plain_errors(ValueError, failed=(StorageError,)):
+            with plain_errors(ValueError):
                 talk.resume(session)
         code = converse(talk, documents=len(assistant.index.catalogue), manner=Manner(as_json, speak, evidence))
     if talk.session:
@@ -143,10 +154,11 @@ def converse(talk: Conversation, *, documents: int, manner: Manner) -> int:
             _converse_at_terminal(talk, manner)
         return DONE
     answered = True
+    sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue] for bytes that are no UTF-8
     try:
-        for line in piped_lines():
+        for line in takewhile(lambda line: line != QUIT, filter(None, map(str.strip, sys.stdin))):
             if not manner.as_json:  # nobody has seen it typed
-                show_answer.console.print(f"\n› {escape(line)}", soft_wrap=True)
+                console.print(f"\n› {escape(line)}", soft_wrap=True)
             answered &= _respond(talk, line, manner)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -160,7 +172,7 @@ def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
             with handling(signal.SIGINT, signal.default_int_handler), no_echo():
                 _respond(talk, line, manner)
         except KeyboardInterrupt:
-            show_answer.console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
+            console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
 
 
 def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
@@ -169,23 +181,23 @@ def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
         _command(talk, line, manner)
         return True
     try:
-        with show_answer.live(quiet=manner.as_json) as on_event:
+        with show_draft(quiet=manner.as_json) as on_event:
             answered = talk.ask(line, on_event=on_event)
     except (ValueError, StorageError, ModelError) as error:
         if state["debug"]:
             raise
         typer.secho(f"error: {harmless(str(error))}", fg="red", err=True)
         return False
-    emit(answered, manner.as_json, lambda: show_answer.answer(answered))
+    emit(answered, manner.as_json, lambda: show_answer(answered))
     sys.stdout.flush()  # a program at the other end of a pipe waits for it
     if manner.evidence and answered.citations:  # a folder per turn: each turn numbers its citations from 1
         images = write_evidence(answered, manner.evidence / f"turn-{len(talk.answers) + 1:03d}")
         if not manner.as_json:
-            show_answer.evidence(images)
+            show_evidence(images)
     talk.add(answered)
     if manner.speak:
         with suppress(KeyboardInterrupt):  # the turn is kept: this ends the reading only
-            show_answer.say(answered.answer)
+            read_aloud(answered.answer)
     return True
 
 
@@ -205,7 +217,7 @@ def _command(talk: Conversation, line: str, manner: Manner) -> None:
     elif not talk.answers:
         _note("nothing has been answered yet")
     elif line == "/explain":
-        show_answer.explain(talk.answers[-1])
+        explain_answer(talk.answers[-1])
     else:
         _sources(talk.answers[-1])
 
@@ -215,27 +227,24 @@ def _kept(session: Session) -> str:
 
 
 def _sources(answered: Answered) -> None:
-    line = show_answer.line
     for citation in answered.citations:
-        where = cited_place(citation)
-        line(f"[cyan]\\[{citation.n}][/cyan] {escape(where)}")
+        print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation))}")
         if citation.place.heading_path:
-            line(f"    {escape(' › '.join(citation.place.heading_path))}")
+            print_line(f"    {escape(' › '.join(citation.place.heading_path))}")
         if citation.bbox:
-            line(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
-        line(f"    “{escape(citation.quote)}”")
+            print_line(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
+        print_line(f"    “{escape(citation.quote)}”")
     if not answered.citations:
-        line("the last answer cites nothing")
+        print_line("the last answer cites nothing")
 
 
 def _greet(talk: Conversation, documents: int) -> None:
-    line = show_answer.console.print
-    line(f"[dim]{documents:,} documents; /help lists the commands, Ctrl-D ends[/dim]")
+    console.print(f"[dim]{documents:,} documents; /help lists the commands, Ctrl-D ends[/dim]")
     if talk.session and talk.answers:
         begun = f"{talk.session.created_at:%Y-%m-%d}"
-        line(f"[dim]session {talk.session.short_id} of {begun}, {len(talk.answers)} turns; the last:[/dim]")
-        line(f"[bold]›[/bold] {escape(talk.answers[-1].question)}")
-        show_answer.answer(talk.answers[-1])
+        console.print(f"[dim]session {talk.session.short_id} of {begun}, {len(talk.answers)} turns; the last:[/dim]")
+        console.print(f"[bold]›[/bold] {escape(talk.answers[-1].question)}")
+        show_answer(talk.answers[-1])
 
 
 def _note(text: str) -> None:
@@ -298,10 +307,3 @@ def _past_lines() -> History:
 def _valid(text: str) -> str:
     """`text` with `?` for lone surrogates, which stand for bytes that are not UTF-8."""
     return text.encode(errors="replace").decode()
-
-
-def piped_lines() -> Iterator[str]:
-    """The non-empty lines of stdin, up to /quit; bytes that are not UTF-8 are replaced."""
-    sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
-    lines = (line.strip() for line in sys.stdin)
-    return takewhile(lambda line: line != QUIT, filter(None, lines))

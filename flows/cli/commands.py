@@ -54,6 +54,11 @@ class Command(TyperCommand):
         _refuse_removed(_path(ctx), args, known)
         return super().parse_args(ctx, [_declared(word, known) for word in args])
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; expected errors end it with one sentence."""
+        with plain_errors():
+            return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, with short type names."""
         return [_briefly(param) for param in super().get_params(ctx)]

@@ -17,21 +17,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from flows.cli.output import INTERRUPTED, fail, harmless, plain_errors, state
+from flows.cli.output import INTERRUPTED, fail, harmless, state
+from flows.running.command_server import has_server, prefect_api, wait_until_healthy
 from flows.running.ending import end_work, listening_for_signals
-from flows.running.settings import ClusterUnusable, settings
-from models.model_errors import ModelError
-from storage.storage_errors import IndexUnusable, StorageError
+from flows.running.settings import settings
 from tasks import progress
-from tasks.budget import BudgetSpent
-from tasks.documents.document_errors import ReaderUnusable
-from tasks.evaluation import evaluation_errors as of_evaluation
-from tasks.lever import lever_errors as of_lever
 from tasks.progress import Stopped
-from tasks.rag import rag_errors as of_rag
 
 R = TypeVar("R")
 
@@ -48,55 +41,26 @@ class Outcome(NamedTuple, Generic[R]):
     unfinished: str | None
 
 
-@contextmanager
-def expected_errors() -> Generator[None]:
-    """Expected errors of the flows, as one sentence: a request that is refused, or work that failed."""
-    from flows.running.command_server import ServerDidNotStart
-    from tasks.grading.grading_records import GradingError, TemplateUnusable
-    from tasks.rag.numbers.concepts import ConceptsUnusable
-    from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxError, UnsafeCodeRefused
-
-    documents = (
-        of_rag.FolderUnusable,
-        of_rag.MetadataUnusable,
-        of_rag.QuestionsUnusable,
-        ReaderUnusable,
-        ConceptsUnusable,
-    )
-    options = (of_evaluation.OptionUnusable, of_evaluation.UnknownTask, of_lever.OptionUnusable)
-    data = (of_evaluation.DataMissing, of_evaluation.DataUnusable, of_lever.DatasetUnusable, of_lever.FileUnusable)
-    benchmarks = (of_evaluation.BenchmarkUnusable, of_evaluation.PreflightFailed, of_evaluation.NeedsLogLikelihood)
-    grading = (TemplateUnusable, LanguageUnavailable, UnsafeCodeRefused, of_evaluation.ResultsUnusable)
-    selection = (of_lever.PoolTooSmall, of_lever.PointerUnusable, of_lever.RewardUnusable)
-    flows = (of_rag.RagError, of_evaluation.EvaluationError, GradingError, SandboxError, of_lever.LeverError)
-    services = (StorageError, ModelError, ServerDidNotStart, ClusterUnusable, BudgetSpent)
-    refused = (*documents, IndexUnusable, *options, *data, *benchmarks, *grading, *selection)
-    with plain_errors(*refused, failed=(*flows, *services)):
-        yield
+class Terminated(BaseException):
+    """SIGTERM was received."""
 
 
 @contextmanager
 def prefect_for_a_command(*, quiet: bool) -> Generator[None]:
-    """Context of a command that runs a flow: expected errors, progress bars and a Prefect API."""
-    from flows.running.command_server import prefect_api, refuse_a_dead_server
-
+    """Context of a command that runs a flow: progress bars and a Prefect API."""
     # the log of the flow is for workers; a command shows progress bars, and errors as sentences
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO" if state["debug"] else "CRITICAL")
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
     # Prefect's services log errors if a refused build ends before they have sent everything
     os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "INFO" if state["debug"] else "CRITICAL")
-    with expected_errors(), progress_bars(quiet):
-        refuse_a_dead_server()
-        with prefect_api(settings().home):
-            yield
+    with progress_bars(quiet), prefect_api(settings().home):
+        yield
 
 
 def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Exception]) -> Outcome[Any]:
     """Run a flow; unfinished: errors with a report of what is done."""
-    from flows.running.command_server import has_server, wait_until_healthy
-
     wait_until_healthy(settings().home)
-    from prefect.exceptions import TerminationSignal
+    from prefect.exceptions import TerminationSignal  # slow to import, while the server starts
     from prefect.settings import temporary_settings
 
     from flows.running.run_reporting import outcome_of
@@ -109,11 +73,7 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
         except unfinished as error:
             return Outcome(getattr(error, "report"), str(error))  # noqa: B009 each of them has one
         except TerminationSignal as error:  # Prefect takes SIGTERM for itself
-            raise _Terminated from error
-
-
-class _Terminated(BaseException):
-    """SIGTERM was received."""
+            raise Terminated from error
 
 
 @contextmanager
@@ -122,16 +82,16 @@ def interruptible(*, left: str) -> Generator[None]:
 
     left: what the message says about the state of the work.
     """
-    numbers: list[int] = []  # of the first signal
+    first: list[int] = []
     is_told = False
 
     def words(number: int) -> tuple[str, int]:
-        is_interrupt = (numbers or [number])[0] == signal.SIGINT
+        is_interrupt = (first or [number])[0] == signal.SIGINT
         return (f"interrupted; {left}", INTERRUPTED) if is_interrupt else (f"terminated; {left}", TERMINATED)
 
     def begin(number: int) -> None:
-        if not numbers:
-            numbers.append(number)
+        if not first:
+            first.append(number)
             end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=exit_now)
 
     def exit_now() -> None:
@@ -142,18 +102,18 @@ def interruptible(*, left: str) -> Generator[None]:
         os._exit(code)
 
     def end(*_: object) -> None:
-        raise _Terminated
+        raise Terminated
 
     with handling(signal.SIGTERM, end):
         try:
             with listening_for_signals(begin):
                 yield
-        except (KeyboardInterrupt, _Terminated, Stopped) as error:
-            is_told = True
-            fail(*words(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
-        except Exception as error:  # Prefect's own, where a signal comes between two of its steps
+        except typer.Exit:
+            raise
+        except BaseException as error:
             interrupted = _is_of_interruption(error)
-            if isinstance(error, typer.Exit) or not (numbers or interrupted):
+            # Prefect raises errors of its own where a signal comes between two of its steps
+            if not (first or interrupted or isinstance(error, (Terminated, Stopped))):
                 raise
             is_told = True
             fail(*words(signal.SIGINT if interrupted else signal.SIGTERM))
@@ -181,35 +141,22 @@ def progress_bars(quiet: bool) -> Generator[None]:
     if quiet or not console.is_terminal:
         yield
         return
-    columns = (TextColumn("{task.description:<16}"), BarColumn(), _Count(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars, progress.listening(_Bars(bars).report):
-        yield
+    lock, done_of, expected_of, bar_of = Lock(), Counter[str](), Counter[str](), dict[str, TaskID]()
+    columns = (TextColumn("{task.description:<16}"), BarColumn(), TextColumn("{task.fields[count]}"))
 
-
-class _Bars:
-    """A bar for each stage, from the first report of any."""
-
-    def __init__(self, bars: Progress) -> None:
-        self._bars = bars
-        self._lock = Lock()
-        self._tasks: dict[str, TaskID] = {}
-        self._expected: Counter[str] = Counter()
-        self._starting: TaskID | None = bars.add_task("start", total=None)
-
-    def report(self, stage: str, done: int, expected: int) -> None:
+    def report(stage: str, done: int, expected: int) -> None:
         """Move the bar of a stage; called in the thread of the step."""
-        with self._lock:
-            if self._starting is not None:
-                self._bars.remove_task(self._starting)
-                self._starting = None
-            if stage not in self._tasks:
-                self._tasks[stage] = self._bars.add_task(stage, total=0)
-            self._expected[stage] += expected
-            self._bars.update(self._tasks[stage], total=self._expected[stage], advance=done)
+        with lock:
+            if starting in bars.task_ids:
+                bars.remove_task(starting)
+            if stage not in bar_of:
+                bar_of[stage] = bars.add_task(stage, count="")
+            done_of[stage] += done
+            expected_of[stage] += expected
+            count = f"{done_of[stage]}/{expected_of[stage]}"
+            bars.update(bar_of[stage], total=expected_of[stage], completed=done_of[stage], count=count)
 
-
-class _Count(MofNCompleteColumn):
-    """`3/12`; nothing while the total is unknown."""
-
-    def render(self, task: Task) -> Text:
-        return super().render(task) if task.total is not None else Text()
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        starting = bars.add_task("start", total=None, count="")
+        with progress.listening(report):
+            yield

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from flows.cli.commands import App, Json
-from flows.cli.output import REFUSED, emit, fail, plain_errors
+from flows.cli.output import REFUSED, emit, fail
 from flows.running.settings import settings
-from flows.service.doctor import Report, examine
-from flows.service.gpu_doctor import examine_gpu
 from storage.artifacts import RESULTS, Artifacts, Results
-from storage.storage_errors import BackupUnusable, StorageError
 
 if TYPE_CHECKING:
+    from flows.service.doctor import Report
     from storage.backup import Manifest
     from storage.cleanup import Cleanup
     from tasks.sandbox.walls import Inspection
@@ -32,8 +30,7 @@ def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: 
     from storage import backup as archive
 
     home = settings().home
-    with plain_errors(BackupUnusable, failed=(StorageError,)):
-        manifest = archive.backup(home, _store(home), settings().database_address, file.absolute())
+    manifest = archive.backup(home, _store(home), settings().database_address, file.absolute())
     emit(manifest, as_json, lambda: typer.echo(f"{file}: {_contents(manifest)}."))
 
 
@@ -42,8 +39,7 @@ def restore(file: Path = typer.Argument(help="A tar file that `trivet backup` wr
     from storage import backup as archive
 
     home = settings().home
-    with plain_errors(BackupUnusable, failed=(StorageError,)):
-        manifest = archive.restore(file.absolute(), home, _store(home), settings().database_address)
+    manifest = archive.restore(file.absolute(), home, _store(home), settings().database_address)
     emit(manifest, as_json, lambda: typer.echo(f"{home}: {_contents(manifest)}."))
 
 
@@ -74,23 +70,22 @@ def gc(
     orphans, history = (
         timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
     )
-    with plain_errors(failed=(StorageError,)):
-        store = _store(home)
-        done = cleanup.collect(
-            store,
-            Results.beside(store, home),
-            older_than=orphans,
-            unused_for=history,
-            now=now,
-            dry_run=dry_run,
-            embeddings=EmbeddingCache.below(home),
-        )
-        calls = 0
-        if calls_older_than is not None:
-            calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
-        if not dry_run:
-            gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(RESULTS)]
-            lineage().note_collected(gone, at=now)
+    store = _store(home)
+    done = cleanup.collect(
+        store,
+        Results.beside(store, home),
+        older_than=orphans,
+        unused_for=history,
+        now=now,
+        dry_run=dry_run,
+        embeddings=EmbeddingCache.below(home),
+    )
+    calls = 0
+    if calls_older_than is not None:
+        calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
+    if not dry_run:
+        gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(RESULTS)]
+        lineage().note_collected(gone, at=now)
     emit({**done.model_dump(mode="json"), "removed_calls": calls}, as_json, lambda: _show_cleanup(done, calls))
 
 
@@ -105,6 +100,9 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check what is installed and configured, and print remedies; exit 1 if something required is missing."""
+    from flows.service.doctor import examine
+    from flows.service.gpu_doctor import examine_gpu
+
     if sandbox and gpu:
         fail("--sandbox and --gpu are tried one at a time; give one of them", REFUSED)
     if model and not gpu:
@@ -120,10 +118,9 @@ def doctor(
 
 def _walls(as_json: bool) -> None:
     from tasks.sandbox import Sandbox
-    from tasks.sandbox.sandbox_errors import SandboxUnavailable
     from tasks.sandbox.walls import inspect
 
-    with plain_errors(failed=(SandboxUnavailable,)), Sandbox(workers=1) as opened:
+    with Sandbox(workers=1) as opened:
         found = inspect(opened)
     told = found._asdict() | {"ok": found.ok, "probes": [probe._asdict() for probe in found.probes]}
     emit(told, as_json, lambda: _show_walls(found))
@@ -193,28 +190,8 @@ def upgrade(as_json: Json = False) -> None:
     """Migrate the tables to this version; starts the embedded server unless DATABASE_URL is set."""
     from storage import connections
 
-    with plain_errors(failed=(StorageError,)):
-        revisions = connections.upgrade(connections.locate(settings().database_address, settings().home))
+    revisions = connections.upgrade(connections.locate(settings().database_address, settings().home))
     emit(revisions, as_json, lambda: typer.echo(f"The tables are at revision {revisions.current}."))
-
-
-@db.command()
-def status(as_json: Json = False) -> None:
-    """Show where the database is and the revision of its tables; starts nothing."""
-    from storage import connections
-    from storage.embedded import Cluster
-
-    configured = settings().database_address
-    with plain_errors(failed=(StorageError,)):
-        cluster = Cluster(settings().home).status()
-        url = configured or (cluster.url if cluster.state == "running" else None)
-        shown = {
-            "source": "DATABASE_URL" if configured else "embedded",
-            "url": connections.address(url).render_as_string(hide_password=True) if url else None,
-            "embedded": cluster.model_dump(mode="json"),
-            "revision": connections.revisions(url).model_dump() if url else None,
-        }
-    emit(shown, as_json, lambda: _show_database(shown))
 
 
 @db.command()
@@ -223,28 +200,9 @@ def stop(as_json: Json = False) -> None:
     from flows.running.command_server import end_shared_api
     from storage.embedded import Cluster
 
-    with plain_errors(failed=(StorageError,)):
-        api = end_shared_api(settings().home)
-        stopped = Cluster(settings().home).stop()
-    told = {"stopped": stopped, "prefect_api": api}
-    emit(told, as_json, lambda: typer.echo("Stopped." if stopped or api else "It was not running."))
-
-
-def _show_database(shown: dict[str, Any]) -> None:
-    embedded, revision = shown["embedded"], shown["revision"]
-    if shown["source"] == "DATABASE_URL":
-        typer.echo(f"DATABASE_URL: {shown['url']}")
-    else:
-        pid = f", pid {embedded['pid']}" if embedded["pid"] else ""
-        where = f" in {embedded['folder']} (PostgreSQL {embedded['major']}{pid})" if embedded["folder"] else ""
-        typer.echo(f"Embedded PostgreSQL: {embedded['state']}{where}")
-    if revision is None:
-        return
-    behind = revision["current"] != revision["head"]
-    typer.echo(
-        f"Tables: {revision['current'] or 'none'}"
-        + (f"; run `trivet db upgrade` to {revision['head']}" if behind else "")
-    )
+    api, stopped = end_shared_api(settings().home), Cluster(settings().home).stop()
+    said = "Stopped." if stopped or api else "It was not running."
+    emit({"stopped": stopped, "prefect_api": api}, as_json, lambda: typer.echo(said))
 
 
 COMMANDS = (backup, restore, gc, doctor)

@@ -1,4 +1,4 @@
-"""`trivet rag index`: build an index of a folder of documents."""
+"""`trivet rag index`: make or update the index of a folder of documents, once or whenever files change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -16,34 +15,10 @@ import typer
 from rich.markup import escape
 
 from flows.cli.commands import ConfigFile, Flag, Given, Json, Options, Settings, valid
-from flows.cli.engine import (
-    TERMINATED,
-    Outcome,
-    expected_errors,
-    handling,
-    prefect_for_a_command,
-    progress_bars,
-    run_flow,
-)
-from flows.cli.output import (
-    DONE_WITH_FAILURES,
-    FAILED,
-    INTERRUPTED,
-    REFUSED,
-    Screen,
-    emit,
-    fail,
-    plain_errors,
-)
-from flows.cli.shared_options import (
-    ClusterOption,
-    IndexFolder,
-    TaskRunnerName,
-    TaskRunnerOption,
-    refuse_unusable,
-)
+from flows.cli.engine import TERMINATED, handling, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, Screen, emit, fail, plain_errors
+from flows.cli.shared_options import ClusterOption, IndexFolder, TaskRunnerOption, refuse_unusable
 from flows.running.config_reading import merge_parameters
-from flows.running.settings import settings
 from models.model_errors import ModelUnavailable
 from storage.engines import index_name
 from tasks.rag.rag_errors import Unfinished
@@ -95,67 +70,63 @@ def index(
     as_json: Json = False,
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
+    require_variable(given["password_env"])
+    metadata = given["metadata"] and given["metadata"].absolute()
+    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
     with valid(OPTIONS):
-        chosen = _chosen(given, documents, index, config, settings)
+        chosen = merge_parameters({**given, **folders}, file=config, settings=settings or ())
     if watch:
         _watch(chosen, documents, index, as_json=as_json)
     if dry_run:
-        with valid(OPTIONS):
-            figures = plan_figures(chosen, quiet=as_json)
-        emit(figures, as_json, lambda: _show_plan(figures))
-        return
-    build_and_show(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
+        from flows.running.rag_config import IndexConfig
+
+        with valid(OPTIONS), progress_bars(as_json):
+            figures = plan_figures(IndexConfig.model_validate(chosen))
+        emit(figures, as_json, lambda: show_plan(figures))
+    else:
+        build_and_show(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
 
 
 def _watch(chosen: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:
     """Build whenever files in the folder have changed and are still, until a signal."""
     from flows.running.command_server import prefect_api
+    from flows.running.settings import settings
     from flows.running.watching import changes
 
     stop = Event()
     # one API for all builds: Prefect keeps the address of the first
-    with handling(signal.SIGTERM, lambda *_: stop.set()), expected_errors(), prefect_api(settings().home):
+    with handling(signal.SIGTERM, lambda *_: stop.set()), prefect_api(settings().home):
         try:
             for changed in changes(documents, apart_from=index, stop=stop):
                 if changed and not as_json:
                     console.print(f"[dim]{datetime.now(UTC).astimezone():%H:%M:%S}[/dim] {changed:,} files changed")
-                _build_once_more(chosen, index, first=not changed, as_json=as_json)
+                try:
+                    build_and_show(chosen, index, as_json=as_json)
+                except typer.Exit as ended:  # a failure is printed, and the next change tries again
+                    if ended.exit_code in (INTERRUPTED, TERMINATED) or (not changed and ended.exit_code == REFUSED):
+                        raise
         except KeyboardInterrupt:
             pass
     typer.echo(f"no longer watching {documents}", err=True)
     raise typer.Exit(TERMINATED if stop.is_set() else INTERRUPTED)
 
 
-def _build_once_more(chosen: dict[str, Any], index: Path, *, first: bool, as_json: bool) -> None:
-    """Build; a failure is printed, and the next change tries again. A refusal of the first build ends the command."""
-    try:
-        build_and_show(chosen, index, as_json=as_json)
-    except typer.Exit as ended:
-        if ended.exit_code in (INTERRUPTED, TERMINATED) or (first and ended.exit_code == REFUSED):
-            raise
-
-
-def _chosen(
-    given: Given, documents: Path, index: Path, file: Path | None, settings: Sequence[str] | None
-) -> dict[str, Any]:
-    """The parameters as `IndexConfig` takes them."""
-    require_variable(given["password_env"])
-    metadata = given["metadata"] and given["metadata"].absolute()
-    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
-    return merge_parameters({**given, **folders}, file=file, settings=settings or ())
-
-
 def build_and_show(
     chosen: dict[str, Any],
     index: Path,
     *,
-    task_runner: TaskRunnerName | None = None,
+    task_runner: str | None = None,
     cluster: str | None = None,
     as_json: bool,
 ) -> None:
     """Build and show the report; exits where something failed."""
-    with valid(OPTIONS):
-        outcome = run_build(chosen, quiet=as_json, task_runner=task_runner, cluster=cluster)
+    with plain_errors(), valid(OPTIONS), prefect_for_a_command(quiet=as_json):
+        from flows.rag import IndexConfig, build_index
+        from flows.running.task_runners import placed
+
+        config = IndexConfig.model_validate(chosen)
+        _vision_model(config)
+        outcome = run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
     emit(outcome.report, as_json, lambda: _show_report(outcome.report, index))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
@@ -172,43 +143,26 @@ def build_as_told() -> None:
         sys.exit(ended.exit_code)
 
 
-def run_build(
-    chosen: dict[str, Any], *, quiet: bool, task_runner: TaskRunnerName | None = None, cluster: str | None = None
-) -> Outcome[IndexReport]:
-    """Run `build_index` in this process. Raises pydantic.ValidationError for invalid options."""
-    with prefect_for_a_command(quiet=quiet):
-        from flows.rag import IndexConfig, build_index
-        from flows.running.task_runners import placed
-
-        config = IndexConfig.model_validate(chosen)
-        _vlm(config)
-        return run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
-
-
-def plan_figures(chosen: dict[str, Any], *, quiet: bool) -> FigurePlan:
+def plan_figures(config: IndexConfig) -> FigurePlan:
     """Cost of describing the figures of a folder; calls no model, writes no index."""
-    with expected_errors(), progress_bars(quiet):
-        from flows.running.rag_config import IndexConfig
-        from tasks.rag.indexing.picturing import plan_folder
-        from tasks.resources import artifacts, resources, responses, vision
+    from tasks.rag.indexing.picturing import plan_folder
+    from tasks.resources import artifacts, resources, responses, vision
 
-        config = IndexConfig.model_validate(chosen)
-        password = resources().secret(config.password_env) if config.password_env else None
-        vlm = _vlm(config)
-        return plan_folder(
-            config.documents,
-            artifacts(),
-            include=config.include,
-            exclude=config.left_out,
-            settings=config.figures,
-            limits=config.limits,
-            password=password,
-            chat=vision(vlm) if vlm else None,
-            responses=responses(),
-        )
+    vlm = _vision_model(config)
+    return plan_folder(
+        config.documents,
+        artifacts(),
+        include=config.include,
+        exclude=config.left_out,
+        settings=config.figures,
+        limits=config.limits,
+        password=resources().secret(config.password_env) if config.password_env else None,
+        chat=vision(vlm) if vlm else None,
+        responses=responses(),
+    )
 
 
-def _vlm(config: IndexConfig) -> str | None:
+def _vision_model(config: IndexConfig) -> str | None:
     """Full name of the vision model; exits if it is certain that it cannot be used."""
     from tasks.rag.indexing.picturing import figure_model
 
@@ -224,17 +178,15 @@ def _vlm(config: IndexConfig) -> str | None:
 
 def require_variable(variable: str | None) -> str | None:
     """Value of the environment variable that --password-env names; exits if there is none."""
-    if variable is None:
-        return None
-    if variable not in os.environ:
+    if variable and variable not in os.environ:
         fail(f"--password-env {variable}: there is no such environment variable; export it first", REFUSED)
-    return os.environ[variable]
+    return os.environ[variable] if variable else None
 
 
 def _show_report(report: IndexReport, index: Path) -> None:
-    documents, figures = report.documents, report.figures
-    changes = ", ".join(f"{getattr(documents, name)} {name}" for name in CHANGES if getattr(documents, name))
-    console.print(f"[bold]{escape(index_name(index))}[/bold] is at generation {report.generation}")
+    documents, figures, name = report.documents, report.figures, escape(index_name(index))
+    changes = ", ".join(f"{getattr(documents, change)} {change}" for change in CHANGES if getattr(documents, change))
+    console.print(f"[bold]{name}[/bold] is at generation {report.generation}")
     console.print(f"  documents  {documents.total}: {changes.replace('ok', 'indexed')}")
     console.print(f"  pages      {report.pages:,}")
     console.print(f"  chunks     {report.chunks:,}")
@@ -246,12 +198,11 @@ def _show_report(report: IndexReport, index: Path) -> None:
     for warning in report.warnings:
         console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
     if documents.failed:
-        console.print(
-            f"  see [bold]trivet rag status --index {escape(index_name(index))}[/bold] for what failed, and why"
-        )
+        console.print(f"  see [bold]trivet rag status --index {name}[/bold] for what failed, and why")
 
 
-def _show_plan(plan: FigurePlan) -> None:
+def show_plan(plan: FigurePlan) -> None:
+    """Print the counts of --dry-run."""
     console.print(f"{plan.documents:,} documents")
     console.print(f"{plan.found:,} figures found, {plan.kept:,} worth a question, {plan.duplicates:,} duplicates")
     for reason, count in plan.dropped.items():

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from flows.cli.commands import App, ConfigFile, Flag, Given, Json, Options, Settings, command, valid
-from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
-from flows.cli.output import FAILED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.engine import prefect_for_a_command, run_flow
+from flows.cli.output import FAILED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.shared_options import refuse_unusable
 from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from flows.running.judge_calls import CallCounts
     from flows.running.lever_config import LeverConfig
-    from tasks.lever.data.vqa_files import VqaScores
     from tasks.lever.learning.lever_results import LeverReport
     from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
 
@@ -62,6 +61,7 @@ OF_THE_SEED = Options(
     },
 )
 """Those of `lever_lm.models.v3.generate_rl_data`, and of the script that starts it."""
+screen = Screen()
 FILES = 4
 """Most files of a folder that are named."""
 
@@ -82,7 +82,10 @@ def run(
     """Train a selector of demonstrations and measure it; an interrupted run continues when started again."""
     chosen = _read(given, OPTIONS, config, settings)
     if dry_run:
-        _count_calls(chosen, as_json)
+        from flows.running.judge_calls import count_calls
+
+        counts = count_calls(chosen)
+        emit(counts, as_json, lambda: show_calls(counts))
     else:
         _train(chosen, as_json)
 
@@ -96,7 +99,7 @@ def rl_data(given: Given, config: ConfigFile = None, settings: Settings = None, 
 def _read(given: Given, options: Options, file: Path | None, settings: Sequence[str] | None) -> LeverConfig:
     from flows.running.lever_config import read_lever_config
 
-    with valid(options), expected_errors():
+    with valid(options):
         return read_lever_config(given, file=file, settings=settings or ())
 
 
@@ -108,23 +111,14 @@ def _train(chosen: LeverConfig, as_json: bool) -> None:
         if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
             refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=not chosen.of_texts)
         outcome = run_flow(post_train, chosen, errors.Unfinished)
-    emit(outcome.report.told(), as_json, lambda: show(outcome.report))
+    emit(outcome.report.told(), as_json, lambda: show_report(outcome.report))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
 
 
-def _count_calls(config: LeverConfig, as_json: bool) -> None:
+def show_calls(counts: CallCounts) -> None:
     """Print what the stages would ask the judge."""
-    from flows.running.judge_calls import count_calls
-
-    with expected_errors():
-        counted = count_calls(config)
-    emit(counted, as_json, lambda: _show_calls(counted))
-
-
-def _show_calls(counted: CallCounts) -> None:
-    screen = Screen()
-    for stage, count in [*counted.calls.items(), ("total", counted.total)]:
+    for stage, count in [*counts.calls.items(), ("total", counts.total)]:
         screen.print(f"{stage:<10}{count:>12,}{'  at most' if stage in ('oracle', 'total') else ''}", markup=False)
 
 
@@ -157,13 +151,13 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
-    with plain_errors(errors.LeverError):
-        from tasks.lever.data.folder_layout import sampler_of
-        from tasks.lever.learning.checkpoints import open_selector
-        from tasks.lever.learning.predicting import predict_files
+    from tasks.lever.data.folder_layout import sampler_of
+    from tasks.lever.learning.checkpoints import open_selector
+    from tasks.lever.learning.predicting import predict_files
 
+    with plain_errors(errors.LeverError):
         opened = open_selector(checkpoint, heads=heads)
-        found = predict_files(
+        predicted = predict_files(
             opened,
             checkpoint,
             queries=query_emb,
@@ -175,18 +169,16 @@ def predict(
             pool_size=pool_size,
             seed=seed,
         )
-    for warning in found.warnings:
+    for warning in predicted.warnings:
         typer.secho(f"note: {harmless(warning)}", fg="yellow", err=True)
-    told = {query: one._asdict() for query, one in found.chosen.items()}
-    emit(told, as_json, lambda: _show_prediction(told, opened.notes))
 
+    def show() -> None:
+        for note in opened.notes:
+            screen.print(note, style="dim", markup=False)
+        for query, chosen in predicted.chosen.items():
+            screen.print(f"{query}  {', '.join(chosen.demonstrations)}", markup=False)
 
-def _show_prediction(told: dict[str, dict[str, Any]], notes: Sequence[str]) -> None:
-    screen = Screen()
-    for note in notes:
-        screen.print(f"[dim]{harmless(note)}[/]", markup=True)
-    for query, one in told.items():
-        screen.print(f"{query}  {', '.join(one['demonstrations'])}", markup=False)
+    emit({query: chosen._asdict() for query, chosen in predicted.chosen.items()}, as_json, show)
 
 
 @app.command("vqa-score")
@@ -211,31 +203,33 @@ def vqa_score(
 
     with plain_errors(errors.LeverError):
         scores = score_files(questions, annotations, results, stem=stem)
-    emit(scores, as_json, lambda: _show_scores(scores))
+
+    def show() -> None:
+        lines = [f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions"]
+        lines += [f"{accuracy:.4f}  {name}" for name, accuracy in scores.per_answer_type.items()]
+        for line in lines:
+            screen.print(line, markup=False, soft_wrap=True)
+        for note in scores.notes:
+            screen.print(f"note: {note}", markup=False, style="yellow", soft_wrap=True)
+
+    emit(scores, as_json, show)
 
 
-def _show_scores(scores: VqaScores) -> None:
-    screen = Screen(soft_wrap=True)
-    screen.print(f"{scores.overall:.4f}  VQA accuracy over {len(scores.per_question):,} questions", markup=False)
-    for name, accuracy in scores.per_answer_type.items():
-        screen.print(f"{accuracy:.4f}  {name}", markup=False)
-    for note in scores.notes:
-        screen.print(f"note: {note}", markup=False, style="yellow")
-
-
-def show(found: LeverReport) -> None:
+def show_report(report: LeverReport) -> None:
     """Print accuracies with their intervals, gains, and the files."""
-    screen = Screen()
-    if found.summary:
-        screen.print(_title(found.summary), style="bold", markup=False)
-        screen.print(_accuracies(found.summary))
-        for line in _gains(found.summary):
+    if summary := report.summary:
+        about, seeds = summary.conditions, len(summary.seeds)
+        questions = max(figure.accuracy.n for figure in summary.figures)
+        title = f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds} seed{'s' if seeds > 1 else ''}"
+        screen.print(f"{title}, {questions:,} questions: accuracy", style="bold", markup=False)
+        screen.print(_accuracies(summary))
+        for line in _gains(summary):
             screen.print(line)
     else:
-        screen.print(f"done: {', '.join(found.stages)}")
-    for note in found.notes:
+        screen.print(f"done: {', '.join(report.stages)}")
+    for note in report.notes:
         screen.print(note, style="yellow", markup=False, soft_wrap=True)
-    for line in _by_folder(found.files):
+    for line in _by_folder(report.files):
         screen.print(line, style="dim", markup=False, soft_wrap=True)
 
 
@@ -252,48 +246,38 @@ def _by_folder(files: Sequence[str]) -> list[str]:
     return lines
 
 
-def _title(found: Summary) -> str:
-    about = found.conditions
-    seeds = f"{len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}"
-    questions = max(figure.accuracy.n for figure in found.figures)
-    return f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds}, {questions:,} questions: accuracy"
-
-
-def _accuracies(found: Summary) -> Table:
-    shots = sorted({one.shots for one in found.figures})
-    about = found.conditions
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("demonstrations by")
+def _accuracies(summary: Summary) -> Table:
+    shots = sorted({one.shots for one in summary.figures})
+    trained = summary.conditions.trained_shots
+    columns: list[str] = ["demonstrations by"]
     for count in shots:
-        table.add_column(f"{count} shot{'s' if count != 1 else ''}", justify="right", no_wrap=True)
-        if count == about.trained_shots:
-            table.add_column("95 % interval", justify="right", no_wrap=True)
-    for name in dict.fromkeys(one.selector for one in found.figures):
-        cells = [escape(name.replace("_", " "))]
+        columns += [f">{count} shot{'s' if count != 1 else ''}", *([">95 % interval"] if count == trained else [])]
+    rows: list[list[str]] = []
+    for name in dict.fromkeys(one.selector for one in summary.figures):
+        cells = [name.replace("_", " ")]
         for count in shots:
-            figure = found.figure(name, shots=count)
+            figure = summary.figure(name, shots=count)
             bound = "≥ " if figure and figure.is_lower_bound else ""
             cells.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
-            if count == about.trained_shots:
+            if count == trained:
                 cells.append(_interval(figure.accuracy) if figure else "")
-        table.add_row(*cells)
-    return table
+        rows.append(cells)
+    return make_table(*columns, rows=rows)
 
 
-def _gains(found: Summary) -> list[str]:
-    shots = found.conditions.trained_shots
+def _gains(summary: Summary) -> list[str]:
+    shots = summary.conditions.trained_shots
     lines = [
         f"{gain.better} − {gain.worse}: ".replace("_", " ")
         + f"{gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
-        for gain in found.gains
+        for gain in summary.gains
         if gain.shots == shots
     ]
-    ways = [
+    return lines + [
         f"{way.selector} is {way.share:.0%} of the way from similarity to the oracle"
-        for way in found.ways
+        for way in summary.ways
         if way.shots == shots and way.selector == "grpo"
     ]
-    return lines + ways
 
 
 def _interval(estimate: SeedEstimate) -> str:

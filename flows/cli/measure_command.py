@@ -10,19 +10,15 @@ from uuid import uuid4
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field
-from rich.markup import escape
-from rich.table import Table
 
-from flows.cli.ask_command import known_llm, read_calibration
-from flows.cli.ask_command import opened as assistant_over
+from flows.cli.ask_command import known_llm, open_answering, read_calibration
 from flows.cli.commands import Flag, Given, Json, Options
 from flows.cli.engine import progress_bars
-from flows.cli.output import Screen, emit, plain_errors
+from flows.cli.output import Screen, emit, make_table, plain_errors
 from flows.cli.shared_options import IndexFolder, Strategy, require_file
 from flows.running.config_reading import nested
 from flows.running.environment import git_commit, program_version
 from flows.running.settings import settings
-from models.model_errors import ModelError
 from storage.files import write
 from storage.storage_errors import StorageError
 from tasks import progress
@@ -30,9 +26,8 @@ from tasks.rag import STRATEGY
 from tasks.rag.answers import MAX_WRONG, Calibration
 
 if TYPE_CHECKING:
-    from storage.evaluations import Evaluated
     from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures
-    from tasks.rag.measuring.measured_figures import Gold, Measured
+    from tasks.rag.measuring.measured_figures import Measured
     from tasks.rag.measuring.ranking_metrics import Mean, Question
 
 QuestionsFile = Annotated[
@@ -106,12 +101,13 @@ def evaluate(
     """Measure how often a search finds the page that answers, and how good the answers are, with 95 % intervals."""
     from storage.index import open_index
     from tasks.rag.measuring import measured_figures as figures
-    from tasks.rag.measuring.answer_checks import calibration_of
+    from tasks.rag.measuring.answer_checks import calibration_of, check_answers
     from tasks.rag.measuring.ranking_metrics import rank_questions, read_questions
+    from tasks.resources import evaluations
 
     require_file(questions, "a JSONL file of questions")
     started, chosen = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
-    with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
+    with plain_errors(ValueError), open_index(index) as opened:
         asked = figures.choose(read_questions(questions), chosen.split)
         labels = figures.labels_of(asked, by)
         chosen = _as_it_runs(chosen, asked, calibrates=calibrate is not None)
@@ -125,7 +121,12 @@ def evaluate(
                 rerank=chosen.rerank,
             )
             ranked = rank_questions(progress.counted("search", asked), places, name_of=gold.name_of)
-        checks = _checked(index, asked, chosen, gold, quiet=as_json) if chosen.answers else ()
+        checks: tuple[AnswerCheck, ...] = ()
+        if chosen.answers:
+            how = {"llm": chosen.llm, "reranker": chosen.rerank, "answers.strategy": chosen.strategy}
+            how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
+            with open_answering(index, how, patient=True) as assistant, progress_bars(as_json):
+                checks = check_answers(progress.counted("answer", asked), assistant, name_of=gold.name_of)
         measured = figures.measure(asked, ranked, checks if chosen.answers else None, by=labels)
         measurement = figures.Measurement(measured, ranked, checks)
         if calibrate:
@@ -143,9 +144,15 @@ def evaluate(
             split=chosen.split,
             settings=chosen.model_dump(exclude={"split"}),
         )
-    unkept = keep([rows]) if store else []
-    notes = [*gold.notes, *_away(checks), *unkept]
-    run = rows.run.id if store and not unkept else None
+    notes, run = [*gold.notes], None
+    if away := sum(check.model_away for check in checks):
+        notes.append(f"the model was away for {away} of {len(checks)} questions; those answers are extracted")
+    if store:
+        try:
+            evaluations().write([rows])
+            run = rows.run.id
+        except StorageError as error:
+            notes.append(f"the figures are not in the database: {error}")
     told = measured.model_dump(mode="json") | {"run": run, "notes": notes}
     emit(told, as_json, lambda: _show(measured, notes, promised=None if chosen.llm != "none" else chosen.max_wrong))
 
@@ -162,35 +169,6 @@ def _as_it_runs(chosen: MeasureConfig, asked: Sequence[Question], *, calibrates:
         "max_wrong": 1.0 if calibrates else chosen.max_wrong,
     }
     return chosen.model_copy(update=settled)
-
-
-def _checked(
-    index: Path, asked: Sequence[Question], chosen: MeasureConfig, gold: Gold, *, quiet: bool
-) -> tuple[AnswerCheck, ...]:
-    """What each question is answered."""
-    from tasks.rag.measuring.answer_checks import check_answers
-
-    how = {"llm": chosen.llm, "reranker": chosen.rerank, "answers.strategy": chosen.strategy}
-    how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
-    with assistant_over(index, how, patient=True) as assistant, progress_bars(quiet):
-        return check_answers(progress.counted("answer", asked), assistant, name_of=gold.name_of)
-
-
-def _away(checks: Sequence[AnswerCheck]) -> list[str]:
-    """A note if a model was unavailable: some answers then quote sentences of the documents."""
-    away = sum(check.model_away for check in checks)
-    return [f"the model was away for {away} of {len(checks)} questions; those answers are extracted"] if away else []
-
-
-def keep(evaluated: Sequence[Evaluated]) -> list[str]:
-    """Write rows to the database of the settings; returns a note if that is not possible."""
-    from tasks.resources import evaluations
-
-    try:
-        evaluations().write(evaluated)
-    except StorageError as error:
-        return [f"the figures are not in the database: {error}"]
-    return []
 
 
 console = Screen()
@@ -215,10 +193,10 @@ ABSTENTION_ROWS = (
 
 def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -> None:
     if measured.n:
-        table = Table("", "page", "95 %", "document", "95 %", box=None, header_style="bold")
-        for name in measured.document:
-            table.add_row(name, *_cells(measured.page.get(name)), *_cells(measured.document[name]))
-        console.print(table)
+        rows = [
+            (name, *_cells(measured.page.get(name)), *_cells(measured.document[name])) for name in measured.document
+        ]
+        console.print(make_table("", "page", "95 %", "document", "95 %", rows=rows))
     console.print(f"[dim]{measured.n} questions, {measured.paged} of them with gold pages[/dim]")
     if measured.answers:
         _show_answers(measured.answers, promised)
@@ -228,32 +206,26 @@ def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -
 
 
 def _show_answers(figures: AnswerFigures, promised: float | None) -> None:
-    table = Table("answers", "share", "95 %", "n", box=None, header_style="bold")
-    shares = [(said, getattr(figures, name)) for name, said in ANSWER_ROWS]
+    shares = [(words, getattr(figures, name)) for name, words in ANSWER_ROWS]
     if promised is not None and promised < 1:
-        shares = [(f"{said}; promised ≤ {promised:g}" if said == WRONG else said, share) for said, share in shares]
-    shares += [(said, getattr(figures.abstention, name)) for name, said in ABSTENTION_ROWS]
-    for said, share in shares:
-        if share is not None:
-            table.add_row(said, *_cells(share), str(share.n))
-    console.print(table)
+        shares = [(f"{words}; promised ≤ {promised:g}" if words == WRONG else words, share) for words, share in shares]
+    shares += [(words, getattr(figures.abstention, name)) for name, words in ABSTENTION_ROWS]
+    rows = [(words, *_cells(share), share.n) for words, share in shares if share is not None]
+    console.print(make_table("answers", "share", "95 %", "n", rows=rows))
     unscored = f", {figures.unscored} more could not be asked" if figures.unscored else ""
     console.print(f"[dim]{figures.n} questions asked{unscored}[/dim]")
 
 
 def _show_groups(label: str, groups: dict[str, Measured]) -> None:
     answered = any(group.answers for group in groups.values())
-    said = ("correct", "cited", "false answers") if answered else ()
-    table = Table(escape(label), "n", "page hit@5", "page mrr@10", "95 %", *said, box=None, header_style="bold")
+    further = ("correct", "cited", "false answers") if answered else ()
+    rows: list[tuple[object, ...]] = []
     for value, group in groups.items():
         figures = group.answers
-        cells = [rounded(group.page.get("hit@5")), *_cells(group.page.get("mrr@10"))]
-        if figures:
-            cells += map(rounded, (figures.correct, figures.citation, figures.abstention.false_answer_rate))
-        elif answered:
-            cells += ["–"] * len(said)
-        table.add_row(escape(value), str(figures.n if figures else group.n), *cells)
-    console.print(table)
+        shares = (figures.correct, figures.citation, figures.abstention.false_answer_rate) if figures else (None,) * 3
+        cells = [rounded(group.page.get("hit@5")), *_cells(group.page.get("mrr@10")), *map(rounded, shares)]
+        rows.append((value, figures.n if figures else group.n, *cells[: 3 + len(further)]))
+    console.print(make_table(label, "n", "page hit@5", "page mrr@10", "95 %", *further, rows=rows))
 
 
 def _cells(mean: Mean | None) -> tuple[str, str]:

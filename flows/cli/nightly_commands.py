@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from flows.cli.commands import App, Json
-from flows.cli.engine import expected_errors, prefect_for_a_command, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
+from flows.cli.eval_run_command import estimate, show_estimate
+from flows.cli.index_command import plan_figures, show_plan
+from flows.cli.lever_commands import show_calls
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, make_table
 from storage.files import write
 
 if TYPE_CHECKING:
-    from storage.incidents import Pin
-    from tasks.nightly.night_records import Change, Night, NightReport
+    from tasks.nightly.night_records import Change, NightReport
 
 app = App(help="Measure a suite of models night after night, and tell regressions from noise.")
+screen = Screen(soft_wrap=True)
 FORMATS = (".md", ".html")
 
 
@@ -29,21 +30,50 @@ def run(
     suite: Annotated[
         Path, typer.Argument(metavar="SUITE.yaml", help="YAML file of models, benchmarks, index and selector.")
     ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what a night would ask its models.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a suite now; an interrupted run, started again, does only what is missing."""
-    with _expected_errors(), prefect_for_a_command(quiet=as_json):
+    if dry_run:
+        _count(suite, as_json)
+        return
+    with prefect_for_a_command(quiet=as_json):
         from flows.nightly import NightlyConfig, nightly
         from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished
 
         config = NightlyConfig(suite=suite.absolute())
         outcome = run_flow(nightly, config, NightRegressed, NightUnfinished, NightFailed)
-    found: NightReport = outcome.report
-    emit(found, as_json, lambda: _show(found))
+    night: NightReport = outcome.report
+    emit(night, as_json, lambda: _show(night))
     if outcome.unfinished:
-        fail(f"{found.state}: {outcome.unfinished}", FAILED)
-    if found.state == "CompletedWithFailures":
+        fail(f"{night.state}: {outcome.unfinished}", FAILED)
+    if night.state == "CompletedWithFailures":
         raise typer.Exit(DONE_WITH_FAILURES)
+
+
+def _count(file: Path, as_json: bool) -> None:
+    """Print what each part of a night would ask, by the functions of the other commands."""
+    from flows.running.judge_calls import count_calls
+    from flows.running.nightly_plan import plan_of
+    from tasks.nightly.suite import read_suite
+
+    with progress_bars(as_json):
+        planned = plan_of(read_suite(file))
+        models = {label: estimate(config) for label, config in planned.models.items()}
+        figures = plan_figures(planned.index) if planned.index else None
+        calls = count_calls(planned.selector) if planned.selector else None
+
+    def show() -> None:
+        for label, calls_of_model in models.items():
+            show_estimate(calls_of_model, title=label)
+        if figures:
+            show_plan(figures)
+        if calls:
+            show_calls(calls)
+
+    counts = {"models": {label: each.model_dump(mode="json") for label, each in models.items()}}
+    further = {"index": figures, "selector": calls}
+    emit(counts | {name: each and each.model_dump(mode="json") for name, each in further.items()}, as_json, show)
 
 
 Which = Annotated[Path | None, typer.Argument(metavar="SUITE.yaml", help="The suite. Unset: the suite that ran last.")]
@@ -57,42 +87,27 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recreate the report of the last night from the database."""
-    from tasks.nightly.night_history import collect
+    """Recreate the report of the last night from the database, with every incident that is open."""
+    from tasks.nightly.night_history import collect, nights_of
+    from tasks.nightly.night_records import NoNight
     from tasks.nightly.suite import read_suite
-    from tasks.resources import evaluations, incidents
+    from tasks.resources import artifacts, evaluations, incidents
 
     if out and out.suffix not in FORMATS:
         fail(f"--out {out}: name a file that ends in {' or '.join(FORMATS)}", REFUSED)
-    with _expected_errors():
-        *earlier, last = _nights(suite)
-        read = read_suite(Path(last.file))
-        found = collect(last, earlier, evaluations(), incidents(), nights=read.nights, rules=read.regression)
-        if out:
-            from tasks.nightly.night_report import markdown_of, render_page
+    file = _suite_file(suite)
+    nights = nights_of(Path(file), artifacts())
+    if not nights:
+        raise NoNight(f"{file} never ran here; begin with `trivet nightly run {file}`")
+    *earlier, last = nights
+    read = read_suite(Path(last.file))
+    night = collect(last, earlier, evaluations(), incidents(), nights=read.nights, rules=read.regression)
+    if out:
+        from tasks.nightly.night_report import markdown_of, render_page
 
-            written = render_page(found) if out.suffix == ".html" else markdown_of(found)
-            write(out.absolute(), written.encode("utf-8", "replace"))
-    emit(found, as_json, lambda: typer.echo(f"wrote {out}", err=True) if out else _show(found))
-
-
-@app.command("incidents")
-def list_incidents(suite: Which = None, as_json: Json = False) -> None:
-    """List what got worse: open incidents, and those that are back or accepted, with their figure in each night."""
-    from tasks.nightly.night_report import incident
-    from tasks.resources import incidents
-
-    with _expected_errors():
-        found = incidents().of(_file(suite))
-    screen = Screen(soft_wrap=True)
-
-    def show() -> None:
-        for one in found:
-            screen.print(Text(harmless(incident(one)), style="red" if one.open else ""))
-        if not found:
-            screen.print("no incident")
-
-    emit({"incidents": [one.model_dump(mode="json") for one in found]}, as_json, show)
+        written = render_page(night) if out.suffix == ".html" else markdown_of(night)
+        write(out.absolute(), written.encode("utf-8", "replace"))
+    emit(night, as_json, lambda: typer.echo(f"wrote {out}", err=True) if out else _show(night))
 
 
 @app.command()
@@ -103,71 +118,16 @@ def accept(
     as_json: Json = False,
 ) -> None:
     """Accept a figure that got worse: its last value is the baseline of later nights."""
-    from datetime import UTC, datetime
-
     from tasks.nightly import night_comparison, night_report
     from tasks.resources import incidents
 
-    with _expected_errors():
-        file = _file(suite)
-        accepted = night_comparison.accept_incident(incidents().of(file), incident, word=why, at=datetime.now(UTC))
-        incidents().put(accepted)
-    said = Text(harmless(night_report.incident(accepted)))
-    emit(accepted, as_json, lambda: Screen(soft_wrap=True).print(said))
+    known = incidents().of(_suite_file(suite))
+    accepted = night_comparison.accept_incident(known, incident, word=why, at=datetime.now(UTC))
+    incidents().put(accepted)
+    emit(accepted, as_json, lambda: screen.print(Text(harmless(night_report.incident(accepted)))))
 
 
-@app.command()
-def pin(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="ID of a night, or of a run of one; or its beginning.")],
-    suite: Which = None,
-    as_json: Json = False,
-) -> None:
-    """Compare later nights with the figures of this one, instead of with the last good one of each."""
-    from tasks.nightly.night_history import pins_of
-    from tasks.resources import evaluations, incidents
-
-    with _expected_errors():
-        nights = _nights(suite)
-        pins = pins_of(run, nights, evaluations())
-        incidents().pin(nights[-1].file, pins)
-    _show_pins(pins, as_json)
-
-
-@app.command()
-def unpin(suite: Which = None, as_json: Json = False) -> None:
-    """Compare later nights with the last good figure again, and print what was pinned."""
-    from tasks.resources import incidents
-
-    with _expected_errors():
-        file = _file(suite)
-        pinned = incidents().pins(file)
-        incidents().pin(file, [])
-    _show_pins(pinned, as_json)
-
-
-def _show_pins(pins: Sequence[Pin], as_json: bool) -> None:
-    screen = Screen(soft_wrap=True)
-
-    def show() -> None:
-        for one in pins:
-            screen.print(Text(harmless(f"{one.of} on {one.task}: run {one.run[:8]} of {one.at:%Y-%m-%d}")))
-
-    emit({"pins": [one.model_dump(mode="json") for one in pins]}, as_json, show)
-
-
-def _nights(suite: Path | None) -> tuple[Night, ...]:
-    """The nights of a suite, oldest first. Raises NoNight where there is none."""
-    from tasks.nightly.night_history import nights_of
-    from tasks.nightly.night_records import NoNight
-    from tasks.resources import artifacts
-
-    file = _file(suite)
-    if nights := nights_of(Path(file), artifacts()):
-        return nights
-    raise NoNight(f"{file} never ran here; begin with `trivet nightly run {file}`")
-
-
-def _file(suite: Path | None) -> str:
+def _suite_file(suite: Path | None) -> str:
     """Path of the suite file. Raises NoNight where no suite is named and none ran."""
     from tasks.nightly.night_history import last_suite
     from tasks.resources import artifacts
@@ -175,35 +135,34 @@ def _file(suite: Path | None) -> str:
     return str(suite.absolute() if suite else last_suite(artifacts()))
 
 
-def _show(found: NightReport) -> None:
+def _show(report: NightReport) -> None:
     from tasks.nightly import night_report
 
-    screen = Screen(soft_wrap=True)
-    ended = {"Completed": "green", "CompletedWithFailures": "yellow"}.get(found.state, "red")
-    screen.print(
-        Text(f"{found.night.suite}: {found.state}", style=f"bold {ended}"), Text(f"– {night_report.WORDS[found.state]}")
-    )
-    changes = {(one.of, one.task): one for one in found.changes}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("model", "benchmark", "score", "95 %", "change", "", "run"):
-        table.add_column(column, justify="right" if column in ("score", "change") else "left")
-    for one in found.scores:
-        value = night_report.figure(one.measure.value) if one.measure else "none scored"
-        around = night_report.interval(one.measure) if one.measure else ""
-        cells = (one.model, one.task, value, around, *_moved(changes.get((one.model, one.task))), one.run[:8])
-        table.add_row(*(Text(harmless(cell)) for cell in cells))
-    for change in found.changes:
-        if change.of in ("index", "selector"):
-            value, around = night_report.figure(change.now.value), night_report.interval(change.now)
-            cells = (change.of, change.task, value, around, *_moved(change), change.now.run[:8])
-            table.add_row(*(Text(harmless(cell)) for cell in cells))
-    if table.row_count:
-        screen.print(table)
-    for one in found.open_incidents:
+    ended = {"Completed": "green", "CompletedWithFailures": "yellow"}.get(report.state, "red")
+    title = Text(f"{report.night.suite}: {report.state}", style=f"bold {ended}")
+    screen.print(title, Text(f"– {night_report.WORDS[report.state]}"))
+    changes = {(one.of, one.task): one for one in report.changes}
+    measured = [(one.model, one.task, one.measure, one.run) for one in report.scores]
+    measured += [(one.of, one.task, one.now, one.now.run) for one in report.changes if one.of in ("index", "selector")]
+    rows = [
+        (
+            of,
+            task,
+            night_report.figure(measure.value) if measure else "none scored",
+            night_report.interval(measure) if measure else "",
+            *_moved(changes.get((of, task))),
+            run[:8],
+        )
+        for of, task, measure, run in measured
+    ]
+    if rows:
+        columns = ("model", "benchmark", ">score", "95 %", ">change", "", "run")
+        screen.print(make_table(*columns, rows=rows))
+    for one in report.open_incidents:
         screen.print(Text(harmless(night_report.incident(one)), style="red"))
-    for failure in found.failures:
+    for failure in report.failures:
         screen.print(Text(f"{failure.what}: {failure.why}", style="yellow"))
-    screen.print(Text(f"run {found.night.run}"))
+    screen.print(Text(f"run {report.night.run}"))
 
 
 def _moved(change: Change | None) -> tuple[str, str]:
@@ -212,11 +171,3 @@ def _moved(change: Change | None) -> tuple[str, str]:
     if change is None:
         return night_report.NONE, ""
     return night_report.signed(change.difference, like=change.now.value), night_report.VERDICTS[change.verdict]
-
-
-@contextmanager
-def _expected_errors() -> Generator[None]:
-    from tasks.nightly.night_records import NightlyError, NoIncident, NoNight, SuiteUnusable
-
-    with expected_errors(), plain_errors(SuiteUnusable, NoNight, NoIncident, failed=(NightlyError,)):
-        yield

@@ -20,21 +20,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from flows.cli.commands import Given, Json, Settings
-from flows.cli.output import REFUSED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.output import REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
 from flows.cli.shared_options import AnyIndexFolder
 from storage.storage_errors import StorageError
-from tasks.rag.answers import place_of
 
 if TYPE_CHECKING:
     from storage.numbers import Filters, Numbers
-    from tasks.rag.numbers.line_lookup import Compared, Number
 
 console = Screen()
-STATEMENTS = ("income", "balance", "cash_flow")
 PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d\d)?")
 
 
@@ -44,8 +40,6 @@ class _Source(NamedTuple):
     paths: tuple[Path, ...]
     names: Mapping[str, str]
     """Digest of a document → its name."""
-    entities: dict[str, str]
-    """Digest of a document → its organisation, where one is known."""
     shown: dict[str, Any]
     """First keys of the JSON output: the index and its generation, or the file and its reader."""
 
@@ -59,10 +53,6 @@ def numbers(
         str, typer.Option("--line", metavar="WORDS", help="Only rows whose labels hold all these words.")
     ] = "",
     period: Annotated[str, typer.Option(metavar="YEARS", help="Only periods of these years: 2021, 2019..2021.")] = "",
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Count the totals, balances and cash flows that add up, and name the others."),
-    ] = False,
     sql: Annotated[str | None, typer.Option(metavar="SELECT", help="Query of the table `numbers` instead.")] = None,
     shape: Annotated[
         Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Parquet is written to stdout.")
@@ -78,31 +68,22 @@ def numbers(
     if (file is None) == (index is None):
         fail("name a document, or an index with --index", REFUSED)
     filtered = bool(entity or line or period or shape == "parquet")
-    if sql is not None and (filtered or check):
+    if sql is not None and filtered:
         fail("--sql goes with no other filter, and not with --format parquet; filter in its WHERE", REFUSED)
-    if check and (filtered or shape == "csv"):
-        fail("--check is of all numbers, as a table or JSON; leave out the filters and --format", REFUSED)
     if shape == "parquet" and sys.stdout.isatty():
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
     filters: Filters = {"entity": entity.split(), "line": line.split(), "years": years}
     opened = _indexed(index) if index else _read(given, file or Path(), password_env, settings or ())
     with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
-        if entity:
-            _require_a_name(source.names, entity)
-        if check:
-            _check(source, as_json=as_json or shape == "json")
-            return
+        wanted, known = entity.lower().split(), [*source.names.values()]
+        if entity and not any(all(word in name.lower() for word in wanted) for name in known):
+            fail(f"--entity {entity}: no document is called so; there are {', '.join(known[:5])} …", REFUSED)
         if sql is not None:
             _show_query(query_numbers(source.paths, source.names, sql), source, "json" if as_json else shape)
         elif as_json or shape != "table":
             _copy(source, filters, "json" if as_json or shape == "table" else shape)
         else:
             _show_numbers(source, filters)
-
-
-def _require_a_name(names: Mapping[str, str], entity: str) -> None:
-    if not any(all(word.lower() in name.lower() for word in entity.split()) for name in names.values()):
-        fail(f"--entity {entity}: no document is called so; there are {', '.join([*names.values()][:5])} …", REFUSED)
 
 
 def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parquet"]) -> None:
@@ -128,12 +109,10 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
 def _indexed(index: Path) -> Generator[_Source]:
     from storage.engines import index_name
     from storage.index import open_index
-    from tasks.rag.planning.names import entity_of
 
     with open_index(index) as opened:
-        names = opened.names
-        entities = {entry.document: entity for entry in opened.catalogue if (entity := entity_of(entry))}
-        yield _Source(opened.numbers, names, entities, {"index": index_name(index), "generation": opened.generation})
+        shown = {"index": index_name(index), "generation": opened.generation}
+        yield _Source(opened.numbers, opened.names, shown)
 
 
 @contextmanager
@@ -147,7 +126,7 @@ def _read(given: Given, file: Path, password_env: str | None, settings: Sequence
         path = Path(folder) / "numbers.parquet"
         facts = document_numbers(document.pages, document=digest)
         write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
-        yield _Source((path,), {digest: file.name}, {}, {"file": str(file), "reader": document.reader})
+        yield _Source((path,), {digest: file.name}, {"file": str(file), "reader": document.reader})
 
 
 def _years(period: str) -> tuple[int, int] | None:
@@ -182,55 +161,6 @@ def _cell(value: Any) -> Any:
     return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
 
 
-def _show_rows(found: Numbers) -> None:
-    table = Table(*map(escape, found.columns), box=None, pad_edge=False)
-    for row in found.rows:
-        table.add_row(*("" if value is None else escape(str(_cell(value))) for value in row))
-    console.print(table)
-
-
-def _check(source: _Source, *, as_json: bool) -> None:
-    from storage.numbers import check_numbers, select_numbers
-    from tasks.rag.numbers.line_lookup import compare
-
-    counts, broken = check_numbers(source.paths, source.names)
-    several = {document for document, one in source.entities.items() if [*source.entities.values()].count(one) > 1}
-    among = {document: source.names[document] for document in several}
-    rows = select_numbers(source.paths, among, statements=STATEMENTS).records() if among else []
-    compared = compare(rows, source.entities)
-    told = {
-        **source.shown,
-        "identities": counts.records(),
-        "broken": broken.records(),
-        "compared": compared.lines,
-        "restated": [{"one": _shown(pair.one), "other": _shown(pair.other)} for pair in compared.restated],
-    }
-    emit(told, as_json, lambda: _show_check(counts, broken, compared))
-
-
-def _shown(number: Number) -> dict[str, Any]:
-    line, period = " › ".join(number.row_path), number.period.label
-    return {"name": number.name, "page": number.page, "line": line, "period": period, "shown": number.shown}
-
-
-def _show_check(counts: Numbers, broken: Numbers, compared: Compared) -> None:
-    for one in broken.records():
-        said = f"{escape(one['line'])}  [cyan]{escape(one['period'] or 'no period')}[/cyan]  {escape(one['shown'])}"
-        where = escape(place_of(one["name"], one["page"]))
-        console.print_line(f"{where}: {one['kind']} does not add up: {said}; {escape(one['doubt'])}")
-    _show_rows(counts)
-    tried, held = (sum(one[name] for one in counts.records()) for name in ("tried", "held"))
-    share = f", {held / tried:.1%}" if tried else ""
-    console.print(f"{held:,} of {tried:,} identities hold{share}")
-    for one, other in compared.restated:
-        said = f"{escape(' › '.join(one.row_path))}  [cyan]{escape(one.period.label)}[/cyan]  {escape(one.shown)}"
-        where = escape(place_of(other.name, other.page))
-        console.print_line(f"{escape(place_of(one.name, one.page))}: {said}, and {escape(other.shown)} in {where}")
-    if compared.lines:
-        differ = len(compared.restated)
-        console.print(f"{differ:,} of {compared.lines:,} lines differ between documents of one organisation")
-
-
 def _show_query(found: Numbers, source: _Source, shape: str) -> None:
     if shape == "csv":
         writer = csv.writer(sys.stdout)
@@ -238,7 +168,12 @@ def _show_query(found: Numbers, source: _Source, shape: str) -> None:
         writer.writerows([_cell(value) for value in row] for row in found.rows)
         return
     listed = [{name: _plain(value) for name, value in row.items()} for row in found.records()]
-    emit({**source.shown, "numbers": listed}, shape == "json", lambda: _show_rows(found))
+    rows = [["" if value is None else _cell(value) for value in row] for row in found.rows]
+    emit(
+        {**source.shown, "numbers": listed},
+        shape == "json",
+        lambda: console.print(make_table(*found.columns, rows=rows)),
+    )
 
 
 def _show_numbers(source: _Source, filters: Filters) -> None:

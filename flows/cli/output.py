@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -13,11 +13,26 @@ from pydantic import BaseModel
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 DONE, FAILED, REFUSED, DONE_WITH_FAILURES = 0, 1, 2, 3
 """Exit codes: done · failed · usage error or refused input · done, but some documents failed."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 plus the number of the signal."""
+
+OURS = ("flows.", "tasks.", "models.", "storage.")
+"""Modules whose errors are whole sentences; those of other libraries are unexpected."""
+REFUSALS = {
+    *("ConfigUnusable", "OptionUnusable", "SuiteUnusable", "NoNight", "NoIncident", "Refused", "AuthUnusable"),
+    *("FolderUnusable", "MetadataUnusable", "QuestionsUnusable", "UnknownDocument", "StrategyUnusable"),
+    *("DocumentError", "DocumentUnreadable", "ReaderUnusable", "ConceptsUnusable", "IndexUnusable", "QueryUnusable"),
+    *("UnknownTask", "UnknownRun", "DataMissing", "DataUnusable", "BenchmarkUnusable", "PreflightFailed"),
+    *("NeedsLogLikelihood", "ResultsUnusable", "TemplateUnusable", "LanguageUnavailable", "UnsafeCodeRefused"),
+    *("DatasetUnusable", "FileUnusable", "PoolTooSmall", "PointerUnusable", "RewardUnusable", "BackupUnusable"),
+    *("NoFolder", "DeployFailed"),
+}
+"""Errors by name, which spares their imports, of a request that cannot be served as it stands: they exit with 2."""
 
 state = {"debug": False}
 """Set by the top-level `--debug`: show tracebacks."""
@@ -51,6 +66,20 @@ class Screen(Console):
             self.print_line(f"[yellow]note[/yellow] {escape(note)}")
 
 
+def make_table(*columns: str, rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
+    """A table without lines; a column whose name begins with `>` is flush right, and cells are text, not markup."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    for number, name in enumerate(columns):
+        is_figure = name.startswith(">")
+        longest = max((row[number].cell_len for row in cells), default=0)  # a heading may wrap, a figure not
+        justify = "right" if is_figure else "left"
+        table.add_column(Text(name.removeprefix(">")), justify=justify, min_width=longest if is_figure else None)
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
 def harmless(text: str) -> str:
     """`text` without characters that control a terminal."""
     return text.translate(_STEERING)
@@ -72,16 +101,16 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 
 @contextmanager
-def plain_errors(
-    *refused: type[Exception], failed: tuple[type[Exception], ...] = (), option: str = ""
-) -> Generator[None]:
-    """Turn expected exceptions into one sentence: `refused` exit 2, `failed` exit 1; with --debug they propagate.
+def plain_errors(*refused: type[Exception], option: str = "") -> Generator[None]:
+    """Turn expected errors into one sentence on stderr and an exit code; with --debug they propagate.
 
-    option: the option with its value that the sentence is about.
+    refused: further classes that exit with 2. option: the option with its value that the sentence is about.
     """
     try:
         yield
-    except (*refused, *failed) as error:
-        if state["debug"]:
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith(OURS)}
+        is_refusal = isinstance(error, refused) or kinds & REFUSALS
+        if state["debug"] or not (is_refusal or kinds):
             raise
-        fail(f"{option}: {error}" if option else str(error), REFUSED if isinstance(error, refused) else FAILED)
+        fail(f"{option}: {error}" if option else str(error), REFUSED if is_refusal else FAILED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +18,6 @@ from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
 from flows.running.config_reading import merge_parameters
-from models.model_errors import ModelError
-from storage.storage_errors import StorageError
-from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.rag import STRATEGY
 from tasks.rag.answers import place_of
 
@@ -75,16 +72,15 @@ def read_file(given: Given, file: Path, password_env: str | None, *, settings: S
     """The document as the options ask; one that cannot be read ends the command."""
     from tasks.documents.document_readers import ReadOptions
     from tasks.documents.formats import sniff
-    from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, read_document
+    from tasks.documents.isolation import Job, ReadLimits, read_document
 
     password = require_variable(password_env)
     require_file(file, "a document")
     with valid(READING):
         options = ReadOptions.model_validate(merge_parameters(given, settings=settings))
-    with plain_errors(DocumentError, DocumentUnreadable, ReaderUnusable):
-        sniffed = sniff(file)
-        job = Job(path=file, digest="", format=sniffed.format, password=password)
-        document = read_document(job, options=options, limits=ReadLimits()).document
+    sniffed = sniff(file)
+    job = Job(path=file, digest="", format=sniffed.format, password=password)
+    document = read_document(job, options=options, limits=ReadLimits()).document
     return document.model_copy(update={"notes": (*sniffed.notes, *document.notes)})
 
 
@@ -99,7 +95,7 @@ def chunks(
     from storage.index import open_index
     from tasks.rag.retrieval.search import read_chunk
 
-    with plain_errors(StorageError), open_index(index) as opened:
+    with open_index(index) as opened:
         rows = range(len(opened))
         if document is not None:
             rows = [row for row in rows if document in (opened.document(row).name, *opened.document(row).aliases)]
@@ -122,13 +118,10 @@ def status(
     from storage.index import is_published
     from tasks.rag.indexing.index_report import read_status
 
-    with plain_errors(StorageError):
-        found = read_status(index)
+    found, where = read_status(index), index_name(index)
+    if found is None and is_published(index):
+        fail(f"{where} was published from another TRIVET_HOME, which has the status of its builds", REFUSED)
     if found is None:
-        where = index_name(index)
-        with plain_errors(StorageError):
-            if is_published(index):
-                fail(f"{where} was published from another TRIVET_HOME, which has the status of its builds", REFUSED)
         fail(f"{where} holds no index; make one with `trivet rag index FOLDER --index {where}`", REFUSED)
     emit(found, as_json, lambda: _show_status(found, every=every, page=page))
 
@@ -155,7 +148,7 @@ def search(
     from tasks.rag.planning.routing import open_router
     from tasks.rag.retrieval import search as retrieval
 
-    with plain_errors(StorageError, ValueError, failed=(ModelError,)), open_index(index) as opened:
+    with plain_errors(ValueError), open_index(index) as opened:
         found = retrieval.search(
             opened,
             question,
@@ -250,16 +243,17 @@ def _show_status(status: IndexStatus, *, every: bool, page: int) -> None:
     for warning in status.warnings:
         console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
     troubled = [item for item in status.documents if item.status == "failed" or item.troubled_pages or item.notes]
-    _troubles(_page(sorted(troubled, key=lambda item: item.status != "failed"), page))
+    shown = slice((page - 1) * PAGE, page * PAGE)
+    _troubles(sorted(troubled, key=lambda item: item.status != "failed")[shown])
     if every:
-        _list(_page(status.documents, page))
+        console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
+        for item in status.documents[shown]:
+            same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
+            line = f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}"
+            console.print_line(line)
     last = -(-len(status.documents if every else troubled) // PAGE)
     if page < last:
         console.print(f"  page {page} of {last}; the next: --page {page + 1}")
-
-
-def _page(documents: Sequence[DocumentStatus], page: int) -> Sequence[DocumentStatus]:
-    return documents[(page - 1) * PAGE : page * PAGE]
 
 
 def _troubles(documents: Sequence[DocumentStatus]) -> None:
@@ -283,10 +277,3 @@ def _troubled_pages(item: DocumentStatus) -> Iterator[str]:
         named = ", ".join(str(number) for number in numbers[:PAGES_SHOWN] if number)
         more = f" and {len(numbers) - PAGES_SHOWN} more" if len(numbers) > PAGES_SHOWN else ""
         yield f"{'pages' if len(numbers) > 1 else 'page'} {named}{more}: {trouble}" if named else trouble
-
-
-def _list(documents: Iterable[DocumentStatus]) -> None:
-    console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
-    for item in documents:
-        same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
-        console.print_line(f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}")

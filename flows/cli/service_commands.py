@@ -1,7 +1,8 @@
-"""`trivet up`, `down`, `status`, `env` and `deploy`: Prefect's server and the workers of the pools, kept running."""
+"""`trivet up`, `down`, `status` and `deploy`: the service; `trivet rag serve`: pages and doors of indexes alone."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shlex
 import signal
@@ -9,21 +10,44 @@ import sysconfig
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.commands import Json
+from flows.cli.commands import Given, Json
 from flows.cli.engine import TERMINATED, handling
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, emit, fail, harmless, plain_errors
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
+from flows.running.config_reading import nested
 from flows.running.settings import settings
+from flows.service.place import DEFAULT_PORT
+from models.model_errors import ModelUnavailable
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from flows.service.asked_service import Wanted
     from flows.service.place import Place
+    from flows.service.served_collections import Collection, Folders
     from flows.service.service_start import Up
     from flows.service.service_status import Status
+
+QUESTIONS_OF_AN_AGENT = 4
+IndexesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--index",
+        metavar="[NAME=]DIR",
+        help="Folder of an index that the pages show, or postgresql://…; may be repeated. Unset: `up` shows those of "
+        "last time, `serve` evaluations.",
+    ),
+]
+DocumentsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--documents",
+        metavar="[NAME=]DIR",
+        help="Folder that an index is made of: it is watched, and documents are uploaded and removed on the pages.",
+    ),
+]
 
 
 def up(
@@ -36,32 +60,27 @@ def up(
     workers_only: bool = typer.Option(
         False, "--workers-only", help="Only start workers, for the server of PREFECT_API_URL."
     ),
-    index: list[str] | None = typer.Option(
-        None, metavar="[NAME=]DIR", help="Folder of an index that the pages show; may be repeated. Unset: as last time."
-    ),
-    documents: list[str] | None = typer.Option(
-        None, metavar="[NAME=]DIR", help="Folder that an index is made of, and kept up to date with by the pages."
-    ),
+    index: IndexesOption = None,
+    documents: DocumentsOption = None,
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
-    from flows.service.api import Refused
     from flows.service.asked_service import Wanted, pools_in
     from flows.service.served_collections import absolute, folders_of, require_indexes
 
-    with plain_errors(Refused, StorageError):
+    with plain_errors(StorageError):
         collections = absolute(folders_of(index or [], documents or []))
         require_indexes(collections)
-        wanted = Wanted(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections)
-    done = _started(wanted, quiet=as_json)
+    done = _start(
+        Wanted(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections), quiet=as_json
+    )
     emit(done, as_json, lambda: _show_up(done))
     if done.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
-def _started(wanted: Wanted, *, quiet: bool) -> Up:
+def _start(wanted: Wanted, *, quiet: bool) -> Up:
     """The service, up; a signal stops what had started."""
-    from flows.service.api import Refused, ServiceError
     from flows.service.service_start import end, up
 
     def say(text: str) -> None:
@@ -69,7 +88,7 @@ def _started(wanted: Wanted, *, quiet: bool) -> Up:
             typer.secho(harmless(text), dim=True, err=True)
 
     place = _place()
-    with _ended_by_signals() as came, plain_errors(Refused, failed=(ServiceError, StorageError, FileNotFoundError)):
+    with _ended_by_signals() as came, plain_errors():
         done = up(place, wanted, os.environ.copy(), say=say)
         if came and done.state != "unchanged":
             with place.alone():
@@ -111,32 +130,38 @@ def down(as_json: Json = False) -> None:
     from flows.service.service_start import end
     from storage.embedded import Cluster
 
-    place = _place()
-    with plain_errors(failed=(StorageError,)):
-        stopped: list[str] = []
-        if place.home.exists():
-            with place.alone():
-                stopped = end(place)
-            stopped += ["the Prefect API of commands"] if end_shared_api(place.home) else []
-            stopped += ["the embedded database"] if Cluster(place.home).stop() else []
+    place, stopped = _place(), list[str]()
+    if place.home.exists():
+        with place.alone():
+            stopped = end(place)
+        stopped += ["the Prefect API of commands"] if end_shared_api(place.home) else []
+        stopped += ["the embedded database"] if Cluster(place.home).stop() else []
     emit({"stopped": stopped}, as_json, lambda: typer.echo(f"Stopped: {', '.join(stopped) or 'nothing was running'}."))
 
 
-def status(as_json: Json = False) -> None:
+def status(
+    shell: Annotated[
+        bool,
+        typer.Option("--shell", help='Print what a shell needs for `prefect`: eval "$(trivet status --shell)".'),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show the state of server, workers and pools, and the disk they use; exit 1 unless all is healthy."""
-    from flows.service.service_status import status as looked
+    from flows.service.service_status import status as read_status
 
+    if shell:
+        _print_environment(as_json)
+        return
     store = settings().store
     folder = None if store and "://" in store else Path(store) if store else settings().home / "store"
-    with plain_errors(failed=(StorageError,)):
-        found = looked(_place(), store=folder)
-    emit(found, as_json, lambda: _show_status(found))
-    if found.state != "healthy":
+    current = read_status(_place(), store=folder)
+    emit(current, as_json, lambda: _show_status(current))
+    if current.state != "healthy":
         raise typer.Exit(FAILED)
 
 
-def env(as_json: Json = False) -> None:
-    """Print what a shell needs to run `prefect` and `trivet` with the server of this home: eval "$(trivet env)"."""
+def _print_environment(as_json: bool) -> None:
+    """What a shell needs to run `prefect` and `trivet` with the server of this home."""
     from flows.service.api import address_of, auth_of
 
     home = settings().home
@@ -149,9 +174,9 @@ def env(as_json: Json = False) -> None:
         "PREFECT_HOME": os.environ.get("PREFECT_HOME") or str(home / "prefect"),
         "TRIVET_HOME": str(home),
     }
-    told = {name: value for name, value in variables.items() if value}
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in told.items()]
-    emit(told, as_json, lambda: typer.echo("\n".join([*exports, on_path(sysconfig.get_path("scripts"))])))
+    given = {name: value for name, value in variables.items() if value}
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in given.items()]
+    emit(given, as_json, lambda: typer.echo("\n".join([*exports, on_path(sysconfig.get_path("scripts"))])))
 
 
 def on_path(folder: str) -> str:
@@ -179,7 +204,7 @@ def _show_up(done: Up) -> None:
         typer.echo(f"  deployments: {', '.join(done.deployments)}")
     if done.failed:
         typer.secho(f"  {done.failed}", fg="red", err=True)
-    typer.echo('  for the prefect command: eval "$(trivet env)"; to stop: trivet down')
+    typer.echo('  for the prefect command: eval "$(trivet status --shell)"; to stop: trivet down')
 
 
 def _show_status(found: Status) -> None:
@@ -211,15 +236,95 @@ def deploy(
 ) -> None:
     """Create pools, limits and automations, and run `prefect deploy --all`; a second time is harmless."""
     from flows.running.environment import prepare_environment
-    from flows.service.api import Api, ApiFailed, NotConnected, connect
-    from flows.service.deploy import DeployFailed, NoFolder
+    from flows.service.api import Api, connect
     from flows.service.deploy import deploy as put
 
-    with plain_errors(NoFolder, DeployFailed, failed=(NotConnected, ApiFailed)):
-        connect(settings().home)
-        prepare_environment()
-        done = put(Api(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING")), folder)
+    connect(settings().home)
+    prepare_environment()
+    done = put(Api(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING")), folder)
     emit(done, as_json, lambda: typer.echo(f"Ready: {', '.join(done.deployments)}"))
 
 
-COMMANDS = (up, down, status, env, deploy)
+def serve(
+    given: Given,
+    index: IndexesOption = None,
+    documents: DocumentsOption = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = DEFAULT_PORT,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Listen on an address that other machines reach.")
+    ] = False,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Serve MCP on stdin and stdout instead, to an agent that starts it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Answer over HTTP, to programs and on pages: ask, see the cited place, documents, numbers, evaluations."""
+    from flows.service.index_server import auth_string
+    from flows.service.page_server import listen, serve_pages
+    from flows.service.served_collections import folders_of
+    from storage.engines import index_name
+
+    is_loopback = _is_loopback(host)
+    if not allow_remote and not is_loopback:
+        fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
+    home = settings().home
+    with plain_errors(StorageError, ModelUnavailable, OSError):
+        folders = folders_of(index or [], documents or [])
+        collections = [_open_collection(given, name, one) for name, one in folders.items()]
+        if mcp:
+            _serve_agent(collections)
+            return
+        auth = auth_string(home, configured=settings().serve_token)
+        listening = listen(host, port)
+    name = f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{listening.getsockname()[1]}"
+    paths = {name: index_name(one.index) for name, one in folders.items()}
+    facts = {"url": url, "auth": auth.place, "index": next(iter(paths.values()), None), "collections": paths}
+    about = f"answers about {', '.join(paths.values())}" if paths else "shows evaluations"
+    emit(facts, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))
+    if not is_loopback:
+        typer.secho("note: questions, answers and the auth string cross the network unencrypted", fg="yellow", err=True)
+    serve_pages(collections, auth.secret, listening, home=home, verbose=state["debug"])
+    typer.echo("stopped", err=True)
+    raise typer.Exit(INTERRUPTED)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _open_collection(given: Given, name: str, folders: Folders) -> Collection:
+    """The collection, opened once, so that a bad index or model is reported now and not to the first client."""
+    from flows.service.page_server import open_collection
+    from storage.index import is_published
+    from tasks.rag.answers import AnswerSettings
+
+    answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
+    made = open_collection(name, folders, llm=given["llm"], reranker=given["reranker"], answers=answers)
+    if made.indexing is None or is_published(folders.index):
+        with made.live.borrow():
+            pass
+    return made
+
+
+def _serve_agent(collections: list[Collection]) -> None:
+    """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
+    from flows.service.answering import Asking, Places
+    from flows.service.served_collections import Collections
+    from tasks.resources import evaluations, sessions
+
+    try:
+        from flows.service.web.mcp_door import create_mcp
+    except ImportError:
+        fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
+    if not collections:
+        fail("--mcp needs an index: --index DIR", REFUSED)
+    asking = Asking(sessions(), lambda: False, Places(QUESTIONS_OF_AN_AGENT))
+    create_mcp(asking, Collections(collections), evaluations).run("stdio")
+
+
+COMMANDS = (up, down, status, deploy)

@@ -12,10 +12,10 @@ import typer
 from rich.markup import escape
 
 from flows.cli.commands import Json
-from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
+from flows.cli.output import REFUSED, Screen, emit, fail
 from flows.running.index_places import index_place
 from storage.engines import index_name, is_address
-from storage.storage_errors import StorageError, UnknownRun, UnknownSession
+from storage.storage_errors import UnknownRun, UnknownSession
 
 if TYPE_CHECKING:
     from tasks.evaluation.results.finding_runs import FoundRun
@@ -41,11 +41,8 @@ def why(
     as_json: Json = False,
 ) -> None:
     """Show where something comes from: claims, pages, chunks, model calls, the steps that made them, and their code."""
-    from tasks.evaluation.evaluation_errors import EvaluationError
-
     parts = part or []
-    with plain_errors(EvaluationError, failed=(StorageError,)):
-        trees = list(_trees(thing, parts))
+    trees = list(_trees(thing, parts))
     told = {"thing": " ".join([thing, *parts]), "origins": [tree.model_dump(mode="json") for tree in trees]}
 
     def show() -> None:

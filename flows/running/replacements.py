@@ -1,4 +1,4 @@
-"""What takes the place of a command, option, format or configuration key that an earlier version had."""
+"""What takes the place of a command, option, format, configuration key or variable that an earlier version had."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["command", "option", "format", "configuration"]
+Kind = Literal["command", "option", "format", "configuration", "environment"]
 
 
 @cache

@@ -22,7 +22,7 @@ from flows.running.environment import prepare_environment
 from flows.running.settings import settings
 from flows.service.api import Api, Refused, auth_of
 from flows.service.asked_service import LOOPBACK, remembered
-from flows.service.place import Place
+from flows.service.place import DEFAULT_PORT, Place
 from flows.service.run_server import AUTH
 from flows.service.served_collections import Collection, Folders, absolute, folders_of
 from storage.storage_errors import IndexUnusable
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from tasks.rag.answers import AnswerSettings
 
-DEFAULT_PORT = 8766
 LAST_ANSWERS_S = 3
 """Seconds that answers in progress have left when the server ends."""
 PATIENCE_S, LOOK_S = 60.0, 0.5

@@ -15,6 +15,8 @@ from storage import files
 
 PARTS = ("server", "pages", "cpu", "gpu", "database", "supervisor")
 """Parts with a log: the server, the pages, each pool's worker, the keeper of Prefect's PostgreSQL, the supervisor."""
+DEFAULT_PORT = 8766
+"""Port of the pages, if nobody names another."""
 SOCKET_PATH_BYTES = 80
 """What every system allows, less the ending that the supervisor adds while it makes the socket."""
 

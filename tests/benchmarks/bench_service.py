@@ -168,7 +168,7 @@ def spent(running: Running) -> dict[tuple[int, float], float]:
 
 def connection(running: Running) -> dict[str, str]:
     """The environment of a flow that tells this server."""
-    told = json.loads(running.trivet("env", "--json").stdout)
+    told = json.loads(running.trivet("status", "--shell", "--json").stdout)
     return running.environment() | told | {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
 
 

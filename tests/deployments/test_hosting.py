@@ -19,8 +19,7 @@ from redis import Redis
 from flows.running.environment import QUIET
 from flows.service.asked_service import PORT, Asked
 from flows.service.deploy import find_deployments_folder
-from flows.service.page_server import DEFAULT_PORT
-from flows.service.place import Place
+from flows.service.place import DEFAULT_PORT, Place
 from flows.service.processes import MARK
 from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, skip_events, variables
 from flows.service.server_database import Database

@@ -20,7 +20,7 @@ import pytest
 from flows.service import processes
 from flows.service.api import Api
 from flows.service.asked_service import PORT
-from flows.service.page_server import DEFAULT_PORT
+from flows.service.place import DEFAULT_PORT
 from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
 from tests.command import TRIVET

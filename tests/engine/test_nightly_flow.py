@@ -51,8 +51,7 @@ class Nights:
         self.second = run_here("nightly", "run", self.suite, "--json")
         self.page = (self.out / "report.html").read_text()
         self.third = run_here("nightly", "run", self.suite, "--json")
-        self.known = run_here("nightly", "incidents", self.suite, "--json")
-        (one,) = self.known.json["incidents"]
+        (one,) = self.third.json["incidents"]
         self.accepted = run_here("nightly", "accept", one["events"][0]["night"][:8], "--why", "none", self.suite)
         shutil.copytree(SAMPLES / "nightly" / "hasty", self.folder / "hasty", dirs_exist_ok=True)
         self.mended = run_here("nightly", "run", self.suite, "--json")
@@ -107,7 +106,7 @@ def test_a_model_that_did_not_change_is_not_measured_again(nights: Nights) -> No
 def test_a_night_stays_regressed_until_the_figure_is_back(nights: Nights) -> None:
     assert (nights.third.code, nights.third.json["state"]) == (1, "Regressed"), nights.third.stderr
     assert verdicts(nights.third)["hasty", "MATH500"] == "worse", "against the first night, not against the second"
-    (one,) = nights.known.json["incidents"]
+    (one,) = nights.third.json["incidents"]
     assert [event["value"] for event in one["events"]] == [pytest.approx(16 / 30)] * 2
     assert nights.mended.json["state"] == "Completed", nights.mended.stderr
     (ended,) = nights.mended.json["incidents"]
@@ -120,18 +119,17 @@ def test_an_unknown_incident_is_refused_with_the_open_ones(nights: Nights) -> No
     assert "(hasty on MATH500)" in nights.accepted.stderr
 
 
-def test_a_figure_is_pinned_and_accepted_from_the_command_line(tmp_path: Path) -> None:
+def test_a_figure_is_accepted_from_the_command_line(tmp_path: Path) -> None:
     folder = shutil.copytree(SAMPLES / "nightly", tmp_path / "suite")
     suite = folder / "suite.yaml"
-    first = run_here("nightly", "run", suite, "--json")
-    pinned = run_here("nightly", "pin", first.json["night"]["run"][:8], suite)
-    assert "hasty on MATH500: run " in pinned.stdout
+    counted = run_here("nightly", "run", suite, "--dry-run", "--json").json
+    assert [one["task"] for one in counted["models"]["hasty"]["tasks"]] == ["MATH500", "AIME24"]
+    run_here("nightly", "run", suite)
     shutil.copytree(folder / "hasty-worse", folder / "hasty", dirs_exist_ok=True)
     assert run_here("nightly", "run", suite).code == 1
-    incident = run_here("nightly", "incidents", suite).stdout.split("; incident ")[1].strip()
-    accepted = run_here("nightly", "accept", incident, "--why", "a harder prompt", suite)
+    (incident,) = run_here("nightly", "report", suite, "--json").json["incidents"]
+    accepted = run_here("nightly", "accept", incident["id"], "--why", "a harder prompt", suite)
     assert "accepted: a harder prompt" in accepted.stdout
-    assert len(run_here("nightly", "unpin", suite, "--json").json["pins"]) == 4
     last = run_here("nightly", "run", suite, "--json")
     assert (last.code, last.json["state"]) == (0, "Completed"), last.stderr
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from flows.cli.evaluation.results_command import show_boards
+from flows.cli.eval_results_command import show_boards
 from storage.evaluated import StoredScore
 from tasks.evaluation.results.ranking import (
     as_csv,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.cli.evaluation import app
+from flows.cli import app
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)))
+    return CliRunner().invoke(app, ["eval", *map(str, arguments)])
 
 
 @pytest.mark.parametrize("spelling", ["--data-dir", "--data_dir"])
@@ -42,8 +42,8 @@ def test_the_table_names_every_benchmark() -> None:
 
 def test_listing_imports_nothing_heavy() -> None:
     script = (
-        "import sys; from typer.testing import CliRunner; from flows.cli.evaluation import app\n"
-        "CliRunner().invoke(app, ['list'])\n"
+        "import sys; from typer.testing import CliRunner; from flows.cli import app\n"
+        "CliRunner().invoke(app, ['eval', 'list'])\n"
         "print([name for name in ('torch', 'sympy', 'math_verify', 'lm_eval', 'datasets', 'prefect', 'sqlalchemy') "
         "if name in sys.modules])"
     )
@@ -51,25 +51,15 @@ def test_listing_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(("flag", "file"), [("--yaml", "my_own.yaml"), ("--python", "my_own.py")])
-def test_a_new_benchmark_passes_its_check_as_it_stands(tmp_path: Path, flag: str, file: str) -> None:
-    begun = run("new", "My-Own", flag, "--dir", tmp_path / "deep" / "folder")
-    assert begun.exit_code == 0, begun.output
-    definition = tmp_path / "deep" / "folder" / file
-    assert f"trivet eval check {definition}" in begun.stdout
-    checked = run("check", definition, "--json")
-    assert json.loads(checked.stdout) == {"task": "My-Own", "items": 2, "ok": True, "problems": []}
-
-
 def test_a_check_shows_the_first_prompt(tmp_path: Path) -> None:
-    shown = run("check", "MATH500", "--data-dir", SAMPLES).stdout
+    shown = run("list", "--check", "MATH500", "--data-dir", SAMPLES).stdout
     assert "  | Mark your solution with \\boxed\n" in shown
     assert "MATH500: 9 items, nothing is wrong" in shown
 
 
 def test_a_check_names_each_problem_and_fails(tmp_path: Path) -> None:
     (tmp_path / "aime24.jsonl").write_text('{"id": 1, "problem": "?", "expected_answer": ""}\n' * 2)
-    checked = run("check", "AIME24", "--data-dir", tmp_path)
+    checked = run("list", "--check", "AIME24", "--data-dir", tmp_path)
     assert checked.exit_code == 1
     assert "item 1: 2 items have this id" in checked.stdout
     assert "item 1: its gold is empty" in checked.stdout
@@ -78,9 +68,9 @@ def test_a_check_names_each_problem_and_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["check", "AIME2"], 2, "Did you mean"),
-        (["check", "GPQADiamond", "--data-dir", "."], 2, "--data-dir"),
-        (["check", "nowhere.yaml"], 2, "there is no such file"),
+        (["list", "--check", "AIME2"], 2, "Did you mean"),
+        (["list", "--check", "GPQADiamond", "--data-dir", "."], 2, "--data-dir"),
+        (["list", "--check", "nowhere.yaml"], 2, "there is no such file"),
     ],
 )
 def test_what_cannot_be_checked_is_one_sentence(arguments: list[str], code: int, said: str) -> None:

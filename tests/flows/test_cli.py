@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import typer
 from typer.main import get_command
@@ -35,8 +34,6 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 COMMANDS = dict(commands())
 PLAIN_COMMANDS = [words for words, command in COMMANDS.items() if not hasattr(command, "commands")]
-SPEAKING_OTHERWISE = {("mcp",)}
-"""Commands whose stdout is a protocol of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +101,7 @@ def test_help_at_80_columns_names_options_whole_and_gives_a_switch_no_type(
     assert "<bool>" not in shown
 
 
-@pytest.mark.parametrize("words", [one for one in PLAIN_COMMANDS if one not in SPEAKING_OTHERWISE], ids=" ".join)
+@pytest.mark.parametrize("words", PLAIN_COMMANDS, ids=" ".join)
 def test_every_command_speaks_json(words: tuple[str, ...]) -> None:
     assert any("--json" in option.opts for option in COMMANDS[words].params)
 
@@ -272,7 +269,6 @@ def budget(folder: Path) -> Path:
         (("--sql", "DELETE FROM numbers"), 2, "is not one SELECT"),
         (("--sql", ""), 2, "is not one SELECT"),
         (("--sql", "SELECT 1", "--line", "rent"), 2, "--sql goes with no other filter"),
-        (("--check", "--line", "rent"), 2, "leave out the filters"),
         (("--index", "elsewhere"), 2, "name a document, or an index"),
     ],
 )
@@ -294,48 +290,6 @@ def test_numbers_are_filtered_queried_and_written(tmp_path: Path) -> None:
     ).stdout.splitlines()
     told = dict(zip(header.split(","), next(csv.reader([row])), strict=True))
     assert (told["value"], json.loads(told["row_path"]), json.loads(told["period"])["year"]) == ("300", ["Rent"], 2023)
-
-
-def test_totals_that_do_not_add_up_are_named(tmp_path: Path) -> None:
-    told = run_here("rag", "numbers", budget(tmp_path), "--check", "--json").json
-    assert told["identities"] == [{"name": "a.md", "kind": "total", "tried": 2, "held": 1}]
-    (broken,) = told["broken"]
-    assert (broken["line"], broken["period"], broken["shown"]) == ("Total costs", "2022", "999")
-    shown = run_here("rag", "numbers", budget(tmp_path), "--check").stdout
-    assert f"999; {broken['doubt']}" in shown
-    assert "1 of 2 identities hold, 50.0%" in shown
-
-
-def filings(folder: Path) -> Path:
-    """An index of two filings, the second of which restates the sales of 2021."""
-    stated = {"ACME_2021_10K.pdf": "300", "ACME_2022_10K.pdf": "280"}
-    period = {"kind": "duration", "start": None, "end": None, "label": "FY2021", "year": 2021}
-    numbers = [
-        {"document": name, "value": sales, "shown": sales, "scale": "1", "unit": "USD", "period": period, "page": 4}
-        | {"row_path": ["Net sales"], "column_path": ["2021"], "statement": "income", "identities": []}
-        for name, sales in stated.items()
-    ]
-    publish(
-        folder,
-        chunks=[],
-        vectors=np.empty((0, 4), np.float16),
-        catalogue=[CatalogueEntry(document=name, name=name) for name in stated],
-        numbers=[json.dumps(one).encode() + b"\n" for one in numbers],
-    )
-    return folder
-
-
-def test_a_restated_line_is_shown_with_both_sources(tmp_path: Path) -> None:
-    told = run_here("rag", "numbers", "--index", filings(tmp_path), "--check", "--json").json
-    (pair,) = told["restated"]
-    assert told["compared"] == 1
-    assert [(one["name"], one["page"], one["shown"]) for one in (pair["one"], pair["other"])] == [
-        ("ACME_2021_10K.pdf", 4, "300"),
-        ("ACME_2022_10K.pdf", 4, "280"),
-    ]
-    shown = run_here("rag", "numbers", "--index", tmp_path, "--check").stdout
-    assert "ACME_2021_10K.pdf, page 4: Net sales  FY2021  300, and 280 in ACME_2022_10K.pdf, page 4" in shown
-    assert "1 of 1 lines differ" in shown
 
 
 def test_a_number_that_does_not_add_up_says_so_in_its_row(tmp_path: Path) -> None:

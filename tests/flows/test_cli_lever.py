@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.lever_commands import show
+from flows.cli.lever_commands import show_report
 from flows.running.lever_config import OF_REAL_DATA, read_lever_config
 from tasks.lever.learning.lever_results import LeverReport
 from tasks.lever.learning.selector_comparison import summarise
@@ -100,7 +100,7 @@ def told(**changes: Any) -> LeverReport:
 
 def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFixture[str]) -> None:
     found = summarise([seed_of(0, {"random": [0.0, 0.3], "similarity": [0.3, 0.6], "grpo": [1.0, 0.6]})])
-    show(told(stages=("embed", "evaluate"), summary=found))
+    show_report(told(stages=("embed", "evaluate"), summary=found))
     title, header, *rows = capsys.readouterr().out.splitlines()
     assert title == "digits, RandSampler, pools of 32, 1 seed, 2 questions: accuracy"
     assert header.split() == ["demonstrations", "by", "2", "shots", "95", "%", "interval"]
@@ -109,5 +109,5 @@ def test_a_table_has_a_column_for_each_number_of_shots(capsys: pytest.CaptureFix
 
 def test_notes_and_paths_can_be_copied_whole(capsys: pytest.CaptureFixture[str]) -> None:
     note, path = "a [red] file " + "x" * 200, "results/" + "y" * 200
-    show(told(stages=("embed",), notes=(note,), files=(path,)))
+    show_report(told(stages=("embed",), notes=(note,), files=(path,)))
     assert capsys.readouterr().out.splitlines() == ["done: embed", note, path]

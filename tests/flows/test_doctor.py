@@ -117,8 +117,7 @@ def test_the_reranker_is_named(tmp_path: Path) -> None:
     assert found(Settings(home=tmp_path, reranker="my/reranker"))["reranker"].detail == "my/reranker"
 
 
-def test_configured_variables_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TRIVET_API_LINGER_S", raising=False)
+def test_configured_variables_are_named(tmp_path: Path) -> None:
     detail = found(Settings(home=tmp_path, openai_api_key=SecretStr("hunter2")))["environment"].detail
     assert detail == "OPENAI_API_KEY, TRIVET_HOME"
 

@@ -9,20 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from flows.cli import house_commands
+from flows.cli import app
 from tasks.sandbox import Sandbox, sandbox_pool
 from tasks.sandbox.bubblewrap import Engine, find_engine
 from tasks.sandbox.languages import LANGUAGES
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter
 from tests.sandbox.attacking import descendants
-
-app = typer.Typer()
-for command in house_commands.COMMANDS:
-    app.command()(command)
 
 
 def doctor(*arguments: str) -> Result:

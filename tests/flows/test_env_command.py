@@ -1,4 +1,4 @@
-"""`eval "$(trivet env)"` gives a shell the server, and the commands of this installation."""
+"""`eval "$(trivet status --shell)"` gives a shell the server, and the commands of this installation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Path:
 
 def test_a_shell_finds_the_commands_and_the_server(home: Path) -> None:
     scripts = Path(sysconfig.get_path("scripts"))
-    evaluated = f'eval "$({shlex.join(TRIVET)} env)"'
+    evaluated = f'eval "$({shlex.join(TRIVET)} status --shell)"'
     show = "command -v trivet; command -v prefect; echo $PREFECT_API_URL; echo $TRIVET_HOME; echo $PATH"
     shown = told_by_sh(
         f"{evaluated}; {evaluated}; {show}", PATH=SYSTEM, TRIVET_HOME=str(home), PYTHONPATH=str(Path.cwd())

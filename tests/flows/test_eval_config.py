@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import typer
 
+from flows.cli import eval_run_command as run_command
 from flows.cli.commands import command
-from flows.cli.evaluation import run_command
-from flows.cli.evaluation.run_command import OPTIONS
+from flows.cli.eval_run_command import OPTIONS
 from flows.running.evaluation_flags import judge_of, ks_of, read_evaluation, seeds_of, tasks_of
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.sandbox.sandbox_errors import SandboxUnavailable

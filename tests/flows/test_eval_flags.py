@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from flows.cli.evaluation.run_command import WITHOUT_EFFECT, _with_template_value, _without_idle_flags
+from flows.cli.eval_run_command import WITHOUT_EFFECT, _with_template_value, _without_idle_flags
 from tests.command import run_here
 
 

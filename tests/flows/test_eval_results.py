@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.evaluation import app
+from flows.cli import app
 from tasks.evaluation.evaluation_records import ModelFacts, Sample
 from tasks.evaluation.results.results_file import write_results
 from tasks.grading.sample_statistics import summarise_single
@@ -17,7 +17,7 @@ from tests.evaluation.reports import report, task_result
 
 
 def run(*arguments: object) -> Done:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*map(str, arguments)])
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["eval", *map(str, arguments)])
     return Done(done.exit_code, done.stdout, done.stderr)
 
 

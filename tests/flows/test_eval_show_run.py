@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows.cli.evaluation import run_command
+from flows.cli import eval_run_command as run_command
+from flows.cli.output import Screen
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.run_comparison import compare
 from tasks.evaluation.running.rescoring import Again, Rescored
@@ -14,7 +15,7 @@ from tests.evaluation.reports import report, task_result
 
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(run_command, "screen", Screen(width=200))
 
 
 def words(line: str) -> list[str]:
@@ -107,3 +108,20 @@ def test_a_rescore_shows_old_beside_new_and_what_changed(capsys: pytest.CaptureF
     assert words(first) == words("Sums accuracy 1.000 0.500 1")
     assert words(second) == words("Sums none scored 1.000 — 0")
     assert change.strip() == "Sums b: 1 → 0"
+
+
+@pytest.mark.parametrize("others", [("sh",), ("js", "sh")], ids=lambda names: "+".join(names))
+def test_python_stands_first_and_each_other_language_below(
+    others: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = (
+        Estimate(metric="pass@1", value=0.5, n=7),
+        Estimate(metric="python_pass@1", value=0.25, n=4, headline=True),
+        Estimate(metric="python_pass@2", value=0.3, n=4),
+    )
+    parts = tuple(Estimate(metric="pass@1", part=f"group={name}", value=0.75, n=3) for name in others)
+    run_command.show_report(report(task_result("Programs", family="code", estimates=(*whole, *parts), notes=())))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2 : 5 + len(others)]]
+    assert rows[0][:3] == ["Programs", "python_pass@1", "0.250"]
+    own, of_all = ["python_pass@2", "0.300", "—", "4"], ["pass@1", "0.500", "—", "7"]
+    assert rows[1:] == [own, of_all, *([name, "pass@1", "0.750", "—", "3"] for name in others)]

@@ -8,20 +8,15 @@ from typing import Any
 
 import psutil
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from flows.cli import house_commands
+from flows.cli import app
 from flows.service import gpu_doctor
 from flows.service.gpu_doctor import examine_gpu, try_all
 from storage.vectors import gpus
 
 SLEEP = ["sleep", "7133"]
 NAMES = ["torch", "vllm", "faiss", "generation", "index build"]
-
-app = typer.Typer()
-for command in house_commands.COMMANDS:
-    app.command()(command)
 
 
 def doctor(*arguments: str) -> Result:

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from flows.cli import house_commands
+from flows.cli import app
 from flows.running.settings import settings
 from storage import embeddings
 from storage.artifacts import Artifacts
 from storage.embeddings import EmbeddingCache
-
-app = typer.Typer()
-app.add_typer(house_commands.db, name="db")
-for command in house_commands.COMMANDS:
-    app.command()(command)
 
 
 @pytest.fixture(autouse=True)
@@ -68,9 +62,7 @@ def test_backup_then_restore(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     run("restore", str(tmp_path / "b.tar"), code=2)
 
 
-def test_status_and_stop_start_nothing(home: Path) -> None:
-    status = run("db", "status")
-    assert (status["source"], status["revision"]) == ("embedded", None)
+def test_stop_starts_nothing(home: Path) -> None:
     assert run("db", "stop") == {"stopped": False, "prefect_api": False}
     assert not home.exists()
 
@@ -84,7 +76,7 @@ def test_a_database_that_is_away_ends_with_a_sentence(monkeypatch: pytest.Monkey
     assert "hunter2" not in done.output
 
 
-@pytest.mark.parametrize("arguments", [["doctor"], ["gc"], ["db", "status"], ["db", "stop"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["doctor"], ["gc"], ["db", "stop"]], ids=" ".join)
 def test_people_get_words(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output

@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from flows.cli import app
-from flows.cli.evaluation.run_command import OPTIONS, _note, arguments
+from flows.cli.eval_run_command import OPTIONS, _note, arguments
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.evaluation_flags import read_evaluation
 from tasks.evaluation.evaluation_records import Item

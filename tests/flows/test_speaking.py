@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.show_answer import MISSING, speak
+from flows.cli.ask_command import speak
 
 
 @pytest.mark.program("espeak-ng")
@@ -26,12 +26,12 @@ def test_without_a_word_nothing_is_said(tmp_path: Path) -> None:
 @pytest.mark.program("espeak-ng")
 def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "no" / "such.wav"
-    assert speak("Yes.", wav=path) == f"not read aloud: {path} cannot be written"
+    assert speak("Yes.", wav=path) == f"{path} cannot be written"
 
 
 def test_without_espeak_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert speak("Yes.") == MISSING
+    assert "apt-get install espeak-ng" in (speak("Yes.") or "")
 
 
 def seconds(path: Path) -> float:

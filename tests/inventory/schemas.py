@@ -36,13 +36,9 @@ PRINTED = {
     "lever vqa-score": "VqaScores",
     "nightly run": "NightReport",
     "nightly report": "NightReport",
-    "nightly incidents incidents[]": "Incident",
     "nightly accept": "Incident",
-    "nightly pin pins[]": "Pin",
-    "nightly unpin pins[]": "Pin",
     "why origins[]": "Told.step",
     "db upgrade": "Revisions",
-    "db status embedded": "ClusterStatus",
 }
 """What commands print with --json, where a model describes it."""
 FILES = {

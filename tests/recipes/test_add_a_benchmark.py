@@ -22,7 +22,7 @@ def package(tmp_path: Path) -> Package:
 @pytest.mark.parametrize("named", ["CloseRivers", "close_rivers.py", "rivers.yaml"])
 def test_every_gold_is_graded_as_right(package: Package, named: str) -> None:
     path = package.site / named
-    done = package.run("eval", "check", path if path.exists() else named)
+    done = package.run("eval", "list", "--check", path if path.exists() else named)
     assert done.code == 0, done.stderr
 
 

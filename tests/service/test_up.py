@@ -170,7 +170,7 @@ def test_another_account_reads_nothing_and_starts_nothing(service: Started) -> N
 
 
 def test_the_prefect_command_reads_what_env_prints(service: Started) -> None:
-    trivet = f"'{sys.executable}' -c 'from flows.cli import main; main()' env"
+    trivet = f"'{sys.executable}' -c 'from flows.cli import main; main()' status --shell"
     script = f"""eval "$({trivet})" && '{sys.executable}' -m prefect work-pool ls"""
     done = subprocess.run(
         ["sh", "-c", script], env=service.running.environment(), cwd=ROOT, capture_output=True, text=True, check=False
@@ -274,4 +274,4 @@ def test_where_nothing_was_started_down_and_status_say_so(tmp_path: Path) -> Non
         assert running.trivet("down", "--json").json == {"stopped": []}
         found = running.trivet("status", "--json")
         assert (found.code, found.json["state"]) == (1, "down")
-        assert running.trivet("env").code == 1
+        assert running.trivet("status", "--shell").code == 1

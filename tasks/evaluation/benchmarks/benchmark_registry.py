@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark
-from tasks.evaluation.benchmarks.simple import NAME, SimpleBenchmark, open_yaml
+from tasks.evaluation.benchmarks.simple import SimpleBenchmark, open_yaml
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, EvaluationError, UnknownTask
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,6 @@ USERS_PACKAGE = "trivet_benchmark_"
 """Begins the name of the package that stands for a user's folder."""
 OURS = ("flows", "models", "storage", "tasks")
 """Our own packages, whose names a user may use too."""
-TEMPLATES = FOLDER / "new"
-"""Templates of a definition and a class, and two items."""
 
 
 def benchmarks() -> dict[str, BaseBenchmark]:
@@ -202,18 +200,6 @@ def _file(name: str) -> Path:
 
 def _listed(kinds: Any) -> str:
     return ", ".join(kind.__name__ for kind in kinds) or "none"
-
-
-def files_of(name: str, *, python: bool) -> dict[str, str]:
-    """File name → content, the definition first. Raises BenchmarkUnusable for an invalid name."""
-    if not re.fullmatch(NAME, name):
-        raise BenchmarkUnusable(f"{name!r} is no name of a benchmark: begin with a letter, then letters, digits, - _ .")
-    stem = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    kind = re.sub(r"[^A-Za-z0-9]+", "", name[:1].upper() + name[1:]) + "Benchmark"
-    template = (TEMPLATES / ("class.txt" if python else "definition.txt")).read_text("utf-8")
-    written = template.format(name=name, stem=stem, kind=kind)
-    items = (TEMPLATES / "items.jsonl").read_text("utf-8")
-    return {f"{stem}.{'py' if python else 'yaml'}": written, f"{stem}.jsonl": items}
 
 
 def load_file(path: Path) -> ModuleType:

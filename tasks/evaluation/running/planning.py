@@ -321,7 +321,7 @@ def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
         raise
     except Exception as error:  # a benchmark may come from outside the repository
         raise BenchmarkUnusable(
-            f"{benchmark.name}: its items cannot be made ({error!r}); `trivet --debug eval check` shows where"
+            f"{benchmark.name}: its items cannot be made ({error!r}); `trivet --debug eval list --check` shows where"
         ) from error
 
 

@@ -25,7 +25,7 @@ GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, Arithmeti
 """Errors of a user's own grader on an answer that it did not expect."""
 SHOWN_PROBLEMS = 5
 CHECKED_ITEMS = 2_000
-"""At most so many items, the first ones, are checked; `trivet eval check` checks all."""
+"""At most so many items, the first ones, are checked; `trivet eval list --check` checks all."""
 CHECKED_CHARS = 64 << 20
 """At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
 NAMED = 5

@@ -273,7 +273,7 @@ def _is_mathematical(word: str) -> bool:
 
 
 def answer_in(text: str) -> str | None:
-    """The answer in a bare answer or a whole response, as `eval grade` takes both; None without one.
+    """The answer in a bare answer or a whole response, as `eval score --task math` takes both; None without one.
 
     Where none is announced, a text without sentences is the answer itself; of others it is the last mathematics.
     """

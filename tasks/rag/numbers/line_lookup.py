@@ -1,6 +1,4 @@
-"""Finds a line of a statement in the numbers of documents: the cell that its name and a fiscal year mean; and compares
-the lines that two documents of one entity share.
-"""
+"""Finds a line of a statement in the numbers of documents: the cell that its name and a fiscal year mean."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from importlib.resources import files
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
@@ -241,50 +238,6 @@ def fit_of_part(concept: Concept, of: str, row_path: Sequence[str], column_path:
     return best if best >= SURELY else 0.0
 
 
-class Restatement(NamedTuple):
-    """Two values of one line, in the order of the documents' names."""
-
-    one: Number
-    other: Number
-
-
-class Compared(NamedTuple):
-    """Lines of statements that two documents of one entity show for one period."""
-
-    lines: int
-    restated: tuple[Restatement, ...]
-
-
-def compare(rows: Iterable[Mapping[str, Any]], entities: Mapping[str, str]) -> Compared:
-    """The lines that documents share, in columns of the whole company.
-
-    rows: of storage.numbers. entities: of each document, by digest; others are not compared.
-    """
-    shown: dict[tuple[str, ...], dict[str, list[Number]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        entity, number = entities.get(row["document"]), number_of(row)
-        if entity and _is_comparable(number):
-            line = " ".join(words_of(label_of(number.row_path)))
-            key = (entity, number.statement, line, number.unit, _same_period(number.period))
-            shown[key][number.name].append(number)
-    pairs = [
-        (documents[one], documents[other]) for documents in shown.values() for one, other in pairwise(sorted(documents))
-    ]
-    differ = (pair for pair in pairs if not any(agree(one, other) for one in pair[0] for other in pair[1]))
-    return Compared(len(pairs), tuple(Restatement(ones[0], others[0]) for ones, others in differ))
-
-
 def agree(one: Number, other: Number) -> bool:
     """Whether two cells show one amount, within the rounding of the coarser."""
     return abs(abs(one.value) - abs(other.value)) <= max(one.scale, other.scale)
-
-
-def _is_comparable(number: Number) -> bool:
-    dated = number.period.year > 0
-    return dated and bool(number.row_path) and number.unit in AMOUNTS and not says_more(number.column_path)
-
-
-def _same_period(period: Period) -> str:
-    """A year is one period, whether its figures are said to be of all of it or not."""
-    whole = period.kind == "none" or period.label.startswith("FY")
-    return str(period.year) if whole else period.label

@@ -252,7 +252,7 @@ def test_an_agent_asks_over_stdio(tmp_path: Path) -> None:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     index = publish_texts(tmp_path / "index", embedder=open_embedder("minilm"))
-    words = [*TRIVET[1:], "mcp", "--index", str(index)]
+    words = [*TRIVET[1:], "rag", "serve", "--mcp", "--index", str(index)]
     server = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))
 
     async def run() -> Any:

@@ -1,4 +1,4 @@
-"""`trivet eval grade`."""
+"""`trivet eval score --task math`: predictions beside their golds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from flows.cli.evaluation.score_command import grade
+from tests.command import Done, run_here
 
 
-def run(*arguments: str) -> Result:
-    app = typer.Typer()
-    app.command("grade")(grade)
-    app.callback()(lambda: None)
-    return CliRunner().invoke(app, ["grade", *arguments])
+def run(*arguments: str) -> Done:
+    return run_here("eval", "score", *arguments, "--task", "math")
 
 
 def written(folder: Path, *lines: str) -> str:
@@ -35,8 +30,8 @@ CASES = (
 
 def test_each_case_gets_a_line(tmp_path: Path) -> None:
     result = run(written(tmp_path, *CASES))
-    assert result.exit_code == 0
-    assert [json.loads(line) for line in result.stdout.splitlines()] == [
+    assert result.code == 0
+    assert result.json["verdicts"] == [
         {"id": 1, "equal": True, "stage": "numeric"},
         {"id": "b", "equal": False, "stage": "numeric"},
         {"id": None, "equal": False, "stage": "missing"},
@@ -44,33 +39,32 @@ def test_each_case_gets_a_line(tmp_path: Path) -> None:
 
 
 def test_out_holds_the_lines(tmp_path: Path) -> None:
-    result = run(written(tmp_path, *CASES), "--kind", "math", "--out", str(tmp_path / "graded.jsonl"))
-    assert (result.exit_code, result.stdout) == (0, "")
+    result = run(written(tmp_path, *CASES), "--out", str(tmp_path / "graded.jsonl"))
+    assert result.code == 0
     assert len((tmp_path / "graded.jsonl").read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "not JSON"),
-        ("[1]", "expected an object"),
-        ('{"id": 1, "gold": "5"}', "prediction missing"),
-        ('{"id": 1, "gold": ["5"], "prediction": "5"}', "`gold` is list"),
+        ("{", "Expecting property name"),
+        ("[1]", "valid dictionary"),
+        ('{"id": 1, "gold": "5"}', "prediction"),
+        ('{"id": 1, "gold": ["5"], "prediction": "5"}', "gold"),
     ],
 )
 def test_bad_line_is_named_and_nothing_is_written(line: str, said: str, tmp_path: Path) -> None:
     out = tmp_path / "graded.jsonl"
     result = run(written(tmp_path, CASES[0], line), "--out", str(out))
-    assert result.exit_code == 2
-    assert said in result.output
-    assert "cases.jsonl:2" in result.output.replace("\n", "")
+    assert result.code == 2
+    assert said in result.stderr
+    assert "cases.jsonl:2: expected {id, gold, prediction}" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["cases.jsonl"]
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = run(str(tmp_path / "none.jsonl"))
-    assert result.exit_code == 2
-    assert "none.jsonl is not there" in result.output.replace("\n", "")
+    assert (result.code, "there is no file" in result.stderr) == (2, True)
 
 
 FORMS = (
@@ -94,7 +88,7 @@ def test_a_pair_and_a_response_get_one_verdict(policy: str, tmp_path: Path) -> N
 
     lines = [json.dumps({"id": n, "gold": "18", "prediction": text}) for n, text in enumerate(FORMS)]
     result = run(written(tmp_path, *lines), "--extract", policy)
-    pairs = [json.loads(line)["equal"] for line in result.stdout.splitlines()]
+    pairs = [one["equal"] for one in result.json["verdicts"]]
     item = Item(id="a", prompts=("?",), gold="18")
     answered = [(item, Response(item="a", turns=(Reply(text=text),))) for text in FORMS]
     with MathGrader(workers=1) as grader:
@@ -105,4 +99,4 @@ def test_a_pair_and_a_response_get_one_verdict(policy: str, tmp_path: Path) -> N
 
 def test_halves_of_surrogate_pairs_are_compared_too(tmp_path: Path) -> None:
     result = run(written(tmp_path, '{"id": 1, "gold": "5", "prediction": "\\ud800\\n5"}'))
-    assert (result.exit_code, json.loads(result.stdout)["equal"]) == (0, True)
+    assert (result.code, result.json["verdicts"][0]["equal"]) == (0, True)

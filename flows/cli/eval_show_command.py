@@ -1,4 +1,4 @@
-"""`trivet eval show`: the figures of a run, or one of its items with everything behind its score."""
+"""`trivet eval show`, one run or one item with everything behind its score; `compare`, two runs item by item."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from flows.cli.commands import Json
-from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
-from storage.storage_errors import StorageError
-from tasks.evaluation.evaluation_errors import EvaluationError
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, make_table
+from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.grading.reading import READINGS, readings_of
 
 if TYPE_CHECKING:
-    from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, Sample, TaskResult, Usage
+    from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, RunFacts, Sample, TaskResult, Usage
     from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked
+    from tasks.evaluation.results.run_comparison import TaskComparison
 
 RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN)]
@@ -49,25 +48,24 @@ def show(
     from tasks.evaluation.results.finding_runs import find_run, look_up
     from tasks.resources import artifacts, evaluations, responses
 
-    with plain_errors(EvaluationError, failed=(StorageError,)):
-        found = find_run(run, evaluations())
+    found = find_run(run, evaluations())
+    if task is not None:
+        found.require(task)
+    if item is None:
+        if repeat is not None:
+            fail("--repeat names a repeat of an item; give --item too", REFUSED)
+        report = found.report
         if task is not None:
-            found.require(task)
-        if item is None:
-            if repeat is not None:
-                fail("--repeat names a repeat of an item; give --item too", REFUSED)
-            report = found.report
-            if task is not None:
-                shown = tuple(one for one in report.results if one.task == task)
-                report = report.model_copy(update={"results": shown})
-            emit(report, as_json, lambda: _show_run(report, path=found.path, every=task is not None))
-            return
-        tasks = [result.task for result in found.report.results]
-        if task is None and len(tasks) != 1:
-            fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
-        chosen = task or tasks[0]
-        samples = _samples(found, chosen, item, repeat)
-        looked = [look_up(found, chosen, sample, artifacts(), responses().many) for sample in samples]
+            shown = tuple(one for one in report.results if one.task == task)
+            report = report.model_copy(update={"results": shown})
+        emit(report, as_json, lambda: _show_run(report, path=found.path, every=task is not None))
+        return
+    tasks = [result.task for result in found.report.results]
+    if task is None and len(tasks) != 1:
+        fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
+    chosen = task or tasks[0]
+    samples = _samples(found, chosen, item, repeat)
+    looked = [look_up(found, chosen, sample, artifacts(), responses().many) for sample in samples]
     told = {
         "run": found.report.run.id,
         "task": chosen,
@@ -214,10 +212,8 @@ def _task(result: TaskResult, *, every: bool) -> None:
     figures = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
     hidden = 0 if every else max(0, len(groups) - GROUPS_SHOWN)
-    table = Table("metric", "value", "std. error", "95 %", "n", box=None, header_style="bold", pad_edge=False)
-    for estimate in (*figures, *groups[: len(groups) - hidden]):
-        table.add_row(*_figure(estimate))
-    console.print(table)
+    rows = [_figure(estimate) for estimate in (*figures, *groups[: len(groups) - hidden])]
+    console.print(make_table("metric", "value", "std. error", "95 %", "n", rows=rows))
     if hidden:
         console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
     console.print_line(f"  samples    {_counts(result.counts)}")
@@ -234,12 +230,12 @@ def _task(result: TaskResult, *, every: bool) -> None:
     console.print_notes(result.notes)
 
 
-def _figure(estimate: Estimate) -> tuple[str, ...]:
+def _figure(estimate: Estimate) -> list[Text]:
     name = f"{estimate.metric}  {estimate.part}" if estimate.part else estimate.metric
     interval = "" if estimate.low is None or estimate.high is None else f"{estimate.low:.4g} … {estimate.high:.4g}"
     error = "" if estimate.std_err is None else f"{estimate.std_err:.3g}"
-    cells = (escape(name), f"{estimate.value:.4g}", error, interval, str(estimate.n))
-    return tuple(f"[bold]{cell}[/bold]" if cell else "" for cell in cells) if estimate.headline else cells
+    style = "bold" if estimate.headline else ""
+    return [Text(cell, style=style) for cell in (name, f"{estimate.value:.4g}", error, interval, str(estimate.n))]
 
 
 def _counts(counts: Counts) -> str:
@@ -257,3 +253,128 @@ def _usage(usage: Usage) -> str:
 
 def _words(values: object) -> str:
     return escape(json.dumps(values, ensure_ascii=False)) if values else ""
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help=f"The baseline. {RUN}")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The run to compare with it, named like A.")],
+    task: TasksOption = None,
+    flips: Annotated[
+        int, typer.Option(min=0, help="Number of changed items to show of each kind; --json lists all.")
+    ] = 5,
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit 1 if B is significantly worse.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare run B with run A, paired by item: difference, 95 % interval, p, and the items that flipped."""
+    from tasks.evaluation.results.finding_runs import find_run
+    from tasks.resources import evaluations
+
+    before, after = find_run(a, evaluations()), find_run(b, evaluations())
+    compared, notes = _compare(before, after, _shared_tasks(before, after, named_tasks(task)))
+    told = {
+        "a": before.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
+        "b": after.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
+        "tasks": [one.model_dump(mode="json") for one in compared],
+        "notes": notes,
+    }
+    emit(told, as_json, lambda: _show_comparison(before.report.run, after.report.run, compared, notes, flips=flips))
+    if fail_on_regression and any(one.regressed for one in compared):
+        raise typer.Exit(FAILED)
+
+
+def _shared_tasks(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list[str]:
+    """The named tasks, or those that both runs have."""
+    for task in wanted or ():
+        before.require(task)
+        after.require(task)
+    of_both = [[result.task for result in run.report.results] for run in (before, after)]
+    shared = wanted or [task for task in of_both[0] if task in of_both[1]]
+    if not shared:
+        first, second = (", ".join(tasks) or "none" for tasks in of_both)
+        fail(f"the two runs have no task in common: {first}, and {second}", REFUSED)
+    return shared
+
+
+def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[TaskComparison], list[str]]:
+    """The comparison of each task, and notes about tasks that cannot be compared; raises if none can."""
+    from tasks.evaluation.results.run_comparison import compare_task
+
+    compared: list[TaskComparison] = []
+    refused: list[ResultsUnusable] = []
+    for task in tasks:
+        first, second = (next(one for one in run.report.results if one.task == task) for run in (before, after))
+        try:
+            compared.append(compare_task(first, before.graded(task), second, after.graded(task)))
+        except ResultsUnusable as error:
+            refused.append(ResultsUnusable(f"{task}: {error}"))
+    if not compared:
+        raise refused[0]
+    missing = {one.task for run in (before, after) for one in run.report.results} - set(tasks)
+    notes = [str(error) for error in refused]
+    if missing:
+        notes.append(f"in one run only, or not asked for: {', '.join(sorted(missing))}")
+    return compared, notes
+
+
+ANSWER_CHARS = 40
+
+
+def _show_comparison(
+    before: RunFacts, after: RunFacts, compared: Sequence[TaskComparison], notes: Sequence[str], *, flips: int
+) -> None:
+    for letter, run in (("A", before), ("B", after)):
+        ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
+        console.print(f"[bold]{letter}[/bold]  {escape(run.model.name)}  [dim]{ended}, run {escape(run.id[:8])}[/dim]")
+    for one in compared:
+        console.print()
+        _show_compared(one, flips=flips)
+    console.print_notes(notes)
+
+
+def _show_compared(one: TaskComparison, *, flips: int) -> None:
+    found = one.comparison
+    verdict = "[bold green]B is better[/bold green]" if found.significant else "[dim]no difference beyond chance[/dim]"
+    verdict = "[bold red]B is worse[/bold red]" if one.regressed else verdict
+    console.print(f"[bold]{escape(one.task)}[/bold]  {verdict}")
+    for difference in found.differs:
+        console.print(f"  [bold yellow]not the same[/bold yellow] {escape(difference)}", soft_wrap=True)
+    interval = "" if found.low is None else f"   95 % {found.low:+.3f} … {found.high:+.3f}"
+    console.print(f"  {found.before:.3f} → {found.after:.3f}   B - A {found.difference:+.3f}{interval}")
+    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
+    console.print(
+        f"  {p} ({found.method})   {found.wins} better, {found.ties} equal, {found.losses} worse of {found.n} items"
+    )
+    for items, words in (
+        (found.unscored, "unscored in one of the runs, not compared"),
+        (found.only_before, "only in A"),
+        (found.only_after, "only in B"),
+    ):
+        if items:
+            named = f"{', '.join(items[:5])}{' …' if len(items) > 5 else ''}"
+            console.print(f"  [yellow]{escape(f'{len(items)} {words}: {named}')}[/yellow]", soft_wrap=True)
+    right = found.method == "McNemar, exact"
+    for name, changes in (
+        ("became wrong" if right else "worse", found.worse),
+        ("became right" if right else "better", found.better),
+    ):
+        if changes and flips:
+            title = f"{name} ({min(flips, len(changes))} of {len(changes)})" if len(changes) > flips else name
+            rows: list[tuple[object, ...]] = []
+            for change in changes[:flips]:
+                answers = _answer(change.before, change.answer_before), _answer(change.after, change.answer_after)
+                rows.append((change.item, *answers, _line(change.gold)))
+            console.print(Padding(make_table(title, "A", "B", "gold", rows=rows), (0, 2)))
+
+
+def _answer(score: float, answer: str | None) -> Text:
+    if answer == "":
+        return Text({0.0: "wrong", 1.0: "right"}.get(score) or f"{score:.2f}")
+    text = Text("no answer", style="dim") if answer is None else Text(_line(answer))
+    return text if score in (0, 1) else Text(f"{score:.2f}  ") + text
+
+
+def _line(text: str | None) -> str:
+    plain = " ".join((text or "").split())
+    return plain if len(plain) <= ANSWER_CHARS else f"{plain[:ANSWER_CHARS]}…"

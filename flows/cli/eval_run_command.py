@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options, Settings
-from flows.cli.engine import expected_errors, prefect_for_a_command, progress_bars, run_flow
-from flows.cli.output import FAILED, Screen, emit, fail, harmless
+from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
+from flows.cli.output import FAILED, Screen, emit, fail, harmless, make_table
 from flows.cli.shared_options import refuse_unusable_spec
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
@@ -123,13 +122,13 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
-    with expected_errors():
-        from flows.running.evaluation_flags import read_evaluation
+    from flows.running.evaluation_flags import read_evaluation
 
-        chosen = read_evaluation(OPTIONS.named(given), config, settings=settings or (), note=_note)
+    chosen = read_evaluation(OPTIONS.named(given), config, settings=settings or (), note=_note)
     if dry_run:
-        estimate = _estimated(chosen, quiet=as_json)
-        emit(estimate, as_json, lambda: show_estimate(estimate))
+        with progress_bars(as_json):
+            estimated = estimate(chosen)
+        emit(estimated, as_json, lambda: show_estimate(estimated))
         return
     refuse_unusable_spec(chosen.model, "model")
     if chosen.judge and not chosen.auto_judge:
@@ -146,15 +145,13 @@ def run(
         fail(outcome.unfinished, FAILED)
 
 
-def _estimated(config: EvaluateConfig, *, quiet: bool) -> RunEstimate:
+def estimate(config: EvaluateConfig) -> RunEstimate:
     """Calls, tokens and cost of a run; calls no model."""
-    with expected_errors(), progress_bars(quiet):
-        from flows.running.evaluation_config import planned_of
-        from tasks.evaluation.running.task_choice import estimate_run
-        from tasks.resources import artifacts, responses
+    from flows.running.evaluation_config import planned_of
+    from tasks.evaluation.running.task_choice import estimate_run
+    from tasks.resources import artifacts, responses
 
-        planned = planned_of(config)
-        return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
+    return estimate_run(planned_of(config), config.model, artifacts(), responses(), prices=config.spending.prices)
 
 
 class RunCommand(ConfigCommand):
@@ -211,57 +208,48 @@ def _note(text: str) -> None:
     typer.secho(f"note: {harmless(text)}", err=True)
 
 
-def show_report(found: EvalReport, *, kept: bool = True) -> None:
+screen = Screen()
+
+
+def show_report(report: EvalReport, *, kept: bool = True) -> None:
     """Print scores with their intervals, and notes. kept: the run is in the database."""
-    screen = Screen()
-    if found.results:
-        screen.print(_scores(found))
-    for result in found.results:
+    if report.results:
+        columns = ("task", "metric", ">score", ">95 % interval", ">items", ">samples", ">tokens")
+        rows = [row for result in report.results for row in _rows(result)]
+        screen.print(make_table(*columns, rows=rows, title=escape(report.run.model.name)))
+    for result in report.results:
         for note in result.notes:
             screen.print(f"[yellow]{escape(result.task)}[/]: {escape(note)}")
-    for task, run in found.skipped.items():
+    for task, run in report.skipped.items():
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}; --overwrite evaluates again")
-    for note in found.notes:
+    for note in report.notes:
         screen.print(escape(note))
-    if found.results and kept:
-        screen.print(f"[dim]trivet eval show {found.run.id[:8]}[/]")
+    if report.results and kept:
+        screen.print(f"[dim]trivet eval show {report.run.id[:8]}[/]")
 
 
-def _scores(found: EvalReport) -> Table:
-    table = _table(escape(found.run.model.name), "task", "metric")
-    for name in ("score", "95 % interval", "items", "samples", "tokens"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for result in found.results:
-        table.add_row(*_row(result, result.headline))
-        for further in _further(result):
-            name = f"{further.part.removeprefix('group=')} {further.metric}".lstrip()
-            table.add_row("", escape(name), _figure(further.value), _interval(further), f"{further.n:,}", "", "")
-    return table
-
-
-def _row(result: TaskResult, headline: Estimate | None) -> list[str]:
-    counts = result.counts
-    score, interval = ("—", "—") if headline is None else (_figure(headline.value), _interval(headline))
-    tokens = result.usage.prompt_tokens + result.usage.completion_tokens
-    metric = headline.metric if headline else "none scored"
-    counted = [f"{count:,}" if count else "·" for count in (counts.items, counts.samples, tokens)]
-    return [escape(result.task), escape(metric), score, interval, *counted]
-
-
-def _further(result: TaskResult) -> Iterator[Estimate]:
-    """Further figures: where policies read answers otherwise, and at each requested k; of code every pass@k, and those
-    of each language or difficulty if several."""
+def _rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
+    """The headline of a task, and further figures: where policies read answers otherwise, and at each requested k; of
+    code every pass@k, and those of each language or difficulty if several."""
     from tasks.grading.sample_statistics import AT_K
 
+    headline, usage, counts = result.headline, result.usage, result.counts
+    counted = (counts.items, counts.samples, usage.prompt_tokens + usage.completion_tokens)
+    score, interval = ("—", "—") if headline is None else (_figure(headline.value), _interval(headline))
+    metric = headline.metric if headline else "none scored"
+    yield result.task, metric, score, interval, *(f"{count:,}" if count else "·" for count in counted)
     asked = result.settings.get("k")
-    at_k = {f"{name}@{k}" for k in asked for name in AT_K} if isinstance(asked, list) else set[str]()
-    read = {f"accuracy_{policy}" for policy in POLICIES} if result.counts.differing else set[str]()
-    yield from (one for one in result.estimates if one.metric in at_k | read and result.family != "code")
+    wanted = {f"{name}@{k}" for k in asked for name in AT_K} if isinstance(asked, list) else set[str]()
+    wanted |= {f"accuracy_{policy}" for policy in POLICIES} if result.counts.differing else set[str]()
+    further = [one for one in result.estimates if one.metric in wanted]
     if result.family == "code":
-        language = result.headline.metric.partition("pass@")[0] if result.headline else ""  # `python_`, or nothing
+        language = metric.partition("pass@")[0] if headline else ""  # `python_`, or nothing
         several = len({one.part for one in result.estimates if one.part}) + bool(language) > 1
         shown = (one for one in result.estimates if not one.headline and (several or not one.part))
-        yield from sorted(shown, key=lambda one: not one.metric.startswith(language))
+        further = sorted(shown, key=lambda one: not one.metric.startswith(language))
+    for one in further:
+        name = f"{one.part.removeprefix('group=')} {one.metric}".lstrip()
+        yield "", name, _figure(one.value), _interval(one), f"{one.n:,}", "", ""
 
 
 def _figure(value: float) -> str:
@@ -274,45 +262,37 @@ def _interval(estimate: Estimate) -> str:
     return f"{_figure(estimate.low)} – {_figure(estimate.high)}"
 
 
-def show_estimate(found: RunEstimate) -> None:
+def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -> None:
     """Print the estimate of --dry-run."""
-    screen = Screen()
-    table = _table("nothing was asked", "task")
-    for name in ("items", "repeats", "calls", "stored", "prompt tokens", "answer tokens, at most", "cost, at most"):
-        table.add_column(name, justify="right")
-    for task in found.tasks:
-        counted = (task.items, task.repeats, task.calls, task.stored, task.prompt_tokens, task.completion_tokens)
-        cost = "—" if task.cost is None else f"{task.cost:.2f}"
-        table.add_row(escape(task.task), *(f"{count:,}" for count in counted), cost)
-    if found.tasks:
-        screen.print(table)
-    if found.harness:
-        screen.print(f"not counted, tasks of the harness: {escape(', '.join(found.harness))}")
-    for task, run in found.skipped.items():
+    names = ("items", "repeats", "calls", "stored", "prompt tokens", "answer tokens, at most", "cost, at most")
+    rows = [
+        (
+            task.task,
+            *(f"{count:,}" for count in (task.items, task.repeats, task.calls, task.stored)),
+            *(f"{count:,}" for count in (task.prompt_tokens, task.completion_tokens)),
+            "—" if task.cost is None else f"{task.cost:.2f}",
+        )
+        for task in estimated.tasks
+    ]
+    if rows:
+        screen.print(make_table("task", *(f">{name}" for name in names), rows=rows, title=escape(title)))
+    if estimated.harness:
+        screen.print(f"not counted, tasks of the harness: {escape(', '.join(estimated.harness))}")
+    for task, run in estimated.skipped.items():
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}")
-    for note in found.notes:
+    for note in estimated.notes:
         screen.print(escape(note))
 
 
-def show_rescored(found: Rescored) -> None:
+def show_rescored(rescored: Rescored) -> None:
     """Print old figures beside new ones, and the items that changed."""
-    screen = Screen()
-    table = _table(f"run {found.run[:8]}, graded again", "task", "metric")
-    for name in ("then", "now", "items changed"):
-        table.add_column(name, justify="right")
-    for again in found.tasks:
+    rows: list[tuple[str, ...]] = []
+    for again in rescored.tasks:
         old, new = again.old.headline, again.new.headline
-        figures = [_figure(one.value) if one else "—" for one in (old, new)]
-        metric = new.metric if new else "none scored"
-        table.add_row(escape(again.old.task), escape(metric), *figures, str(len(again.changes)))
-    screen.print(table)
-    for again in found.tasks:
+        figures = (_figure(one.value) if one else "—" for one in (old, new))
+        rows.append((again.old.task, new.metric if new else "none scored", *figures, str(len(again.changes))))
+    title = f"run {rescored.run[:8]}, graded again"
+    screen.print(make_table("task", "metric", ">then", ">now", ">items changed", rows=rows, title=title))
+    for again in rescored.tasks:
         for change in again.changes:
             screen.print(escape(f"{again.old.task} {change.item}: {change.before:g} → {change.after:g}"))
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for name in columns:
-        table.add_column(name)
-    return table

@@ -1,4 +1,4 @@
-"""`trivet eval results`, `export` and `import`: the leaderboard, runs for other programs, files for the database."""
+"""`trivet eval results`, `export`, `import` and `list`: the leaderboard, files for other programs, all benchmarks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 from rich.cells import cell_len
@@ -16,17 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.commands import Json
-from flows.cli.evaluation.show_command import RunArgument, TasksOption, named_tasks
-from flows.cli.output import DONE_WITH_FAILURES, REFUSED, Screen, emit, fail, harmless, plain_errors
+from flows.cli.eval_show_command import RunArgument, TasksOption, named_tasks
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
 from storage.files import write
-from storage.storage_errors import StorageError
-from tasks.evaluation.evaluation_errors import EvaluationError, ResultsUnusable
+from tasks.evaluation.evaluation_errors import DataUnusable, ResultsUnusable
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
+    from tasks.evaluation.benchmarks.base import BaseBenchmark
     from tasks.evaluation.results.finding_runs import FoundRun
-    from tasks.evaluation.results.ranking import Board, Row, TaskColumn
-    from tasks.evaluation.results.result_rows import Imported
+    from tasks.evaluation.results.ranking import Board
+    from tasks.evaluation.running.benchmark_data import Data
 
 
 Format = Literal["table", "json", "csv", "markdown", "html"]
@@ -56,13 +56,11 @@ def results(
     from tasks.resources import evaluations
 
     format = "json" if as_json else format
-    with plain_errors(EvaluationError, failed=(StorageError,)):
-        found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
-        boards = rank(_chosen(found, named_tasks(task), model))
-        written = _as(format, boards, source=str(path) if path else "the database")
-        if out:
-            write(out, written.encode("utf-8", "replace"))
+    found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
+    boards = rank(_chosen(found, named_tasks(task), model))
+    written = _as(format, boards, source=str(path) if path else "the database")
     if out:
+        write(out, written.encode("utf-8", "replace"))
         typer.echo(f"{out}: {len(boards)} rankings", err=True)
     elif format == "table":
         show_boards(boards)
@@ -155,7 +153,7 @@ def _side_by_side(boards: Sequence[Board], models: Sequence[str], width: int) ->
     room = width - min(MODEL_WIDTH, max(map(cell_len, models)))
     together, taken = cast("list[Board]", []), 0
     for board in boards:
-        needed = 2 + max(MIN_SCORE, *map(cell_len, board.name.split()))
+        needed = 2 + _score_width(board)
         if together and taken + needed > room:
             yield together
             together, taken = [], 0
@@ -164,78 +162,57 @@ def _side_by_side(boards: Sequence[Board], models: Sequence[str], width: int) ->
     yield together
 
 
+def _score_width(board: Board) -> int:
+    return max(MIN_SCORE, *map(cell_len, board.name.split()))
+
+
 def _overview(boards: Sequence[Board], models: Sequence[str]) -> Table:
     from tasks.evaluation.results.ranking import cell
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("model", overflow="fold")
     for board in boards:
-        longest = max(MIN_SCORE, *map(cell_len, board.name.split()))
-        table.add_column(escape(board.name), justify="right", min_width=longest)
+        table.add_column(Text(board.name), justify="right", min_width=_score_width(board))
     for model in models:
-        table.add_row(escape(model), *(_cell(board, cell(board, model)) for board in boards))
+        cells = [Text(model)]
+        for board in boards:
+            row = cell(board, model)
+            best = "bold" if row and row.rank == 1 and len(board.rows) > 1 else ""
+            cells.append(Text(board.shown(row.score.value), style=best) if row else Text("–", style="dim"))
+        table.add_row(*cells)
     return table
-
-
-def _cell(board: Board, row: Row | None) -> str:
-    if row is None:
-        return "[dim]–[/dim]"
-    value = board.shown(row.score.value)
-    return f"[bold]{value}[/bold]" if row.rank == 1 and len(board.rows) > 1 else value
 
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
     """The table of a board; `left_out` gets the columns for which the terminal is too narrow."""
-    shown = [_cells(board, row) for row in board.rows[:MOST_ROWS]]
-    columns = {name: [cells[name] for cells in shown] for name in _names(board)}
-    room = {
-        name: max(cell_len(name), *(Text.from_markup(cell).cell_len for cell in cells))
-        for name, cells in columns.items()
-    }
+    from tasks.evaluation.results.ranking import shown, when
+
+    further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
+    names = ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run")
+    rows: list[list[Text]] = []
+    for row in board.rows[:MOST_ROWS]:
+        one, counts = row.score, [(column.is_defect, row.columns[column.name]) for column in further]
+        plain = (str(row.rank), row.name, board.shown(one.value), board.interval(one), f"{one.n:,}")
+        marked = [Text(shown(value, thousands=","), style="yellow" if bad and value else "") for bad, value in counts]
+        date = Text(when(one)) if one.status == "completed" else Text(one.status, style="yellow")
+        rows.append([*map(Text, plain), *marked, date, Text(one.run[:8])])
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    room = {name: max(cell_len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
     room["model"] = min(room["model"], MODEL_WIDTH)
     for name in LEFT_OUT:
         if sum(room.values()) + len(room) - 1 > width:
             left_out |= {name} & room.keys()
             room.pop(name, None)
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
-    for name in room:
-        justify = "left" if name in ("model", "date", "run") else "right"
-        if name == "model":
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify=justify, min_width=room[name], no_wrap=True)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    for name in [*room][2:]:
+        table.add_column(
+            name, justify="left" if name in ("date", "run") else "right", min_width=room[name], no_wrap=True
+        )
     for cells in zip(*(columns[name] for name in room), strict=True):
         table.add_row(*cells)
     return table
-
-
-def _names(board: Board) -> Iterator[str]:
-    further = [column.name for column in board.columns if any(row.columns[column.name] for row in board.rows)]
-    yield from ("#", "model", "score", "95 %", "n", *further, "date", "run")
-
-
-def _cells(board: Board, row: Row) -> dict[str, str]:
-    from tasks.evaluation.results.ranking import when
-
-    one = row.score
-    return {
-        "#": str(row.rank),
-        "model": escape(row.name),
-        "score": board.shown(one.value),
-        "95 %": board.interval(one),
-        "n": f"{one.n:,}",
-        **{column.name: _further(column, row) for column in board.columns},
-        "date": when(one) if one.status == "completed" else f"[yellow]{one.status}[/yellow]",
-        "run": escape(one.run[:8]),
-    }
-
-
-def _further(column: TaskColumn, row: Row) -> str:
-    from tasks.evaluation.results.ranking import shown
-
-    value = row.columns[column.name]
-    text = shown(value, thousands=",")
-    return f"[yellow]{text}[/yellow]" if column.is_defect and value else text
 
 
 def export(
@@ -260,21 +237,19 @@ def export(
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.resources import evaluations
 
-    with plain_errors(EvaluationError, failed=(StorageError,)):
-        found = find_run(run, evaluations())
-        if task is not None:
-            found.require(task)
-            chosen = tuple(one for one in found.report.results if one.task == task)
-            found.report = found.report.model_copy(update={"results": chosen})
-        written = dict(_exported(found, format, out))
-        if out is None:
-            [content] = written.values()
-            told = {"run": run, "format": format, "content": content.decode()}
-            emit(told, as_json, lambda: typer.echo(told["content"], nl=False))
-            return
-        for place, content in written.items():
-            files.write(place.absolute(), content)
-    for place in written:
+    found = find_run(run, evaluations())
+    if task is not None:
+        found.require(task)
+        chosen = tuple(one for one in found.report.results if one.task == task)
+        found.report = found.report.model_copy(update={"results": chosen})
+    written = dict(_exported(found, format, out))
+    if out is None:
+        [content] = written.values()
+        told = {"run": run, "format": format, "content": content.decode()}
+        emit(told, as_json, lambda: typer.echo(told["content"], nl=False))
+        return
+    for place, content in written.items():
+        files.write(place.absolute(), content)
         typer.echo(f"wrote {place}", err=True)
 
 
@@ -313,21 +288,123 @@ def import_results(
     from tasks.evaluation.results.result_rows import import_all
     from tasks.resources import evaluations
 
-    with plain_errors(EvaluationError, failed=(StorageError,)):
-        done, unusable = import_all(path, evaluations())
-    told = {"imported": [one.model_dump(mode="json") for one in done], "unusable": unusable}
-    emit(told, as_json, lambda: _say(done, unusable))
+    done, unusable = import_all(path, evaluations())
+
+    def show() -> None:
+        for one in done:
+            rows = f"{one.changed} rows written" if one.changed else "everything was there already"
+            tasks = ", ".join(one.tasks)
+            typer.echo(harmless(f"{one.file}: {one.model}, run {one.run}, {tasks}, {one.samples} samples; {rows}"))
+            for note in one.notes:
+                typer.echo(harmless(f"  note: {note}"))
+        for reason in unusable.values():
+            typer.echo(harmless(f"not imported: {reason}"))
+
+    emit({"imported": [one.model_dump(mode="json") for one in done], "unusable": unusable}, as_json, show)
     if unusable:
         fail(f"{len(unusable)} files were not imported", DONE_WITH_FAILURES if done else REFUSED)
 
 
-def _say(done: list[Imported], unusable: dict[str, str]) -> None:
-    for one in done:
-        rows = f"{one.changed} rows written" if one.changed else "everything was there already"
-        typer.echo(
-            harmless(f"{one.file}: {one.model}, run {one.run}, {', '.join(one.tasks)}, {one.samples} samples; {rows}")
-        )
-        for note in one.notes:
-            typer.echo(harmless(f"  note: {note}"))
-    for reason in unusable.values():
-        typer.echo(harmless(f"not imported: {reason}"))
+LISTED = ("task", "family", ">items", ">repeats", "grader", "data", "note")
+
+
+def list_benchmarks(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir", envvar="TRIVET_DATA_DIR", help="Folder of the benchmarks' data. Unset: loaded from the hub."
+        ),
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BENCHMARK",
+            help="Check all items of this one instead: name, file.yaml, file.py:Class or module:Class.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List all benchmarks: how they are graded, and whether their data is at hand; or check the items of one."""
+    from tasks.evaluation.benchmarks.benchmark_registry import benchmarks
+    from tasks.evaluation.running.benchmark_data import Data
+
+    data = Data(data_dir)
+    if check is not None:
+        _check(check, data, as_json)
+        return
+    rows = [_listed(benchmark, data) for benchmark in benchmarks().values()]
+
+    def show() -> None:
+        shown = [row | {"items": "" if row["items"] is None else f"{row['items']:,}"} for row in rows]
+        columns = [name.removeprefix(">") for name in LISTED]
+        screen = Screen()
+        screen.print(make_table(*LISTED, rows=[[row[name] for name in columns] for row in shown]))
+        if data_dir is None:
+            screen.print("no --data-dir (TRIVET_DATA_DIR): data comes from the hub", markup=False)
+        screen.print("any task of the lm-evaluation-harness runs too; one of your own is a YAML file")
+
+    emit({"benchmarks": rows}, as_json, show)
+
+
+def _listed(benchmark: BaseBenchmark, data: Data) -> dict[str, Any]:
+    """A row of the list; `data` is `at hand`, `on the hub`, `missing`, or why it is unusable."""
+    from tasks.evaluation.benchmarks.simple import SimpleBenchmark
+
+    files = [file for file in benchmark.files if not file.optional]
+    try:
+        at_hand = all(data.find(file) for file in files)
+        count = data.count(files[0]) if files and at_hand else None
+        state = "at hand" if at_hand else "on the hub" if all(data.find(one) or one.hub for one in files) else "missing"
+    except DataUnusable as error:
+        count, state = None, f"unusable: {error}"
+    notes = ["format checked, real data not run"] * benchmark.format_checked_only
+    notes += ["recorded answers only"] * benchmark.score_only + [f"judge {benchmark.judge}"] * bool(benchmark.judge)
+    return {
+        "task": benchmark.name,
+        "family": benchmark.family,
+        "items": count,
+        "repeats": benchmark.repeats,
+        "grader": benchmark.definition.grader.kind if isinstance(benchmark, SimpleBenchmark) else benchmark.family,
+        "data": state,
+        "summary": benchmark.summary,
+        "note": "; ".join(notes),
+    }
+
+
+def _check(name: str, data: Data, as_json: bool) -> None:
+    """Check a benchmark on all its items: IDs, prompts, and that the grader accepts every gold answer."""
+    from tasks.evaluation.benchmarks.base import Tools, is_whole
+    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+    from tasks.evaluation.running.planning import EXPECTED_ERRORS, items_of
+    from tasks.grading.math.math_grader import MathGrader
+
+    with plain_errors(*EXPECTED_ERRORS):
+        benchmark = find_benchmark(name)
+        if is_whole(benchmark):
+            fail(
+                f"{benchmark.name} brings its own generate_responses and evaluate_responses, so there are no items to "
+                f"check; try it with `trivet eval run --debug --tasks {name}`",
+                REFUSED,
+            )
+        items = list(items_of(benchmark, data))
+        with MathGrader() as math:
+            problems = list(benchmark.check(items, Tools(math)))
+
+    def show() -> None:
+        screen = Screen(soft_wrap=True, markup=False)
+        if items:
+            first = items[0]
+            screen.print(f"item {first.id}, as it is asked:")
+            for prompt in ([f"[system] {first.system}"] if first.system else []) + list(first.prompts):
+                screen.print("\n".join(f"  | {line}" for line in prompt.split("\n")))
+            if first.gold is not None:
+                screen.print(f"  gold: {first.gold}")
+        for problem in problems:
+            screen.print(f"problem: {problem}")
+        verdict = f"{len(problems)} problems" if problems else "nothing is wrong"
+        screen.print(f"{benchmark.name}: {len(items)} items, {verdict}")
+
+    facts = {"task": benchmark.name, "items": len(items), "ok": not problems, "problems": problems}
+    emit(facts, as_json, show)
+    if problems:
+        raise typer.Exit(FAILED)

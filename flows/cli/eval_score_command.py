@@ -1,0 +1,168 @@
+"""`trivet eval score`: score recorded answers, stored ones again, or predictions beside their golds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel, StrictFloat, StrictInt, StrictStr
+
+from flows.cli.commands import Flag, Given, Json, Options
+from flows.cli.engine import interruptible
+from flows.cli.eval_run_command import OPTIONS as RUN_OPTIONS
+from flows.cli.eval_run_command import check_limit, show_report, show_rescored
+from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail
+from flows.cli.shared_options import require_file
+from storage.files import write
+from tasks.budget import Budget
+from tasks.grading.reading import Policy
+
+FLAGS = RUN_OPTIONS.flags
+KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
+MODEL = "Name of the model that answered, for the result."
+OPTIONS = Options(
+    RUN_OPTIONS.config,
+    {
+        **{path: FLAGS[path] for path in ("judge.name", "judge.args", "data_dir", "settings.unsafe_code")},
+        "settings.limit": Flag(type=float, metavar="N|0.X", callback=check_limit),
+        "settings.ks": FLAGS["settings.ks"]._replace(help=KS),
+        "settings.extract": FLAGS["settings.extract"],
+        "model.name": FLAGS["model.name"]._replace(shown="recorded", help=MODEL),
+    },
+)
+ROWS = (
+    "JSONL file of {id, response}, {id, responses: one per repeat}, {id, turns: one per turn} or {task_id, completion}."
+)
+
+
+def score(
+    given: Given,
+    responses: Annotated[Path | None, typer.Argument(help=ROWS)] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="The benchmark that was answered, or math for lines of {id, gold, prediction}; with --run: only this "
+            "benchmark."
+        ),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="ID", help="Grade the stored answers of this run again, and show old and new.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "--output-path", help="File for the JSON; samples are written beside it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score recorded answers; nothing is generated, and nothing is written to the database.
+
+    A terminal gets a table; a pipe or a file gets the JSON, as with --json.
+    """
+    from flows.running.evaluation_flags import judge_of, ks_of
+    from tasks.evaluation.results.finding_runs import find_run
+    from tasks.evaluation.results.results_file import refuse_output
+    from tasks.evaluation.running.planning import RunSettings
+    from tasks.evaluation.running.rescoring import score_again
+    from tasks.resources import artifacts, evaluations
+    from tasks.sandbox.bubblewrap import refuse_unsafe
+
+    as_json = as_json or not sys.stdout.isatty()
+    with interruptible(left="nothing is told before all answers are graded, run the same command again"):
+        if given["settings.unsafe_code"]:
+            refuse_unsafe()
+        judge = given["judge.name"] or "auto"
+        grading: dict[str, Any] = {
+            "ks": ks_of(given["settings.ks"]),
+            "extract": given["settings.extract"] or RunSettings().extract,
+            "unsafe_code": bool(given["settings.unsafe_code"]),
+            "judge": judge_of(judge, given["judge.args"]),
+        }
+        if run is not None:
+            grading |= {"judge": None} if judge == "auto" else {}
+            rescored = score_again(find_run(run, evaluations()), artifacts(), task=task, **grading)
+            emit(rescored, as_json, lambda: show_rescored(rescored))
+            return
+        if responses is None or task is None:
+            fail("give the file of responses and --task NAME, or --run ID to grade a run again", REFUSED)
+        require_file(responses, "a JSONL file of responses")
+        if task == PAIRS:
+            _grade_pairs(responses, extract=given["settings.extract"] or "flexible", out=out, as_json=as_json)
+            return
+        if out:
+            refuse_output(out.absolute())
+        grading |= {"auto_judge": judge == "auto", "limit": given["settings.limit"], "data_dir": given["data_dir"]}
+        grading["model_name"] = given["model.name"] or "recorded"
+        _score_first(responses, task, grading, out=out, as_json=as_json)
+
+
+def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Path | None, as_json: bool) -> None:
+    """Score a file of responses. grading: arguments of `score_file`."""
+    from flows.running.ongoing import EvaluationRun
+    from tasks.evaluation.evaluation_records import Sample
+    from tasks.evaluation.record_lines import read_shards
+    from tasks.evaluation.results.result_rows import write_files
+    from tasks.evaluation.results.results_file import content_of
+    from tasks.evaluation.running.rescoring import score_file
+    from tasks.evaluation.running.shard_grading import left_by_sandbox
+    from tasks.resources import artifacts
+
+    judge = grading["judge"] and grading["judge"].model_dump(mode="json")
+    asked = {"responses": str(responses), "tasks": [{"task": task}], "auto_judge": grading["auto_judge"]}
+    ongoing = EvaluationRun.begin(None, asked | {"judge": judge})
+    planned, result = score_file(responses.absolute(), task, artifacts(), **grading)
+    ongoing.results.append(result)
+    if result.family == "code":
+        ongoing.unfinished |= left_by_sandbox(result.task, read_shards(artifacts(), result.samples, Sample))
+    report = ongoing.report(planned, spent=Budget())
+    emit(content_of(report), as_json, lambda: show_report(report, kept=False))
+    if out:  # after the output, since a disk may be full
+        write_files(report, artifacts(), output_path=out.absolute())
+    ongoing.end(report)
+
+
+PAIRS = "math"
+"""The task of lines that bring their own gold answers."""
+
+
+class Case(BaseModel):
+    """A line of pairs to compare."""
+
+    id: Any
+    gold: StrictStr | StrictInt | StrictFloat
+    prediction: StrictStr | StrictInt | StrictFloat | None
+
+
+def _grade_pairs(file: Path, *, extract: Policy, out: Path | None, as_json: bool) -> None:
+    """Compare predictions with gold answers: bare, in $…$, \\(…\\) or \\boxed{…}, or whole responses."""
+    from tasks.evaluation.evaluation_records import Item, Reply, Response
+    from tasks.grading.math.math_grader import MathGrader, grade_against
+    from tasks.grading.reading import Rule
+
+    cases: list[Case] = []
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                cases += [Case.model_validate(json.loads(line))] if line.strip() else []
+            except (ValueError, RecursionError) as error:
+                fail(f"{file}:{number}: expected {{id, gold, prediction}}: {error}", REFUSED)
+    answered: list[tuple[Item, Response, str]] = []
+    for case in cases:
+        text = str("" if case.prediction is None else case.prediction)
+        turn = Reply(text=text.encode("utf-8", "replace").decode())  # JSON may hold halves of surrogate pairs
+        answered.append((Item(id="", prompts=("",)), Response(item="", turns=(turn,)), str(case.gold)))
+    verdicts: list[dict[str, Any]] = []
+    with MathGrader() as grader:
+        samples = grade_against(answered, grader, Rule(("last_box",), headline=extract))
+        for case, sample in zip(cases, samples, strict=True):
+            unscored = sample.status == "unscored"
+            stage = "missing" if sample.missing else "symbolic" if unscored else sample.reason.partition(":")[0]
+            verdict = {"id": case.id, "equal": None if unscored else bool(sample.score), "stage": stage}
+            verdicts.append(verdict | ({"failed": sample.reason} if unscored else {}))
+    equal = sum(bool(verdict["equal"]) for verdict in verdicts)
+    emit({"verdicts": verdicts}, as_json, lambda: typer.echo(f"{equal:,} of {len(verdicts):,} are equal"))
+    if out:
+        write(out.absolute(), "".join(f"{json.dumps(verdict)}\n" for verdict in verdicts).encode())
+    if failed := sum(verdict["equal"] is None for verdict in verdicts):
+        fail(f"{failed} comparisons could not be made; their lines say why", DONE_WITH_FAILURES)
