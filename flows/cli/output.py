@@ -24,7 +24,7 @@ INTERRUPTED = 130
 OURS = ("flows.", "tasks.", "models.", "storage.")
 """Modules whose errors are whole sentences; those of other libraries are unexpected."""
 REFUSALS = {
-    *("ConfigUnusable", "OptionUnusable", "SuiteUnusable", "NoNight", "NoIncident", "Refused", "AuthUnusable"),
+    *("ConfigUnusable", "OptionUnusable", "SuiteUnusable", "NoNight", "NoIncident", "Refused", "NotAdmitted"),
     *("FolderUnusable", "MetadataUnusable", "QuestionsUnusable", "UnknownDocument", "StrategyUnusable"),
     *("DocumentError", "DocumentUnreadable", "ReaderUnusable", "ConceptsUnusable", "IndexUnusable", "QueryUnusable"),
     *("UnknownTask", "UnknownRun", "DataMissing", "DataUnusable", "BenchmarkUnusable", "PreflightFailed"),

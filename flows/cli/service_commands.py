@@ -24,13 +24,10 @@ from models.model_errors import ModelUnavailable
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
-    from flows.service.asked_service import Wanted
-    from flows.service.place import Place
+    from flows.service.lifecycle import Status, Up
+    from flows.service.place import Place, Wanted
     from flows.service.served_collections import Collection, Folders
-    from flows.service.service_start import Up
-    from flows.service.service_status import Status
 
-QUESTIONS_OF_AN_AGENT = 4
 IndexesOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -65,7 +62,7 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
-    from flows.service.asked_service import Wanted, pools_in
+    from flows.service.place import Wanted, pools_in
     from flows.service.served_collections import absolute, folders_of, require_indexes
 
     with plain_errors(StorageError):
@@ -81,7 +78,7 @@ def up(
 
 def _start(wanted: Wanted, *, quiet: bool) -> Up:
     """The service, up; a signal stops what had started."""
-    from flows.service.service_start import end, up
+    from flows.service.lifecycle import end, up
 
     def say(text: str) -> None:
         if not quiet:
@@ -127,7 +124,7 @@ def _ended_by_signals() -> Generator[list[int]]:
 def down(as_json: Json = False) -> None:
     """Stop the service and the embedded database; runs under way continue after the next `trivet up`."""
     from flows.running.command_server import end_shared_api
-    from flows.service.service_start import end
+    from flows.service.lifecycle import end
     from storage.embedded import Cluster
 
     place, stopped = _place(), list[str]()
@@ -147,7 +144,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the state of server, workers and pools, and the disk they use; exit 1 unless all is healthy."""
-    from flows.service.service_status import status as read_status
+    from flows.service.lifecycle import status as read_status
 
     if shell:
         _print_environment(as_json)
@@ -260,8 +257,7 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Answer over HTTP, to programs and on pages: ask, see the cited place, documents, numbers, evaluations."""
-    from flows.service.index_server import auth_string
-    from flows.service.page_server import listen, serve_pages
+    from flows.service.page_server import auth_string, listen, serve_pages
     from flows.service.served_collections import folders_of
     from storage.engines import index_name
 
@@ -313,7 +309,7 @@ def _open_collection(given: Given, name: str, folders: Folders) -> Collection:
 
 def _serve_agent(collections: list[Collection]) -> None:
     """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
-    from flows.service.answering import Asking, Places
+    from flows.service.answering import Asking
     from flows.service.served_collections import Collections
     from tasks.resources import evaluations, sessions
 
@@ -323,8 +319,7 @@ def _serve_agent(collections: list[Collection]) -> None:
         fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
     if not collections:
         fail("--mcp needs an index: --index DIR", REFUSED)
-    asking = Asking(sessions(), lambda: False, Places(QUESTIONS_OF_AN_AGENT))
-    create_mcp(asking, Collections(collections), evaluations).run("stdio")
+    create_mcp(Asking(sessions()), Collections(collections), evaluations).run("stdio")
 
 
 COMMANDS = (up, down, status, deploy)

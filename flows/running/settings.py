@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from flows.running.environment import home_folder
 
 RETRY = "Automatic retry"
-"""Beginning of the message of the state in which a run waits for flows/service/healing.py."""
+"""Beginning of the message of the state in which a run waits for flows/service/run_worker.py."""
 
 
 class ClusterUnusable(RuntimeError):

@@ -4,39 +4,30 @@ ServiceError
 ├── Refused      a request that cannot be met: a port that is taken, a server that refuses the auth string
 ├── DidNotStart  a part does not become healthy; the message names its log
 └── ApiFailed    the server answers, and refuses
-    └── ApiAway  the server does not answer
+    ├── NotAdmitted  it refuses the auth string; a Refused too
+    └── ApiAway      it does not answer
 """
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
 import os
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from flows.running.environment import LOOPBACK, trust
 from storage.records import Record
 
 TIMEOUT_S = 10
-BUSY_TRIES = 5
-"""Times a request is sent to a server that answers 503, a second apart: its SQLite was locked, nothing happened."""
+BUSY_TRIES, BUSY_S = 5, 1.0
+"""Times a request is sent to a server that answers 503, as its SQLite was locked, and seconds between."""
 SERVICE_FILE = Path("service", "service.json")
 """Below the home: where the server of `trivet up` is."""
 AUTH_FILE = Path("service", "auth")
 """Below the home: its auth string, `user:password`; file mode 0600."""
 UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
-WORKER_LABEL = "prefect.worker.name"
-MOST = 200
-"""Most runs in one answer of the server."""
 
 
 class Api(NamedTuple):
@@ -49,50 +40,53 @@ class Api(NamedTuple):
     def ready(self) -> bool:
         """Whether it answers and reaches its database; needs no auth string."""
         try:
-            self._ask("/ready", None, tries=1)
+            self._ask("GET", "/ready", tries=1)
         except ApiFailed:
             return False
         return True
 
     def get(self, path: str) -> Any:
         """Answer to GET. Raises ApiFailed, ApiAway."""
-        return self._ask(path, None)
+        return self._ask("GET", path)
 
-    def post(self, path: str, body: dict[str, Any] | list[dict[str, Any]]) -> Any:
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Answer to POST. Raises ApiFailed, ApiAway."""
-        return self._ask(path, json.dumps(body).encode())
+        return self._ask("POST", path, body)
 
-    def put(self, path: str, body: dict[str, Any]) -> Any:
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
         """Answer to PUT. Raises ApiFailed, ApiAway."""
-        return self._ask(path, json.dumps(body).encode(), "PUT")
+        return self._ask("PUT", path, body)
 
-    def patch(self, path: str, body: dict[str, Any]) -> Any:
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
         """Answer to PATCH. Raises ApiFailed, ApiAway."""
-        return self._ask(path, json.dumps(body).encode(), "PATCH")
+        return self._ask("PATCH", path, body)
 
-    def _ask(self, path: str, data: bytes | None, method: str | None = None, tries: int = BUSY_TRIES) -> Any:
-        headers = {"Content-Type": "application/json"}
-        if self.auth:
-            headers["Authorization"] = "Basic " + base64.b64encode(self.auth.encode()).decode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
-        busy = retry_if_exception(lambda error: isinstance(error, ApiFailed) and error.status == 503)
-        send = Retrying(retry=busy, stop=stop_after_attempt(tries), wait=wait_fixed(1), reraise=True)
-        return send(self._ask_once, request)
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, tries: int = BUSY_TRIES) -> Any:
+        import httpx  # 0.07 s
 
-    def _ask_once(self, request: urllib.request.Request) -> Any:
+        here = httpx.URL(self.url).host in LOOPBACK  # no proxy stands before this machine
+        user, _, password = (self.auth or "").partition(":")
         try:
-            here = urllib.parse.urlsplit(self.url).hostname in LOOPBACK  # no proxy stands before this machine
-            handlers: list[Any] = [urllib.request.ProxyHandler({})] if here else []
-            if self.url.startswith("https:"):
-                handlers.append(urllib.request.HTTPSHandler(context=trust()))
-            opener = urllib.request.build_opener(*handlers)
-            with opener.open(request, timeout=TIMEOUT_S) as answer:
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            with error:
-                said = error.read(500).decode(errors="replace")
-            raise ApiFailed(f"{request.full_url} answers {error.code}: {said}", status=error.code) from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            with httpx.Client(
+                auth=(user, password) if self.auth else None,
+                trust_env=not here,
+                verify=trust() if self.url.startswith("https:") else False,
+                timeout=TIMEOUT_S,
+                follow_redirects=True,
+            ) as client:
+                answer = client.request(method, self.url + path, json=body)
+                for _ in range(tries - 1):
+                    if answer.status_code != 503:
+                        break
+                    time.sleep(BUSY_S)
+                    answer = client.request(method, self.url + path, json=body)
+            if answer.status_code in (401, 403):
+                raise NotAdmitted(f"{self.url} does not let us in; set PREFECT_API_AUTH_STRING", answer.status_code)
+            if answer.is_error:
+                said = f"{answer.url} answers {answer.status_code}: {answer.text[:500]}"
+                raise ApiFailed(said, answer.status_code)
+            return answer.json() if answer.content else None
+        except (OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise ApiAway(f"no Prefect server answers at {self.url} ({error})") from error
 
 
@@ -111,9 +105,13 @@ class DidNotStart(ServiceError):
 class ApiFailed(ServiceError):
     """The server answers, and refuses."""
 
-    def __init__(self, said: str, *, status: int | None = None) -> None:
+    def __init__(self, said: str, status: int | None = None) -> None:
         super().__init__(said)
         self.status = status
+
+
+class NotAdmitted(ApiFailed, Refused):
+    """The server refuses the auth string."""
 
 
 class ApiAway(ApiFailed):
@@ -182,24 +180,23 @@ def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
     handed: list[str] = []
     for run in sorted(runs):
         state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
-        if state not in UNDER_WAY:
-            continue
-        proposed: dict[str, Any] = {"type": "CANCELLED", "name": "Cancelled", "message": why}
-        if state != "CANCELLING":
-            details = {"scheduled_time": datetime.now(UTC).isoformat()}
-            proposed = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
-        said = api.post(f"/flow_runs/{run}/set_state", {"state": proposed, "force": False})
-        if said["status"] == "ACCEPT":
+        if state == "CANCELLING":
+            taken = propose_state(api, run, {"type": "CANCELLED", "name": "Cancelled", "message": why})
+        else:
+            taken = state in UNDER_WAY and await_retry(api, run, why=why, at=datetime.now(UTC))
+        if taken:
             handed.append(run)
     return handed
 
 
-def abandoned(api: Api, *, pool: str, worker: str, alive: Collection[str]) -> list[str]:
-    """Runs that this worker took and that are under way, except those `alive`. Raises ApiFailed."""
-    wanted = {
-        "flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}},
-        "work_pools": {"name": {"any_": [pool]}},
-        "limit": MOST,
-    }
-    taken = (run for run in api.post("/flow_runs/filter", wanted) if (run["labels"] or {}).get(WORKER_LABEL) == worker)
-    return [run["id"] for run in taken if run["id"] not in alive]
+def await_retry(api: Api, run: str, *, why: str, at: datetime) -> bool:
+    """Have a run wait until it is done again; whether the server takes that. Raises ApiFailed."""
+    details = {"scheduled_time": at.isoformat()}
+    state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
+    return propose_state(api, run, state)
+
+
+def propose_state(api: Api, run: str, state: Mapping[str, Any]) -> bool:
+    """Whether the server takes a state of a run. Raises ApiFailed."""
+    said = api.post(f"/flow_runs/{run}/set_state", {"state": state, "force": False})
+    return said["status"] == "ACCEPT"

@@ -1,20 +1,39 @@
-"""The current generation of an index, shared by the threads that answer questions."""
+"""An index that is served: its current generation, lent to threads, and the runs that keep it up to date.
+
+upload, removal, a changed file ─► start() ─► flows.cli.index_command ─► index_status.json ─► state() ─► pages
+Runs of one index come one after the other, each in a process of its own; a run of somebody else is waited for.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import Protocol
+from threading import Event, Lock, Thread
+from typing import NamedTuple, Protocol
 
+from flows.running.watching import changes
 from storage.index import Index, pointer_of
 from storage.storage_errors import EngineAway, StorageError
 from tasks.rag.answering.assistant import Asks
+from tasks.rag.indexing.index_report import IndexStatus, StageProgress, read_status
 
 log = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-P", "-c", "from flows.cli.index_command import build_as_told; build_as_told()")
+DONE = (0, 3)
+"""Exit codes of a build that has published a generation; 3: some documents could not be read."""
+LOOK_S = 0.5
+"""Seconds between two looks at a run of somebody else."""
+LEAVE_S = 10.0
+"""Seconds that a run has to end in order when the server does."""
 
 
 class OpenIndex(Asks, Protocol):
@@ -48,23 +67,23 @@ class LiveIndex:
     def borrow(self) -> Generator[OpenIndex]:
         """The current generation, which stays open during the block. Raises StorageError."""
         with self._lock:
-            lent = self._refreshed()
+            lent = self._refresh()
             lent.users += 1
         try:
             yield lent.opened
         finally:
             with self._lock:
                 lent.users -= 1
-                self._close_if_done(lent)
+                self._close_unused(lent)
 
     def close(self) -> None:
         """Give up the current generation, which stays open for its present users."""
         with self._lock:
             last, self._current = self._current, None
             if last:
-                self._close_if_done(last)
+                self._close_unused(last)
 
-    def _refreshed(self) -> _Opened:
+    def _refresh(self) -> _Opened:
         """The current generation, reopened if CURRENT names another one."""
         before = self._current
         try:
@@ -79,9 +98,142 @@ class LiveIndex:
             return before
         log.info("index at generation=%s", self._current.opened.index.generation)
         if before:
-            self._close_if_done(before)
+            self._close_unused(before)
         return self._current
 
-    def _close_if_done(self, lent: _Opened) -> None:
+    def _close_unused(self, lent: _Opened) -> None:
         if lent.users == 0 and lent is not self._current:
             lent.stack.close()
+
+
+class IndexingState(NamedTuple):
+    """What the runs of an index are at."""
+
+    running: bool
+    step: str
+    """Step of the flow that runs; empty while its process starts."""
+    progress: StageProgress
+    """Of that step; zeros where it has told nothing."""
+    failure: str
+    """What went wrong in the last run; empty where nothing did, documents that cannot be read apart."""
+    ended: int
+    """Runs of this server that have ended."""
+
+
+class Indexing:
+    """Indexes a folder whenever it is asked to, and when files in it have changed."""
+
+    def __init__(self, documents: Path, index: Path, *, command: Sequence[str] = COMMAND) -> None:
+        """documents, index: absolute folders. command: reads the parameters of a run on stdin."""
+        self.documents, self.index = documents, index
+        self._command = command
+        self._lock = Lock()
+        self._wanted: set[str] | None = None
+        """Documents that the next run reads again; None: no further run is wanted."""
+        self._running = False
+        self._child: subprocess.Popen[str] | None = None
+        self._stop = Event()
+        self._seen: frozenset[tuple[str, int, int]] = frozenset()
+        self._failure, self._ended = "", 0
+
+    def watch(self) -> None:
+        """Index the folder now unless it is empty, and whenever its files have changed and are still."""
+        Thread(target=self._watch, daemon=True, name="watching").start()
+
+    def start(self, again: Collection[str] = ()) -> None:
+        """Have a run begin; one that is under way is followed by another. again: names of documents to read again."""
+        with self._lock:
+            self._wanted = (self._wanted or set()) | set(again)
+            if not self._running and not self._stop.is_set():
+                self._running = True
+                Thread(target=self._run, daemon=True, name="indexing").start()
+
+    def close(self) -> None:
+        """End the run that is under way; what it has finished is kept."""
+        self._stop.set()
+        with self._lock:
+            child = self._child
+        if child and child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(LEAVE_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+
+    def state(self) -> IndexingState:
+        """What runs now, and how the last run ended."""
+        status = self.status()
+        under_way = status if status and status.state == "running" else None
+        step = under_way.step if under_way else ""
+        progress = under_way.progress.get(step, StageProgress()) if under_way else StageProgress()
+        with self._lock:
+            failure = status.error or "" if status and not self._ended else self._failure
+            running = self._running or under_way is not None
+            return IndexingState(running, step, progress, "" if self._running else failure, self._ended)
+
+    def status(self) -> IndexStatus | None:
+        """The status file of the index; None where there is none that can be read."""
+        try:
+            return read_status(self.index)
+        except StorageError:
+            return None
+
+    def _watch(self) -> None:
+        try:
+            for _ in changes(self.documents, apart_from=self.index, stop=self._stop):
+                if self._look() != self._seen:
+                    self.start()
+        except Exception:
+            log.exception("the folder %s is no longer watched", self.documents)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                again, self._wanted = self._wanted, None
+                if again is None or self._stop.is_set():
+                    self._running = False
+                    return
+            while (status := self.status()) and status.state == "running" and not self._stop.is_set():
+                time.sleep(LOOK_S)
+            self._seen = self._look()
+            failure = self._build(again)
+            with self._lock:
+                self._failure, self._ended = failure, self._ended + 1
+
+    def _build(self, again: Collection[str]) -> str:
+        """Run the flow as it was run last, so that nothing is made anew; what went wrong, empty where nothing did."""
+        status = self.status()
+        own = {"documents": str(self.documents), "index": str(self.index), "again": sorted(again)}
+        child = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        )
+        with self._lock:
+            self._child = child
+        _, said = child.communicate(json.dumps((status.parameters if status else {}) | own))
+        log.info("indexed index=%s exit=%s", self.index, child.returncode)
+        if child.returncode in DONE:
+            return ""
+        _, _, sentence = said.rpartition("error: ")
+        return sentence.strip() or f"the run ended with exit code {child.returncode} and said nothing"
+
+    def files(self) -> Iterator[Path]:
+        """The files below the folder of documents, hidden ones and those of the index left out."""
+        own = self.index.resolve()
+        for place, folders, names in os.walk(self.documents):
+            here = Path(place)
+            folders[:] = [name for name in folders if not name.startswith(".") and (here / name).resolve() != own]
+            yield from (here / name for name in names if not name.startswith("."))
+
+    def _look(self) -> frozenset[tuple[str, int, int]]:
+        """Path, size in bytes and time of change in ns of each file."""
+        seen: set[tuple[str, int, int]] = set()
+        for file in self.files():
+            with suppress(OSError):  # gone meanwhile
+                facts = file.stat()
+                seen.add((str(file), facts.st_size, facts.st_mtime_ns))
+        return frozenset(seen)

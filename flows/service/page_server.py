@@ -1,4 +1,4 @@
-"""The server of answers and pages as a process: what it shows, where it listens, its life until a signal ends it.
+"""The server of answers and pages as a process: what it shows, where it listens, who signs in, its life until a signal.
 
 `python -m flows.service.page_server [PORT [HOST] [--index [NAME=]DIR]… [--documents [NAME=]DIR]…]`, for a supervisor,
 systemd or a container; without arguments it is as `trivet up` was asked for it.
@@ -10,32 +10,73 @@ import argparse
 import gc
 import logging
 import os
+import re
+import secrets
 import socket
+import stat
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from pydantic import SecretStr
 
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
 from flows.service.api import Api, Refused, auth_of
-from flows.service.asked_service import LOOPBACK, remembered
-from flows.service.place import DEFAULT_PORT, Place
-from flows.service.run_server import AUTH
+from flows.service.place import DEFAULT_PORT, LOOPBACK, Place, remembered
 from flows.service.served_collections import Collection, Folders, absolute, folders_of
+from storage import files
 from storage.storage_errors import IndexUnusable
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
-
     from tasks.rag.answers import AnswerSettings
 
 LAST_ANSWERS_S = 3
 """Seconds that answers in progress have left when the server ends."""
 PATIENCE_S, LOOK_S = 60.0, 0.5
 """Seconds to wait for Prefect's server, and between two looks."""
+FILE = "serve-token"
+USABLE = re.compile(r"[!-~]{16,512}")
+"""Characters that a header carries unchanged; too long to be guessed."""
+
+
+class Auth(NamedTuple):
+    """The auth string of the server, and where it is kept."""
+
+    secret: SecretStr
+    place: str
+
+
+def auth_string(home: Path, *, configured: SecretStr | None) -> Auth:
+    """The configured auth string, or that of the home, which is made at the first start. Raises Refused."""
+    path = home / FILE
+    where = "the variable TRIVET_SERVE_TOKEN" if configured else str(path)
+    try:
+        value = configured.get_secret_value() if configured else _read_or_make(path)
+    except (OSError, UnicodeDecodeError) as error:
+        said = f"the auth string cannot be kept in {path} ({error}); set TRIVET_SERVE_TOKEN instead"
+        raise Refused(said) from error
+    if not USABLE.fullmatch(value):
+        said = "it takes 16 to 512 letters, digits or signs, no spaces"
+        raise Refused(f"{where} holds no usable auth string; {said}")
+    return Auth(SecretStr(value), where)
+
+
+def _read_or_make(path: Path) -> str:
+    files.make_folder(path.parent)
+    with files.alone(path.parent, FILE, wait=lambda: time.sleep(0.05)):  # two servers may begin at once
+        if not path.exists():
+            with files.scratch(path.parent) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_text(secrets.token_urlsafe(32) + "\n")
+                files.settle(temporary, path)
+    facts = path.lstat()
+    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
+        raise Refused(f"{path} may be read or written by others; remove it, and the next start makes a new one")
+    return path.read_text("ascii").strip()
 
 
 def main(words: Sequence[str]) -> None:
@@ -59,8 +100,6 @@ def main(words: Sequence[str]) -> None:
     while url and not Api(url, None).ready() and time.monotonic() < end:
         time.sleep(LOOK_S)
     prepare_environment()
-    from flows.service.index_server import auth_string
-
     collections = [open_collection(name, one) for name, one in folders.items()]
     auth = auth_string(place.home, configured=settings().serve_token).secret
     serve_pages(collections, auth, listening, home=place.home)
@@ -79,9 +118,7 @@ def open_collection(
     Its folder of documents is made where it is not there, and has to be the one that the index was made of.
     """
     from flows.running.answer_models import open_assistant
-    from flows.service.indexing import Indexing
-    from flows.service.live_index import LiveIndex
-    from storage.files import make_folder
+    from flows.service.live_index import Indexing, LiveIndex
     from storage.index import refuse_foreign
 
     index, indexing = folders.index, None
@@ -92,7 +129,7 @@ def open_collection(
         if before and Path(before) != indexing.documents:
             said = f"--documents {folders.documents}: the index was made of {before}"
             raise Refused(f"{said}; name that folder, or another --index")
-        make_folder(folders.documents)
+        files.make_folder(folders.documents)
         refuse_foreign(index)
     live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
     return Collection(name, live, indexing)
@@ -101,16 +138,11 @@ def open_collection(
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises Refused if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen()
+        return socket.create_server((host, port), family=family)
     except OSError as error:
-        listening.close()
-        said = f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another --port"
-        raise Refused(said) from error
-    return listening
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        raise Refused(f"{host}:{port} cannot be listened on ({reason}); choose another --port") from error
 
 
 def listen_for_pages(place: Place) -> socket.socket:
@@ -130,8 +162,9 @@ def serve_pages(
     """Serve answers and pages until a signal; `auth` and the auth string of the home's service sign in to them."""
     import uvicorn
 
-    from flows.service.index_server import create_app
+    from flows.service.answering import Asking
     from flows.service.live_index import LiveIndex
+    from flows.service.web.workplace import create_app
     from tasks.resources import sessions
 
     def refuse() -> NoReturn:
@@ -142,11 +175,10 @@ def serve_pages(
             one.indexing.watch()
     app = create_app(
         collections or [Collection("none", LiveIndex(home / "no-index", refuse))],
+        Asking(sessions(), stopping=lambda: server.should_exit),
         auth=auth,
-        sessions=sessions(),
-        stopping=lambda: server.should_exit,
         home=home,
-        owner=lambda: os.environ.get(AUTH) or auth_of(home),
+        owner=lambda: os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or auth_of(home),
     )
     sys.stdout.flush()  # a program may wait for the address on a pipe
     logging.getLogger("flows").setLevel(logging.INFO if verbose else logging.WARNING)

@@ -1,7 +1,10 @@
 """The worker of a pool, as a supervisor, systemd or a container runs it: `python -m flows.service.run_worker POOL`.
 
-Prefect's process worker, which also does crashed runs again (healing.py), and reschedules runs: when it is stopped,
-those whose processes it ends; when it starts after a kill, those that died with its predecessor.
+Prefect's process worker, which also reschedules runs: when it is stopped, those whose processes it ends; when it starts
+after a kill, those that died with its predecessor; and those that have crashed, whose steps are cached by content:
+
+Crashed ─► after PAUSES_S: AwaitingRetry ─► Running ─► … at most `retries` times, then it stays Crashed
+A run that was never begun is left as it is.
 """
 
 from __future__ import annotations
@@ -14,17 +17,23 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from flows.running.environment import prepare_environment
-from flows.running.settings import settings
-from flows.service import processes
-from flows.service.api import Api, ApiAway, ApiFailed, Refused, abandoned, hand_back
-from flows.service.healing import heal_on
+from flows.running.settings import RETRY, settings
+from flows.service import supervising
+from flows.service.api import UNDER_WAY, Api, ApiAway, ApiFailed, Refused, await_retry, hand_back
 from flows.service.place import Place
 
-LOOK_S = 0.5
-"""Seconds between two polls for the pool: server and workers start at the same time."""
+WORKER_LABEL = "prefect.worker.name"
+LOOK_S, CRASH_LOOK_S = 0.5, 5.0
+"""Seconds between two polls for the pool, as server and workers start at the same time, and for crashed runs."""
+PAUSES_S = (10.0, 60.0)
+"""Seconds before the first retry of a crashed run, and before each further one."""
+RECENT = timedelta(hours=1)
+"""Age of crashes that are healed: older ones have been seen by people."""
 
 
 def worker_name(pool: str, place: Place) -> str:
@@ -37,7 +46,7 @@ def main(pool: str) -> None:
     prepare_environment()
     place = Place(settings().home)
     place.prepare()
-    os.environ[processes.MARK] = place.mark  # the runs inherit it, and are found by it
+    os.environ[supervising.MARK] = place.mark  # the runs inherit it, and are found by it
     # Prefect looks for hooks of a cancelled run by a script in its folder `runner`, whose `storage.py` is not ours
     os.environ["PYTHONSAFEPATH"] = "1"
     tempfile.tempdir = str(place.scratch)  # of this process alone: the runs keep the system's
@@ -53,8 +62,10 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
         asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
     worker = crash_once_worker()  # imports Prefect while the server starts
     await _until_there(api, pool)
-    alive = {each.run for each in processes.of_service(place.mark) if each.run}
-    dead = abandoned(api, pool=pool, worker=name, alive=alive)
+    alive = {each.run for each in supervising.of_service(place.mark) if each.run}
+    under_way = {"flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}}, "work_pools": {"name": {"any_": [pool]}}}
+    taken = [run for run in api.post("/flow_runs/filter", under_way) if (run["labels"] or {}).get(WORKER_LABEL) == name]
+    dead = {run["id"] for run in taken} - alive
     for run in hand_back(api, dead, why="its process was killed together with its worker"):
         _say(f"handed back {run}")
     healing = asyncio.create_task(heal_on(api, pool=pool, retries=settings().crash_retries))
@@ -88,13 +99,12 @@ def crash_once_worker() -> Any:
 
 
 async def _until_there(api: Api, pool: str) -> None:
+    """Wait for the pool. Raises NotAdmitted."""
     while True:
         try:
             api.get(f"/work_pools/{pool}")
             return
         except ApiFailed as error:
-            if error.status in (401, 403):
-                raise Refused(f"{api.url} does not let us in; set PREFECT_API_AUTH_STRING") from error
             if not isinstance(error, ApiAway) and error.status != 404:
                 raise
         await asyncio.sleep(LOOK_S)
@@ -102,8 +112,8 @@ async def _until_there(api: Api, pool: str) -> None:
 
 def _leave(name: str, place: Place, api: Api) -> None:
     """End this process and those of its runs; the blocked event loop cannot report them as crashed meanwhile."""
-    left = [each for each in processes.of_service(place.mark) if each.run and each.worker == name]
-    processes.kill(each.process for each in left)
+    left = [each for each in supervising.of_service(place.mark) if each.run and each.worker == name]
+    supervising.kill(each.process for each in left)
     try:
         for run in hand_back(api, {each.run for each in left if each.run}, why="its worker was stopped"):
             _say(f"handed back {run}")
@@ -114,6 +124,62 @@ def _leave(name: str, place: Place, api: Api) -> None:
 
 def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+async def heal_on(api: Api, *, pool: str, retries: int) -> None:
+    """Look after the runs of a pool for as long as the worker runs."""
+    while retries:
+        try:
+            healed = await asyncio.to_thread(heal, api, pool=pool, retries=retries, now=datetime.now(UTC))
+        except ApiFailed:  # the server is away: the next look is soon
+            healed = []
+        for run in healed:
+            _say(f"{run} crashed, and is done again")
+        await asyncio.sleep(CRASH_LOOK_S)
+
+
+def heal(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
+    """Schedule the retries of the runs of this pool that have crashed; gives their IDs. Raises ApiFailed."""
+    wanted = {
+        "flow_runs": {
+            "state": {"type": {"any_": ["CRASHED"]}},
+            "end_time": {"after_": (now - RECENT).isoformat()},
+            "parent_task_run_id": {"is_null_": True},  # a part of a run is done again with that
+        },
+        "work_pools": {"name": {"any_": [pool]}},
+    }
+    healed: list[str] = []
+    for run in api.post("/flow_runs/filter", wanted):
+        crashes = crashes_of(api.get(f"/flow_run_states/?flow_run_id={run['id']}"))
+        if not 0 < crashes <= retries or not run["deployment_id"] or _is_taken(api, run["deployment_id"]):
+            continue
+        why = f"{RETRY} {crashes} of {retries}: {run['state']['message'] or 'it crashed'}"
+        pause = timedelta(seconds=PAUSES_S[min(crashes, len(PAUSES_S)) - 1])
+        if await_retry(api, run["id"], why=why, at=now + pause):
+            healed.append(run["id"])
+    return healed
+
+
+def crashes_of(states: Iterable[dict[str, Any]]) -> int:
+    """Crashes of a run since somebody began it; 0 if the last one came before it ran."""
+    crashes, began = 0, False
+    for state in sorted(states, key=lambda state: datetime.fromisoformat(state["timestamp"])):
+        if state["name"] == "AwaitingRetry" and not (state["message"] or "").startswith(RETRY):
+            crashes = 0
+        elif state["type"] == "RUNNING":
+            began = True
+        elif state["type"] == "PENDING":
+            began = False
+        elif state["type"] == "CRASHED":
+            crashes = crashes + 1 if began else crashes
+    return crashes if began else 0
+
+
+def _is_taken(api: Api, deployment: str) -> bool:
+    """Whether a further run would be cancelled, as others have the places of the deployment."""
+    found = api.get(f"/deployments/{deployment}")
+    limit, options = found["global_concurrency_limit"], found["concurrency_options"] or {}
+    return bool(limit and options.get("collision_strategy") == "CANCEL_NEW" and limit["active_slots"] >= limit["limit"])
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ from storage.engines import index_name, short_name
 from storage.records import Record
 
 if TYPE_CHECKING:
-    from flows.service.indexing import Indexing
-    from flows.service.live_index import LiveIndex
+    from flows.service.live_index import Indexing, LiveIndex
 
 NAMED = re.compile(r"([^/\\=]+)=(.+)")
 

@@ -17,13 +17,11 @@ import yaml
 from redis import Redis
 
 from flows.running.environment import QUIET
-from flows.service.asked_service import PORT, Asked
 from flows.service.deploy import find_deployments_folder
-from flows.service.place import DEFAULT_PORT, Place
-from flows.service.processes import MARK
+from flows.service.place import DEFAULT_PORT, PORT, Asked, Place
 from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, skip_events, variables
 from flows.service.server_database import Database
-from flows.service.supervising import GPU_DEPLOYMENT, environment_of, programs_of
+from flows.service.supervising import GPU_DEPLOYMENT, MARK, environment_of, programs_of
 from tests.deployments import units
 from tests.deployments.units import unit
 from tests.service.serviced import free_port

@@ -17,10 +17,9 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from flows.service import processes
+from flows.service import supervising
 from flows.service.api import Api
-from flows.service.asked_service import PORT
-from flows.service.place import DEFAULT_PORT
+from flows.service.place import DEFAULT_PORT, PORT
 from flows.service.server_database import EXTENSION
 from storage.embedded import Cluster
 from tests.command import TRIVET
@@ -86,7 +85,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 def machine(tmp_path: Path) -> Iterator[Machine]:
     with ExitStack() as ended:
         yield Machine(tmp_path / "lib", free_port(), free_port(), ended)
-    assert processes.of_service(str(tmp_path / "lib")) == []
+    assert supervising.of_service(str(tmp_path / "lib")) == []
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from flows.service import supervising
-from flows.service.processes import is_gone
+from flows.service.supervising import is_gone
 from tests.service.serviced import Running, deploy, diary_of, service_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.service import processes, supervising
+from flows.service import supervising
 from flows.service.server_database import cluster_of
 from tests.service.serviced import ROOT, Running, deploy, deploy_doze, diary_of, kill, service_home
 
@@ -221,7 +221,7 @@ def test_up_mends_a_killed_supervisor_and_hands_back_its_runs(running: Running, 
     diary = tmp_path / "diary"
     run = running.run(doze, diary, seconds=3)
     running.until(lambda: began(diary), "the run begins")
-    supervisor = supervising.supervisor_in(processes.of_service(running.place.mark))
+    supervisor = supervising.supervisor_in(supervising.of_service(running.place.mark))
     assert supervisor
     old = running.processes()
 
@@ -255,7 +255,7 @@ def test_down_leaves_nothing_behind_and_up_goes_on_with_its_runs(running: Runnin
 
 
 def test_sigterm_to_the_supervisor_ends_everything(running: Running) -> None:
-    supervisor = supervising.supervisor_in(processes.of_service(running.place.mark))
+    supervisor = supervising.supervisor_in(supervising.of_service(running.place.mark))
     assert supervisor
     supervisor.process.terminate()
     running.until(lambda: not running.processes(), "all processes end")
@@ -265,7 +265,7 @@ def test_sigterm_to_the_supervisor_ends_everything(running: Running) -> None:
 
 def test_down_ends_what_a_kill_of_everything_has_left(running: Running) -> None:
     parts = [running.pid_of(part) for part in ("cpu", "database")]
-    supervisor = supervising.supervisor_in(processes.of_service(running.place.mark))
+    supervisor = supervising.supervisor_in(supervising.of_service(running.place.mark))
     assert supervisor
     for pid in (supervisor.process.pid, *parts):
         kill(pid)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flows.service import processes
+from flows.service import supervising
 from flows.service.api import Api
 from flows.service.deploy import find_deployments_folder
 from flows.service.server_database import EXTENSION
@@ -93,7 +93,7 @@ def pair() -> Iterator[Pair]:
         until(lambda: api.post("/work_pools/cpu/workers/filter", {}), begin.logs)
         yield Pair(api, start, servers, ready)
     for number in ("1", "2", "worker"):
-        assert processes.of_service(str(folder / f"home-{number}")) == []
+        assert supervising.of_service(str(folder / f"home-{number}")) == []
 
 
 class Started:

@@ -23,10 +23,12 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
-from flows.service.answering import MOST_BODY_BYTES, Item, Stream
-from flows.service.index_server import FILE, AuthUnusable, auth_string, create_app
+from flows.service.answering import MOST_BODY_BYTES, Asking, Item, Stream
+from flows.service.api import Refused
 from flows.service.live_index import LiveIndex
+from flows.service.page_server import FILE, auth_string
 from flows.service.served_collections import Collection
+from flows.service.web.workplace import create_app
 from models.embedders import open_embedder
 from storage import connections
 from storage.embedded import Cluster
@@ -101,11 +103,9 @@ def serving(index: Path, sessions: Sessions, *, at_once: int = 4, waiting: int =
     stopping = threading.Event()
     app = create_app(
         [Collection("texts", live)],
+        Asking(sessions, stopping=stopping.is_set, at_once=at_once, most_waiting=waiting),
         auth=SecretStr(AUTH),
-        sessions=sessions,
-        stopping=stopping.is_set,
-        at_once=at_once,
-        waiting=waiting,
+        home=index.parent,
     )
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -461,7 +461,7 @@ def test_a_configured_auth_string_comes_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["short", "with a space in it, long", "가나다라마바사아자차카타파하거너"])
 def test_a_configured_auth_string_that_protects_nothing_is_refused(tmp_path: Path, value: str) -> None:
-    with pytest.raises(AuthUnusable, match="TRIVET_SERVE_TOKEN holds no usable"):
+    with pytest.raises(Refused, match="TRIVET_SERVE_TOKEN holds no usable"):
         auth_string(tmp_path, configured=SecretStr(value))
 
 
@@ -469,14 +469,14 @@ def test_a_configured_auth_string_that_protects_nothing_is_refused(tmp_path: Pat
 def test_a_kept_auth_string_that_protects_nothing_is_refused(tmp_path: Path, content: str, mode: int) -> None:
     (tmp_path / FILE).write_text(content)
     (tmp_path / FILE).chmod(mode)
-    with pytest.raises(AuthUnusable, match=FILE):
+    with pytest.raises(Refused, match=FILE):
         auth_string(tmp_path, configured=None)
 
 
 def test_a_link_in_place_of_the_auth_string_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("a" * 43)
     (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(AuthUnusable, match="may be read or written by others"):
+    with pytest.raises(Refused, match="may be read or written by others"):
         auth_string(tmp_path, configured=None)
 
 

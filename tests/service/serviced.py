@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.service import processes, supervising
+from flows.service import supervising
 from flows.service.api import Api, auth_of
+from flows.service.lifecycle import end
 from flows.service.place import Place
-from flows.service.processes import Found
-from flows.service.service_start import end
+from flows.service.supervising import Found
 from storage.embedded import Cluster
 from tests.command import TRIVET, Done
 
@@ -76,7 +76,7 @@ class Running(NamedTuple):
 
     def processes(self) -> list[Found]:
         """Everything that runs for this home, but PostgreSQL."""
-        return processes.of_service(self.place.mark)
+        return supervising.of_service(self.place.mark)
 
     def pid_of(self, part: str) -> int:
         """Of a part that runs."""

@@ -8,8 +8,7 @@ import pytest
 
 from flows.running.settings import Settings
 from flows.service.api import Refused
-from flows.service.asked_service import Asked, Wanted, differences, remembered, settle
-from flows.service.place import Place
+from flows.service.place import Asked, Place, Wanted, differences, remembered, settle
 from flows.service.served_collections import Folders
 
 BEFORE = settle(Wanted(port=4300), None, {}, secret="key")

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from flows.service import service_start
+from flows.service import lifecycle
 from flows.service.place import Place
 
 
 def test_a_disk_with_room_is_no_problem(tmp_path: Path) -> None:
-    assert service_start.full_disks(Place(tmp_path), store=tmp_path / "store") == []
+    assert lifecycle.full_disks(Place(tmp_path), store=tmp_path / "store") == []
 
 
 def test_a_full_disk_is_named_once_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "store").mkdir()
-    monkeypatch.setattr(service_start, "LEAST_BYTES", 1 << 62)
-    [told] = service_start.full_disks(Place(tmp_path), store=tmp_path / "store")
+    monkeypatch.setattr(lifecycle, "LEAST_BYTES", 1 << 62)
+    [told] = lifecycle.full_disks(Place(tmp_path), store=tmp_path / "store")
     assert told.startswith(f"the disk of {tmp_path} is full")
     assert "free disk space (see `trivet gc`)" in told

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.service.healing import RETRY, crashes_of, pause_s
+from flows.service.run_worker import RETRY, crashes_of
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 AUTOMATIC = ("SCHEDULED", "AwaitingRetry", f"{RETRY} 1 of 2: it was killed")
@@ -42,7 +42,3 @@ def test_crashes_are_counted_since_somebody_began_the_run(
     told: list[tuple[str, str, str | None]], crashes: int
 ) -> None:
     assert crashes_of(states(told)) == crashes
-
-
-def test_the_pause_grows() -> None:
-    assert [pause_s(crashes) for crashes in (1, 2, 3)] == [10.0, 60.0, 60.0]

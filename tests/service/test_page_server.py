@@ -3,9 +3,8 @@
 import socket
 from pathlib import Path
 
-from flows.service.asked_service import Asked
 from flows.service.page_server import listen_for_pages
-from flows.service.place import Place
+from flows.service.place import Asked, Place
 
 
 def test_two_homes_that_begin_at_once_have_pages_at_two_ports_and_keep_them(tmp_path: Path) -> None:

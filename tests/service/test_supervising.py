@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.service import processes, server_database, supervising
-from flows.service.asked_service import Asked
-from flows.service.place import Place
+from flows.service import server_database, supervising
+from flows.service.place import Asked, Place
 from flows.service.supervising import Program, config_of, environment_of, programs_of
 from storage.embedded import Cluster
 
@@ -46,7 +45,7 @@ def test_what_waits_to_be_started_again_can_be_woken(tmp_path: Path) -> None:
     place, mended = Place(tmp_path), tmp_path / "mended"
     place.prepare()
     dies = Program("cpu", ("sh", "-c", f"test -e {mended} && exec sleep 600"), order=1, stop_s=1)
-    supervising.start(place, [dies], os.environ | {processes.MARK: place.mark}, folder="/")
+    supervising.start(place, [dies], os.environ | {supervising.MARK: place.mark}, folder="/")
     try:
         while [part.state for part in supervising.parts(place) or []] != ["backoff"]:
             time.sleep(0.05)
@@ -54,7 +53,7 @@ def test_what_waits_to_be_started_again_can_be_woken(tmp_path: Path) -> None:
         supervising.wake(place)
         assert [part.state for part in supervising.parts(place) or []] == ["running"]
     finally:
-        processes.end(processes.of_service(place.mark), grace_s=10)
+        supervising.end(supervising.of_service(place.mark), grace_s=10)
 
 
 def test_a_long_home_has_its_socket_elsewhere(tmp_path: Path) -> None:

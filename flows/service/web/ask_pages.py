@@ -6,23 +6,20 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
-from flows.service.answering import CLIENT_GONE, Begun, Item, Question, Refusal, Stream, change, event
-from flows.service.served_collections import Collection
+from flows.service.answering import CLIENT_GONE, Begun, Question, Refusal, Stream
 from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
-from flows.service.web.page_pictures import address_of
-from flows.service.web.place_page import place_values
-from flows.service.web.rendering import HEADERS
-from flows.service.web.visits import ROOT, Page, Problem, Visit
+from flows.service.web.place_page import picture_link, place_address, place_values
+from flows.service.web.visits import HEADERS, ROOT, Page, Problem, Visit
 from storage import files
 from storage.engines import lasting_name
 from storage.sessions import Session
@@ -83,15 +80,10 @@ def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Tur
 
 def _about(visit: Visit, session: Session) -> Visit:
     """The visit in the collection of the conversation. Raises Problem."""
-    there = visit.where(lambda one: _kept_as(one) == session.index_path)
-    if _kept_as(there.collection) != session.index_path:
+    there = visit.where(lambda one: lasting_name(one.live.folder) == session.index_path)
+    if lasting_name(there.live.folder) != session.index_path:
         raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
     return there
-
-
-def _kept_as(collection: Collection) -> str:
-    """By which conversations know an index."""
-    return lasting_name(collection.live.folder)
 
 
 def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
@@ -103,24 +95,15 @@ def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
         "blocks": blocks,
         "listed": [one for one in answered.citations if not any(one in block.inputs for block in blocks)],
         "unmarked": unmarked(answered),
-        "places": {one.n: f"{ROOT}/place?{_of_place(one)}" for one in answered.citations},
+        "places": {one.n: place_address(one.digest, one.page, one.bbox, one.quote) for one in answered.citations},
         "why": {
             one.n: visit.to("/why", chunk=origin) for one in answered.citations if (origin := one.cell or one.chunk_id)
         },
         "where": {one.n: cited_place(one, language=visit.language) for one in answered.citations},
         "session": session,
-        "documents": list(
-            dict.fromkeys(
-                [*(one.document for one in answered.citations), *(one.document for one in answered.retrieved)]
-            )
-        ),
+        "documents": list(dict.fromkeys(one.document for one in (*answered.citations, *answered.retrieved))),
         "label": _label(visit, session, turn.n),
     }
-
-
-def _of_place(citation: Citation) -> str:
-    box = ",".join(f"{edge:.2f}" for edge in citation.bbox or ())
-    return urlencode({"document": citation.digest, "page": citation.page or "", "box": box, "quote": citation.quote})
 
 
 def _label(visit: Visit, session: Session | None, n: int) -> str:
@@ -146,7 +129,11 @@ async def _ask(visit: Visit) -> Response:
         visit = _about(visit, session)
     items = await visit.workplace.asking.items(visit.request, asked, visit.live)
     if "text/event-stream" in visit.request.headers.get("Accept", ""):
-        return Stream(items, HEADERS, lambda these: _events(visit, session, note, these))
+
+        async def answer(answered: Answered) -> dict[str, Any]:
+            return await run_in_threadpool(_answer, visit, session, note, answered)
+
+        return Stream(items, HEADERS, stage=lambda name: visit.say(STAGES.get(name, name)), answer=answer)
     async with aclosing(items):
         last = [item async for item in items if not isinstance(item, Begun | Event)]
     match last:
@@ -166,28 +153,9 @@ def _session(visit: Visit) -> tuple[Session | None, str]:
     if named := visit.form.get("session"):
         return sessions.get(named), ""
     try:
-        return sessions.start(_kept_as(visit.collection)), ""
+        return sessions.start(lasting_name(visit.live.folder)), ""
     except DatabaseUnavailable as error:
         return None, f"this conversation is not kept: {error}"
-
-
-async def _events(visit: Visit, session: Session | None, note: str, items: AsyncGenerator[Item]) -> AsyncGenerator[str]:
-    """Stages and drafts as text; the answer as HTML that the server wrote."""
-    draft = ""
-    async with aclosing(items):
-        async for item in items:
-            match item:
-                case Begun():
-                    pass
-                case Event("stage", name):
-                    yield event("stage", {"name": visit.say(STAGES.get(name, name))})
-                case Event(_, text):
-                    yield event("draft", change(draft, text))
-                    draft = text
-                case Answered():
-                    yield event("answer", await run_in_threadpool(_answer, visit, session, note, item))
-                case Refusal(_, sentence):
-                    yield event("error", {"error": sentence})
 
 
 def _answer(visit: Visit, session: Session | None, note: str, answered: Answered) -> dict[str, Any]:
@@ -202,8 +170,8 @@ def _answer(visit: Visit, session: Session | None, note: str, answered: Answered
 
 
 def _conversations(visit: Visit) -> Response:
-    """Those of all collections."""
-    named = {_kept_as(one): one.name for one in visit.workplace.collections}
+    """Conversations about the collections of this server, last used first."""
+    named = {lasting_name(one.live.folder): one.name for one in visit.workplace.collections}
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
     kept = read_labels(labels_file(visit.workplace.home, visit.live.folder))
     return visit.page(
@@ -220,7 +188,7 @@ def _export(visit: Visit) -> Response:
     conversation = [turn.answered for turn in turns]
 
     def link(citation: Citation) -> str | None:
-        path = address_of(visit.workplace.keys, citation)
+        path = picture_link(visit.workplace.keys, citation)
         return path and base + path
 
     match visit.path["shape"]:
@@ -252,27 +220,42 @@ def _save_label(visit: Visit) -> Response:
     n = visit.form.get("turn", "")
     if not (n.isdecimal() and 1 <= int(n) <= len(turns)):
         raise Problem(404, f"the conversation has no turn {n[:20]}")
-    answers = [turn.answered for turn in turns[: int(n)]]
-    line_id = _line_id(session, int(n))
-    if visit.form.get("verdict") == "right":
-        line = label_right(line_id, answers)
-    else:
-        line = label_corrected(line_id, answers, **_correction(visit))
+    right = visit.form.get("verdict") == "right"
+    earlier = [turn.answered.question for turn in turns[: int(n) - 1]]
+    line = {
+        "id": _line_id(session, int(n)),
+        "question": turns[int(n) - 1].answered.question,
+        "document": None,
+        "kind": "labelled",
+        "verdict": "right" if right else "wrong",
+        **(gold_of(turns[int(n) - 1].answered) if right else _correction(visit)),
+        **({"turns": earlier} if earlier else {}),
+    }
     keep_label(labels_file(visit.workplace.home, visit.live.folder), line)
     if visit.is_part:
         return visit.page("label.html", turn=_told(visit, session, turns[int(n) - 1]))
     return RedirectResponse(f"{ROOT}/conversations/{session.id}#turn-{n}", 303)
 
 
+def gold_of(answered: Answered) -> dict[str, Any]:
+    """What a right answer says, and its pages; nothing where the documents do not tell."""
+    if answered.abstained or not answered.citations:
+        return {}
+    document = answered.citations[0].document
+    pages = sorted({one.page for one in answered.citations if one.document == document and one.page})
+    return {"document": document, "pages": pages, "answer": without_marks(answered.answer)}
+
+
 def _correction(visit: Visit) -> dict[str, Any]:
+    """What is right in place of the answer; nothing where no document tells. Raises Problem."""
     answer, document, page = (visit.form.get(name, "").strip() for name in ("answer", "document", "page"))
     if not document:
-        return {"answer": "", "document": None, "page": None}
+        return {}
     if not answer or len(answer) > MOST_CORRECTION_CHARS:
         raise Problem(422, f"say what is right, in 1 to {MOST_CORRECTION_CHARS:,} characters")
     if page and not (page.isdecimal() and int(page) > 0):
         raise Problem(422, f"{page[:20]} is no page; pages count from 1")
-    return {"answer": answer, "document": document, "page": int(page) if page else None}
+    return {"document": document, "pages": [int(page)] if page else [], "answer": answer}
 
 
 def _labelled(visit: Visit) -> Response:
@@ -284,32 +267,6 @@ def labels_file(home: Path, index: Path) -> Path:
     """The file of an index."""
     whole = str(index.resolve())
     return home / FOLDER / f"{index.resolve().name}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}.jsonl"
-
-
-def label_right(line_id: str, turns: Sequence[Answered]) -> dict[str, Any]:
-    """The last answer is right: its text and its pages are gold, or the documents do not tell."""
-    last = turns[-1]
-    if last.abstained or not last.citations:
-        return _label_line(line_id, turns, verdict="right")
-    first = last.citations[0].document
-    pages = sorted({one.page for one in last.citations if one.document == first and one.page})
-    answer = without_marks(last.answer)
-    return _label_line(line_id, turns, verdict="right", document=first, pages=pages, answer=answer)
-
-
-def label_corrected(
-    line_id: str, turns: Sequence[Answered], *, answer: str, document: str | None, page: int | None
-) -> Any:
-    """The last answer is wrong, and this is right; document: None where no document tells."""
-    if document is None:
-        return _label_line(line_id, turns, verdict="wrong")
-    return _label_line(line_id, turns, verdict="wrong", document=document, pages=[page] if page else [], answer=answer)
-
-
-def _label_line(line_id: str, turns: Sequence[Answered], **told: Any) -> dict[str, Any]:
-    earlier = [one.question for one in turns[:-1]]
-    line = {"id": line_id, "question": turns[-1].question, "document": None, "kind": "labelled", **told}
-    return line | ({"turns": earlier} if earlier else {})
 
 
 def keep_label(path: Path, line: dict[str, Any]) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import secrets
 import unicodedata
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple, cast
-from urllib.parse import urlencode
+from typing import Any, cast
 
 from fastapi.responses import RedirectResponse, Response
 
-from flows.service.indexing import Indexing, files_below
+from flows.service.live_index import Indexing
 from flows.service.web import doors, uploads
-from flows.service.web.place_page import in_collection_of
-from flows.service.web.visits import ROOT, Page, Problem, Visit
+from flows.service.web.place_page import in_collection_of, place_address
+from flows.service.web.visits import Page, Problem, Visit
 from storage.catalogue import CatalogueEntry
 from storage.engines import index_name
-from storage.index import Index
 from storage.storage_errors import StorageError
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import DocumentStatus
@@ -38,32 +37,12 @@ UPLOADS_TOLD = 50
 """Uploads whose outcome is kept for their page."""
 
 
-class _Told:
-    """What became of the last uploads, by a name that their page's address has."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._uploads: OrderedDict[str, uploads.Upload] = OrderedDict()
-
-    def keep(self, upload: uploads.Upload) -> str:
-        name = secrets.token_hex(8)
-        with self._lock:
-            self._uploads[name] = upload
-            if len(self._uploads) > UPLOADS_TOLD:
-                self._uploads.popitem(last=False)
-        return name
-
-    def find(self, name: str) -> uploads.Upload | None:
-        with self._lock:
-            return self._uploads.get(name)
+_uploads: OrderedDict[str, uploads.Upload] = OrderedDict()
 
 
-_told = _Told()
-
-
-def upload_told(visit: Visit) -> uploads.Upload | None:
+def upload_of(visit: Visit) -> uploads.Upload | None:
     """The upload that the address of the page names."""
-    return _told.find(visit.query.get("upload", ""))
+    return _uploads.get(visit.query.get("upload", ""))
 
 
 def run_values(visit: Visit) -> dict[str, Any] | None:
@@ -94,60 +73,49 @@ def _run(visit: Visit) -> Response:
 async def _upload(visit: Visit) -> Response:
     indexing = _indexing(visit)
     upload = await uploads.receive(
-        visit.request,
-        indexing.documents,
-        apart_from=indexing.index,
-        admit=visit.refuse_token,
-        limits=uploads.LIMITS,
+        visit.request, indexing.documents, apart_from=indexing.index, admit=visit.refuse_token, limits=uploads.LIMITS
     )
     if not upload.taken and not upload.left:
         raise Problem(422, "no file was chosen; choose files, a folder or a ZIP")
     if upload.taken:
         indexing.start()
-    return RedirectResponse(visit.to("/documents", upload=_told.keep(upload)), 303)
+    name = secrets.token_hex(8)
+    _uploads[name] = upload
+    if len(_uploads) > UPLOADS_TOLD:
+        _uploads.popitem(last=False)
+    return RedirectResponse(visit.to("/documents", upload=name), 303)
 
 
 def _indexing(visit: Visit) -> Indexing:
     return cast(Indexing, visit.indexing)  # a page that needs a folder is shown only where there is one
 
 
-class Files(NamedTuple):
-    """What a document is on the disk."""
-
-    paths: tuple[Path, ...]
-    archive: bool
-    """It lies in a ZIP, which holds others too."""
-
-
-def files_of(name: str, indexing: Indexing) -> Files:
-    """The file of this name, or the ZIP that holds it. Raises Problem."""
-    known = files_in(indexing)
-    if name in known:
-        return Files((known[name],), archive=False)
-    holding = [path for own, path in known.items() if name.startswith(f"{own}/")]
-    if not holding:
-        raise Problem(404, f"{name[:80]} is no longer in the folder of the documents; load the list again")
-    return Files((holding[0],), archive=True)
-
-
 def files_in(indexing: Indexing) -> dict[str, Path]:
     """The files of the folder by the names that documents have; hidden ones and those of the index left out."""
     return {
         unicodedata.normalize("NFC", file.relative_to(indexing.documents).as_posix()): file
-        for file in files_below(indexing.documents, apart_from=indexing.index)
+        for file in indexing.files()
         if not file.name.startswith("~$")
     }
 
 
+def _file_of(name: str, known: Mapping[str, Path]) -> Path:
+    """The file of a document, or the ZIP that holds it. Raises Problem."""
+    for own, path in known.items():
+        if name == own or name.startswith(f"{own}/"):
+            return path
+    raise Problem(404, f"{name[:80]} is no longer in the folder of the documents; load the list again")
+
+
 def _document(visit: Visit) -> Response:
     """One document: its pages with status and reason, its passages, and what can be done with it."""
-    start = visit.query.get("first", "0")
-    if not start.isdecimal() or int(start) > 10**7:
-        raise Problem(404, f"{start[:20]} is no page; pages count from 0 here")
-    first, visit = int(start), in_collection_of(visit, visit.path["document"])
+    first, visit = visit.number("first"), in_collection_of(visit, visit.path["document"])
     with visit.live.borrow() as current:
-        entry = _entry(visit, current.index)
-        passages = _passages(current.index, entry)
+        entry = current.index.entry(visit.path["document"])
+        if entry is None:
+            raise Problem(404, "this document is no longer in the index; the list has those that are")
+        chunks = map(current.index.chunk, current.index.rows_of([entry.document]).nonzero()[0].tolist())
+        passages = Counter(Chunk.model_validate_json(chunk).page for chunk in chunks)
     status = doors.statuses_of(visit.live.folder).get(entry.document)
     rows = _pages(entry, status, passages)
     return visit.page(
@@ -164,19 +132,6 @@ def _document(visit: Visit) -> Response:
     )
 
 
-def _entry(visit: Visit, index: Index) -> CatalogueEntry:
-    found = index.entry(visit.path["document"])
-    if found is None:
-        raise Problem(404, "this document is no longer in the index; the list has those that are")
-    return found
-
-
-def _passages(index: Index, entry: CatalogueEntry) -> Counter[int | None]:
-    """Passages by page."""
-    rows = index.rows_of([entry.document]).nonzero()[0]
-    return Counter(Chunk.model_validate_json(index.chunk(int(row))).page for row in rows)
-
-
 def _pages(entry: CatalogueEntry, status: DocumentStatus | None, passages: Counter[int | None]) -> list[dict[str, Any]]:
     """A row for each page; one for all where there are no pages."""
     troubled = {one.page: one for one in (status.troubled_pages if status else ())}
@@ -187,7 +142,7 @@ def _pages(entry: CatalogueEntry, status: DocumentStatus | None, passages: Count
             "status": troubled[page].status if page in troubled else entry.status,
             "reason": troubled[page].reason if page in troubled else "",
             "passages": passages[page],
-            "link": f"{ROOT}/place?{urlencode({'document': entry.document, 'page': page or ''})}",
+            "link": place_address(entry.document, page, None, ""),
         }
         for page in pages
     ]
@@ -196,37 +151,29 @@ def _pages(entry: CatalogueEntry, status: DocumentStatus | None, passages: Count
 def _ask_removal(visit: Visit) -> Response:
     """What would be removed, with the button that does it."""
     name = visit.query.get("file", "")
-    paths, archive = _to_remove(visit, name)
-    folder = _indexing(visit).documents
+    (paths, archive), folder = _files_to_remove(visit, name), _indexing(visit).documents
     shown = [path.relative_to(folder).as_posix() for path in paths]
     return visit.page("remove.html", name=name, paths=shown, archive=archive, folder=str(folder))
 
 
-def _to_remove(visit: Visit, name: str) -> Files:
-    """The files of a document that is not the last one. Raises Problem."""
-    indexing, files = _indexing(visit), _with_aliases(visit, name)
-    others = (one for one, path in files_in(indexing).items() if path not in files.paths)
-    if any(uploads.is_taken(one) for one in others):
-        return files
+def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
+    """The files that hold the bytes of a document, which is not the last one, and whether one is a ZIP with others.
+
+    Raises Problem.
+    """
+    indexing, names = _indexing(visit), [name]
+    with suppress(StorageError), visit.live.borrow() as current:  # no generation yet: known by its name alone
+        names += next((one.aliases for one in current.index.catalogue if one.name == name), ())
+    known = files_in(indexing)
+    files = list(dict.fromkeys(_file_of(one, known) for one in names))
+    if any(uploads.is_taken(one) for one, path in known.items() if path not in files):
+        return files, any(one not in known for one in names)
     said = "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
     raise Problem(409, f"{said} end the server and delete {index_name(indexing.index)} and {indexing.documents}")
 
 
-def _with_aliases(visit: Visit, name: str) -> Files:
-    """The files of a document: each of them holds the same bytes. Raises Problem."""
-    names = [name]
-    try:
-        with visit.live.borrow() as current:
-            names += next((one.aliases for one in current.index.catalogue if one.name == name), ())
-    except StorageError:  # no generation yet: the file is known by its name alone
-        pass
-    found = [files_of(one, _indexing(visit)) for one in names]
-    paths = dict.fromkeys(path for one in found for path in one.paths)
-    return Files(tuple(paths), any(one.archive for one in found))
-
-
 def _remove(visit: Visit) -> Response:
-    for path in _to_remove(visit, visit.form.get("file", "")).paths:
+    for path in _files_to_remove(visit, visit.form.get("file", ""))[0]:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -239,7 +186,7 @@ def _read_again(visit: Visit) -> Response:
     """Index once more; a document that is named is read again."""
     name = visit.form.get("file", "")
     if name:
-        files_of(name, _indexing(visit))
+        _file_of(name, files_in(_indexing(visit)))
     _indexing(visit).start([name] if name else ())
     return RedirectResponse(visit.to("/documents"), 303)
 

@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
-from flows.service.indexing import Indexing
+from flows.service.live_index import Indexing
 from flows.service.web import doors
 from flows.service.web.ask_pages import download
-from flows.service.web.collection_pages import files_in, run_values, upload_told
+from flows.service.web.collection_pages import files_in, run_values, upload_of
+from flows.service.web.place_page import place_address
 from flows.service.web.uploads import LIMITS, is_taken
-from flows.service.web.visits import ROOT, Page, Problem, Visit
+from flows.service.web.visits import Page, Problem, Visit
 from storage.catalogue import CatalogueEntry
 from storage.storage_errors import StorageError
 from tasks.documents.formats import suffixes
@@ -57,7 +57,7 @@ def _documents(visit: Visit) -> Response:
         words=visit.query.get("words", ""),
         only=only,
         indexing=run_values(visit),
-        upload=upload_told(visit),
+        upload=upload_of(visit),
         folder=str(visit.indexing.documents) if visit.indexing else "",
         most_bytes=LIMITS.upload,
         suffixes=",".join(sorted({*suffixes(), ".zip"})),
@@ -92,7 +92,17 @@ def _catalogue(visit: Visit) -> tuple[Sequence[CatalogueEntry], str, str]:
 def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     """The documents of the index, those that were refused, and those that wait for a run."""
     statuses = doors.statuses_of(visit.live.folder)
-    rows = [_row(visit, one, doors.reason_of(statuses.get(one.document))) for one in entries]
+    rows = [
+        Row(
+            one.name,
+            one.status,
+            entry=one,
+            reason=doors.reason_of(statuses.get(one.document)),
+            link=visit.to(f"/documents/{one.document}"),
+            numbers=visit.to("/numbers", entity=one.name),
+        )
+        for one in entries
+    ]
     known = {name for one in entries for name in (one.name, *one.aliases)}
     refused = [one for one in statuses.values() if one.status == "failed" and one.document not in known]
     rows += [Row(one.document, one.reason or one.status, reason=doors.reason_of(one)) for one in refused]
@@ -122,26 +132,12 @@ def _changed_at(file: Path) -> float:
         return 0.0
 
 
-def _row(visit: Visit, entry: CatalogueEntry, reason: str) -> Row:
-    return Row(
-        entry.name,
-        entry.status,
-        entry=entry,
-        reason=reason,
-        link=visit.to(f"/documents/{entry.document}"),
-        numbers=visit.to("/numbers", entity=entry.name),
-    )
-
-
 def _asked(visit: Visit) -> dict[str, str]:
     return {name: visit.query.get(name, "").strip() for name in ("entity", "line", "period")}
 
 
 def _numbers(visit: Visit) -> Response:
-    asked, first = _asked(visit), visit.query.get("first", "0")
-    if not first.isdecimal() or int(first) > 10**9:
-        raise Problem(404, f"{first[:20]} is no row; rows count from 0")
-    start = int(first)
+    asked, start = _asked(visit), visit.number("first")
     rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **asked)
 
     def link(path: str = "/numbers", **more: Any) -> str:
@@ -150,7 +146,13 @@ def _numbers(visit: Visit) -> Response:
     return visit.page(
         "numbers.html",
         rows=[
-            (one, _place(one), f"{Decimal(one['value']):,}", visit.to("/why", chunk=one["cell"])) for one in rows[:PAGE]
+            (
+                one,
+                place_address(one["digest"], one["page"], one["bbox"], f"{one['line']}: {one['shown']}"),
+                f"{Decimal(one['value']):,}",
+                visit.to("/why", chunk=one["cell"]),
+            )
+            for one in rows[:PAGE]
         ],
         asked=asked,
         start=start,
@@ -158,12 +160,6 @@ def _numbers(visit: Visit) -> Response:
         before=link(first=max(0, start - PAGE)) if start else "",
         downloads={shape: link(f"/numbers.{shape}") for shape in SHAPES},
     )
-
-
-def _place(row: dict[str, Any]) -> str:
-    box = ",".join(f"{edge:.2f}" for edge in row["bbox"] or ())
-    said = {"document": row["digest"], "page": row["page"] or "", "box": box, "quote": f"{row['line']}: {row['shown']}"}
-    return f"{ROOT}/place?{urlencode(said)}"
 
 
 def _download(visit: Visit) -> Response:

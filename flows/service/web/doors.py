@@ -1,19 +1,26 @@
-"""What programs ask for besides answers: passages, numbers, runs. One function each, behind JSON and behind MCP."""
+"""What programs ask for: answers, passages, numbers, runs; one function each, behind JSON and behind MCP.
+
+POST /ask  {question, history?, session?, documents?, collection?, stream?} → Answered, as of `trivet rag ask --json`
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import ValidationError
 
+from flows.service.answering import Question, body_of, respond
 from flows.service.live_index import LiveIndex
-from flows.service.served_collections import Collections
+from flows.service.web.visits import Workplace
 from storage.evaluations import Evaluations
 from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError
+from tasks.rag.answers import Answered
 from tasks.rag.numbers.cell_facts import name_of_cell
 
 if TYPE_CHECKING:
@@ -111,12 +118,6 @@ def results(evaluations: Evaluations, *, task: str | None = None, model: str | N
     return as_rows(rank(found))
 
 
-def runs(evaluations: Evaluations, *, most: int) -> list[dict[str, Any]]:
-    """The latest runs, the last one first. Raises DatabaseUnavailable."""
-    named = {"id", "kind", "status", "started_at", "ended_at", "version", "cost", "calls", "model"}
-    return [run.model_dump(mode="json", include=named) for run in evaluations.runs(limit=min(most, MOST_RUNS))]
-
-
 def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
     """What the last build told of each document, by digest, or by name where nothing of it was kept."""
     from tasks.rag.indexing.index_report import STATUS_FILE
@@ -146,9 +147,43 @@ def reason_of(status: DocumentStatus | None) -> str:
     return "; ".join(filter(None, (status.message or status.reason, troubled, *status.notes)))
 
 
-def routes(collections: Collections, evaluations: Callable[[], Evaluations], authorized: Sequence[Any]) -> APIRouter:
-    """The routes, each with the auth string."""
-    router = APIRouter(dependencies=list(authorized))
+def routes(workplace: Workplace) -> APIRouter:
+    """The JSON routes; all but /health ask for the auth string."""
+    collections, evaluations = workplace.collections, workplace.evaluations
+
+    def authorize(authorization: Annotated[str, Header()] = "") -> None:
+        if not workplace.keys.is_bearer(authorization):
+            said = "send the server's auth string as `Authorization: Bearer …`; the server says where it is kept"
+            raise HTTPException(401, said, {"WWW-Authenticate": "Bearer"})
+
+    public, router = APIRouter(), APIRouter(dependencies=[Depends(authorize)])
+
+    @public.get("/health")
+    def health() -> JSONResponse:
+        """Whether every index can be used."""
+        try:
+            for one in collections:
+                with one.live.borrow():
+                    pass
+            return JSONResponse({"status": "ok"})
+        except StorageError:
+            return JSONResponse({"status": "the index cannot be used; see the server's log"}, 503)
+
+    @router.get("/documents", name="documents")
+    def catalogue(collection: str | None = None) -> dict[str, Any]:
+        """What the current generation of an index holds."""
+        with collections.named(collection).live.borrow() as current:
+            listed = [entry.model_dump(mode="json", exclude={"facts"}) for entry in current.index.catalogue]
+            return {"generation": current.index.generation, "documents": listed}
+
+    body = {"requestBody": {"content": {"application/json": {"schema": Question.model_json_schema()}}}}
+
+    @router.post("/ask", openapi_extra=body, responses={200: {"model": Answered}})
+    async def ask(request: Request) -> Response:
+        """Answer a question, whole or as server-sent events."""
+        question = _read_question(await body_of(request))
+        live = collections.named(question.collection).live
+        return await respond(await workplace.asking.items(request, question, live), stream=question.stream)
 
     @router.get("/search", name="search")
     def found(
@@ -157,8 +192,7 @@ def routes(collections: Collections, evaluations: Callable[[], Evaluations], aut
         collection: str | None = None,
     ) -> dict[str, Any]:
         """The passages that answer a question best."""
-        live = collections.named(collection).live
-        return {"hits": _valid(lambda: search(live, question, top_k=top_k))}
+        return {"hits": search(collections.named(collection).live, question, top_k=top_k)}
 
     @router.get("/numbers", name="numbers")
     def listed(
@@ -171,9 +205,7 @@ def routes(collections: Collections, evaluations: Callable[[], Evaluations], aut
     ) -> dict[str, Any]:
         """Numbers of tables in whole units, by words of document and row, and by years such as 2019..2021."""
         live = collections.named(collection).live
-        return {
-            "numbers": _valid(lambda: numbers(live, entity=entity, line=line, period=period, first=first, most=most))
-        }
+        return {"numbers": numbers(live, entity=entity, line=line, period=period, first=first, most=most)}
 
     @router.get("/results", name="results")
     def board(task: str | None = None, model: str | None = None) -> dict[str, Any]:
@@ -183,13 +215,26 @@ def routes(collections: Collections, evaluations: Callable[[], Evaluations], aut
     @router.get("/runs", name="runs")
     def latest(most: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 50) -> dict[str, Any]:
         """The latest runs of evaluations, the last one first."""
-        return {"runs": runs(evaluations(), most=most)}
+        named = {"id", "kind", "status", "started_at", "ended_at", "version", "cost", "calls", "model"}
+        return {"runs": [run.model_dump(mode="json", include=named) for run in evaluations().runs(limit=most)]}
 
-    return router
+    public.include_router(router)
+    return public
 
 
-def _valid(call: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _read_question(body: bytes) -> Question:
     try:
-        return call()
-    except ValueError as error:
-        raise HTTPException(422, str(error)) from error
+        question = Question.model_validate_json(body)
+    except ValidationError as error:
+        raise HTTPException(422, f'{first_fault(error)}; send JSON such as {{"question": "…"}}') from error
+    if not question.question.strip():
+        raise HTTPException(422, "the question is empty; ask with at least one word")
+    if question.session and question.history:
+        raise HTTPException(422, "a session has its own history; send `session` or `history`, not both")
+    return question
+
+
+def first_fault(error: ValidationError) -> str:
+    """Where the first fault of a body is, and what it is."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}"

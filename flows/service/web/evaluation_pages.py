@@ -101,7 +101,8 @@ def _samples(visit: Visit) -> Response:
         raise Problem(
             404, f"there are no samples of the kind {kind[:40]}; choose one of {', '.join(get_args(SampleKind))}"
         )
-    run, after = found.report.run.id, _after(visit)
+    run, item = found.report.run.id, visit.query.get("item")
+    after = None if item is None else After(item, visit.number("repeat"))
     since = _found(visit, visit.query["since"]).report.run.id if visit.query.get("since") else ""
     page = sample_pages().page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, since=since)
 
@@ -120,15 +121,6 @@ def _samples(visit: Visit) -> Response:
         first=link() if after else "",
         more=link(after=After(page[PAGE - 1].item, page[PAGE - 1].repeat)) if len(page) > PAGE else "",
     )
-
-
-def _after(visit: Visit) -> After | None:
-    item, repeat = visit.query.get("item"), visit.query.get("repeat", "0")
-    if item is None:
-        return None
-    if not repeat.isdecimal() or int(repeat) > 2**31 - 1:
-        raise Problem(404, f"{repeat[:20]} is no repeat; repeats count from 0")
-    return After(item, int(repeat))
 
 
 def _sample(visit: Visit) -> Response:
@@ -179,7 +171,7 @@ def _compare(visit: Visit) -> Response:
     up = two.headline.higher_is_better if two.headline else True
     a, b = first.report.run, second.report.run
     compared = _comparison(a.id, b.id, task, differences(one, two), up, (str(a.ended_at), str(b.ended_at)))
-    start = int(visit.query.get("start", "0")) if visit.query.get("start", "0").isdecimal() else 0
+    start = visit.number("start")
     lower = (kind == "worse") == up
     flips = sample_pages().flips(a.id, b.id, task, worse=lower, start=start, most=PAGE + 1)
 

@@ -19,7 +19,7 @@ from flows.service.answering import Asking, Busy, Question, Refusal
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collections, UnknownCollection
 from flows.service.web import doors
-from flows.service.web.page_pictures import draw
+from flows.service.web.place_page import draw
 from flows.service.web.signing_in import Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError

@@ -1,32 +1,43 @@
 """The page of a cited place: where its quote stands, the paragraph or the row of a table, less than its passage.
 
-On a page that is drawn these are boxes in its picture; in a document without pages, the lines about it.
+On a page that is drawn these are boxes in its picture; in a document without pages, the lines about it. A link to a
+picture carries its own permission: it shows one page of one document to whoever has it, so that a chat client can show
+the picture without signing in.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 
 from flows.service.served_collections import Collection
 from flows.service.web.doors import statuses_of
-from flows.service.web.page_pictures import DIGEST, address, is_drawn
+from flows.service.web.signing_in import Keys
 from flows.service.web.visits import ROOT, Page, Problem, Visit
 from storage.records import Ref
 from storage.storage_errors import StorageError
 from tasks.documents.blocks import BBox, Block, Document
 from tasks.documents.blocks import Page as ReadPage
+from tasks.documents.document_errors import ReaderUnusable
+from tasks.documents.formats import format_named
+from tasks.documents.isolation import DocumentUnreadable, ReadLimits
+from tasks.rag.answering.evidence import NoPicture, draw_pages
 from tasks.rag.answers import Citation, page_source_of, place_of
 
+PICTURE = "/pictures/{document}/{page}.png"
+DIGEST = re.compile(r"[0-9a-f]{64}")
 SLACK_POINTS = 1.0
 MOST_BOXES = 20
-READINGS_KEPT = 16
+PICTURES_KEPT, READINGS_KEPT = 128, 16
+"""Pictures in memory, some 20 MB, and documents."""
 LINES_AROUND, LINE_CHARS = 3, 600
 
 
@@ -37,15 +48,10 @@ class Line(NamedTuple):
     quoted: bool = False
 
 
-def _place(visit: Visit) -> Response:
-    document, page = visit.query.get("document", ""), visit.query.get("page", "")
-    visit = in_collection_of(visit, document)
-    if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
-        raise Problem(404, "this is no place in a document; open it from an answer")
-    place = _place_of(
-        visit, document, int(page) if page else None, visit.query.get("box", ""), visit.query.get("quote", "")
-    )
-    return visit.page("place_part.html" if visit.is_part else "place.html", place=place)
+def place_address(document: str, page: int | None, box: BBox | None, quote: str) -> str:
+    """The address of the page of a place. document: digest."""
+    edges = ",".join(f"{edge:.2f}" for edge in box or ())
+    return f"{ROOT}/place?{urlencode({'document': document, 'page': page or '', 'box': edges, 'quote': quote})}"
 
 
 def in_collection_of(visit: Visit, document: str) -> Visit:
@@ -60,35 +66,45 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
 
 def place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
     """What the template of a cited place needs; None where the index has the document no longer."""
-    box = ",".join(f"{edge:.2f}" for edge in citation.bbox or ())
     try:
-        return _place_of(visit, citation.digest, citation.page, box, citation.quote)
+        return _values(visit, citation.digest, citation.page, citation.bbox, citation.quote)
     except (Problem, StorageError):
         return None
 
 
-def _place_of(visit: Visit, document: str, page: int | None, box: str, said: str) -> dict[str, Any]:
+def _place(visit: Visit) -> Response:
+    document, page, box = (visit.query.get(name, "") for name in ("document", "page", "box"))
+    visit = in_collection_of(visit, document)
+    if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
+        raise Problem(404, "this is no place in a document; open it from an answer")
+    try:
+        edges = _read_box(box) if box else None
+    except NoPicture:
+        raise Problem(422, f"{box[:40]} is no box; open the place from an answer") from None
+    values = _values(visit, document, int(page) if page else None, edges, visit.query.get("quote", ""))
+    return visit.page("place_part.html" if visit.is_part else "place.html", place=values)
+
+
+def _values(visit: Visit, document: str, page: int | None, box: BBox | None, quote: str) -> dict[str, Any]:
     """What the template of a cited place needs. Raises Problem."""
     with visit.live.borrow() as current:
         entry = current.index.entry(document)
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
+    pages = _pages(visit, document) if quote else ()
     boxes: tuple[BBox, ...] = ()
     if box and page:  # around the quote, or around its passage where the reading of the document is not at hand
-        boxes = (_box(box),)
-        for one in _pages(visit, document) if said else ():
-            if one.number == page:
-                boxes = boxes_of(said, within=_box(box), blocks=one.blocks)
+        blocks = next((one.blocks for one in pages if one.number == page), ())
+        boxes = boxes_of(quote, within=box, blocks=blocks)
     drawn = page is not None and is_drawn(entry.format)
-    blocks = (block for one in _pages(visit, document) for block in one.blocks)
-    lines = () if drawn or not said else lines_about(said, blocks)
+    lines = () if drawn or not quote else lines_about(quote, (block for one in pages for block in one.blocks))
     last = entry.pages or page or 1
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
         "document": entry.name,
         "where": place_of(entry.name, page, page_source_of(entry), language=visit.language),
         "picture": address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
-        "quote": said,
+        "quote": quote,
         "lines": lines,
         "columns": max((len(line.cells) for line in lines), default=1),
         "page": page,
@@ -105,17 +121,16 @@ def _pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
     """What was read of a document; none where that is not at hand."""
     status = statuses_of(visit.live.folder).get(document)
     try:
-        return reading(status.reading).pages if status and status.reading else ()
+        return _read(status.reading.model_dump_json()).pages if status and status.reading else ()
     except StorageError:
         return ()
 
 
-def _box(told: str) -> tuple[float, float, float, float]:
-    try:
-        x0, y0, x1, y1 = map(float, told.split(","))
-    except ValueError:
-        raise Problem(422, f"{told[:40]} is no box; open the place from an answer") from None
-    return x0, y0, x1, y1
+@lru_cache(maxsize=READINGS_KEPT)
+def _read(kept: str) -> Document:
+    from tasks.resources import artifacts
+
+    return artifacts().load(Document, Ref.model_validate_json(kept))
 
 
 def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox, ...]:
@@ -123,14 +138,35 @@ def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox
 
     blocks: those of the page. within: box of the passage, in points.
     """
-    wanted, parts = _plain(quote), list[BBox]()
+
+    def plain(text: str) -> str:  # without blanks and the lines between cells: readers and passages differ in them
+        return "".join(text.replace("|", "").split())
+
+    wanted, parts = plain(quote), list[BBox]()
     for text, box in _pieces(block for block in blocks if block.bbox and _lies_in(block.bbox, within)):
-        plain = _plain(text)
-        if plain and wanted and wanted in plain:
+        said = plain(text)
+        if said and wanted and wanted in said:
             return (box,)
-        if plain and plain in wanted:
+        if said and said in wanted:
             parts.append(box)
     return tuple(parts[:MOST_BOXES]) or (within,)
+
+
+def _pieces(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
+    """Text and box of each row of a table and of each other block."""
+    for block in blocks:
+        if not block.cells and block.bbox:
+            yield block.text, block.bbox
+        for _, row in groupby(block.cells, key=lambda cell: cell.row):
+            cells = [(cell.text, cell.bbox) for cell in row if cell.bbox and cell.text]
+            if cells:
+                left, top, right, bottom = zip(*(box for _, box in cells), strict=True)
+                yield " | ".join(text for text, _ in cells), (min(left), min(top), max(right), max(bottom))
+
+
+def _lies_in(box: BBox, outer: BBox) -> bool:
+    starts = all(inner >= edge - SLACK_POINTS for inner, edge in zip(box[:2], outer[:2], strict=True))
+    return starts and all(inner <= edge + SLACK_POINTS for inner, edge in zip(box[2:], outer[2:], strict=True))
 
 
 def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
@@ -138,9 +174,13 @@ def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
 
     Empty where no line has half of the words.
     """
-    wanted = _words(quote)
+
+    def words(text: str) -> set[str]:
+        return set(re.findall(r"\w+", text.casefold()))
+
+    wanted = words(quote)
     lines = [(number, cells) for number, block in enumerate(blocks) for cells in _lines(block)]
-    shared = [len(wanted & _words(" ".join(cells))) for _, cells in lines]
+    shared = [len(wanted & words(" ".join(cells))) for _, cells in lines]
     most = max(shared, default=0)
     if not most or 2 * most < len(wanted):
         return ()
@@ -159,50 +199,61 @@ def _lines(block: Block) -> Iterator[tuple[str, ...]]:
         yield tuple(by_column.get(column, "") for column in range(max(by_column) + 1))
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.casefold()))
+def address(keys: Keys, document: str, page: int, boxes: tuple[BBox, ...] = ()) -> str:
+    """The link to the picture of a page. document: digest."""
+    told = ";".join(",".join(f"{edge:.2f}" for edge in box) for box in boxes[:MOST_BOXES])
+    key = keys.permission(f"{document}/{page}/{told}")
+    return f"{PICTURE.format(document=document, page=page)}?{urlencode({'boxes': told, 'key': key})}"
 
 
-def _pieces(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
-    """Text and box of each row of a table and of each other block."""
-    for block in blocks:
-        if not block.cells and block.bbox:
-            yield block.text, block.bbox
-        for _, row in groupby(block.cells, key=lambda cell: cell.row):
-            cells = [cell for cell in row if cell.bbox and cell.text]
-            if cells:
-                yield " | ".join(cell.text for cell in cells), _around(cell.bbox for cell in cells if cell.bbox)
+def picture_link(keys: Keys, citation: Citation) -> str | None:
+    """The link to the picture of the page that a citation names; None without one."""
+    if citation.page is None:
+        return None
+    return address(keys, citation.digest, citation.page, (citation.bbox,) if citation.bbox else ())
 
 
-def _around(boxes: Iterable[BBox]) -> BBox:
-    left, top, right, bottom = zip(*boxes, strict=True)
-    return min(left), min(top), max(right), max(bottom)
+def is_drawn(format: str | None) -> bool:
+    """Whether pages of the format can be drawn."""
+    try:
+        return format is not None and format_named(format).page_renderer is not None
+    except ReaderUnusable:
+        return False
 
 
-def _lies_in(box: BBox, outer: BBox) -> bool:
-    return (
-        box[0] >= outer[0] - SLACK_POINTS
-        and box[1] >= outer[1] - SLACK_POINTS
-        and box[2] <= outer[2] + SLACK_POINTS
-        and box[3] <= outer[3] + SLACK_POINTS
-    )
+def show_picture(keys: Keys, document: str, page: int, boxes: str, key: str) -> Response:
+    """The picture; 403 for a link that the server did not make, 404 with the reason where there is none."""
+    if not keys.permits(f"{document}/{page}/{boxes}", key):
+        return JSONResponse({"error": "this link to a picture is not of this server; take it from an answer"}, 403)
+    try:
+        png = draw(document, page, boxes)
+    except (DocumentUnreadable, NoPicture, StorageError) as reason:
+        return JSONResponse({"error": f"no picture of this page: {reason}"}, 404)
+    headers = {"Cache-Control": "private, max-age=604800, immutable", "X-Content-Type-Options": "nosniff"}
+    return Response(png, media_type="image/png", headers=headers)
 
 
-def _plain(text: str) -> str:
-    """The text without blanks and the lines between cells: readers and passages differ in them."""
-    return "".join(text.replace("|", "").split())
-
-
-def reading(kept: Ref) -> Document:
-    """What was read of a document. Raises StorageError."""
-    return _read(kept.model_dump_json())
-
-
-@lru_cache(maxsize=READINGS_KEPT)
-def _read(kept: str) -> Document:
+@lru_cache(maxsize=PICTURES_KEPT)
+def draw(document: str, page: int, boxes: str = "") -> bytes:
+    """The PNG of a page. Raises NoPicture, DocumentUnreadable, StorageError."""
     from tasks.resources import artifacts
 
-    return artifacts().load(Document, Ref.model_validate_json(kept))
+    if not DIGEST.fullmatch(document):
+        raise NoPicture("a document is named by 64 hex digits")
+    drawn = {page: [_read_box(one) for one in boxes.split(";") if one]}
+    path = artifacts().find("document", document)
+    with tempfile.TemporaryDirectory(prefix="trivet-") as scratch:
+        for _, file in draw_pages(path, document, drawn, scratch=Path(scratch), limits=ReadLimits()):
+            return file.read_bytes()
+    raise NoPicture(f"it has no page {page}")
+
+
+def _read_box(told: str) -> BBox:
+    try:
+        x0, y0, x1, y1 = map(float, told.split(","))
+    except ValueError:
+        raise NoPicture("a box is four numbers") from None
+    return x0, y0, x1, y1
 
 
 PAGES = (Page("GET", "/place", _place),)

@@ -98,6 +98,8 @@ async def receive(
             async with form as parts:
                 admit(str(parts.get("token", "")))
                 return await run_in_threadpool(_place, parts, folder, apart_from)
+    except Problem:
+        raise
     except HTTPException as error:
         too_much = error.detail.startswith("Too many") or "exceeded" in error.detail
         said = f"the form cannot be read ({error.detail}); send a ZIP or fewer files, or load the page again"

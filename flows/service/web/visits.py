@@ -1,4 +1,4 @@
-"""One request of a page under /ui, and what a page says of itself: who may see it, and what it answers with.
+"""One request of a page under /ui: what a page is, what it may see, and the template that answers it in two languages.
 
 A page is a function from a `Visit` to a response. It is called in a thread, and only for a browser that has signed in;
 a form must carry the token of its page and come from this origin.
@@ -6,35 +6,58 @@ a form must carry the token of its page and come from this origin.
 
 from __future__ import annotations
 
+import hashlib
+import tomllib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import quote, urlencode
 
+from fastapi import HTTPException
 from fastapi.requests import Request
-from fastapi.responses import Response
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from flows.service.answering import Asking
-from flows.service.indexing import Indexing
-from flows.service.live_index import LiveIndex
+from flows.service.live_index import Indexing, LiveIndex
 from flows.service.served_collections import Collection, Collections
-from flows.service.web.rendering import Language, fill, html, spoken
 from flows.service.web.signing_in import COOKIE, Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
+from tasks.evaluation.results import ranking
+from tasks.measure.page_style import LOOK
+from tasks.measure.page_style import PARTS as SHARED
+from tasks.nightly import night_report
 
 ROOT = "/ui"
-Method = Literal["GET", "POST"]
+HERE = Path(__file__).parent
+TEMPLATES, STATIC, WORDS = HERE / "templates", HERE / "static", HERE / "words.toml"
+Language = Literal["en", "ko"]
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+FILES: Mapping[str, tuple[str, tuple[Path, ...]]] = {
+    "workplace.css": ("text/css", (LOOK, night_report.PARTS / "nightly.css", STATIC / "workplace.css")),
+    "workplace.js": ("text/javascript", (STATIC / "workplace.js",)),
+    "upload.js": ("text/javascript", (STATIC / "upload.js",)),
+    "htmx.min.js": ("text/javascript", (STATIC / "htmx.min.js",)),
+    "icon.svg": ("image/svg+xml", (STATIC / "icon.svg",)),
+    "leaderboard.js": ("text/javascript", (ranking.PARTS / "leaderboard.js",)),
+}
+"""Name → type and parts of each file that pages load."""
 
 
-class Problem(Exception):
-    """A page cannot be shown, or a form not be taken; the sentence names the remedy."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
+class Problem(HTTPException):
+    """A page cannot be shown, or a form not be taken: the status and a sentence that names the remedy."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +102,12 @@ class Visit(NamedTuple):
         return self.request.path_params
 
     @property
+    def address(self) -> str:
+        """Path and query of the page, as links have it."""
+        path, query = self.request.scope["path"].removeprefix(ROOT), self.request.url.query
+        return quote(f"{ROOT}{path}", safe="/") + (f"?{query}" if query else "")
+
+    @property
     def is_part(self) -> bool:
         """Whether htmx asks for a part of a page."""
         return self.request.headers.get("HX-Request") == "true"
@@ -86,6 +115,13 @@ class Visit(NamedTuple):
     @property
     def cookie(self) -> str:
         return self.request.cookies.get(COOKIE, "")
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A count in the query. Raises Problem."""
+        said = self.query.get(name, str(default))
+        if not said.isdecimal() or len(said) > 9:
+            raise Problem(404, f"{name}={said[:20]} is no number of a row; rows count from 0")
+        return int(said)
 
     def to(self, path: str, **query: Any) -> str:
         """The address of a page about the same collection."""
@@ -108,25 +144,27 @@ class Visit(NamedTuple):
 
     def say(self, words: str) -> str:
         """Words of the pages in the language of the page."""
-        return spoken(words, self.language)
+        return korean().get(words, words) if self.language == "ko" else words
 
     def fill(self, template: str, **values: Any) -> str:
-        """The HTML of a template, with what every template has."""
-        place = quote(f"{ROOT}{self.request.scope['path'].removeprefix(ROOT)}", safe="/")
-        here = f"{place}?{self.request.url.query}" if self.request.url.query else place
-        token = self.workplace.keys.form_token(self.cookie)
-        frame = {"token": token, "here": here, "root": ROOT, "part": self.is_part}
-        names = self.workplace.collections.names
-        frame |= {
+        """The HTML of a template, with what every template has; every value is escaped."""
+        frame: dict[str, Any] = {
+            "_": self.say,
+            "lang": self.language,
+            "files": {name: file.address for name, file in static_files().items()},
+            "token": self.workplace.keys.form_token(self.cookie),
+            "here": self.address,
+            "root": ROOT,
+            "part": self.is_part,
             "operates": self.indexing is not None,
-            "collections": names,
+            "collections": self.workplace.collections.names,
             "collection": self.collection.name,
             "stay": self.to,
         }
-        return fill(template, self.language, frame | values)
+        return _environment().get_template(template).render(frame | values)
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        return html(self.fill(template, **values), status)
+        return HTMLResponse(self.fill(template, **values), status, headers=HEADERS)
 
 
 Handler = Callable[[Visit], Response | Awaitable[Response]]
@@ -135,7 +173,7 @@ Handler = Callable[[Visit], Response | Awaitable[Response]]
 class Page(NamedTuple):
     """A page, and who may see it."""
 
-    method: Method
+    method: Literal["GET", "POST"]
     path: str
     handler: Handler
     public: bool = False
@@ -144,3 +182,48 @@ class Page(NamedTuple):
     """Shown where there is a folder of documents to change."""
     multipart: bool = False
     """The handler reads the form itself, and checks its token."""
+
+
+class StaticFile(NamedTuple):
+    """A file that pages load."""
+
+    kind: str
+    content: bytes
+    address: str
+    """Changes with the content, so that a browser may keep it for good."""
+
+
+@cache
+def static_files() -> dict[str, StaticFile]:
+    """The files that pages load, by name."""
+    made: dict[str, StaticFile] = {}
+    for name, (kind, parts) in FILES.items():
+        content = b"\n".join(part.read_bytes() for part in parts)
+        made[name] = StaticFile(kind, content, f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}")
+    return made
+
+
+@cache
+def korean() -> dict[str, str]:
+    """English words of the pages → Korean ones."""
+    return cast("dict[str, str]", tomllib.loads(WORDS.read_text("utf-8")))
+
+
+def language_of(accepted: str, chosen: str | None) -> Language:
+    """The language of a page: the chosen one, else the first of Accept-Language that there is."""
+    for one in (chosen or "", *(part.partition(";")[0].strip().lower() for part in accepted.split(","))):
+        if one[:2] in ("en", "ko"):
+            return "ko" if one[:2] == "ko" else "en"
+    return "en"
+
+
+@cache
+def _environment() -> Environment:
+    # the frame of the workplace comes first: pages of reports extend it here
+    return Environment(
+        loader=FileSystemLoader([TEMPLATES, SHARED, ranking.PARTS, night_report.PARTS]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,24 +1,31 @@
-"""Serves the pages under /ui: which browser may see one, its forms, and the errors that it shows."""
+"""The application: pages under /ui, JSON, OpenAI's and MCP's doors; which browser may see a page, and its errors.
+
+Every error of a door is {"error": sentence}; that of a page is a page. Only /health needs no auth string.
+"""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.requests import Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import SecretStr
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from flows.service.answering import CLIENT_GONE, Asking, Busy, body_of, refusal
-from flows.service.served_collections import Collections
+from flows.service.api import ApiFailed
+from flows.service.served_collections import Collection, Collections, UnknownCollection
 from flows.service.web import (
     ask_pages,
     collection_pages,
@@ -28,44 +35,51 @@ from flows.service.web import (
     lineage_pages,
     night_pages,
     openai_door,
-    page_pictures,
     place_page,
 )
-from flows.service.web.rendering import language_of, static_file
 from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
-from flows.service.web.visits import ROOT, Page, Problem, Visit, Workplace
-from storage.storage_errors import UnknownRun
-from tasks.evaluation.evaluation_errors import EvaluationError
+from flows.service.web.visits import ROOT, Page, Problem, Visit, Workplace, language_of, static_files
+from storage.storage_errors import StorageError
 from tasks.resources import evaluations
 
 log = logging.getLogger(__name__)
 
 LANGUAGE_COOKIE = "trivet-language"
 YEAR_S = 365 * 24 * 3600
-
-ROOMS = (
-    ask_pages,
-    place_page,
-    evaluation_pages,
-    document_pages,
-    collection_pages,
-    lineage_pages,
-    night_pages,
-)
+ROOMS = (ask_pages, place_page, evaluation_pages, document_pages, collection_pages, lineage_pages, night_pages)
 
 
-def add_pages(
-    app: FastAPI, asking: Asking, collections: Collections, *, keys: Keys, home: Path, authorized: Sequence[Any]
-) -> None:
-    """Serve the pages, what they load, the pictures that links permit, and the doors for programs.
+def create_app(
+    served: Sequence[Collection],
+    asking: Asking,
+    *,
+    auth: SecretStr,
+    home: Path,
+    owner: Callable[[], str | None] = lambda: None,
+) -> FastAPI:
+    """The application; its collections are closed when it ends.
 
-    authorized: dependencies of routes that ask for the auth string.
+    home: folder of the labelled questions. owner: the auth string of the service, which signs in to the pages too.
     """
-    workplace = Workplace(asking, collections, keys, home, evaluations, app.openapi)
-    pages = (one for room in ROOMS for one in room.PAGES)
-    routes = [page(workplace, one) for one in (*pages, *OWN_PAGES)]
-    app.include_router(doors.routes(collections, evaluations, authorized))
-    app.include_router(openai_door.routes(asking, collections, workplace.keys))
+    collections = Collections(served)
+    beside: Callable[[], Any] = nullcontext  # what else runs as long as the server does
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        async with beside():
+            yield
+        for one in collections:
+            if one.indexing:
+                await run_in_threadpool(one.indexing.close)
+            one.live.close()
+
+    # the pages of its documentation would load scripts from elsewhere
+    app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    for kind in (HTTPException, Busy, StorageError, UnknownCollection, ApiFailed, ValueError, Exception):
+        app.add_exception_handler(kind, _refuse)
+    workplace = Workplace(asking, collections, Keys(auth, owner=owner), home, evaluations, app.openapi)
+    app.include_router(doors.routes(workplace))
+    app.include_router(openai_door.routes(workplace))
 
     @app.get("/", include_in_schema=False)
     def root() -> Response:
@@ -81,39 +95,48 @@ def add_pages(
 
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
-        return static_file(name)
+        if name not in static_files():
+            return Response(status_code=404)
+        headers = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+        file = static_files()[name]
+        return Response(file.content, media_type=f"{file.kind}; charset=utf-8", headers=headers)
 
-    @app.get(page_pictures.PATH)
+    @app.get(place_page.PICTURE)
     def picture(document: str, page: int, boxes: str = "", key: str = "") -> Response:
         """The picture of a page, by a link from an answer."""
-        return page_pictures.respond(workplace.keys, document, page, boxes, key)
+        return place_page.show_picture(workplace.keys, document, page, boxes, key)
 
-    _add_mcp(app, workplace)
-    app.mount(ROOT, Starlette(routes=routes))
-
-
-def _add_mcp(app: FastAPI, workplace: Workplace) -> None:
-    """Serve MCP, if its extra is installed."""
     try:
         from flows.service.web.mcp_door import McpDoor, create_mcp
     except ImportError:
         log.info("no MCP at /mcp: install trivet[mcp]")
-        return
-    door = McpDoor(create_mcp(workplace.asking, workplace.collections, workplace.evaluations), workplace.keys)
-    app.state.beside = door.manager.run
-    app.router.routes.append(Route("/mcp", door))
+    else:
+        door = McpDoor(create_mcp(asking, collections, evaluations), workplace.keys)
+        beside = door.manager.run
+        app.router.routes.append(Route("/mcp", door))
+
+    pages = (*(one for room in ROOMS for one in room.PAGES), *OWN_PAGES)
+    app.mount(ROOT, Starlette(routes=[_route(workplace, one) for one in pages]))
+    return app
 
 
-def page(workplace: Workplace, shown: Page) -> Route:
+async def _refuse(_: Request, error: Exception) -> Response:
+    status, sentence = refusal(error)
+    headers = {"Retry-After": "1"} if isinstance(error, Busy) else getattr(error, "headers", None)
+    return JSONResponse({"error": sentence}, status, headers)
+
+
+def _route(workplace: Workplace, shown: Page) -> Route:
     """The route of a page."""
-    handler = shown.handler
 
     async def endpoint(request: Request) -> Response:
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
         visit = Visit(workplace, request, language, {}, workplace.collections.first)
         try:
             if not shown.public and not workplace.keys.is_cookie(visit.cookie):
-                return _to_sign_in(visit)
+                if shown.method == "POST" or visit.is_part:
+                    raise Problem(401, "you are not signed in, or no longer; sign in again")
+                return RedirectResponse(f"{ROOT}/sign-in?to={quote(visit.address, safe='')}", 303)
             if chosen := visit.query.get("collection"):
                 visit = visit._replace(collection=workplace.collections.named(chosen))
             if shown.method == "POST":
@@ -121,42 +144,22 @@ def page(workplace: Workplace, shown: Page) -> Route:
             if shown.needs_folder and visit.indexing is None:
                 raise Problem(409, "this server has no folder of documents; start it with --documents DIR")
             if shown.method == "POST" and not shown.multipart:
-                visit = visit._replace(form=await _form(visit))
-            if inspect.iscoroutinefunction(handler):
-                return await handler(visit)
-            return await run_in_threadpool(handler, visit)  # pyright: ignore[reportReturnType, reportArgumentType]
+                form = dict(parse_qsl((await body_of(request)).decode(errors="replace"), keep_blank_values=True))
+                visit.refuse_token(form.get("token", ""))
+                visit = visit._replace(form=form)
+            if inspect.iscoroutinefunction(shown.handler):
+                return await shown.handler(visit)
+            return await run_in_threadpool(shown.handler, visit)  # pyright: ignore[reportReturnType, reportArgumentType]
         except ClientDisconnect:  # in the middle of a form
             return Response(status_code=CLIENT_GONE)
         except Exception as error:  # noqa: BLE001 every error is a page
-            return _told(visit, error)
+            status, sentence = refusal(error)
+            told = visit.page("error.html", status=status, number=status, sentence=sentence)
+            if visit.is_part:
+                told.headers["HX-Reselect"] = "main"  # a page that looks for its own part gets the sentence too
+            return told
 
     return Route(shown.path, endpoint, methods=[shown.method])
-
-
-def _told(visit: Visit, error: Exception) -> Response:
-    match error:
-        case Problem():
-            status, sentence = error.status, str(error)
-        case HTTPException():
-            status, sentence = error.status_code, str(error.detail)
-        case Busy():
-            status, sentence = 503, str(error)
-        case UnknownRun() | EvaluationError():
-            status, sentence = 404, str(error)
-        case _:
-            status, sentence = refusal(error)
-    told = visit.page("error.html", status=status, number=status, sentence=sentence)
-    if visit.is_part:
-        told.headers["HX-Reselect"] = "main"  # a page that looks for its own part gets the sentence too
-    return told
-
-
-def _to_sign_in(visit: Visit) -> Response:
-    if visit.request.method == "GET" and not visit.is_part:
-        path = visit.request.scope["path"].removeprefix(ROOT)
-        wanted = f"{ROOT}{path}" + (f"?{visit.request.url.query}" if visit.request.url.query else "")
-        return RedirectResponse(f"{ROOT}/sign-in?to={quote(wanted, safe='')}", 303)
-    raise Problem(401, "you are not signed in, or no longer; sign in again")
 
 
 def _refuse_foreign(request: Request) -> None:
@@ -165,14 +168,6 @@ def _refuse_foreign(request: Request) -> None:
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
     if foreign or site not in ("same-origin", "none"):
         raise Problem(403, "this form comes from another site; open the page here and send it again")
-
-
-async def _form(visit: Visit) -> Mapping[str, str]:
-    """The fields of a form from a page of ours. Raises Problem, HTTPException."""
-    said = (await body_of(visit.request)).decode(errors="replace")
-    form = dict(parse_qsl(said, keep_blank_values=True))
-    visit.refuse_token(form.get("token", ""))
-    return form
 
 
 def _nowhere(visit: Visit) -> Response:

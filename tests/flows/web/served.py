@@ -18,10 +18,10 @@ import uvicorn
 from pydantic import SecretStr
 
 from flows.running.answer_models import open_assistant
-from flows.service.index_server import create_app
-from flows.service.indexing import Indexing
-from flows.service.live_index import LiveIndex
+from flows.service.answering import Asking
+from flows.service.live_index import Indexing, LiveIndex
 from flows.service.served_collections import Collection
+from flows.service.web.workplace import create_app
 from storage.catalogue import CatalogueEntry
 from storage.index import Index, open_index
 from storage.sessions import Sessions
@@ -124,9 +124,8 @@ def site(
     indexing = Indexing(documents, index) if documents else None
     app = create_app(
         [Collection("texts", LiveIndex(index, open_current), indexing), *others],
+        Asking(sessions or Sessions(away)),
         auth=SecretStr(AUTH),
-        sessions=sessions or Sessions(away),
-        stopping=lambda: False,
         home=home,
         owner=lambda: OWNER,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.service.web.rendering import TEMPLATES, korean
+from flows.service.web.visits import TEMPLATES, korean
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions

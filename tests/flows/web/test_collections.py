@@ -14,8 +14,7 @@ import openai
 import pytest
 
 from flows.service.api import Refused
-from flows.service.indexing import Indexing
-from flows.service.live_index import LiveIndex
+from flows.service.live_index import Indexing, LiveIndex
 from flows.service.served_collections import Collection, Folders, folders_of, require_indexes
 from storage import connections
 from storage.embedded import Cluster

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from flows.service.web.page_pictures import address
+from flows.service.web.place_page import address
 from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
 from flows.service.web.workplace import OWN_PAGES, ROOMS, _local
 from tests.flows.asks import digest, publish_texts

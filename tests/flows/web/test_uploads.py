@@ -22,11 +22,11 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect, Request
 
-from flows.service.index_server import create_app
-from flows.service.indexing import Indexing
-from flows.service.live_index import LiveIndex
+from flows.service.answering import Asking
+from flows.service.live_index import Indexing, LiveIndex
 from flows.service.served_collections import Collection
 from flows.service.web import uploads
+from flows.service.web.workplace import create_app
 from storage.index import open_index
 from storage.sessions import Sessions
 from tests.flows.asks import publish_texts
@@ -89,9 +89,8 @@ def app(tmp_path: Path) -> Callable[..., Any]:
         indexing = Indexing(documents, index, command=(sys.executable, "-c", script, str(tmp_path / "runs")))
         return create_app(
             [Collection("texts", LiveIndex(index, open_current), indexing)],
+            Asking(Sessions(away)),
             auth=SecretStr(AUTH),
-            sessions=Sessions(away),
-            stopping=lambda: False,
             home=tmp_path / "home",
         )
 

@@ -1,4 +1,4 @@
-"""`trivet up` and `down`: what runs is what was asked for, healthy and deployed; repeating it changes nothing.
+"""`trivet up`, `down`, `status`: what runs is what was asked for, healthy and deployed; repeating it changes nothing.
 
 asked ─► end what differs ─► database ─► supervisor ─► server answers ─► deploy ─► workers answer ─► Up
 """
@@ -9,24 +9,27 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
+import psutil
 from pydantic import ValidationError
 
 from flows.running.command_server import end_shared_api
-from flows.service import processes, supervising
+from flows.service import supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
-from flows.service.asked_service import LOOPBACK, Asked, Wanted, differences, remembered, settle
 from flows.service.deploy import DeployFailed, deploy
-from flows.service.place import Place
+from flows.service.place import LOOPBACK, Asked, Place, Wanted, differences, remembered, settle
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose, cluster_of
-from flows.service.supervising import environment_of, programs_of, supervisor_in
+from flows.service.supervising import Part, environment_of, of_service, programs_of, supervisor_in
+from storage.embedded import Cluster
 from storage.records import Record
 
 HEALTHY_S = 180.0
@@ -73,6 +76,34 @@ class Up(Service):
     """Why nothing was deployed, and what to do."""
 
 
+class Pool(Record):
+    """A work pool that has a worker here."""
+
+    name: str
+    worker_online: bool
+    running: int
+    waiting: int
+    """Runs whose time has come and that do not run yet."""
+
+
+class Status(Record):
+    """What `trivet status` shows."""
+
+    state: Literal["down", "healthy", "unhealthy"]
+    problems: tuple[str, ...]
+    """What is wrong, with the remedy."""
+    api_url: str | None
+    ui_url: str | None
+    pages_url: str | None
+    database: Database | None
+    parts: tuple[Part, ...]
+    pools: tuple[Pool, ...]
+    memory_bytes: int
+    """Resident, of all processes but PostgreSQL, with their runs; memory that they share counts once for each."""
+    disk_bytes: dict[str, int]
+    """Bytes of each part of the home."""
+
+
 def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
     """Bring the service up, and wait until it is healthy. Raises ServiceError, StorageError, and what deploy raises."""
     place.prepare()
@@ -86,12 +117,7 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
             auth = f"trivet:{secrets.token_urlsafe(32)}"
         asked = settle(wanted, before, environment, secret=auth or "")
         if asked.server:
-            try:
-                Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
-            except ApiFailed as error:
-                if error.status in (401, 403):
-                    raise Refused(f"{asked.api_url} does not let us in; set PREFECT_API_AUTH_STRING") from error
-                raise
+            Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
         running = supervising.parts(place) is not None and service_of(place) is not None
         changed: list[str] = []
         if running:
@@ -100,7 +126,7 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
             say(f"changed, so it starts again: {each}")
         if running and not changed:
             supervising.wake(place)
-            return _finish(place, asked, auth, state="unchanged", since=None)
+            return _finish(place, asked, auth, since=None)
         if running and before and before.port != asked.port and not asked.server:
             _check_port(asked.port)  # before anything is stopped for it
         end(place)
@@ -108,8 +134,8 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
         try:
             since = datetime.now(UTC)
             _start_programs(place, asked, auth, environment, say)
-            done = _finish(place, asked, auth, state="restarted" if running else "started", since=since)
-            return done.model_copy(update={"changed": tuple(changed)})
+            done = _finish(place, asked, auth, since=since)
+            return done.model_copy(update={"state": "restarted" if running else "started", "changed": tuple(changed)})
         except BaseException:
             end(place)
             raise
@@ -152,38 +178,32 @@ def _start_programs(
 
 def _check_port(port: int) -> None:
     try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((LOOPBACK, port))
+        socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
-        raise Refused(f"{LOOPBACK}:{port} cannot be used ({error.strerror}); choose another --port") from error
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        raise Refused(f"{LOOPBACK}:{port} cannot be used ({reason}); choose another --port") from error
 
 
-def _finish(place: Place, asked: Asked, auth: str | None, *, state: str, since: datetime | None) -> Up:
+def _finish(place: Place, asked: Asked, auth: str | None, *, since: datetime | None) -> Up:
     """Wait for the server, deploy, wait for the workers; `since`: when these were started; None: earlier."""
     service = service_of(place)
     assert service is not None
-    api = Api(service.api_url, auth)
+    api, patient = Api(service.api_url, auth), since is None
     os.environ["PREFECT_API_URL"] = service.api_url
     if auth:
         os.environ["PREFECT_API_AUTH_STRING"] = auth
-    _await(place, "server", api.ready, patient=since is None)
-    deployed, failed = None, None
+    _await(place, "server", api.ready, patient=patient)
+    deployments, failed = (), None
     if not asked.server:
         try:
-            deployed = deploy(api, even_unchanged=False)
+            deployments = deploy(api, even_unchanged=False).deployments
         except DeployFailed as error:
             failed = str(error)
-        _await(place, "pages", place.pages_port.exists, patient=since is None)
+        _await(place, "pages", place.pages_port.exists, patient=patient)
     for pool in service.pools:
-        _await(place, pool, partial(is_online, place, api, pool, since=since), patient=since is None)
-    return Up(
-        **dict(service),
-        pages_url=asked.pages_url(place),
-        state=state,
-        deployments=deployed.deployments if deployed else (),
-        failed=failed,
-    )
+        _await(place, pool, partial(_is_online, place, api, pool, since=since), patient=patient)
+    url = asked.pages_url(place)
+    return Up(**dict(service), pages_url=url, state="unchanged", deployments=deployments, failed=failed)
 
 
 def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
@@ -195,13 +215,13 @@ def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: boo
             if parts is None:
                 raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
             if any(one.name == part and one.state in DEAD for one in parts):
-                raise DidNotStart(f"{part} ends as soon as it has started: {_why(place, part)}")
+                raise DidNotStart(f"{part} ends as soon as it has started: {_last_words(place, part)}")
         if time.monotonic() > deadline:
-            raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_why(place, part)}")
+            raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_last_words(place, part)}")
         time.sleep(LOOK_S)
 
 
-def is_online(place: Place, api: Api, pool: str, *, since: datetime | None = None) -> bool:
+def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = None) -> bool:
     """Whether our worker of this pool has given a sign of life lately, and since then."""
     try:
         workers = api.post(f"/work_pools/{pool}/workers/filter", {})
@@ -213,7 +233,7 @@ def is_online(place: Place, api: Api, pool: str, *, since: datetime | None = Non
     return any(since is None or datetime.fromisoformat(each["last_heartbeat_time"]) >= since for each in ours)
 
 
-def _why(place: Place, part: str) -> str:
+def _last_words(place: Place, part: str) -> str:
     """Why a part is not healthy: a full disk, or the end of its log."""
     if full := full_disks(place, store=None):
         return "; ".join(full)
@@ -238,23 +258,97 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
 
 def end(place: Place) -> list[str]:
     """End all processes of the service, and hand back its runs; gives what was running. Raises DatabaseUnavailable."""
-    found = processes.of_service(place.mark)
     ended: list[str] = []
-    if supervisor := supervisor_in(found):
-        processes.end([supervisor], grace_s=ORDER_S)
+    if supervisor := supervisor_in(of_service(place.mark)):
+        supervising.end([supervisor], grace_s=ORDER_S)
         ended.append("the service")
-    if orphans := processes.of_service(place.mark):
+    if orphans := of_service(place.mark):
         # workers first, which hand back their runs while the server lives; then runs without a worker; then the rest
-        processes.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
-        runs = [each for each in processes.of_service(place.mark) if each.run]
-        processes.kill(each.process for each in runs)
+        supervising.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
+        runs = [each for each in of_service(place.mark) if each.run]
+        supervising.kill(each.process for each in runs)
         if address := address_of(place.home):
             with suppress(ApiFailed):  # the server is dead too: the next worker hands back its predecessor's runs
                 api = Api(address.api_url, auth_of(place.home))
                 hand_back(api, {each.run for each in runs if each.run}, why="the service was stopped")
-        processes.end(processes.of_service(place.mark), grace_s=GRACE_S)
+        supervising.end(of_service(place.mark), grace_s=GRACE_S)
         ended.append(f"{len(orphans)} processes without a supervisor")
     if cluster_of(place).stop():
         ended.append("Prefect's PostgreSQL without its keeper")
     place.address.unlink(missing_ok=True)
     return ended
+
+
+def status(place: Place, *, store: Path | None) -> Status:
+    """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
+    service, asked = service_of(place), remembered(place)
+    found = of_service(place.mark)
+    parts = supervising.parts(place) if found else None
+    pools, problems = _examine(place, service, parts) if service else ([], [])
+    if found and parts is None:
+        problems.append("no supervisor watches over what runs; run `trivet up` again")
+    if found or service:
+        problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
+    memory = 0
+    for each in found:
+        with suppress(psutil.Error):
+            memory += each.process.memory_info().rss
+    return Status(
+        state="down" if not service and not found else "unhealthy" if problems else "healthy",
+        problems=tuple(problems),
+        api_url=service.api_url if service else None,
+        ui_url=service.ui_url if service else None,
+        pages_url=asked.pages_url(place) if service and asked else None,
+        database=service.database if service else None,
+        parts=tuple(parts or ()),
+        pools=tuple(pools),
+        memory_bytes=memory,
+        disk_bytes=disk_use(place, store=store),
+    )
+
+
+def _examine(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple[list[Pool], list[str]]:
+    """The pools, and what is wrong."""
+    if parts is None:
+        return [], ["it was started, and does not run; run `trivet up` again"]
+    ill = [part for part in parts if part.state != "running"]
+    problems = [f"{part.name}: {part.state}; see {place.log_of(part.name)}" for part in ill]
+    api = Api(service.api_url, auth_of(place.home))
+    if not api.ready():
+        return [], [*problems, f"the server at {service.api_url} does not answer; see {place.log_of('server')}"]
+    try:
+        pools = [_pool(place, api, name) for name in service.pools]
+    except ApiFailed as error:
+        return [], [*problems, str(error)]
+    silent = [pool.name for pool in pools if not pool.worker_online]
+    return pools, problems + [f"no worker for the pool {name} answers; see {place.log_of(name)}" for name in silent]
+
+
+def _pool(place: Place, api: Api, name: str) -> Pool:
+    def count(state: str, **chosen: Any) -> int:
+        runs = {"state": {"type": {"any_": [state]}}, **chosen}
+        return api.post("/flow_runs/count", {"flow_runs": runs, "work_pools": {"name": {"any_": [name]}}})
+
+    due = {"before_": datetime.now(UTC).isoformat()}
+    waiting = count("PENDING") + count("SCHEDULED", next_scheduled_start_time=due)
+    return Pool(name=name, worker_online=_is_online(place, api, name), running=count("RUNNING"), waiting=waiting)
+
+
+def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
+    """Bytes of each part, as `du` counts them; `store`: folder of the artifacts, if on this machine."""
+    parts: dict[str, set[Path | None]] = {
+        "artifacts": {store},
+        "results": {place.home / "results"},
+        "database": {Cluster(place.home).status().folder},
+        "prefect": {place.database, cluster_of(place).status().folder, place.home / "prefect"},
+        "cache": {place.home / "cache"},
+        "logs": {place.logs},
+    }
+    sizes: dict[str, int] = {}
+    for name, folders in parts.items():
+        sizes[name] = 0
+        if there := [folder for folder in folders if folder and folder.exists()]:
+            # it counts what lies in two of the folders once, and goes on where a file has gone meanwhile
+            said = subprocess.run(["du", "-sk", *there], capture_output=True, text=True, check=False).stdout
+            sizes[name] = sum(int(line.split()[0]) for line in said.splitlines()) * 1024
+    return sizes
