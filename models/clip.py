@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,39 +24,6 @@ GPU_BATCH = 64
 Item = TypeVar("Item")
 
 
-class Clip(NamedTuple):
-    """A CLIP in memory; typed Any because transformers has no types worth the name."""
-
-    model: Any
-    tokenizer: Any
-    image_processor: Any
-
-    def pixels(self, pngs: Sequence[bytes]) -> Tensor:
-        """(n, 3, side, side). Raises RequestRefused for what is no picture."""
-        pictures = [open_picture(png) for png in pngs]
-        return self.image_processor(images=pictures, return_tensors="pt")["pixel_values"]
-
-    def tokens(self, texts: Sequence[str], *, width: int | None = None) -> dict[str, Tensor]:
-        """input_ids and attention_mask, (n, tokens); texts that are too long lose their end.
-
-        width: tokens of every row; None: as many as the longest has.
-        """
-        return dict(
-            self.tokenizer(
-                [sendable(text) for text in texts],
-                padding="longest" if width is None else "max_length",
-                truncation=True,
-                max_length=width or self.most_tokens,
-                return_tensors="pt",
-            )
-        )
-
-    @property
-    def most_tokens(self) -> int:
-        """Tokens that a text is cut to, its begin and end tokens included: 77 in every published CLIP."""
-        return self.model.config.text_config.max_position_embeddings
-
-
 class ClipEmbedder:
     """A CLIP from a folder, the Hugging Face cache or the hub; on the GPU if there is one, in fp32 everywhere.
 
@@ -71,26 +38,34 @@ class ClipEmbedder:
         weights = find_clip(name, adapters=adapters)
         self._device = torch.device(device_for(device))
         self._batch = GPU_BATCH if self._device.type != "cpu" else 1
-        self._clip = load_clip(weights)
-        self._clip.model.to(self._device)
-        self.dimension: int = self._clip.model.config.projection_dim
+        self.model, self.tokenizer, self.image_processor = load_clip(weights)
+        self.model.to(self._device)
+        self.dimension: int = self.model.config.projection_dim
         self.id = f"{weights.label}@{weights.fingerprint}/fp32"
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """(len(pngs), dimension), L2-normalised. Raises RequestRefused for what is no picture."""
-        return self._embed(
-            pngs, lambda part: image_features(self._clip.model, self._clip.pixels(part).to(self._device))
-        )
+
+        def forward(part: Sequence[bytes]) -> Tensor:
+            pictures = [open_picture(png) for png in part]
+            return image_features(self.model, self._prepared(self.image_processor(pictures, return_tensors="pt")))
+
+        return self._embed(pngs, forward)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), dimension), L2-normalised; of a text that is longer than 77 tokens, the beginning."""
-        width = self._clip.most_tokens if self._batch > 1 else None
+        how: dict[str, Any] = {"truncation": True, "return_tensors": "pt"}
+        how["max_length"] = self.model.config.text_config.max_position_embeddings  # 77 in every published CLIP
+        how["padding"] = "max_length" if self._batch > 1 else "longest"
 
         def forward(part: Sequence[str]) -> Tensor:
-            tokens = self._clip.tokens(part, width=width)
-            return text_features(self._clip.model, {name: value.to(self._device) for name, value in tokens.items()})
+            tokens = self._prepared(self.tokenizer([sendable(text) for text in part], **how))
+            return F.normalize(self.model.text_projection(self.model.text_model(**tokens).pooler_output), dim=-1)
 
         return self._embed(texts, forward)
+
+    def _prepared(self, inputs: Any) -> dict[str, Tensor]:
+        return {name: value.to(self._device) for name, value in inputs.items()}
 
     def embed_classes(self, pngs: Sequence[bytes]) -> None:
         """None: a CLIP names no classes, see VisionEmbedder."""
@@ -106,20 +81,14 @@ class ClipEmbedder:
         return vectors
 
 
-def image_features(model: Any, pixels: Tensor) -> Tensor:
-    """(n, dimension), L2-normalised; pixels: (n, 3, side, side)."""
-    pooled = model.vision_model(pixel_values=pixels).pooler_output
+def image_features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    """(n, dimension), L2-normalised; inputs: `pixel_values` (n, 3, side, side)."""
+    pooled = model.vision_model(pixel_values=inputs["pixel_values"]).pooler_output
     return F.normalize(model.visual_projection(pooled), dim=-1)
 
 
-def text_features(model: Any, tokens: dict[str, Tensor]) -> Tensor:
-    """(n, dimension), L2-normalised; tokens: as Clip.tokens gives them."""
-    pooled = model.text_model(**tokens).pooler_output
-    return F.normalize(model.text_projection(pooled), dim=-1)
-
-
-def load_clip(weights: ClipWeights) -> Clip:
-    """The model with its adapters added to its weights, on the CPU, in fp32. Raises ModelUnavailable."""
+def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
+    """The model with its adapters added to its weights, on the CPU, in fp32; tokenizer and image processor."""
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -130,4 +99,4 @@ def load_clip(weights: ClipWeights) -> Clip:
     if weights.adapters:
         check_adapter(weights.adapters)
         model = adapted(model, weights.adapters)
-    return Clip(model.eval(), tokenizer, processor)
+    return model.eval(), tokenizer, processor

@@ -194,7 +194,7 @@ class VLLMChat:
             else:
                 own = GenerationConfig.from_model_config(config)
             pixels = dict(self._setup.pixels)
-            return config, own, sight_of(read_processor(folder, pixels), config, folder) if self._setup.sees else None
+            return config, own, sight_of(read_processor(folder, pixels), config) if self._setup.sees else None
 
     @cached_property
     def _loaded(self) -> Loaded:

@@ -49,7 +49,7 @@ ENVIRONMENT = {
 CAUSE = re.compile(r"((?:[\w.]+)?(?:Error|Exception)): (.+)")
 FAILED = "initialization failed"  # what vLLM's processes log when another one failed, below its own words
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # LoRA ranks that vLLM can reserve memory for
-OPENER = "TRIVET_VLLM_OPENER"  # names, in the environment of the engine's processes, the process that opened it
+OPENER = "ENGINE_OPENER_PID"  # names, in the environment of the engine's processes, the process that opened it
 LOOK_S = 1.0
 
 picture = lru_cache(maxsize=64)(open_picture)

@@ -36,8 +36,9 @@ import PIL.Image
 import torch
 
 from models.causal_lm import CausalLM
-from models.clip import GPU_BATCH, Clip, image_features
+from models.clip import GPU_BATCH, image_features
 from models.pointer import PointerConfig, PointerSelector
+from models.prompts import open_picture
 from models.protocols import ChatRequest, Message, Text
 from storage.vectors import gpus
 from tasks.lever.learning.training_inputs import Groups
@@ -236,17 +237,21 @@ def pictures(device: str, shapes: Shapes, *, from_png: bool) -> float:
 
     config = CLIPVisionConfig(num_hidden_layers=shapes.clip_layers)
     model: Any = CLIPVisionModelWithProjection(config).eval()
-    clip = Clip(model.to(device), None, CLIPImageProcessorPil())
+    model, prepare = model.to(device), CLIPImageProcessorPil()
     batch = 1 if device == "cpu" else GPU_BATCH
     pngs = [_png()] * (batch * max(1, shapes.pictures // batch // (16 if device == "cpu" else 1)))
-    ready = clip.pixels(pngs[:batch]).to(device)
+
+    def prepared(part: list[bytes]) -> dict[str, torch.Tensor]:
+        pictures = prepare([open_picture(png) for png in part], return_tensors="pt")
+        return {"pixel_values": pictures["pixel_values"].to(device)}
+
+    ready = prepared(pngs[:batch])
 
     def embed() -> None:
         for start in range(0, len(pngs), batch):
-            pixels = clip.pixels(pngs[start : start + batch]).to(device) if from_png else ready
-            image_features(clip.model, pixels).cpu()
+            image_features(model, prepared(pngs[start : start + batch]) if from_png else ready).cpu()
 
-    image_features(clip.model, ready)
+    image_features(model, ready)
     return len(pngs) / _seconds(embed, device)
 
 

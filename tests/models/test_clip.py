@@ -44,7 +44,7 @@ def unit(vectors: torch.Tensor) -> np.ndarray[Any, Any]:
 
 @torch.inference_mode()
 def test_texts_are_those_of_the_model_itself(embedder: ClipEmbedder, theirs: Any):
-    tokens = embedder._clip.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    tokens = embedder.tokenizer(TEXTS, padding=True, return_tensors="pt")
     assert np.allclose(embedder.embed_texts(TEXTS), unit(theirs(**tokens, pixel_values=BLACK).text_embeds), atol=1e-5)
 
 
@@ -52,7 +52,7 @@ def test_texts_are_those_of_the_model_itself(embedder: ClipEmbedder, theirs: Any
 def test_pictures_are_those_of_the_model_itself(embedder: ClipEmbedder, theirs: Any):
     pngs = [make_png(seed, width=32, height=32) for seed in range(3)]
     pixels = torch.stack([by_hand(png) for png in pngs])
-    tokens = embedder._clip.tokenizer(["a"], return_tensors="pt")
+    tokens = embedder.tokenizer(["a"], return_tensors="pt")
     expected = unit(theirs(**tokens, pixel_values=pixels).image_embeds)
     assert np.allclose(embedder.embed_images(pngs), expected, atol=1e-5)
 

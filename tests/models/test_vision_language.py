@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pytest
 import torch
 
 import models.vision_language
-from models.backends import open_chat
-from models.causal_lm import CausalLM
 from models.local import release_held
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
 from models.prompts import open_picture, pictures_of
 from models.protocols import BatchChat, ChatRequest, ChatResponse, Image, Message, Text
 from models.vision_language import HFVision
-from tests.models.tiny import make_tiny_model, memory_for_three
 from tests.models.tiny_vision import (
     LLAVA_IMAGE,
     QWEN_IMAGE,
     make_png,
-    make_tiny_clip,
     make_tiny_llava,
     make_tiny_llava_next,
     make_tiny_qwen,
@@ -152,12 +147,6 @@ def test_words_without_a_template_go_as_they_stand(qwen: HFVision):
     assert qwen._load().tokenizer.decode(tokens) == expected
 
 
-STRICT = (
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    "{% for part in messages[0]['content'] %}{{ part['text'] if part['type'] == 'text' else 'IMAGE' }}{% endfor %}"
-)
-
-
 @TEMPLATES
 def test_words_that_stand_for_a_picture_are_refused(qwen: HFVision, template: bool):
     with pytest.raises(RequestRefused, match=r"2 places for 1 pictures: its words hold <\|image_pad\|>"):
@@ -178,11 +167,6 @@ def test_pictures_are_made_smaller_where_it_is_asked(folders: dict[str, Path], q
     assert small.id == f"{qwen.id}:max_pixels=256"
 
 
-def test_a_context_beyond_the_models_positions_is_refused_when_it_is_opened(folders: dict[str, Path], kind: str):
-    with pytest.raises(ModelUnavailable, match=r"max_length=9999 is more than the \d+ tokens"):
-        HFVision(str(folders[kind]), max_length=9999)
-
-
 def test_a_model_with_a_size_of_its_own_takes_no_other(folders: dict[str, Path]):
     model = HFVision(str(folders["llava"]), device="cpu", max_pixels=256)
     with pytest.raises(ModelUnavailable, match="leave max_pixels out"):
@@ -195,12 +179,6 @@ def test_likelihoods_that_can_be_told_come_before_the_error(tmp_path: Path):
     assert next(told)[0] == 1
     with pytest.raises(ContextOverflow, match="max_pixels"):
         next(told)
-
-
-def test_a_picture_that_cannot_be_read_ends_no_other(qwen: HFVision):
-    broken, fits = answers(qwen, [request(make_png(0)[:-40], "hi"), request(make_png(0), "hi")])
-    assert isinstance(broken, RequestRefused)
-    assert isinstance(fits, ChatResponse)
 
 
 def test_a_picture_of_a_shape_that_the_model_does_not_take_is_refused(qwen: HFVision):
@@ -224,28 +202,6 @@ def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytes
     assert sorted(prepared) == sorted(make_png(seed) for seed in (0, 1, 2))
 
 
-@pytest.fixture
-def crowded(folders: dict[str, Path], kind: str) -> Iterator[tuple[HFVision, list[int]]]:
-    """A model whose memory ends beyond three rows, and the sizes of the batches that it was given."""
-    model = HFVision(str(folders[kind]), device="cpu")
-    with memory_for_three(model._load().model) as rows:
-        yield model, rows
-
-
-def test_an_automatic_batch_is_halved_until_it_fits(crowded: tuple[HFVision, list[int]], model: HFVision):
-    subject, rows = crowded
-    assert answers(subject, ASKED) == answers(model, ASKED)
-    assert rows[:3] == [8, 4, 2]
-
-
-def test_the_id_names_model_weights_and_precision(folders: dict[str, Path], qwen: HFVision):
-    assert qwen.id.startswith(f"hf:{folders['qwen'].name}@")
-    assert qwen.id.endswith(":float32")
-    other = HFVision(str(folders["qwen"]), dtype="bfloat16", device="cpu")
-    assert other.id.endswith(":bfloat16")
-    assert cast(ChatResponse, answers(other, [shown(1)])[0]).text
-
-
 def test_another_preparation_of_pictures_is_another_model(tmp_path: Path):
     first = HFVision(str(make_tiny_qwen(tmp_path / "tiny"))).id
     settings = tmp_path / "tiny" / "preprocessor_config.json"
@@ -257,23 +213,6 @@ def test_a_model_that_cuts_pictures_up_is_refused_with_the_remedy(tmp_path: Path
     model = HFVision(str(make_tiny_llava_next(tmp_path)), device="cpu")
     with pytest.raises(ModelUnavailable, match="serve this one behind an OpenAI-compatible endpoint"):
         model.complete(request(make_png(0), "hi"))
-
-
-def test_a_model_that_does_not_write_is_refused(tmp_path: Path):
-    model = HFVision(str(make_tiny_clip(tmp_path)), device="cpu")
-    with pytest.raises(ModelUnavailable, match="cannot be loaded"):
-        model.complete(request(make_png(0), "hi"))
-
-
-def test_the_name_opens_a_model_that_sees_or_one_that_does_not(
-    folders: dict[str, Path], qwen: HFVision, tmp_path: Path
-):
-    opened = open_chat(f"hf:{folders['qwen']}")
-    assert isinstance(opened, HFVision)
-    assert opened.id == qwen.id
-    blind = open_chat(f"hf:{make_tiny_model(tmp_path)}")
-    assert isinstance(blind, CausalLM)
-    assert not isinstance(blind, HFVision)
 
 
 @pytest.mark.gpu
