@@ -21,6 +21,8 @@ from tasks.evaluation.results.foreign_results import arguments, report_of
 UNSAFE = re.compile(r"[^\w.+=@-]+")
 NAME_CHARS = 120
 OURS = "trivet"
+JUDGMENTS = ("annotations.json", "_single.jsonl", "_pair.jsonl")
+"""Ends of the names of judgments of AlpacaEval and FastChat, which an earlier version imported."""
 TEXTS = ("prompt", "response")
 """Further fields of a line of the samples file: the texts turn by turn."""
 
@@ -96,6 +98,9 @@ def safe_name(name: str) -> str:
 
 def read_results(path: Path) -> EvalReport:
     """The report in a results file, ours or one of evalchemy or the lm-evaluation-harness. Raises ResultsUnusable."""
+    if path.name.endswith(JUDGMENTS):
+        why = "the import of judgments of AlpacaEval and FastChat was removed"
+        raise ResultsUnusable(f"{path}: {why}; import results files of Trivet, evalchemy or lm_eval")
     data, text = _object(path)
     if OURS in data:
         try:
