@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -23,43 +24,8 @@ from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.running.open_models import CALLS, ModelSpec
 from tasks.sandbox.bubblewrap import refuse_unsafe
 
-FIELDS = {
-    "model": "model.backend",
-    "tasks": "tasks",
-    "model_name": "model.name",
-    "model_args": "model.args",
-    "base_url": "model.base_url",
-    "api_key_env": "model.api_key_env",
-    "concurrency": "model.calls.concurrency",
-    "output_path": "output_path",
-    "data_dir": "data_dir",
-    "include_path": "include_path",
-    "limit": "settings.limit",
-    "batch_size": "model.args.batch_size",
-    "max_tokens": "settings.max_tokens",
-    "n_repeat": "settings.n_repeat",
-    "k": "settings.ks",
-    "extract": "settings.extract",
-    "unsafe_code": "settings.unsafe_code",
-    "gen_kwargs": "settings.gen_kwargs",
-    "seed": "settings.seed",
-    "annotator_model": "judge.name",
-    "annotator_args": "judge.args",
-    "apply_chat_template": "settings.apply_chat_template",
-    "system_instruction": "settings.system_instruction",
-    "num_fewshot": "settings.num_fewshot",
-    "fewshot_as_multiturn": "settings.fewshot_as_multiturn",
-    "demonstrations": "settings.demonstrations",
-    "device": "model.args.device",
-    "trust_remote_code": "model.args.trust_remote_code",
-    "data_parallel": "data_parallel",
-    "max_calls": "spending.max_calls",
-    "max_cost": "spending.max_cost",
-    "price": "spending.prices",
-    "save": "save",
-    "overwrite": "overwrite",
-    "debug": "settings.debug",
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+FIELDS: dict[str, str] = _TABLES["fields"]
 """Flag as a file or a suite names it → field of the configuration."""
 SWITCHES = ("unsafe_code", "fewshot_as_multiturn", "trust_remote_code", "overwrite", "debug")
 """Flags without a value; true or false in a file."""
@@ -72,44 +38,9 @@ KEY_VARIABLE = "TRIVET_{}_API_KEY"
 FILE_OF = {"scripted": "rules", "replay": "path"}
 """Argument of the backend that names its file."""
 TASK_FILES = (".yaml", ".yml", ".py")
-BACKENDS = {
-    "openai-chat-completions": "openai",
-    "local-chat-completions": "openai",
-    "openai-completions": "openai",
-    "local-completions": "openai",
-    "huggingface": "hf",
-    "hf-auto": "hf",
-}
+BACKENDS: dict[str, str] = _TABLES["backends"]
 """Names of models of lm_eval → our backend."""
-_TEXTS = "an endpoint takes texts, and cuts them into tokens itself"
-_MEMORY = "the device's memory is divided by transformers"
-IDLE_ARGS: dict[str, dict[str, str]] = {
-    "openai": {
-        "tokenized_requests": _TEXTS,
-        "tokenizer": _TEXTS,
-        "tokenizer_backend": _TEXTS,
-        "eos_string": _TEXTS,
-        "max_length": "the server knows the length of its context",
-    },
-    "hf": {
-        "backend": "the model's own configuration says it",
-        "use_fast_tokenizer": "the tokenizer is the model's own",
-        "tokenizer": "the tokenizer is the model's own",
-        "logits_cache": "log-probabilities are kept in the response store",
-        "max_memory_per_gpu": _MEMORY,
-        "max_cpu_memory": _MEMORY,
-        "offload_folder": _MEMORY,
-        "attn_implementation": "transformers chooses it",
-    },
-    "vllm": {
-        "data_parallel_size": "one engine answers here, as several would; `vllm serve` runs several",
-        "tokenizer": "the tokenizer is the model's own",
-        "tokenizer_mode": "the tokenizer is the model's own",
-        "swap_space": "vLLM chooses it",
-        "max_num_batched_tokens": "vLLM chooses it",
-        "device": "vLLM takes the devices that CUDA_VISIBLE_DEVICES names",
-    },
-}
+IDLE_ARGS: dict[str, dict[str, str]] = _TABLES["idle_args"]
 """Backend → model_args of lm_eval that change no answer here, and why; of `openai` also for `curator`."""
 ENDPOINT_PATHS = ("/chat/completions", "/completions")
 """lm_eval's `base_url` ends in the path of the request."""
