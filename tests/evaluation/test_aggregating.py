@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Counts, Sample, Usage
 from tasks.evaluation.record_lines import read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.shard_grading import Scored, left_out_of, notes_of, result_of
+from tasks.evaluation.running.shard_grading import Scored, notes_of, result_of
 from tests.evaluation.code.drawn import write_programs
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
@@ -56,46 +55,6 @@ def test_programs_are_counted_by_the_k_of_the_run(tmp_path: Path, artifacts: Art
     # of item a 1 - C(3, 3) / C(4, 3), of item b 1
     assert result.metrics["pass@3"] == pytest.approx((3 / 4 + 1) / 2)
     assert result.notes == ("pass@5 left out: a has 4 samples",)
-
-
-@pytest.mark.parametrize(
-    ("counts", "notes"),
-    [
-        (Counts(items=3, samples=6, scored=6), []),
-        (Counts(items=2, samples=4, scored=4), ["1 of 3 items have no samples; they count in no figure"]),
-        (Counts(items=3, samples=5, scored=5), ["items have different numbers of samples, 2 at most"]),
-        (
-            Counts(items=2, samples=3, scored=3),
-            [
-                "1 of 3 items have no samples; they count in no figure",
-                "items have different numbers of samples, 2 at most",
-            ],
-        ),
-    ],
-)
-def test_items_may_have_different_numbers_of_programs(artifacts: Artifacts, counts: Counts, notes: list[str]) -> None:
-    assert list(notes_of(task_of([], artifacts, family="code", count=3, repeats=2), counts, {})) == notes
-
-
-@pytest.mark.parametrize(
-    ("metrics", "notes"),
-    [
-        ({}, []),
-        ({"k_left_out": {"pass@5": "a has 4 samples"}}, ["pass@5 left out: a has 4 samples"]),
-        (
-            {
-                "k_left_out": {
-                    "pass@5": "a has 4 samples",
-                    "sh_pass@9": "b has 6 samples",
-                    "sh_pass@5": "a has 4 samples",
-                }
-            },
-            ["pass@5, sh_pass@5 left out: a has 4 samples", "sh_pass@9 left out: b has 6 samples"],
-        ),
-    ],
-)
-def test_a_k_that_is_left_out_is_said(metrics: dict[str, JsonValue], notes: list[str]) -> None:
-    assert list(left_out_of(metrics)) == notes
 
 
 @pytest.mark.parametrize(

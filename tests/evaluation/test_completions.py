@@ -53,16 +53,6 @@ def test_an_id_that_two_languages_have_is_told_apart_by_the_field(tmp_path: Path
 @pytest.mark.parametrize(
     ("lines", "line", "why"),
     [
-        (
-            [program("HumanEval/0"), program("HumanEval/9")],
-            2,
-            "the benchmark has no item 'HumanEval/9'; its first is 'HumanEval/0'",
-        ),
-        (
-            [program("HumanEval/0"), program("HumanEval/1", language="sh")],
-            2,
-            "its language is 'sh', and item 'HumanEval/1' is one of python",
-        ),
         ([program("HumanEval/0"), {"completion": "a"}], 2, "it has no task_id"),
         ([program("HumanEval/0"), {"task_id": "HumanEval/0", "response": "a"}], 2, "give all lines one shape"),
         ([program("HumanEval/0"), {"task_id": "HumanEval/1"}], 2, "it has no answer"),

@@ -75,9 +75,7 @@ def test_a_request_has_the_prompt_and_the_sampling(artifacts: Artifacts) -> None
 @pytest.mark.parametrize(
     ("of_run", "of_item", "said"),
     [
-        (None, None, []),
         (None, "Be kind.", ["Be kind."]),
-        ("Be brief.", None, ["Be brief."]),
         ("Be brief.", "Be kind.", ["Be brief."]),
     ],
 )
@@ -105,7 +103,7 @@ def test_what_was_said_before_stands_between_the_system_message_and_the_prompt(a
 
 @pytest.mark.parametrize(
     ("own", "given", "sent"),
-    [(None, False, 0.5), (0.0, False, 0.0), (1, False, 1.0), (1, True, 0.5), ("hot", False, 0.5)],
+    [(None, False, 0.5), (0.0, False, 0.0), (1, True, 0.5), ("hot", False, 0.5)],
 )
 def test_an_item_has_a_temperature_of_its_own_unless_the_run_names_one(
     artifacts: Artifacts, own: Any, given: bool, sent: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,21 +24,6 @@ def responses(*ids: str) -> list[Response]:
 
 def paired(of: list[Item], said: list[Response]) -> list[tuple[str, str]]:
     return [(item.id, response.item) for item, response in beside(of, said)]
-
-
-@pytest.mark.parametrize(
-    ("of", "said"),
-    [
-        ("abc", "abc"),
-        ("abc", "aabbcc"),
-        ("abc", "c"),
-        ("abc", "ac"),
-        ("abc", ""),
-        ("", ""),
-    ],
-)
-def test_each_response_stands_beside_its_item(of: str, said: str) -> None:
-    assert paired(items(*of), responses(*said)) == [(id, id) for id in said]
 
 
 @given(st.lists(st.integers(0, 3), max_size=20))

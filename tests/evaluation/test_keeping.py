@@ -30,12 +30,6 @@ def test_refs_of_artifacts_survive(tmp_path_factory: pytest.TempPathFactory) -> 
     assert list(rows.more_samples()) == list(SAMPLES)
 
 
-def test_equal_settings_of_another_task_are_other_settings() -> None:
-    made = report(task_result("MBPP"), task_result("MBPPPlus"))
-    one, other = (rows_of(made, result, lambda: ()).settings.digest for result in made.results)
-    assert one != other
-
-
 @pytest.mark.parametrize(
     ("facts", "external", "weights", "base"),
     [

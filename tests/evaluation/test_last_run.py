@@ -54,7 +54,6 @@ def run(number: int, *results: TaskResult, model: str) -> EvalReport:
         (9, 3, "Sums: REGRESSION, 0.900 → 0.300 (-0.600, p = 0.031)", ["Sums"]),
         (9, 4, "Sums: 0.900 → 0.400 (-0.500, p = 0.062)", []),
         (3, 9, "Sums: 0.300 → 0.900 (+0.600, p = 0.031)", []),
-        (5, 5, "Sums: 0.500 → 0.500 (+0.000, p = 1.000)", []),
     ],
 )
 def test_a_run_is_compared_with_the_last_one(

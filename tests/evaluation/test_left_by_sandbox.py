@@ -34,10 +34,8 @@ def sandbox() -> Sandbox:
     ("samples", "left"),
     [
         pytest.param([sample("a")], {"X a": "sandbox: it broke"}, id="one"),
-        pytest.param([sample("a"), sample("a", repeat=1)], {"X a": "sandbox: it broke"}, id="two of one item"),
         pytest.param([sample("a", reason="needs numpy, which is not here")], {}, id="a library that is not there"),
         pytest.param([sample("a", status="scored", score=0.0)], {}, id="scored, whatever it says"),
-        pytest.param([sample("a", reason=f"it says {BROKEN}")], {}, id="said elsewhere"),
     ],
 )
 def test_what_was_left_is_named_once_an_item(samples: list[Sample], left: dict[str, str]):

@@ -23,11 +23,6 @@ def test_every_record_is_a_line_that_reads_back(artifacts: Artifacts, texts: lis
     assert read == [text.encode("utf-8", "replace").decode() for text in texts]
 
 
-@pytest.mark.parametrize("text", ["a\nb\r\nc", "\x00\x85\u2028", '"\\"', "가🙂"])
-def test_a_record_takes_one_line_whatever_it_holds(text: str) -> None:
-    assert line_of(Reply(text=text)).count(b"\n") == 1
-
-
 def test_half_a_surrogate_pair_becomes_a_question_mark_and_the_rest_stays() -> None:
     sample = Sample(item="1", score=0.25, extracted="a\ud800b", detail={"x": [1, None, True]}, keys=("k",))
     read = Sample.model_validate_json(line_of(sample))

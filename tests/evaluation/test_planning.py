@@ -136,8 +136,6 @@ def test_another_python_makes_another_run_of_programs_alone(
     ("old", "new", "same"),
     [
         ("What is {left} + {right}?", "Add {left} and {right}.", False),
-        ("gold: answer", "gold: left", False),
-        ("name: Sums", "name: Additions", False),
         ("family: math", "family: math\nversion: 2", False),
         ("family: math", "family: math\nsummary: Sums of two equal numbers", True),
     ],
@@ -155,14 +153,10 @@ def test_the_definition_is_part_of_the_settings_save_what_is_for_people(
     [
         ({}, Sampling(temperature=0.7, max_tokens=100)),
         ({"max_tokens": 5}, Sampling(temperature=0.7, max_tokens=5)),
-        ({"gen_kwargs": {"max_gen_toks": 6}}, Sampling(temperature=0.7, max_tokens=6)),
         ({"gen_kwargs": {"max_new_tokens": 7}}, Sampling(temperature=0.7, max_tokens=7)),
         ({"gen_kwargs": {"max_new_tokens": 7}, "max_tokens": 8}, Sampling(temperature=0.7, max_tokens=8)),
-        ({"gen_kwargs": {"temperature": 0}}, Sampling(temperature=0, max_tokens=100)),
         ({"gen_kwargs": {"do_sample": False}}, Sampling(temperature=0, max_tokens=100)),
-        ({"gen_kwargs": {"do_sample": True}}, Sampling(temperature=0.7, max_tokens=100)),
         ({"gen_kwargs": {"until": "###"}}, Sampling(temperature=0.7, max_tokens=100, stop=("###",))),
-        ({"gen_kwargs": {"stop": ["a", "b"]}}, Sampling(temperature=0.7, max_tokens=100, stop=("a", "b"))),
         ({"seed": (7, 1, 1, 1)}, Sampling(temperature=0.7, max_tokens=100, seed=7)),
         ({"gen_kwargs": {"seed": 9}}, Sampling(temperature=0.7, max_tokens=100, seed=9)),
     ],
@@ -177,9 +171,6 @@ def test_the_run_goes_before_the_benchmark(sums: Path, given: dict[str, Any], sa
     [
         ({"temprature": 1}, "'temprature' is not known; give temperature, max_tokens"),
         ({"temperature": -1}, "gen_kwargs temperature: .* -1"),
-        ({"temperature": "hot"}, "gen_kwargs temperature: .*'hot'"),
-        ({"max_gen_toks": 0}, "gen_kwargs max_tokens: .* 0"),
-        ({"top_p": 1.5}, "gen_kwargs top_p: .*1.5"),
     ],
     ids=str,
 )
@@ -192,11 +183,7 @@ def test_generation_arguments_that_cannot_be_are_named(sums: Path, given: dict[s
     "given",
     [
         {"limit": 0},
-        {"n_repeat": 0},
-        {"max_tokens": 0},
         {"seed": (1, 2)},
-        {"num_fewshot": -1},
-        {"limits": 1},
         {"ks": [0]},
     ],
 )

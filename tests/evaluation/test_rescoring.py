@@ -77,25 +77,6 @@ def test_recorded_answers_are_scored(sums: tuple[Path, TaskResult]) -> None:
     assert (result.judge, result.settings["limit"], result.usage.calls) == (None, None, 0)
 
 
-def test_the_revision_is_the_digest_of_the_answers(tmp_path: Path, artifacts: Artifacts) -> None:
-    path = write_benchmark(tmp_path / "own")
-    plans = [
-        score_file(
-            answers(tmp_path, *texts),
-            str(path),
-            artifacts,
-            data_dir=None,
-            model_name="m",
-            judge=None,
-            auto_judge=True,
-            limit=None,
-        )[0]
-        for texts in (("a", "b", "c"), ("a", "b", "d"))
-    ]
-    assert len({plan.model.revision for plan in plans}) == 2
-    assert all(len(plan.model.revision) == 16 for plan in plans)
-
-
 def test_a_judge_grades_and_what_it_took_is_told(tmp_path: Path, artifacts: Artifacts) -> None:
     result = scored(
         SAMPLES / "recorded/model-a/MTBench.jsonl", "MTBench", artifacts, judge=judge_of(tmp_path, 7), limit=2
@@ -154,13 +135,3 @@ def test_tasks_whose_answers_are_not_kept_one_by_one_are_left_out(
     assert [one.old.task for one in again(run, artifacts).tasks] == ["Sums"]
     with pytest.raises(ResultsUnusable, match="no stored answers to grade again"):
         again(run, artifacts, task="Whole")
-
-
-def test_where_nothing_can_be_scored_both_times_nothing_is_compared(tmp_path: Path, artifacts: Artifacts) -> None:
-    judge = judge_of(tmp_path, 7)
-    before = scored(SAMPLES / "recorded/model-a/MTBench.jsonl", "MTBench", artifacts, judge=judge, limit=1)
-    silent = tmp_path / "silent.json"
-    silent.write_text(json.dumps([{"answer": "I would rather not say."}]))
-    other = ModelSpec(backend="scripted", name="silent", args={"rules": str(silent)})
-    [one] = again(found(tmp_path, artifacts, before), artifacts, judge=other).tasks
-    assert (one.compared, one.changes, one.new.counts.unscored) == (None, (), 1)

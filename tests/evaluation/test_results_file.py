@@ -67,7 +67,6 @@ def test_a_json_is_the_file_and_a_folder_gets_one_per_model(tmp_path: Path, outp
         ("org/model", "org__model"),
         ("../../etc", "__..__etc"),
         ("a b:c\x00d", "a_b_c_d"),
-        ("///", "______"),
         ("", "model"),
     ],
 )
@@ -107,14 +106,12 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("", "not JSON"),
-        ("[" * 100_000, "not JSON"),
         ("[]", "no JSON object"),
-        ("{}", "no `results`"),
         ('{"results": {}}', r"r\.json names no model"),
         ('{"results": {}, "model_info": {"model_name": "m"}}', "no task with a figure"),
         ('{"trivet": {"run": 1}}', r"run: .*not as Trivet wrote it"),
     ],
-    ids=["empty", "deep", "list", "object", "nameless", "no-tasks", "other"],
+    ids=["empty", "list", "nameless", "no-tasks", "other"],
 )
 def test_what_is_no_results_file_is_named(tmp_path: Path, content: str, says: str) -> None:
     file = tmp_path / "r.json"

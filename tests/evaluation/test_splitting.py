@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -56,10 +55,3 @@ def test_several_ranks_give_what_one_gives(
     alone = answered(task, items, artifacts, tmp_path, part=0, parts=1)
     ranks = [answered(task, items, artifacts, tmp_path, part=part, parts=parts) for part in range(parts)]
     assert merge_parts(ranks, items, artifacts) == alone
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3, 11])
-def test_parts_share_the_items_without_rest_and_without_doubles(parts: int) -> None:
-    shares = [[item.id for item in part_of(items_of(10), part=part, parts=parts)] for part in range(parts)]
-    assert sorted(id for share in shares for id in share) == sorted(item.id for item in items_of(10))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1

@@ -119,10 +119,8 @@ def test_what_it_asks_for_is_what_is_asked(tmp_path: Path, artifacts: Artifacts)
     ("metrics", "figures", "headline"),
     [
         ("return {'accuracy': 0.5, 'accuracy_stderr': 0.1}", {"accuracy": 0.1}, "accuracy"),
-        ("return {'num_total': 9, 'Average': 7.5}", {"num_total": None, "Average": None}, "Average"),
         ("return {'accuracy': np.float32(0.5), 'level_accuracy': {'1': 0.4}}", {"accuracy": None}, "accuracy"),
         ("return {'accuracy': 0.5, 'accuracy_std_err': float('nan')}", {"accuracy": None}, "accuracy"),
-        ("return {'accuracy': float('nan'), 'num_total': 0}", {"num_total": None}, "num_total"),
         ("return {'note': 'nothing'}", {}, None),
     ],
 )
@@ -139,8 +137,6 @@ def test_numbers_among_the_metrics_are_figures(
     [
         ("return [1]", "evaluate_responses gave list, expected a dict"),
         ("return {'a': 1 / 0}", "evaluate_responses failed with ZeroDivisionError: division by zero"),
-        ("return {'a': open('/no/such/file')}", "evaluate_responses failed with FileNotFoundError"),
-        ("self.nope()", "evaluate_responses failed with AttributeError"),
     ],
 )
 def test_a_method_that_fails_is_named(tmp_path: Path, artifacts: Artifacts, metrics: str, said: str) -> None:

@@ -62,12 +62,6 @@ def test_every_gold_matches_itself(name: str, count: int, tools: Tools) -> None:
     assert list(find_benchmark(name).check(items, tools)) == []
 
 
-def test_the_projects_own_questions_are_a_benchmark_too(tools: Tools) -> None:
-    items = items_of("RAGQuestions", Data(SAMPLES))
-    assert len(items) > 50
-    assert list(find_benchmark("RAGQuestions").check(items, tools)) == []
-
-
 @pytest.mark.parametrize(
     ("name", "prompt"),
     [
@@ -277,6 +271,8 @@ def test_a_check_names_each_problem(items: list[Item], problem: str, tools: Tool
         ("HLE", "hle", '{"id": 1, "question": "?", "answer": "AB", "answer_type": "multipleChoice"}', "is no letter"),
         ("HLE", "hle", '{"id": 1, "question": "?", "answer": "5"}', "no field 'answer_type'"),
         ("RAGReading", "reading", '{"id": 1, "question": "?", "answer": "5"}', "context: expected a text"),
+        ("HumanEval", "HumanEval", '{"task_id": "a", "prompt": ""}', "`prompt` must hold text"),
+        ("BigCodeBench", "bigcodebench", '{"task_id": "a"}', "`code_prompt` must hold text, found nothing"),
         ("GPQADiamond", "gpqa_diamond", '{"Question": "?"}', "there is no field 'Correct Answer'"),
     ],
 )

@@ -18,7 +18,6 @@ from tasks.evaluation.benchmarks.code.bigcodebench import (
     Libraries,
     program_of,
 )
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import opened_tools
@@ -130,10 +129,9 @@ def test_a_right_answer_passes_in_any_form(answer: str, tools: Tools) -> None:
     [
         (COUNTED.replace("-pair", "pair"), "AssertionError: 1 of 4 tests: test_counts_without_case"),
         ("def task_func(text, top=3):\n    return 1 / 0", "AssertionError: 4 of 4 tests: test_counts_without_case"),
-        ("def other(text):\n    return []", "AssertionError: 4 of 4 tests"),
         ("def task_func(text, top=3):\n    return []\nraise OSError('at once')", "OSError: at once"),
     ],
-    ids=["one test", "all tests", "another name", "at import"],
+    ids=["one test", "all tests", "at import"],
 )
 def test_a_wrong_answer_says_which_tests_failed(code: str, why: str, tools: Tools) -> None:
     sample = run(code, tools)
@@ -218,24 +216,6 @@ def test_libraries_are_those_declared_and_those_that_solution_and_tests_import(t
     assert item.detail["libraries"] == ["faker", "json", "numpy"]
     assert item.group == FOREIGN
     assert read(tmp_path, libs=["json"]).group == STANDARD
-
-
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"libs": "json, re"}, "libs: expected a list of names"),
-        ({"libs": "[1]"}, "libs: expected a list of names"),
-        ({"libs": "'json'"}, "libs: expected a list of names"),
-        ({"libs": None}, "libs: expected a list of names"),
-        ({"test": "def check(): pass"}, "test: there is no class TestCases in it"),
-        ({"code_prompt": None}, "`code_prompt` must hold text, found nothing"),
-        ({"instruct_prompt": None}, "`instruct_prompt` must hold text, found nothing"),
-    ],
-    ids=["names", "numbers", "text", "no libraries", "no tests", "no code", "no words"],
-)
-def test_a_row_in_another_schema_is_named(tmp_path: Path, changed: dict[str, Any], why: str) -> None:
-    with pytest.raises(DataUnusable, match=f"bigcodebench.jsonl, line 1: {why}"):
-        read(tmp_path, **changed)
 
 
 def read(folder: Path, **changed: Any) -> Item:

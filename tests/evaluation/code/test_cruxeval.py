@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.cruxeval import BENCHMARKS, answer_in, emptied_item
-from tasks.evaluation.benchmarks.code.cruxeval_answers import output_in
 from tasks.evaluation.evaluation_records import Item, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
@@ -82,9 +79,7 @@ def test_a_sandbox_in_which_the_data_does_not_hold_is_found_out(tools: Tools) ->
     "answer",
     [
         "assert f('harbour', 2) == 'rbourha'",
-        "f('harbour', 2) == \"rbourha\"",
         "'rbourha'",
-        "assert f('harbour', 2) == (  # turned twice\n    'rbourha')",
         "```python\nassert f('harbour', 2) == 'rbourha'\n```",
         "assert f('== [ANSWER]', 2) == 'rbo' 'urha'",
     ],
@@ -100,20 +95,12 @@ def test_a_right_output(answer: str, tools: Tools) -> None:
         "rbourha",
         "f('harbour', 2)",
         "assert f('harbour', 2) == f('harbour', 2)",
-        "assert f('harbour', 2) == 'harbour'[2:] + 'ha'",
         "assert f('harbour', 2) == 'x' or True",
-        "assert f('harbour', 2) == 'rbourha' == 'rbourha'",
-        "assert f('harbour', 2) == 'rbourha'\nassert f('harbour', 2) == 'x'",
         "assert True",
         f"assert f('harbour', 2) == {EQUAL_TO_ALL}",
         "__import__('unittest.mock').mock.ANY",
         "'rbourha'; import os; os._exit(0)",
-        "__import__('os')._exit(0)",
-        "\\",
-        "'rbourha'\x00",
         "",
-        "(" * 3000,
-        "9" * 3900,
         "'\ud800'",
     ],
     ids=lambda answer: answer[:40].encode("unicode_escape").decode(),
@@ -167,13 +154,10 @@ TRICKS = [
     [
         "f('harbour', 3)",
         "'harbour', 2",
-        "f",
         "f('harbour')",
         "g('harbour', 2)",
-        "x.f('harbour', 2)",
         "assert 'rbourha' == f('harbour', 2)",
         "f('harbour', 2)\nf('harbour', 2)",
-        "f('harbour', 2), 1",
         *TRICKS,
     ],
 )
@@ -206,15 +190,6 @@ def test_an_input_may_use_the_values_of_the_program(tools: Tools) -> None:
 )
 def test_where_the_answer_stands(response: str, answer: str) -> None:
     assert answer_in(response).strip() == answer
-
-
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-    | st.binary(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
-))  # fmt: skip
-def test_a_written_down_value_is_read_back(value: object) -> None:
-    assert output_in(f"assert f(1) == {value!r}") == value
 
 
 def test_figures_carry_evalchemys_names(tools: Tools) -> None:

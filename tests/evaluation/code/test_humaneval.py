@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS
 from tasks.evaluation.benchmarks.code.multipl_e import own_solutions
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
@@ -53,39 +51,6 @@ def test_items_of_each_language_are_a_group_and_keep_their_published_id() -> Non
     assert ITEMS[COUNTDOWN].detail["task_id"] == ITEMS[COUNTDOWN_JS].detail["task_id"] == "HumanEval_900_countdown"
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (
-            {"task_id": "a", "prompt": "def f():\n", "entry_point": "f", "test": "x"},
-            "line 1: `canonical_solution` must",
-        ),
-        ({"task_id": "a", "prompt": "", "entry_point": "f", "test": "x", "canonical_solution": "y"}, "`prompt` must"),
-    ],
-    ids=["no solution", "no prompt"],
-)
-def test_python_that_cannot_be_used_is_named(row: dict[str, str], message: str, tmp_path: Path) -> None:
-    (tmp_path / "HumanEval.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataUnusable, match=message):
-        list(BENCHMARK.items(Data(tmp_path)))
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"name": "a", "prompt": "f() {\n", "tests": "}", "stop_tokens": "}"}, "`stop_tokens` must be a list"),
-        ({"name": "a", "prompt": "f() {\n", "stop_tokens": []}, "`test` must hold text"),
-        ({"name": "a", "prompt": "# nothing\n", "tests": "}", "stop_tokens": []}, "does not end with the first line"),
-    ],
-    ids=["stops", "no tests", "no function"],
-)
-def test_translations_that_cannot_be_used_are_named(row: dict[str, object], message: str, tmp_path: Path) -> None:
-    (tmp_path / "HumanEval.jsonl").write_bytes((SAMPLES / "HumanEval.jsonl").read_bytes())
-    (tmp_path / "humaneval_sh.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataUnusable, match=message):
-        list(BENCHMARK.items(Data(tmp_path)))
-
-
 def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
     assert list(BENCHMARK.check(list(ITEMS.values()), tools)) == []
 
@@ -98,24 +63,18 @@ TALLY_BODY = "  const t = {};\n  for (const w of words) t[w] = (t[w] || 0) + 1;\
     ("item", "answer", "right"),
     [
         (GAP, GAP_BODY, True),
-        (GAP, f"The body:\n```python\n{GAP_BODY}```", True),
         (GAP, f"```python\ndef largest_gap(readings: List[float]) -> float:\n{GAP_BODY}```", True),
         (GAP, f"<think>```python\nwrong\n```</think>\n```python\ndef largest_gap(readings):\n{GAP_BODY}```", True),
-        (GAP, "```python\ndef largest_gap(readings):\n    return 0.0\n```", False),
         (GAP, "```python\ndef widest_gap(readings):\n    return 3.5\n```", False),
         (GAP, f"{GAP_BODY}\nimport sys\nsys.exit(0)\n", False),
-        (SHELF, "```python\ndef shelf_of(code):\n    return ord(code[0]) - 65, int(code[1:])\n```", True),
         (COUNTDOWN, "    seq -s ' ' $1 -1 1\n}\n\n# as asked", True),
         (COUNTDOWN, "```bash\n#!/bin/bash\ncountdown() {\n    seq -s ' ' $1 -1 1\n}\ncountdown 3\n```", True),
-        (COUNTDOWN, "```bash\ncountdown() {\n    echo $1\n}\n```", False),
         (COUNTDOWN, "```bash\ncountdown() {\n    seq -s ' ' $1 -1 1\n}\nexit 0\n}\n```", False),
         (INITIALS, '    local w; for w in $1; do printf "%s" "${w:0:1}"; done | tr a-z A-Z\n', True),
         (STEM, '```sh\nfile_stem() { echo "${1%.*}"; }\n```', True),
-        (COUNTDOWN_JS, "  return Array.from({ length: n }, (_, i) => n - i);\n}\n", True),
         (COUNTDOWN_JS, "```js\nconst countdown = (n) => n ? [n, ...countdown(n - 1)] : [];\n```", True),
         (TALLY, f"```javascript\nfunction tally(words) {{\n{TALLY_BODY}}}\nmodule.exports = tally;\n```", True),
         (TALLY, "```javascript\nfunction tally(words) {\n  return {};\n}\n```", False),
-        (LONGEST, "```js\nreturn words.reduce((a, b) => b.length > a.length ? b : a, '');\n```", True),
         (LONGEST, "  process.exit(0);\n}\n", False),
     ],
 )

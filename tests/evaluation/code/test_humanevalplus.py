@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
@@ -47,16 +45,11 @@ def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
     ("item", "body", "passed"),
     [
         (REVERSED, "    return int(str(number)[::-1])\n", (1, 0)),
-        (REVERSED, "    return int(str(abs(number))[::-1]) * (1 if number > 0 else -1)\n", (1, 1)),
         (REVERSED, "    return number\n", (0, 0)),
-        (REVERSED, "    return float(str(number)[::-1])\n", (1, 0)),
         (SHARES, "    return [amount / sum(amounts) for amount in amounts]\n", (1, 1)),
         (SHARES, "    return [round(amount / sum(amounts), 8) for amount in amounts]\n", (1, 1)),
         (SHARES, "    return [round(amount / sum(amounts), 4) for amount in amounts]\n", (1, 0)),
-        (SHARES, "    return tuple(amount / sum(amounts) for amount in amounts)\n", (0, 0)),
         (DIAGONAL, "    return round(math.sqrt(width**2 + height**2), 3)\n", (1, 1)),
-        (DIAGONAL, "    return round(math.sqrt(width**2 + height**2), 1)\n", (1, 0)),
-        (DIAGONAL, "    return 'five'\n", (0, 0)),
         (ROTATED, "    items.insert(0, items.pop())\n    return items\n", (1, 0)),
         (
             ROTATED,
@@ -70,12 +63,6 @@ def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
 def test_base_and_plus_are_told_apart(item: str, body: str, passed: tuple[int, int], tools: Tools) -> None:
     found = sample(item, f"{ITEMS[item].detail['prompt']}{body}", tools)
     assert (found.values["base"], found.values["plus"], found.score) == (*passed, passed[1])
-
-
-def test_the_input_that_a_solution_changes_is_its_own(tools: Tools) -> None:
-    body = "    kept = list(items)\n    items.clear()\n    steps %= len(kept) or 1\n"
-    body += "    return kept[-steps:] + kept[:-steps]\n"
-    assert sample(ROTATED, body, tools).score == 1
 
 
 @pytest.mark.parametrize(("root", "score"), [("-1.0", 1), ("1.0", 1), ("0.5", 0)])
@@ -110,21 +97,3 @@ def test_base_has_its_own_figure(tools: Tools) -> None:
     assert [one.metric for one in summary.estimates if one.headline] == ["pass@1"]
     (base,) = [one for one in summary.estimates if one.metric == "base_pass@1"]
     assert (base.value, base.part, base.n) == (0.5, "", 4)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"base_input": [1]}, "`base_input` must be a list with a list of arguments"),
-        ({"plus_input": None}, "`plus_input` must be a list with a list of arguments"),
-        ({"atol": "0"}, "`atol` must be a number"),
-        ({"canonical_solution": ""}, "`canonical_solution` must hold text"),
-        ({"entry_point": None}, "`entry_point` must hold text"),
-    ],
-    ids=lambda change: next(iter(change)) if isinstance(change, dict) else "",
-)
-def test_data_that_cannot_be_used_is_named(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    row = json.loads((SAMPLES / "HumanEvalPlus.jsonl").read_text("utf-8").splitlines()[0]) | change
-    (tmp_path / "HumanEvalPlus.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataUnusable, match=message):
-        list(BENCHMARK.items(Data(tmp_path)))

@@ -80,15 +80,6 @@ def test_right_solutions_pass_all_tests(tools: Tools) -> None:
         ]
 
 
-@pytest.mark.parametrize("benchmark", [V2, V2_OFFICIAL], ids=lambda one: one.name)
-@pytest.mark.parametrize("item", ["ferry_a", "90003"])
-def test_an_empty_program_fails(item: str, benchmark: LiveCodeBench, sandbox: Sandbox) -> None:
-    found = items_of(benchmark)[item]
-    empty = benchmark.empty_response(found)
-    assert empty is not None
-    assert benchmark.try_out(found, empty, sandbox).score == 0
-
-
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -101,15 +92,12 @@ def test_an_empty_program_fails(item: str, benchmark: LiveCodeBench, sandbox: Sa
         ),
         pytest.param(f"{FERRY}\n1 / 0", "public test 1: ZeroDivisionError: division by zero", id="an error at the end"),
         pytest.param("def f(:", "public test 1: SyntaxError", id="no Python"),
-        pytest.param("a = " + "(" * 9999, "public test 1: SyntaxError", id="too deep"),
         pytest.param(f"{FERRY}\ninput()", "public test 1: EOFError", id="reads beyond the end"),
-        pytest.param("while True: print('x' * 10000)", "public test 1: it wrote more than", id="endless output"),
         pytest.param(
             f"{FERRY}\nstdout.flush(); import os; os.kill(os.getpid(), 11)",
             "public test 1: it died of SIGSEGV",
             id="a signal",
         ),
-        pytest.param("a = [0] * (1 << 40)", "public test 1: MemoryError", id="too much memory"),
     ],
 )
 def test_a_program_fails_and_the_reason_says_where(code: str, reason: str, sandbox: Sandbox) -> None:
@@ -122,13 +110,8 @@ def test_a_program_fails_and_the_reason_says_where(code: str, reason: str, sandb
     "ending",
     [
         pytest.param("exit()", id="exit"),
-        pytest.param("quit()", id="quit"),
         pytest.param("sys.exit(0)", id="sys.exit"),
         pytest.param("sys.exit(1)", id="exit code"),
-        pytest.param("exit(-1)", id="negative exit code"),
-        pytest.param("sys.exit('done')", id="exit with words"),
-        pytest.param("print('warned', file=sys.stderr)\nraise SystemExit(3)", id="exit code and stderr"),
-        pytest.param("raise SystemExit", id="SystemExit"),
         pytest.param("stdout.flush(); import os; os._exit(0)", id="os._exit"),
         pytest.param("import sys; sys.stdout.close()", id="closes stdout"),
     ],
@@ -147,17 +130,12 @@ def test_a_program_may_end_as_it_likes(ending: str, sandbox: Sandbox) -> None:
         ),
         pytest.param("print(int(sys.stdin.buffer.readline()) + 1, end='')", id="bytes"),
         pytest.param("print(1 + next(map(int, open(0))))", id="open(0)"),
-        pytest.param("print(int(stdin.readline()) + 1)", id="stdin without an import"),
-        pytest.param("import os\nos.write(1, str(int(os.read(0, 100)) + 1).encode())", id="descriptors"),
         pytest.param(
             "from __future__ import annotations\ndef f(x: Missing): return x + 1\nprint(f(int(input())))",
             id="future import",
         ),
         pytest.param("def main():\n    print(int(input()) + 1)\n\nif __name__ == '__main__':\n    main()", id="main"),
         pytest.param("print(deque([int(input())])[0] + pow(5, 0, 7) * len(Counter('a')) + gcd(0, 0))", id="prelude"),
-        pytest.param("\nimport datetime\nprint(int(input()) + datetime.date(2024, 1, 1).day)", id="module names"),
-        pytest.param("print('warned', file=sys.stderr)\nprint(int(input()) + 1)", id="stderr"),
-        pytest.param("\r\nprint(int(input()) + 1)\r\n", id="line ends of Windows"),
     ],
 )
 def test_programs_are_run_as_the_contest_runs_them(code: str, sandbox: Sandbox) -> None:
@@ -210,13 +188,3 @@ class Broken(Sandbox):
 def test_a_broken_sandbox_says_nothing_about_a_program() -> None:
     found = verdict(FERRY, Broken())
     assert (found.score, found.reason) == (None, "public test 1: sandbox: out of pids")
-
-
-def test_reasoning_is_not_read_and_no_answer_is_missing(tools: Tools) -> None:
-    answers = [f"<think>{fenced('x')}</think>{fenced(FERRY)}", f"<think>{fenced(FERRY)}", "", fenced("")]
-    item = items_of(V2)["ferry_a"]
-    pairs = [
-        (item, Response(item=item.id, repeat=repeat, turns=(Reply(text=text),))) for repeat, text in enumerate(answers)
-    ]
-    samples = list(V2.grade(pairs, tools))
-    assert [(sample.score, sample.missing) for sample in samples] == [(1, False), (0, True), (0, True), (0, True)]

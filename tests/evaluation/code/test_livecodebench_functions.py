@@ -44,51 +44,26 @@ HELPER = "def helper(x): return 0\n"
     ("code", "named", "official"),
     [
         pytest.param("def f(x): return x + 1", True, True, id="its name"),
-        pytest.param(f"{HELPER}def f(x): return x + 1", True, True, id="its name, behind another"),
         pytest.param("f = lambda x: x + 1", True, True, id="a lambda"),
         pytest.param("class Solution:\n    def f(self, x): return x + 1", True, True, id="a method"),
-        pytest.param(
-            f"{HELPER}class Solution:\n    def g(self, x): return 0\n    def f(self, x): return x + 1",
-            *(True, True),
-            id="a method, behind others",
-        ),
         pytest.param("def answer(x): return x + 1", True, False, id="another name"),
         pytest.param(
             "def answer(x): return helper(x) + 1\ndef helper(x): return x", True, False, id="the first of two"
         ),
         pytest.param(f"{HELPER}def answer(x): return x + 1", False, False, id="a helper is the first"),
         pytest.param(
-            "def answer(x): return count(x) + 1\ndef count(x): return x",
-            *(True, False),
-            id="the second has a name of itertools",
-        ),
-        pytest.param("@cache\ndef answer(x): return x + 1", True, False, id="decorated"),
-        pytest.param("from heapq import *\nanswer = lambda x: x + 1", True, False, id="a lambda with another name"),
-        pytest.param(
             "class Solution:\n    def __init__(self): self.one = 1\n    def answer(self, x): return x + self.one",
             *(True, False),
             id="the first method",
-        ),
-        pytest.param(
-            f"{HELPER}class Solution:\n    @staticmethod\n    def answer(x): return x + 1\n    def other(self): pass",
-            *(True, False),
-            id="the first method, which is static",
-        ),
-        pytest.param(
-            "class Solution:\n    def g(self, x): return 0\ndef f(x): return x + 1",
-            *(True, False),
-            id="its name, beside a class",
         ),
         pytest.param(
             "class Solution:\n    def answer(self, x): return x + 1\ndef main(x): return 0",
             *(True, False),
             id="a method goes before a function",
         ),
-        pytest.param("class Solution: pass\ndef answer(x): return x + 1", True, False, id="a class without methods"),
         pytest.param(
             "min = max = vars = isinstance = list = 0\ndef answer(x): return x + 1", True, False, id="builtins' names"
         ),
-        pytest.param("getattr = open = 0\ndef f(x): return x + 1", True, True, id="builtins' names, and its name"),
         pytest.param("class Node:\n    def f(self, x): return x + 1", False, False, id="another class"),
         pytest.param("x = 42", False, False, id="no function"),
     ],
@@ -119,12 +94,9 @@ def test_a_function_that_exits_has_returned_nothing(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        pytest.param("def fewestBridges(n): return 2", "TypeError", id="other arguments"),
         pytest.param("def fewestBridges(*a): return 2", "private test 1: wrong answer: 2, expected -1", id="constant"),
         pytest.param("def fewestBridges(*a): return {2}", "TypeError: the answer holds a set", id="a set"),
-        pytest.param("def fewestBridges(*a): return '2'", 'wrong answer: "2", expected 2', id="a text"),
         pytest.param("def fewestBridges(*a): exit(0)", "it ended before its tests were through", id="exit"),
-        pytest.param("import os\nos._exit(0)", "it ended before its tests were through", id="_exit"),
         pytest.param("print('\\x1e2')\nexit()", "it ended before its tests were through", id="forged and ended"),
         pytest.param(
             "import json\njson.dumps = lambda *a, **k: '2'\ndef fewestBridges(*a): return 7",

@@ -13,12 +13,9 @@ from tasks.evaluation.benchmarks.code.livecodebench_tests import PRELUDE, other_
         ("5", "5\n"),
         ("  5  \n\n", "5"),
         ("1 2\r\n3\r\n", "1 2\n3"),
-        ("YES", "YES"),
         ("2.50", "2.5"),
         ("1e3  7", "1000 7.0"),
         ("-0", "0"),
-        ("a \nb", "a\n  b"),
-        ("", "\n"),
     ],
 )
 def test_outputs_that_count_as_equal(printed: str, expected: str) -> None:
@@ -30,19 +27,12 @@ def test_outputs_that_count_as_equal(printed: str, expected: str) -> None:
     [
         ("6", "5", "wrong answer in line 1: 6, expected 5"),
         ("5\n5", "5", "wrong answer: 2 lines, expected 1"),
-        ("5", "5\n5", "wrong answer: 1 line, expected 2"),
-        ("5\n\n5", "5\n5", "wrong answer: 3 lines, expected 2"),
         ("", "5", "wrong answer in line 1: , expected 5"),
         ("1  a", "1 a", "wrong answer in line 1: 1  a, expected 1 a"),
         ("yes", "YES", "wrong answer in line 1: yes, expected YES"),
-        ("50000000000000000", "50000000000000001", "wrong answer in line 1"),
         ("0.3333333333", "0.3333333334", "wrong answer in line 1"),
-        ("1 2", "1 2 3", "wrong answer in line 1"),
         ("nan", "5", "wrong answer in line 1"),
-        ("sNaN 1", "1 1", "wrong answer in line 1"),
-        ("1e99999999999999999999", "1", "wrong answer in line 1"),
         ("a\0b", "5", "wrong answer in line 1: a\ufffdb, expected 5"),
-        ("x" * 100, "5", f"wrong answer in line 1: {'x' * 60}…, expected 5"),
     ],
 )
 def test_outputs_that_differ(printed: str, expected: str, why: str) -> None:
@@ -55,8 +45,6 @@ def test_outputs_that_differ(printed: str, expected: str, why: str) -> None:
         ("\x1e3\n", "3"),
         ("noise \x1e9\n\x1e3\nmore noise", "3"),
         ("\x1e1.0\n", "1"),
-        ("\x1etrue\n", "1"),
-        ("\x1enull\n", "null"),
         ('\x1e[["a", 1]]\n', '[["a",1]]'),
         ("\x1e" + "7" * 5000, "7" * 5000),
     ],
@@ -70,12 +58,10 @@ def test_values_that_are_equal(told: str, expected: str) -> None:
     [
         ("\x1e3\n", "4"),
         ("", "3"),
-        ('\x1e"3"\n', "3"),
         ("\x1e[1, 2]\n", "[2, 1]"),
         ("\x1eNaN\n", "NaN"),
         ("\x1e0.30000000000000004\n", "0.3"),
         ("\x1e" + "[" * 100_000, "[]"),
-        ("\x1e{broken\n", "3"),
     ],
 )
 def test_values_that_differ(told: str, expected: str) -> None:

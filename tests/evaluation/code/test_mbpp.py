@@ -11,7 +11,6 @@ import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS, emptied
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
@@ -39,27 +38,6 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def test_the_prompt_shows_three_solved_problems() -> None:
     assert ITEMS[0].prompts == (PROMPT,)
-
-
-def test_it_is_asked_as_evalchemy_does() -> None:
-    assert (BENCHMARK.sampling.temperature, BENCHMARK.sampling.max_tokens, BENCHMARK.repeats) == (0.0, 512, 1)
-    assert [item.id for item in ITEMS] == ["11", "12", "13", "14", "15", "16"]
-
-
-@pytest.mark.parametrize(
-    ("file", "rows", "message"),
-    [
-        ("mbpp.jsonl", [], "mbpp.jsonl: 0 problems; expected 4 or more"),
-        ("mbpp_test.jsonl", [{"prompt": "Add.", "code": "x", "task_id": 11}], "line 1: `test` must be a list"),
-        ("mbpp_test.jsonl", [{"prompt": " ", "code": "x", "test": [], "task_id": 11}], "line 1: `prompt` must hold"),
-    ],
-    ids=["no examples", "no tests", "no question"],
-)
-def test_data_that_cannot_be_used_is_named(file: str, rows: list[dict[str, Any]], message: str, tmp_path: Path) -> None:
-    for name in ("mbpp.jsonl", "mbpp_test.jsonl"):
-        write(tmp_path / name, rows if name == file else rows_of(SAMPLES / name))
-    with pytest.raises(DataUnusable, match=message):
-        list(BENCHMARK.items(Data(tmp_path)))
 
 
 def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:

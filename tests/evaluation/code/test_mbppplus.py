@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox import Execution, Program, Sandbox
 from tests.evaluation.code.answered import graded, opened_tools
@@ -100,17 +99,3 @@ def test_without_numpy_nothing_is_known() -> None:
     verdict = BENCHMARK.try_out(ITEMS[0], "x = 1", cast("Sandbox", sandbox))
     assert (verdict.score, sandbox.programs) == (None, [])
     assert verdict.reason.startswith("library numpy is not in the sandbox's Python")
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "mbppplus.jsonl: 0 problems; expected 5 or more"),
-        ([{"task_id": "Mbpp/2", "prompt": "p", "base_input": []}], "line 1: these are fields of EvalPlus's own"),
-    ],
-    ids=["empty", "EvalPlus's own file"],
-)
-def test_data_that_cannot_be_used_is_named(rows: list[dict[str, Any]], message: str, tmp_path: Path) -> None:
-    (tmp_path / "mbppplus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataUnusable, match=message):
-        list(BENCHMARK.items(Data(tmp_path)))

@@ -50,11 +50,6 @@ def test_the_table_is_of_known_languages_and_each_has_a_solution_of_ours() -> No
 
 
 @pytest.mark.parametrize("extension", ROWS)
-def test_the_function_of_a_prompt_is_named(extension: str, tmp_path: Path) -> None:
-    assert item_of(extension, tmp_path)[1].detail["entry_point"] == "add"
-
-
-@pytest.mark.parametrize("extension", ROWS)
 def test_our_solution_passes_or_the_check_says_what_is_missing(extension: str, tools: Tools, tmp_path: Path) -> None:
     benchmark, item = item_of(extension, tmp_path)
     problems = list(benchmark.check([item], tools))

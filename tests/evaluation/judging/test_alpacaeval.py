@@ -139,14 +139,3 @@ def test_the_rate_is_what_the_rule_gives_at_equal_lengths(model: float):
     raw = np.mean([one.preference for one in compared if one.preference is not None])
     assert length_controlled(compared) == pytest.approx(wanted, abs=0.005)
     assert raw > wanted + 0.1
-
-
-def test_equal_lengths_and_too_few_verdicts_have_no_such_rate():
-    same = [Compared(0.5, 10, 0.0)] * 9
-    assert length_controlled(same) is None
-    assert length_controlled(drawn(length=-1, model=0)[:4]) is None
-
-
-def test_the_check_names_a_missing_judge(data: Data):
-    (problem,) = BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools._replace(judge=None))
-    assert "--annotator_model" in problem

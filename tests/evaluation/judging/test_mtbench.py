@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import random
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from models.scripted import ScriptedChat, read_rules
-from storage.responses import StoredResponse
-from tasks.bulk import ask_all
-from tasks.calls import CallSettings, Limits
-from tasks.evaluation.benchmarks.base import Judge, Summary, Tools
+from tasks.evaluation.benchmarks.base import Summary
 from tasks.evaluation.benchmarks.mtbench import BENCHMARK
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.replaying import read_recorded, recorded_responses
@@ -125,51 +116,6 @@ def test_the_check_names_a_judge_prompt_that_is_no_use(template: str, said: str,
     broken = item.model_copy(update={"detail": {**item.detail, "judge_prompts": prompts}})
     problems = list(BENCHMARK.check([broken], says("").tools))
     assert said in problems[0]
-
-
-@pytest.mark.parametrize(
-    ("file", "line", "said"),
-    [
-        ("mtbench_question.jsonl", {"question_id": 9, "category": "math", "turns": "What?"}, "`turns` must be a list"),
-        ("mtbench_question.jsonl", {"question_id": 9, "turns": ["What?"]}, "`category` must hold text"),
-        ("mtbench_question.jsonl", {"question_id": 1, "category": "math", "turns": ["What?"]}, "has the id '1' too"),
-        ("mtbench_question.jsonl", {"question_id": 9, "category": "math", "turns": []}, "has 0 turns"),
-        ("mtbench_reference_gpt-4.jsonl", {"question_id": 9, "choices": []}, "must have `choices`"),
-    ],
-)
-def test_a_malformed_line_is_named(file: str, line: dict[str, object], said: str, tmp_path: Path):
-    for source in (SAMPLES / "benchmarks").glob("mtbench_*.jsonl"):
-        (tmp_path / source.name).write_bytes(source.read_bytes())
-    with (tmp_path / file).open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(line) + "\n")
-    with pytest.raises(DataUnusable, match=rf"{file}, line \d+: .*{said}"):
-        list(BENCHMARK.items(Data(tmp_path)))
-
-
-class Remembering:
-    """A response store in memory."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, StoredResponse] = {}
-
-    def many(self, keys: list[str]) -> dict[str, StoredResponse]:
-        return {key: self.rows[key] for key in keys if key in self.rows}
-
-    def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        self.rows.update(rows)
-
-
-def test_a_second_grading_asks_the_judge_nothing(data: Data):
-    chat = ScriptedChat(read_rules(SAMPLES / "judge.json"))
-    store, limits = Remembering(), Limits(CallSettings(), rng=random.Random(0))
-    ask = partial(ask_all, chat, responses=store, limits=limits)
-    tools = Tools(math=cast("Any", None), judge=Judge(chat.id, ask))
-    items = list(BENCHMARK.items(data))
-    first, second = (list(BENCHMARK.grade(recorded("model-b", items), tools)) for _ in range(2))
-    assert first == second
-    assert BENCHMARK.summarise(second).metrics["Average"] == pytest.approx(71 / 15)
-    # 15 turns with an answer, one of them asked three times
-    assert chat.calls == len(store.rows) == 17
 
 
 @pytest.mark.shared

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tasks.evaluation.benchmarks.wildbench import BENCHMARK, MOST_WORDS, score_in
-from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Said, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
@@ -46,20 +44,15 @@ def test_items_hold_history_checklist_and_categories(data: Data):
     ("said", "expected"),
     [
         ('{"strengths": "…", "weaknesses": "…", "score": "7"}', 7),
-        ('{"score": 8.5}', 8.5),
         ('```json\n{"score": "[6]"}\n```', 6),
         ('{"weaknesses": "score: 2 would be too hard", "score": "4"}', 4),
         ("**Score**: 9", 9),
-        ("Score: 9/10", 9),
         ('{"score": "11"}', None),
-        ('{"score": "0"}', None),
         ('{"score": "high"}', None),
-        ('{"underscore": 4}', None),
-        ("It scores well.", None),
         ("score" * 200_000, None),
         ("score" + "*" * 1_000_000, None),
     ],
-    ids=range(13),
+    ids=range(8),
 )
 def test_the_last_score_from_1_to_10_counts(said: str, expected: float | None):
     assert score_in(said) == expected
@@ -108,37 +101,6 @@ def test_the_judge_sees_conversation_checklist_and_at_most_a_thousand_words(data
     assert "- Is the result 600?\n- Is the working shown?" in prompt
     assert prompt.count("word ") == MOST_WORDS - 1
     assert "word... (truncated)" in prompt
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"primary_tag": "Cooking"}, "the tag 'Cooking' is not one of"),
-        ({"conversation_input": []}, "`conversation_input` must be a list of objects"),
-        ({"conversation_input": [{"role": "assistant", "content": "Hi."}]}, "must end with the user's message"),
-        ({"conversation_input": [{"role": "system", "content": "Hi."}]}, "has the role 'system'"),
-        ({"checklist": "Is it good?"}, "`checklist` must be a list of texts"),
-    ],
-)
-def test_a_malformed_line_is_named(change: dict[str, object], said: str, tmp_path: Path):
-    line = {
-        "id": "x",
-        "conversation_input": [{"role": "user", "content": "Hi."}],
-        "checklist": ["Is it good?"],
-        "primary_tag": "Math",
-        "secondary_tags": [],
-    }
-    (tmp_path / "wildbench_v2.jsonl").write_text(json.dumps(line | change) + "\n", encoding="utf-8")
-    (tmp_path / "wildbench_eval_template.score.v2.md").write_text("{$model_output}")
-    with pytest.raises(DataUnusable, match=f"line 1: .*{said}"):
-        list(BENCHMARK.items(Data(tmp_path)))
-
-
-def test_braces_of_the_data_reach_the_judge_as_they_are(data: Data):
-    bench = says('{"score": 5}')
-    item = next(iter(BENCHMARK.items(data)))
-    list(BENCHMARK.grade([(item, response(item, "{$checklist}"))], bench.tools))
-    assert prompt_of(bench.asked[0]).count("{$checklist}") == 1
 
 
 def test_the_sample_items_pass_their_check(data: Data):
