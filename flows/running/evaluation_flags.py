@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import ValidationError
 
 from flows.running.config_reading import ConfigUnusable, explain_errors, nested, set_parameter
@@ -22,6 +21,7 @@ from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, named, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.running.open_models import CALLS, ModelSpec
+from tasks.evaluation.yaml_file import YamlFile, read_yaml
 from tasks.sandbox.bubblewrap import refuse_unsafe
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -56,13 +56,14 @@ def read_evaluation(
     flags: names of FIELDS → values; None where not given. settings: `a.b=value` of the configuration, which come last.
     note: told what was left out because it means nothing here.
     """
-    given = read_flags(file) if file else {}
+    read = read_flags(file) if file else None
+    given = {str(name).replace("-", "_"): value for name, value in read.values.items()} if read else {}
     typed = {name: value for name, value in flags.items() if value is not None}
     try:
         return _read(dict.fromkeys(FIELDS) | typed | given, settings, note)
     except (OptionUnusable, ConfigUnusable, ValidationError) as error:
         said = _explain(error) if isinstance(error, ValidationError) else str(error)
-        raise OptionUnusable(_in_file(said, file, given) if file else said) from error
+        raise OptionUnusable(_in_file(said, read) if read else said) from error
 
 
 def _read(chosen: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
@@ -99,23 +100,13 @@ def _read(chosen: Mapping[str, Any], settings: Sequence[str], note: Note) -> Eva
     return EvaluateConfig.model_validate(whole)
 
 
-def read_flags(path: Path) -> dict[str, Any]:
+def read_flags(path: Path) -> YamlFile:
     """The flags in a YAML file. Raises OptionUnusable naming file and line."""
-    try:
-        text = path.read_text("utf-8-sig")
-        read: object = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionUnusable(f"{path} cannot be read ({error}); give a YAML file") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise OptionUnusable(f"{path}, line {line}: not YAML: {error.problem}") from error
-    if not isinstance(read, dict):
-        raise OptionUnusable(f"{path}, line 1: expected names with values, such as `tasks: [AIME24]`")
-    given = {str(name).replace("-", "_"): value for name, value in cast("dict[Any, Any]", read).items()}
-    for name, value in given.items():
-        if why := flag_trouble(name, value):
-            raise OptionUnusable(f"{path}, line {_line_of(name, text)}: {why}")
-    return given
+    file = read_yaml(path, OptionUnusable, expected="names with values, such as `tasks: [AIME24]`")
+    for name, value in file.values.items():
+        if why := flag_trouble(str(name).replace("-", "_"), value):
+            raise OptionUnusable(f"{path}, line {file.line(str(name))}: {why}")
+    return file
 
 
 def flag_trouble(name: str, value: Any) -> str | None:
@@ -128,12 +119,6 @@ def flag_trouble(name: str, value: Any) -> str | None:
     if (name in SWITCHES) != isinstance(value, bool) and name != "apply_chat_template":
         return f"{name}: expected {'true or false' if name in SWITCHES else 'a value'} (it is {value!r})"
     return None
-
-
-def _line_of(name: str, text: str) -> int:
-    """Line number of a setting in a YAML file, in either spelling."""
-    lines = enumerate(text.split("\n"), 1)
-    return next((number for number, words in lines if words.replace("-", "_").startswith(name)), 1)
 
 
 def _explain(error: ValidationError) -> str:
@@ -151,13 +136,14 @@ def _flag_of(path: str) -> str:
     return f"--{flag.replace('_', '-')}" if flag else path
 
 
-def _in_file(said: str, file: Path, given: Mapping[str, Any]) -> str:
+def _in_file(said: str, file: YamlFile) -> str:
     """An error about a flag, as one about the line of the file that set it."""
     found = re.match(r"--([\w-]+)", said)
-    name = found[1].replace("-", "_") if found else ""
-    if not found or name not in given:
+    flag = found[1].replace("-", "_") if found else ""
+    written = next((name for name in file.values if str(name).replace("-", "_") == flag), None)
+    if not found or written is None:
         return said
-    return f"{file}, line {_line_of(name, file.read_text('utf-8-sig'))}: {name}{said[found.end() :]}"
+    return f"{file.path}, line {file.line(written)}: {flag}{said[found.end() :]}"
 
 
 def _of_other_harnesses(chosen: Mapping[str, Any], note: Note) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from flows.running.evaluation_config import EvaluateConfig
@@ -22,6 +21,7 @@ from storage.storage_errors import EngineAway, IndexUnusable
 from tasks.evaluation import evaluation_errors as of_evaluation
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import EvalReport
+from tasks.evaluation.yaml_file import read_yaml
 from tasks.keys import content_key
 from tasks.lever import lever_errors as of_lever
 from tasks.lever.learning.lever_results import LeverReport
@@ -91,12 +91,7 @@ def _selector_of(suite: Suite) -> LeverConfig | None:
     if suite.selector is None:
         return None
     file = suite.selector.config
-    try:
-        read: Any = yaml.safe_load(file.read_text("utf-8-sig"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SuiteUnusable(f"{file} cannot be read ({error}); name the YAML file of a `trivet lever run`") from error
-    if not isinstance(read, dict):
-        raise SuiteUnusable(f"{file}, line 1: it holds no parameters; write them as `name: value`")
+    read = read_yaml(file, SuiteUnusable, expected="parameters of a `trivet lever run` as `name: value`").values
     try:
         chosen = read_lever_config({}, file=file)
     except ValidationError as error:

@@ -14,7 +14,7 @@ for each right letter of several when none is wrong and some are missing, number
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -25,7 +25,7 @@ from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.choice import LETTERS, grade_one
 from tasks.grading.exact import read, same_words
-from tasks.grading.reading import FLEXIBLE, Rule, graded_by
+from tasks.grading.reading import FLEXIBLE, Readings, Rule, graded_by
 
 SYSTEM = (
     "Your response should be in the following format:\n"
@@ -105,9 +105,11 @@ def _hle_item(row: Row) -> Item:
 
 def grade_short(item: Item, response: Response, tools: Tools) -> Sample:
     """Right if equal as text or as mathematics."""
-    readings = read(response.text, FLEXIBLE)
-    rule = FLEXIBLE._replace(headline=tools.extract)
-    return graded_by(rule, readings, item, response, lambda said: _short(item, response, tools, said))
+
+    def compared(gold: str, answer: str) -> tuple[bool, str] | None:
+        return (True, "same words") if same_words(gold, answer) else None
+
+    return _graded(item, response, tools, FLEXIBLE, read(response.text, FLEXIBLE), compared)
 
 
 class JEEBench(BaseBenchmark):
@@ -169,45 +171,42 @@ def grade_number(item: Item, response: Response, tools: Tools) -> Sample:
     """Right within 0.01, or if equal as mathematics: 3/2 for 1.5."""
     from tasks.grading.math.math_extraction import read as read_mathematics
 
+    def compared(gold: str, answer: str) -> tuple[bool, str] | None:
+        number, right = _number(answer), _number(gold)
+        return None if number is None or right is None else (abs(number - right) <= TOLERANCE, "number")
+
     rule = BOX._replace(headline=tools.extract)
-    return graded_by(
-        rule, read_mathematics(response.text, rule), item, response, lambda said: _numeric(item, response, tools, said)
-    )
+    return _graded(item, response, tools, rule, read_mathematics(response.text, rule), compared)
 
 
-def _short(item: Item, response: Response, tools: Tools, answer: str | None) -> dict[str, Any]:
+def _graded(
+    item: Item,
+    response: Response,
+    tools: Tools,
+    rule: Rule,
+    readings: Readings,
+    compared: Callable[[str, str], tuple[bool, str] | None],
+) -> Sample:
+    """compared: decides between gold and answer before mathematics does; None leaves it to that."""
     gold = str(item.gold)
-    score, failed, stage = 0.0, None, "no answer was found"
-    if answer is not None and same_words(gold, answer):
-        score, stage = 1.0, "same words"
-    elif answer is not None:
-        verdict = tools.math.equal(gold, answer)
-        score, failed, stage = float(verdict.equal), verdict.failed, verdict.stage
-    return _outcome(gold, response, answer, score=score, stage=stage, failed=failed)
 
+    def outcome(answer: str | None) -> dict[str, Any]:
+        equal, stage, failed = False, "no answer was found", None
+        if answer is not None and (found := compared(gold, answer)):
+            equal, stage = found
+        elif answer is not None:
+            verdict = tools.math.equal(gold, answer)
+            equal, stage, failed = verdict.equal, verdict.stage, verdict.failed
+        return {
+            "status": "unscored" if failed else "scored",
+            "score": None if failed else float(equal),
+            "extracted": answer,
+            "gold": gold,
+            "reason": failed or (f"no response: {response.missed}" if response.missed else stage),
+            "missing": answer is None,
+        }
 
-def _numeric(item: Item, response: Response, tools: Tools, answer: str | None) -> dict[str, Any]:
-    number, gold = _number(answer or ""), _number(str(item.gold))
-    score, failed, stage = 0.0, None, "no answer was found"
-    if number is not None and gold is not None:
-        score, stage = float(abs(number - gold) <= TOLERANCE), "number"
-    elif answer is not None:
-        verdict = tools.math.equal(str(item.gold), answer)
-        score, failed, stage = float(verdict.equal), verdict.failed, verdict.stage
-    return _outcome(str(item.gold), response, answer, score=score, stage=stage, failed=failed)
-
-
-def _outcome(
-    gold: str, response: Response, answer: str | None, *, score: float, stage: str, failed: str | None
-) -> dict[str, Any]:
-    return {
-        "status": "unscored" if failed else "scored",
-        "score": None if failed else score,
-        "extracted": answer,
-        "gold": gold,
-        "reason": failed or (f"no response: {response.missed}" if response.missed else stage),
-        "missing": answer is None,
-    }
+    return graded_by(rule._replace(headline=tools.extract), readings, item, response, outcome)
 
 
 def _number(text: str) -> Decimal | None:
