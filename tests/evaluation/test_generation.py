@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.model_errors import ContextOverflow, ModelUnavailable, TransientModelError
+from models.model_errors import ContextOverflow, TransientModelError
 from models.protocols import ChatRequest
 from storage.artifacts import Artifacts
 from tasks.budget import Prices
@@ -123,42 +123,6 @@ def test_later_turns_see_answers_without_what_was_thought(tmp_path: Path) -> Non
         ("assistant", "3 messages"),
         ("user", "Really?"),
     ]
-
-
-def test_what_can_never_be_answered_is_missed_and_kept_so_far(tmp_path: Path) -> None:
-    def say(request: ChatRequest) -> str | ContextOverflow:
-        return ContextOverflow("it is too long") if len(request.messages) > 1 else "It is 4."
-
-    run = Run(tmp_path, [TWO], Model(say))
-    outcome = run.go()
-    [response] = responses_in(outcome, run.artifacts)
-    assert [reply.text for reply in response.turns] == ["It is 4."]
-    assert (response.missed, response.text) == ("it is too long", "It is 4.")
-    assert outcome.unfinished == {}
-
-
-def test_what_is_away_for_now_is_left_out_and_named(tmp_path: Path) -> None:
-    def say(request: ChatRequest) -> str | TransientModelError:
-        return TransientModelError("busy") if "2 + 2" in last_words(request) and request.draw == 1 else "yes"
-
-    run = Run(tmp_path, [ONE, TWO], Model(say), repeats=2)
-    outcome = run.go()
-    kept = [(one.item, one.repeat) for one in responses_in(outcome, run.artifacts)]
-    assert kept == [("1", 0), ("1", 1), ("2", 0)]
-    assert outcome.unfinished == {"2": "busy"}
-    assert (outcome.generated.responses, sum(run.told)) == (3, 3)
-
-
-def test_what_stops_a_run_is_raised_and_leaves_no_file(tmp_path: Path) -> None:
-    run = Run(tmp_path, [ONE], Model())
-
-    def refused(requests: Any) -> Any:
-        raise ModelUnavailable("401")
-
-    run.model.ask_all = refused
-    with pytest.raises(ModelUnavailable):
-        run.go()
-    assert list(run.scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize(
