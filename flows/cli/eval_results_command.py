@@ -285,7 +285,7 @@ def import_results(
     as_json: Json = False,
 ) -> None:
     """Write results files into the database; repeating it changes nothing."""
-    from tasks.evaluation.results.result_rows import import_all
+    from tasks.evaluation.results.results_file import import_all
     from tasks.resources import evaluations
 
     done, unusable = import_all(path, evaluations())

@@ -102,8 +102,7 @@ def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Pa
     from flows.running.ongoing import EvaluationRun
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards
-    from tasks.evaluation.results.result_rows import write_files
-    from tasks.evaluation.results.results_file import content_of
+    from tasks.evaluation.results.results_file import content_of, write_files
     from tasks.evaluation.running.rescoring import score_file
     from tasks.evaluation.running.shard_grading import left_by_sandbox
     from tasks.resources import artifacts

@@ -199,7 +199,7 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_in_database)
 def write_database(report: EvalReport) -> str:
     """Store the run in PostgreSQL; returns its ID. Writing it again changes nothing."""
-    from tasks.evaluation.results.result_rows import keep
+    from tasks.evaluation.results.results_file import keep
 
     with slot("database"):
         keep(report, artifacts(), evaluations())
@@ -223,7 +223,7 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_written)
 def write_json(report: EvalReport, *, output_path: Path) -> Written:
     """Write the results file, and the samples beside it."""
-    from tasks.evaluation.results.result_rows import write_files
+    from tasks.evaluation.results.results_file import write_files
 
     path = write_files(report, artifacts(), output_path=output_path)
     return Written(path=str(path), digest=sha256_of(path))

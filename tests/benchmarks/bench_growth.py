@@ -47,7 +47,7 @@ from tasks.evaluation.evaluation_records import (
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.results.finding_runs import find_run
 from tasks.evaluation.results.ranking import models_of, rank, render_page
-from tasks.evaluation.results.result_rows import keep
+from tasks.evaluation.results.results_file import keep
 from tasks.evaluation.results.run_comparison import against_last, compare_task
 from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import PlannedTask

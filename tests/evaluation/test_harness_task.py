@@ -11,7 +11,7 @@ from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Item, Response, Sample, TaskResult
 from tasks.evaluation.harness.harness_run import is_harness_task, result_of
 from tasks.evaluation.record_lines import read_lines
-from tasks.evaluation.results.result_rows import rows_of
+from tasks.evaluation.results.results_file import rows_of
 from tasks.evaluation.running.open_models import Asking, ModelSpec, release_models
 from tasks.evaluation.running.planning import RunSettings
 from tests.evaluation.reports import report

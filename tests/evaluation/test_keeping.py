@@ -7,7 +7,7 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import ModelFacts, Sample
 from tasks.evaluation.record_lines import read_shards
-from tasks.evaluation.results.result_rows import (
+from tasks.evaluation.results.results_file import (
     report_from_rows,
     rows_of,
     run_row,

@@ -14,7 +14,7 @@ from storage.artifacts import Artifacts
 from storage.evaluations import Evaluations
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, ModelFacts, Sample, TaskResult
 from tasks.evaluation.record_lines import write_lines
-from tasks.evaluation.results.result_rows import keep
+from tasks.evaluation.results.results_file import keep
 from tasks.evaluation.results.run_comparison import against_last
 from tasks.grading.sample_statistics import summarise_single
 from tests.evaluation.reports import NOON, report, task_result

@@ -13,8 +13,7 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.results.finding_runs import FoundRun
-from tasks.evaluation.results.result_rows import write_files
-from tasks.evaluation.results.results_file import read_results
+from tasks.evaluation.results.results_file import read_results, write_files
 from tasks.evaluation.running.open_models import ModelSpec, release_models
 from tasks.evaluation.running.rescoring import Rescored, score_again, score_file
 from tests.evaluation.reports import report, task_result

@@ -15,8 +15,7 @@ from storage.artifacts import Artifacts
 from storage.storage_errors import StoreUnreachable
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, Sample, TaskResult
-from tasks.evaluation.results.result_rows import write_files
-from tasks.evaluation.results.results_file import read_results, safe_name, samples_beside, write_results
+from tasks.evaluation.results.results_file import read_results, safe_name, samples_beside, write_files, write_results
 from tests.evaluation.reports import SAMPLES, report, task_result, with_artifacts
 
 TIME = "2026-03-01T12-01-30.000000"

@@ -13,7 +13,7 @@ from storage import connections
 from storage.responses import StoredResponse
 from tasks import resources
 from tasks.evaluation.evaluation_records import EvalReport
-from tasks.evaluation.results.result_rows import keep, write_files
+from tasks.evaluation.results.results_file import keep, write_files
 from tests.command import run_apart, run_here
 from tests.evaluation.reports import KEY, report, task_result, with_artifacts
 

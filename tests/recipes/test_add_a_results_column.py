@@ -50,7 +50,7 @@ print(json.dumps({
 """
 KEPT = """
 from flows.running.configuring import configure_steps
-from tasks.evaluation.results.result_rows import keep_with, report_from_rows
+from tasks.evaluation.results.results_file import keep_with, report_from_rows
 from tasks.resources import evaluations
 
 configure_steps()

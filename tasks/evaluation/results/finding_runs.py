@@ -16,8 +16,7 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import Asked, Texts
 from tasks.evaluation.results.foreign_results import Told, dict_or_empty
-from tasks.evaluation.results.result_rows import report_from_rows
-from tasks.evaluation.results.results_file import lines_beside, read_results, samples_beside
+from tasks.evaluation.results.results_file import lines_beside, read_results, report_from_rows, samples_beside
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations

@@ -267,7 +267,7 @@ def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluati
 def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> tuple[str | None, TaskResult | None]:
     """The last run of the same model, data and settings, and what it found."""
     from storage.evaluations import EvalSettings
-    from tasks.evaluation.results.result_rows import report_from_rows
+    from tasks.evaluation.results.results_file import report_from_rows
 
     run = evaluations.previous(
         model_name=report.run.model.name,

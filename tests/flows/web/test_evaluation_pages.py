@@ -17,7 +17,7 @@ from storage.evaluations import Evaluated, Evaluations
 from storage.incidents import Incident, IncidentEvent, Incidents
 from storage.sample_pages import After, Flip, Pairs, SamplePages
 from tasks.evaluation.evaluation_records import Counts, Sample
-from tasks.evaluation.results.result_rows import rows_of
+from tasks.evaluation.results.results_file import rows_of
 from tasks.nightly.night_history import keep
 from tasks.resources import artifacts, forget
 from tests.evaluation.reports import NOON, report, task_result
