@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
 """Errors that an evaluation raises on purpose; the text of each is a full sentence with the remedy."""
 DEBUG_ITEMS = 2
-GRADER_VERSION = 2
+GRADER_VERSION = 3
 """Raise it when a response would be graded otherwise: it is part of every task's settings."""
 OF_PROGRAMS = ("k", "unsafe_code", "python")
 """Settings of tasks whose answers are programs."""

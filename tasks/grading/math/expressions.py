@@ -1,4 +1,4 @@
-"""Formulas as trees, and their values: exact where rational, else to many digits at given points."""
+"""Formulas as trees, and their values: exact where rational, else in double precision at given points."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import cmath
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from functools import cache
-from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 MAX_BITS = 20_000
 """Most bits of an exact number: 2^1009 is one, 9^9^9 is not."""
 MAX_EXPONENT = 10**9
 MAX_FACTORIAL = 1_000
-DIGITS = 40
-"""Digits of a value that confirms equality."""
 
 
 class Number(NamedTuple):
@@ -36,7 +32,7 @@ class Apply(NamedTuple):
 
 
 Node: TypeAlias = Number | Symbol | Apply
-CONSTANTS = ("pi", "e", "i")
+CONSTANTS = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}
 
 
 class Undecided(Exception):
@@ -45,7 +41,7 @@ class Undecided(Exception):
 
 def symbols(node: Node) -> set[str]:
     """Names of the variables in `node`."""
-    return {part.name for part in walk(node) if isinstance(part, Symbol)} - set(CONSTANTS)
+    return {part.name for part in walk(node) if isinstance(part, Symbol)} - CONSTANTS.keys()
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -136,141 +132,92 @@ _EXACT: Mapping[str, Callable[..., Fraction | None]] = {
 }
 
 
-class _Doubles:
-    """Arithmetic in double precision, which is quick and mostly tells two values apart."""
-
-    number = staticmethod(lambda value: complex(value.numerator / value.denominator))
-    pi, e = complex(math.pi), complex(math.e)
-    i = 1j
-
-    @staticmethod
-    def call(name: str, *args: complex) -> complex:
-        if name in ("gamma", "floor", "ceil") and abs(args[0].imag) > 1e-12:
-            raise Undecided(name)
-        if name == "gamma":
-            return complex(math.gamma(args[0].real))
-        if name in ("floor", "ceil"):
-            return complex(getattr(math, name)(round(args[0].real, 9)))
-        return complex(getattr(cmath, name)(*args))
-
-    @staticmethod
-    def power(base: complex, exponent: complex) -> complex:
-        return base**exponent
-
-
-class _ManyDigits:
-    def __init__(self) -> None:
-        from mpmath import MPContext
-
-        self.context: Any = MPContext()
-        self.context.dps = DIGITS
-        self.pi, self.e = self.context.mpc(self.context.pi), self.context.mpc(self.context.e)
-        self.i = self.context.mpc(0, 1)
-
-    def number(self, value: Fraction) -> Any:
-        return self.context.mpc(self.context.mpf(value.numerator) / value.denominator)
-
-    def call(self, name: str, *args: Any) -> Any:
-        if name in ("floor", "ceil"):
-            real, nearest = args[0].real, self.context.nint(args[0].real)
-            return self.context.mpc(nearest if abs(real - nearest) < 1e-30 else getattr(self.context, name)(real))
-        return self.context.mpc(getattr(self.context, "arg" if name == "phase" else name)(*args))
-
-    def power(self, base: Any, exponent: Any) -> Any:
-        return self.context.mpc(self.context.power(base, exponent))
-
-
 def evaluate(node: Node, point: Mapping[str, Fraction]) -> complex:
     """Value of `node` with variables as in `point`, in double precision. Raises Undecided."""
-    return _checked(node, point, _Doubles)
-
-
-_many_digits = cache(_ManyDigits)
-_one_at_a_time = Lock()  # an mpmath context changes its precision inside a call
-
-
-def same_to_many_digits(a: Node, b: Node, point: Mapping[str, Fraction]) -> bool:
-    """True if two formulas have the same value to 30 digits at `point`. Raises Undecided."""
-    with _one_at_a_time:
-        arithmetic = _many_digits()
-        left, right = _checked(a, point, arithmetic), _checked(b, point, arithmetic)
-        scale = max(abs(left), abs(right))
-        return bool(abs(left - right) <= scale * 10**-30 or scale <= 10**-30)
-
-
-def _checked(node: Node, point: Mapping[str, Fraction], arithmetic: Any) -> Any:
     try:
-        value = _value(node, point, arithmetic)
-    except (ArithmeticError, ValueError, TypeError, RecursionError, NotImplementedError) as error:
+        value = _value(node, point)
+    except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
         raise Undecided(str(error)) from error
-    if not (cmath.isfinite(complex(value)) if arithmetic is _Doubles else arithmetic.context.isfinite(value)):
+    if not cmath.isfinite(value):
         raise Undecided("not finite")
     return value
 
 
-def _value(node: Node, point: Mapping[str, Fraction], do: Any) -> Any:
+def _value(node: Node, point: Mapping[str, Fraction]) -> complex:
     if isinstance(node, Number):
-        return do.number(node.value)
+        return complex(node.value.numerator / node.value.denominator)
     if isinstance(node, Symbol):
-        return getattr(do, node.name) if node.name in CONSTANTS else do.number(point[node.name])
-    args = [_value(arg, point, do) for arg in node.args]
+        value = point[node.name] if node.name not in CONSTANTS else None
+        return CONSTANTS[node.name] if value is None else complex(value.numerator / value.denominator)
+    args = [_value(arg, point) for arg in node.args]
     if node.name not in _VALUES:
         raise Undecided(node.name)
-    return _VALUES[node.name](do, *args)
+    return complex(_VALUES[node.name](*args))
 
 
-def _general_power(do: Any, base: Any, exponent: Any) -> Any:
+def _general_power(base: complex, exponent: complex) -> complex:
     if abs(exponent) > MAX_EXPONENT:
         raise Undecided("an exponent that large")
     if base == 0:
         if exponent.real <= 0:
             raise Undecided("zero to a power that is not positive")
         return base
-    return do.power(base, exponent)
+    return base**exponent
 
 
-def _general_root(do: Any, base: Any, degree: Any) -> Any:
+def _general_root(base: complex, degree: complex) -> complex:
     """A root; one of odd degree of a negative number is real, as in schools."""
     if base.imag == 0 and base.real < 0 and degree.imag == 0 and degree.real % 2 == 1:
-        return -do.power(-base, 1 / degree)
-    return _general_power(do, base, 1 / degree)
+        return -((-base) ** (1 / degree))
+    return _general_power(base, 1 / degree)
 
 
-def _gamma(do: Any, value: Any) -> Any:
+def _real(value: complex) -> float:
+    if abs(value.imag) > 1e-12:
+        raise Undecided("not real")
+    return value.real
+
+
+def _gamma(value: complex) -> float:
     if abs(value) > MAX_FACTORIAL:
         raise Undecided("a factorial that large")
-    return do.call("gamma", value + 1)
+    return math.gamma(_real(value) + 1)
 
 
-_VALUES: dict[str, Callable[..., Any]] = {
-    "add": lambda _, *args: sum(args[1:], args[0]),
-    "mul": lambda _, *args: math.prod(args[1:], start=args[0]),
-    "div": lambda _, above, below: above / below,
-    "neg": lambda _, value: -value,
+_VALUES: dict[str, Callable[..., complex]] = {
+    "add": lambda *args: sum(args[1:], args[0]),
+    "mul": lambda *args: math.prod(args[1:], start=args[0]),
+    "div": lambda above, below: above / below,
+    "neg": lambda value: -value,
     "pow": _general_power,
     "root": _general_root,
-    "abs": lambda _, value: abs(value) * (1 + 0j),
-    "floor": lambda do, value: do.call("floor", value),
-    "ceil": lambda do, value: do.call("ceil", value),
+    "abs": abs,
+    "floor": lambda value: math.floor(round(_real(value), 9)),
+    "ceil": lambda value: math.ceil(round(_real(value), 9)),
     "factorial": _gamma,
-    "binomial": lambda do, n, k: _gamma(do, n) / _gamma(do, k) / _gamma(do, n - k),
-    "log": lambda do, base, value: do.call("log", value) / do.call("log", base),
-    "ln": lambda do, value: do.call("log", value),
-    "exp": lambda do, value: _general_power(do, do.e, value),
-    "conjugate": lambda _, value: value.conjugate(),
-    "re": lambda _, value: value.real * (1 + 0j),
-    "im": lambda _, value: value.imag * (1 + 0j),
-    "arg": lambda do, value: do.call("phase", value),
-    "max": lambda _, *args: max(args, key=lambda value: value.real),
-    "min": lambda _, *args: min(args, key=lambda value: value.real),
-    "cot": lambda do, value: do.call("cos", value) / do.call("sin", value),
+    "binomial": lambda n, k: _gamma(n) / _gamma(k) / _gamma(n - k),
+    "log": lambda base, value: cmath.log(value) / cmath.log(base),
+    "ln": cmath.log,
+    "exp": cmath.exp,
+    "conjugate": lambda value: value.conjugate(),
+    "re": lambda value: value.real,
+    "im": lambda value: value.imag,
+    "arg": cmath.phase,
+    "max": lambda *args: max(args, key=lambda value: value.real),
+    "min": lambda *args: min(args, key=lambda value: value.real),
+    "cot": lambda value: cmath.cos(value) / cmath.sin(value),
 }
-for _name, _of in {"sec": "cos", "csc": "sin", "coth": "tanh", "sech": "cosh", "csch": "sinh"}.items():
-    _VALUES[_name] = lambda do, value, _of=_of: 1 / do.call(_of, value)
-for _name, _of in {"arccot": "atan", "arcsec": "acos", "arccsc": "asin"}.items():
-    _VALUES[_name] = lambda do, value, _of=_of: do.call(_of, 1 / value)
+for _name, _of in {
+    "sec": cmath.cos,
+    "csc": cmath.sin,
+    "coth": cmath.tanh,
+    "sech": cmath.cosh,
+    "csch": cmath.sinh,
+}.items():
+    _VALUES[_name] = lambda value, _of=_of: 1 / _of(value)
+for _name, _of in {"arccot": cmath.atan, "arcsec": cmath.acos, "arccsc": cmath.asin}.items():
+    _VALUES[_name] = lambda value, _of=_of: _of(1 / value)
 for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
-    _VALUES[_name] = lambda do, value, _name=_name: do.call(_name, value)
-    _VALUES[f"arc{_name}"] = lambda do, value, _name=f"a{_name}": do.call(_name, value)
+    _VALUES[_name], _VALUES[f"arc{_name}"] = getattr(cmath, _name), getattr(cmath, f"a{_name}")
 FUNCTIONS = frozenset((*_VALUES, "lg")) - {"add", "mul", "div", "neg", "pow", "root", "factorial", "binomial"}
 """Operations that are written as a name before their argument."""

@@ -51,8 +51,6 @@ _VERB_AT_THE_END = re.compile(
 _SPAN = re.compile(
     r"\$\$(.{1,2000}?)\$\$|\$(?<!\\.)([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
 )
-_BROKEN_INLINE = re.compile(r"\$(?<![$\\].)(?!\$)[ \t]*\n[^$]*\n[ \t]*\$(?!\$)|\\\([ \t]*\n[^$]*?\n[ \t]*\\\)")
-"""Mathematics in a line does not run over lines: what stands there is no formula."""
 _BETWEEN = re.compile(r"\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\{\s*(?:and|or)\s*\})\s*")
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-+−]?[$€£¥]?\s?(?:\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
@@ -205,7 +203,7 @@ def _inside(span: re.Match[str]) -> str:
 
 def last_expression(text: str) -> str | None:
     """The last mathematics or the last number in a text, whichever is later."""
-    tail = _BROKEN_INLINE.sub(" ", text[-TAIL_CHARS:])
+    tail = text[-TAIL_CHARS:]
     spans = list(_SPAN.finditer(tail))
     outside_from = spans[-1].end() if spans else 0
     if number := _last_number(tail, outside_from):
@@ -292,7 +290,7 @@ def _unannounced(visible: str) -> str | None:
     first = _SPAN.match(visible)
     if first and (first.end() == len(visible) or _CONDITION.match(visible, first.end())):
         return _inside(first)
-    if is_bare(visible) and not _BROKEN_INLINE.search(visible):
+    if is_bare(visible):
         line = _of_lines(visible)
         if line == visible or is_bare(line):
             return _VERB_AT_THE_END.sub("", line)

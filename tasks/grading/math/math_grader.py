@@ -124,8 +124,6 @@ def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
 
 
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
-_VERDICT = re.compile(r"\W*(yes|no|true|false)\s*[,.;:]", re.I)
-"""Begins an answer in a sentence."""
 _PLAIN_LOG = re.compile(r"\\log(?![a-zA-Z]|\s*_)")
 """A logarithm without a base, which is natural, or decimal where that makes both equal."""
 _LOWER_CHOICE = dict(zip("abcde", "ABCDE", strict=True))
@@ -142,8 +140,6 @@ def decide(gold: str, answer: str) -> Verdict | None:
         return Verdict(False, "empty")
     if spelling(left) == spelling(right) or (len(words := plain_words(left)) > 1 and words == plain_words(right)):
         return Verdict(True, "string")
-    if plain_words(left) in math_reading.LOGICAL and (said := _VERDICT.match(right)):
-        return Verdict(math_reading.LOGICAL[plain_words(left)] == math_reading.LOGICAL[said.group(1).lower()], "string")
     letter = math_reading.choice_letter(left)
     if letter and len(left) <= 12 and (chosen := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
         return Verdict(letter == chosen, "choice")
