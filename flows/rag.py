@@ -17,7 +17,7 @@ from prefect import State, flow
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.running.answer_models import models_of, with_concepts
+from flows.running.answer_models import models_of
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
 from flows.running.run_reporting import as_part, few, flow_version, say, watched
@@ -103,15 +103,13 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
 
 def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[tuple[Parsed, ...]]:
-    """The parsed documents; failures are shown at once, and too many of them end the run."""
+    """The parsed documents; failures stand in the status at once, and too many of them end the run."""
     ongoing.enter("parse")
     shards, reading = shard_sources(found.sources), config.how_to_read
     if config.again:
         steps.forget_readings(shards, digests=found.digests_of(config.again), **reading)
     parsed = on_each(shards, steps.parse, **reading)
     ongoing.note_failures(flat(parsed.results), found)
-    if failed := failures(flat(parsed.results), found):
-        steps.publish_failures(as_is(failed), index=config.index)
     refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=found.named)
     return parsed
 
@@ -162,7 +160,7 @@ def answer_batch(config: AnswerConfig) -> BatchReport:
         models=models,
         reranker=reranker,
         reranker_weights=fingerprint_of(reranker) if reranker else "",
-        settings=with_concepts(config.answers),
+        settings=config.answers,
     )
     report = steps.write_answers(as_is(flat(answered.results)), out=config.out)
     if answered.unfinished:

@@ -26,7 +26,7 @@ OURS = ("flows.", "tasks.", "models.", "storage.")
 REFUSALS = {
     *("ConfigUnusable", "OptionUnusable", "SuiteUnusable", "NoNight", "NoIncident", "Refused", "NotAdmitted"),
     *("FolderUnusable", "MetadataUnusable", "QuestionsUnusable", "UnknownDocument", "StrategyUnusable"),
-    *("DocumentError", "DocumentUnreadable", "ReaderUnusable", "ConceptsUnusable", "IndexUnusable", "QueryUnusable"),
+    *("DocumentError", "DocumentUnreadable", "ReaderUnusable", "IndexUnusable", "QueryUnusable"),
     *("UnknownTask", "UnknownRun", "DataMissing", "DataUnusable", "BenchmarkUnusable", "PreflightFailed"),
     *("NeedsLogLikelihood", "ResultsUnusable", "TemplateUnusable", "LanguageUnavailable", "UnsafeCodeRefused"),
     *("DatasetUnusable", "FileUnusable", "PoolTooSmall", "PointerUnusable", "RewardUnusable", "BackupUnusable"),

@@ -31,31 +31,14 @@ def open_assistant(
     patient: asks an unavailable model as often as a batch does. Raises StorageError, ModelUnavailable.
     """
     from tasks.rag.answering.assistant import open_assistant as opened
-    from tasks.rag.answers import AnswerSettings
 
     return opened(
         index,
         models=models_of(llm),
         patient=patient,
         reranker=reranker or settings().reranker,
-        answers=with_concepts(answers or AnswerSettings()),
+        answers=answers,
     )
-
-
-def with_concepts(answers: AnswerSettings) -> AnswerSettings:
-    """The settings with the concepts of the file that TRIVET_CONCEPTS names. Raises ConceptsUnusable."""
-    from tasks.rag.numbers.concepts import ConceptsUnusable
-    from tasks.rag.numbers.expressions import checked_concepts
-
-    file = settings().concepts
-    if file is None:
-        return answers
-    try:
-        text = file.read_text("utf-8")
-        checked_concepts(text)
-    except (OSError, UnicodeDecodeError, ConceptsUnusable) as error:
-        raise ConceptsUnusable(f"TRIVET_CONCEPTS={file}: {error}; mend it, or unset the variable") from error
-    return answers.model_copy(update={"concepts": text})
 
 
 def models_of(llm: str | None) -> Models:

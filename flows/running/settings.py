@@ -58,8 +58,6 @@ class Settings(BaseSettings):
     """Model that classifies questions and rewrites answers with `--llm openai`."""
     reranker: str | None = Field(default=None, validation_alias="TRIVET_RERANKER")
     """Cross-encoder by name or path that orders what was found; unset: off."""
-    concepts: Path | None = Field(default=None, validation_alias="TRIVET_CONCEPTS")
-    """TOML of lines and ratios of your own, in the form of `tasks/rag/numbers/concepts.toml`; unset: none."""
     serve_token: SecretStr | None = Field(default=None, validation_alias="TRIVET_SERVE_TOKEN")
     """Auth string that `trivet rag serve` asks for; unset: one of its own, in `serve-token` below the home."""
     crash_retries: int = Field(default=2, ge=0, validation_alias="TRIVET_CRASH_RETRIES")

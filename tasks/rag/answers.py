@@ -77,17 +77,11 @@ class AnswerSettings(Record):
     """How passages are found; None: as the kind of question asks for."""
     top_k: int | None = None
     """How many passages; None: as the kind of question asks for."""
-    most_sentences: int = 3
-    """Most sentences of an answer made of the documents' own sentences."""
-    most_context_tokens: int = 6_000
-    """Most tokens of the passages that a model is shown."""
     max_wrong: float = Field(default=MAX_WRONG, ge=0, le=1)
     """Share of questions like those of the calibration that may be answered wrongly; surer answers are given, others
     withheld. 1: every answer is given. Answers that a model writes are not withheld."""
     calibration: Calibration | None = None
     """Sets how sure an answer must be for `max_wrong`. None: that of our own questions."""
-    concepts: str = ""
-    """The text of a file of lines and ratios beside our own, in the form of `numbers/concepts.toml`."""
 
 
 class RetrievalPlan(Record):

@@ -216,23 +216,6 @@ def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -
     return Published(generation=generation.id, digest=generation.digest)
 
 
-def _shown_as(index: Path, part: str) -> str:
-    """Key of an artifact of the Prefect UI: the same for all builds of an index, so that it shows their history."""
-    return f"rag-{slug(index.absolute().name)}-{part}"
-
-
-@step(version=1, reads_world=True)
-def publish_failures(failed: tuple[DocumentStatus, ...], *, index: Path) -> str:
-    """Show in the Prefect UI which documents could not be read, and why; gives the key of the table."""
-    from prefect.artifacts import create_table_artifact
-
-    from tasks.rag.indexing.index_report import rows_of
-
-    key = _shown_as(index, "failures")
-    create_table_artifact(table=rows_of(failed), key=key, description=f"Could not be read: {len(failed):,}")
-    return key
-
-
 @step(version=1, reads_world=True)
 def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], documents: Path, index: Path) -> str:
     """Show in the Prefect UI what a build did, in words; gives the key of the artifact."""
@@ -240,7 +223,8 @@ def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], d
 
     from tasks.rag.indexing.index_report import markdown_of
 
-    key = _shown_as(index, "report")
+    # the same for all builds of an index, so that it shows their history
+    key = f"rag-{slug(index.absolute().name)}-report"
     told = markdown_of(report, failed=failed, documents=documents, index=index)
     create_markdown_artifact(markdown=told, key=key, description="What became of the documents")
     return key

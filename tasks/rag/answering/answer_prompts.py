@@ -20,6 +20,8 @@ from tasks.language.sentences import disarmed, language_of, split_sentences, wit
 from tasks.rag.answers import RetrievalPlan, Turn
 from tasks.rag.retrieval.search import Hit
 
+MOST_CONTEXT_TOKENS = 6_000
+"""Of the passages that a model is shown."""
 LABEL_TOKENS = 12
 """Fences and line breaks around a block."""
 FEWEST_TOKENS = 40

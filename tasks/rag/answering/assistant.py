@@ -16,7 +16,6 @@ from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved, threshold
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn, page_source_of
-from tasks.rag.numbers.concepts import use_own
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router, open_router
 
@@ -61,7 +60,6 @@ class Assistant:
         """router: of this index, where it is open already."""
         self.index = index
         settings = settings or AnswerSettings()
-        use_own(settings.concepts)
         self._desk = Desk(
             index=index,
             router=router or Router(index.catalogue),

@@ -17,6 +17,8 @@ from tasks.rag.answers import Citation, Draft, QueryType, place_of
 from tasks.rag.planning.names import stem_of
 from tasks.rag.retrieval.search import Hit
 
+MOST_SENTENCES = 3
+"""Of an answer about one thing."""
 MOST_DOCUMENTS = 6
 """Most documents that an answer covers."""
 NEAR_BEST = 0.12
@@ -54,7 +56,6 @@ def extract_answer(
     *,
     query_type: QueryType,
     tokenizer: str | None,
-    most_sentences: int = 3,
     groups: Sequence[Group] = (),
 ) -> Draft:
     """The best sentences of the hits with their marks; for multi and compare, of each document.
@@ -74,7 +75,7 @@ def extract_answer(
     several = query_type in ("multi", "compare")  # a follow-up carries over words of the question before
     confidence = confidence_of(evidence_of(ranked[0], asked, several=query_type != "single"))
     if asked.wants == "writer" or (asked.wants == "why" and confidence < FEWEST_CONFIDENCE):
-        passages = [("", one) for one in _chosen(ranked, most_sentences)]
+        passages = [("", one) for one in _chosen(ranked)]
         text, citations = _written(asked, passages, hits)
         text = f"{NEEDS_A_MODEL[asked.language]}\n{text}"
         return Draft(text, citations, abstained=True, reason="the question asks for a text to be written", notes=notes)
@@ -85,7 +86,7 @@ def extract_answer(
         if len(lines) < 2:
             first = hits[ranked[0].passage.hit].chunk.document
             own = [one for one in ranked if hits[one.passage.hit].chunk.document == first]
-            lines = [("", one) for one in _chosen(own, most_sentences)]
+            lines = [("", one) for one in _chosen(own)]
         text, citations = _written(asked, lines, hits)
     return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes, confidence=confidence)
 
@@ -116,13 +117,13 @@ def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str
     return text, (citation(1, hit, _quote(best.passage)),)
 
 
-def _chosen(ranked: Sequence[Scored], most: int) -> list[Scored]:
+def _chosen(ranked: Sequence[Scored]) -> list[Scored]:
     """The best, and what is nearly as good and says something else."""
     chosen = [ranked[0]]
     if ranked[0].passage.is_list:
         return chosen
     for one in ranked[1:]:
-        if len(chosen) >= most or one.score < ranked[0].score - NEAR_BEST:
+        if len(chosen) >= MOST_SENTENCES or one.score < ranked[0].score - NEAR_BEST:
             break
         if one.passage.is_label or not one.answers_kind or any(_alike(one, other) for other in chosen):
             continue

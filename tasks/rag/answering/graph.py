@@ -16,6 +16,7 @@ from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import same_evidence
 from tasks.language.sentences import language_of
 from tasks.rag.answering.answer_prompts import (
+    MOST_CONTEXT_TOKENS,
     Context,
     answer_request,
     classify_request,
@@ -172,7 +173,7 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
         parts.append(part._replace(hits=found.hits))
         notes += found.notes
     hits = tuple(alternate([part.hits for part in parts], same=lambda hit: hit.chunk.id))
-    context = pack_context(hits, most_tokens=desk.settings.most_context_tokens, per_document=plan.needs_multi_doc)
+    context = pack_context(hits, most_tokens=MOST_CONTEXT_TOKENS, per_document=plan.needs_multi_doc)
     return {"parts": tuple(parts), "found": Found(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
 
 
@@ -351,7 +352,6 @@ def _answered(part: Part, desk: Desk) -> Draft:
         part.question,
         part.hits,
         query_type=part.plan.query_type,
-        most_sentences=desk.settings.most_sentences,
         tokenizer=desk.index.manifest.tokenizer,
         groups=[Group(stem_of(names[side[0]]), side) for side in sides],  # named by the surest document
     )

@@ -301,26 +301,13 @@ def chunk_lengths(chunked: Sequence[Chunked]) -> LengthStatistics | None:
 
 
 MOST_ROWS = 500
-"""Maximum number of rows: the artifact is stored in Prefect's database."""
+"""Documents that are listed: the artifact is stored in Prefect's database."""
 
 
 def headline(report: IndexReport) -> str:
     """The build in a line: `25 documents, 1 of them failed; 120 pages, 300 chunks`."""
     failed = f", {report.documents.failed:,} of them failed" if report.documents.failed else ""
     return f"{report.documents.total:,} documents{failed}; {report.pages:,} pages, {report.chunks:,} chunks"
-
-
-def rows_of(failed: Sequence[DocumentStatus]) -> list[dict[str, str]]:
-    """Rows of a table artifact: the documents that could not be read."""
-    return [
-        {
-            "document": one.document,
-            "reason": one.reason or "",
-            "message": one.message or "",
-            "digest": (one.digest or "")[:12],
-        }
-        for one in failed[:MOST_ROWS]
-    ]
 
 
 def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], documents: Path, index: Path) -> str:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple
 
 from tasks.rag.planning.type_words import without_particles
 
@@ -29,13 +29,6 @@ NUMBERED = re.compile(r"^\s*(?:[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+|[IVX]+|\d{1,2}|
 """The counter of a line in a Korean statement."""
 JOINED = re.compile(r"(?<=[a-z])[&/](?=[a-z])")
 HANGUL = re.compile("[가-힣]")
-FIELDS = {"names": list, "statement": str, "never": list, "formula": str, "outflow": bool, "unit": str, "source": str}
-"""Of a concept in a file, with their types."""
-KINDS = {"list": "a list of texts", "bool": "true or false", "str": "a text"}
-
-
-class ConceptsUnusable(ValueError):
-    """A file of concepts is no TOML, or an entry of it is none."""
 
 
 class Concept(NamedTuple):
@@ -77,64 +70,14 @@ class _Name(NamedTuple):
 
 @cache
 def concepts() -> Mapping[str, Concept]:
-    """All concepts by key: ours, and those of the user, which replace ours of the same key."""
-    ours = _made(tomllib.loads((files("tasks.rag.numbers") / "concepts.toml").read_text("utf-8")))
-    return {**ours, **read_concepts(_own[0])}
-
-
-_own = [""]
-"""The user's file, as text."""
-
-
-def use_own(text: str) -> None:
-    """Know the concepts of a user's file too; empty: ours alone. Raises ConceptsUnusable."""
-    if text != _own[0]:
-        read_concepts(text)
-        _own[0] = text
-        for cached in (concepts, fits, _names, _names_by_word, _names_by_first, _hangul_names):
-            cached.cache_clear()
-
-
-def read_concepts(text: str) -> Mapping[str, Concept]:
-    """The concepts of a file in the form of `concepts.toml`. Raises ConceptsUnusable, which names line or key."""
-    try:
-        read = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConceptsUnusable(f"the concepts are no TOML: {error}") from error
-    for key, fields in read.items():
-        if wrong := _wrong_with(fields):
-            raise ConceptsUnusable(f"concept [{key}]: {wrong}")
-    return _made(read)
-
-
-def _wrong_with(fields: Any) -> str:
-    """What is wrong with the fields of a concept; empty if nothing is."""
-    if not isinstance(fields, dict):
-        return "expected a table with `names` and `statement` or `formula`"
-    given = cast("dict[str, Any]", fields)
-    if unknown := sorted(set(given) - set(FIELDS)):
-        return f"there is no field `{unknown[0]}`; use {', '.join(FIELDS)}"
-    for name, value in given.items():
-        if not isinstance(value, FIELDS[name]):
-            kind = KINDS[FIELDS[name].__name__]
-            return f"`{name}` is {value!r}; expected {kind}"
-        if isinstance(value, list) and not all(isinstance(one, str) for one in cast("list[Any]", value)):
-            return f"`{name}` is {value!r}; expected a list of texts"
-    if not given.get("names"):
-        return "`names` is missing or empty; give a list of what it is called"
-    if given.get("statement", "income") not in get_args(Statement):
-        return f"`statement` is {given['statement']!r}; expected {', '.join(get_args(Statement))}"
-    return "" if given.get("statement") or given.get("formula") else "neither `statement` nor `formula` is given"
-
-
-def _made(read: Mapping[str, Any]) -> dict[str, Concept]:
-    made: dict[str, Concept] = {}
-    for key, fields in read.items():
-        lists: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-        }
-        made[key] = Concept(key, **lists)
-    return made
+    """All concepts by key."""
+    read = tomllib.loads((files("tasks.rag.numbers") / "concepts.toml").read_text("utf-8"))
+    return {
+        key: Concept(
+            key, **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        )
+        for key, fields in read.items()
+    }
 
 
 @lru_cache(maxsize=65_536)

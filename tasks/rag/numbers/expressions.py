@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from tasks.rag.numbers.concepts import Concept, ConceptsUnusable, concepts, mentions, read_concepts
+from tasks.rag.numbers.concepts import Concept, concepts, mentions
 from tasks.rag.numbers.periods import Part, When
 
 How = Literal["average", "change", "previous", "cagr", "sum", "highest", "lowest"]
@@ -117,18 +117,6 @@ def parse(text: str) -> Expression:
     if rest:
         raise NoExpression(f"{text!r}: {rest[0].text!r} is left over")
     return found
-
-
-def checked_concepts(text: str) -> None:
-    """Check a file of concepts with its formulas. Raises ConceptsUnusable."""
-    own = read_concepts(text)
-    for key, concept in own.items():
-        try:
-            lines = list(lines_of(parse(concept.formula))) if concept.formula else []
-        except NoExpression as error:
-            raise ConceptsUnusable(f"concept [{key}]: {error}") from error
-        if unknown := [line.said for line in lines if line.concept is None and line.said not in own]:
-            raise ConceptsUnusable(f"concept [{key}]: its formula names {unknown[0]!r}, which is no key of a concept")
 
 
 def lines_of(expression: Expression) -> Iterator[Line]:

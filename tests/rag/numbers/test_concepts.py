@@ -9,16 +9,14 @@ import pytest
 
 from tasks.rag.numbers.concepts import (
     HANGUL,
-    ConceptsUnusable,
     concepts,
     fit,
     fits,
     label_of,
     mentions,
-    use_own,
     words_of,
 )
-from tasks.rag.numbers.expressions import checked_concepts, lines_of, parse
+from tasks.rag.numbers.expressions import lines_of, parse
 
 FORMULAS = {key: concept.formula for key, concept in concepts().items() if concept.formula}
 UNITS = {"", "%", "times", "days", "currency", "per share"}
@@ -125,47 +123,3 @@ def test_a_text_names_the_longest_of_names_that_overlap(text: str, keys: list[st
 def test_a_mention_knows_its_place() -> None:
     text = "SG&A of Marlow's mills beside its Net Sales, 총 매출액은"
     assert [text[one.start : one.end] for one in mentions(text)] == ["SG&A", "Net Sales", "총 매출액"]
-
-
-OWN = """
-[loom_rate]
-names = ["loom rate"]
-formula = "revenue / inventory"
-unit = "times"
-
-[revenue]
-statement = "income"
-names = ["takings"]
-"""
-
-
-@pytest.fixture
-def own() -> Iterator[None]:
-    use_own(OWN)
-    yield
-    use_own("")
-
-
-@pytest.mark.usefixtures("own")
-def test_concepts_of_the_users_own_are_found_and_win() -> None:
-    assert [one.concept.key for one in mentions("loom rate and takings")] == ["loom_rate", "revenue"]
-    assert mentions("net sales") == []
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[a]\nnames = ", "the concepts are no TOML: .*(line 2|end of document)"),
-        ("a = 1", r"concept \[a\]: expected a table"),
-        ("[a]\nnames = 'x'", r"concept \[a\]: `names` is 'x'; expected a list of texts"),
-        ("[a]\nnames = ['x']\nformla = 'revenue'", r"concept \[a\]: there is no field `formla`; use names, statement"),
-        ("[a]\nnames = ['x']", r"concept \[a\]: neither `statement` nor `formula`"),
-        ("[a]\nnames = ['x']\nstatement = 'wool'", r"concept \[a\]: `statement` is 'wool'; expected income, balance"),
-        ("[a]\nnames = ['x']\nformula = 'revenue /'", r"concept \[a\]: 'revenue /' ends with a sign"),
-        ("[a]\nnames = ['x']\nformula = 'wool / revenue'", r"concept \[a\]: its formula names 'wool'"),
-        ("[a]\nstatement = 'income'", r"concept \[a\]: `names` is missing"),
-    ],
-)
-def test_a_bad_file_of_concepts_is_refused_with_its_key(text: str, message: str) -> None:
-    with pytest.raises(ConceptsUnusable, match=message):
-        checked_concepts(text)
