@@ -126,7 +126,7 @@ How = Literal["full", "lead", "sound"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOWS: tuple[How, ...] = get_args(How)
-VERSION = 5
+VERSION = 6
 """Of the files; raised when the same entries would teach something else."""
 UNUSED_DAYS = 30
 """After which the file of a part is removed."""
@@ -178,9 +178,6 @@ class Learned(NamedTuple):
     texts: NDArray[np.uint8]
     """As written, one after the other."""
     text_ends: NDArray[np.uint32]
-    compacts: NDArray[np.uint8]
-    """Of entities, in one word."""
-    compact_ends: NDArray[np.uint32]
     sounds: NDArray[np.uint64]
     """Of entities in Latin letters; 0 for others."""
     entity_words: NDArray[np.uint64]
@@ -195,10 +192,6 @@ class Learned(NamedTuple):
     """Names …"""
     bearers: NDArray[np.uint32]
     """… and the documents that bear them, by document."""
-    joint_in: NDArray[np.uint32]
-    """Documents in which two names are one organisation …"""
-    joint_first: NDArray[np.uint32]
-    joint_second: NDArray[np.uint32]
     words: NDArray[np.uint8]
     """Different words of names, one after the other."""
     word_ends: NDArray[np.uint32]
@@ -210,9 +203,9 @@ class Learned(NamedTuple):
     weights: NDArray[np.uint8]
 
 
-_OF_DOCUMENTS = ("owned", "bearers", "joint_in", "holders")
-_OF_NAMES = ("entity_of_word", "spelt", "borne", "joint_first", "joint_second")
-_ENDS = {"text_ends": "texts", "compact_ends": "compacts", "word_ends": "words"}
+_OF_DOCUMENTS = ("owned", "bearers", "holders")
+_OF_NAMES = ("entity_of_word", "spelt", "borne")
+_ENDS = {"text_ends": "texts", "word_ends": "words"}
 
 
 def learned(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None) -> Learned:
@@ -333,30 +326,23 @@ class _Pupil:
         self._lists["owned"] += [at] * len(every)
 
     def _learn_names(self, at: int, entry: CatalogueEntry, names: DocumentNames) -> None:
-        keys = [key for field, value in names.entities if (key := self._add(at, "entity", field, value))]
-        for one in keys:
-            for other in keys:
-                # the issuer of the table and the company of the file's name are one: their documents are shared
-                if one != other and other.startswith(one):
-                    self._lists["joint_in"].append(at)
-                    self._lists["joint_first"].append(self._names["entity", one])
-                    self._lists["joint_second"].append(self._names["entity", other])
+        for field, value in names.entities:
+            self._add(at, "entity", field, value)
         for field, value in names.titles:
             self._add(at, "title", field, value)
         notice = entry.metadata.get("notice_id", "")
         if len(notice) >= 5 and re.search(r"\d", notice):
             self._add(at, "id", "notice_id", notice)
 
-    def _add(self, at: int, kind: Kind, field: str, value: str) -> str | None:
+    def _add(self, at: int, kind: Kind, field: str, value: str) -> None:
         words = core_words(value) if kind == "title" else name_words(value)
         key = compact(words)
         if len(key) < 2 or (key.isdigit() and kind != "id"):
-            return None
+            return
         if (kind, key) not in self._names:
             self._learn_name(kind, key, field, value, words)
         self._lists["borne"].append(self._names[kind, key])
         self._lists["bearers"].append(at)
-        return key
 
     def _learn_name(self, kind: Kind, key: str, field: str, value: str, words: tuple[str, ...]) -> None:
         number, told = len(self._names), self._lists
@@ -365,7 +351,6 @@ class _Pupil:
         told["fields"].append(FIELDS.index(field))
         told["keys"].append(hash_of(f"{kind} {key}"))
         told["texts"].append(value)
-        told["compacts"].append(key if kind == "entity" else "")
         heard = bones(sound(" ".join(words))) if kind == "entity" and key.isascii() else ""
         told["sounds"].append(hash_of(heard) if heard else 0)
         if kind == "entity":

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,10 +94,6 @@ class NameLookup:
         spelt = self._tell[names.spelt]
         self._ways = HashTable.of(names.spellings[spelt], names.spelt[spelt], names.hows[spelt])
         entities = np.flatnonzero(self._tell & (names.kinds == KINDS.index("entity")))
-        keys = texts_in(names.compacts, names.compact_ends, entities.tolist())
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        self._entities = [keys[at] for at in order]
-        self._entity_at = entities[order]
         heard = entities[names.sounds[entities] > 0]
         self._sounds = HashTable.of(names.sounds[heard], heard)
         self._known: dict[int, _Name] = {}
@@ -177,16 +172,15 @@ class NameLookup:
         found: list[Mention] = []
         at = 0
         lower = not any(word.said[:1].isupper() for word in words)
-        shouted = sum(word.said.isupper() for word in words) * 2 > len(words)
         while at < len(words):
-            size, here = self._longest(words, at, lower=lower, shouted=shouted)
+            size, here = self._longest(words, at, lower=lower)
             found += here
             at += size
         if not any(mention.confidence >= SURE for mention in found):
             found += self._sounded(words)
         return found
 
-    def _longest(self, words: Sequence[Word], at: int, *, lower: bool, shouted: bool) -> tuple[int, list[Mention]]:
+    def _longest(self, words: Sequence[Word], at: int, *, lower: bool) -> tuple[int, list[Mention]]:
         if words[at].form in CONNECTIVES:
             return 1, []
         for size in range(min(MOST_RUN, len(words) - at), 0, -1):
@@ -200,7 +194,7 @@ class NameLookup:
                     if (confidence := self._confidence(name, how, run, lower))
                 ]:
                     return size, mentions
-        return 1, [] if shouted else self._begun(words[at], first=at == 0)
+        return 1, []
 
     def _confidence(self, name: _Name, how: How, run: Sequence[Word], lower: bool) -> float:
         """How surely the run means the name; 0 for not at all."""
@@ -220,21 +214,6 @@ class NameLookup:
         if small:
             return 0.9 if len(compact(name.words)) >= 6 else 0.6
         return 0.6 if name.place else 1.0
-
-    def _begun(self, word: Word, *, first: bool) -> list[Mention]:
-        """Entities of one spelling that begin with a word in capitals: CVS of CVSHEALTH, Pepsi of PEPSICO."""
-        said = re.sub(r"['’]s$", "", word.said)
-        capitals = len(said) >= 3 and said.isalpha() and said.isupper()
-        capital = len(said) >= 4 and said[0].isupper() and not first
-        if not said.isascii() or not (capitals or capital) or word.form in FUNCTION_WORDS:
-            return []
-        key = said.lower()
-        start = bisect_left(self._entities, key)
-        near = takewhile(lambda at: self._entities[at].startswith(key), range(start, len(self._entities))[:8])
-        begun = [self._name(int(self._entity_at[at])) for at in near]
-        owned = [name.documents <= begun[-1].documents or begun[-1].documents <= name.documents for name in begun]
-        confidence = 0.5 if not all(owned) else 0.75 if capitals else 0.6
-        return [_mention(name, word.said, confidence, "lead") for name in begun]
 
     def _sounded(self, words: Sequence[Word]) -> list[Mention]:
         """Latin names that the question writes in Korean letters, the longest at each place: 아메리칸 워터 웍스."""
@@ -358,7 +337,7 @@ def first_of_each(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def bearers_of(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Documents:
-    """The documents that bear each name, with those that a name's words or another name of its organisation lead to.
+    """The documents that bear each name, with those that its words lead to.
 
     first: per name, the first one that equals it, which alone gets documents.
     """
@@ -367,45 +346,12 @@ def bearers_of(names: Learned, first: NDArray[np.int64], holders: HashTable) -> 
     owners, documents = np.divmod(pairs, count)
     starts = owners.searchsorted(np.arange(len(first) + 1))
     borne = Documents(starts, documents.astype(np.uint32), {}, np.diff(starts))
-    groups = _joined(names, first)
     more: dict[int, NDArray[np.uint32]] = {}
     for name, meant in _led_to(names, first, holders):
-        if name in groups:
-            groups[name] |= set(meant.tolist())
-        elif len(every := np.union1d(borne.of(name), meant)) > len(borne.of(name)):
-            more[name] = every
-    more |= {name: np.array(sorted(group), np.uint32) for name, group in groups.items()}
-    for name, every in more.items():
-        borne.counts[name] = len(every)
+        every = np.union1d(borne.of(name), meant)
+        if len(every) > borne.counts[name]:
+            more[name], borne.counts[name] = every, len(every)
     return borne._replace(more=more)
-
-
-def _joined(names: Learned, first: NDArray[np.int64]) -> dict[int, set[int]]:
-    """The names that are one organisation with another in some document, and their documents, which they share.
-
-    In the order of the documents: from a document on that says so, two names have the same set.
-    """
-    one, other = first[names.joint_first], first[names.joint_second]
-    involved = np.unique(np.concatenate([one, other]))
-    groups: dict[int, set[int]] = {name: set() for name in involved.tolist()}
-    joints = _by_document(names.joint_in, zip(one.tolist(), other.tolist(), strict=True))
-    borne = first[names.borne]
-    concerned = np.isin(borne, involved)
-    borne_in = _by_document(names.bearers[concerned], borne[concerned].tolist())
-    for document in sorted(borne_in):
-        for name in borne_in[document]:
-            groups[name].add(document)
-        for name, same in joints.get(document, ()):
-            groups[name] |= groups[same]
-            groups[same] = groups[name]
-    return groups
-
-
-def _by_document(documents: NDArray[np.uint32], held: Iterable[Any]) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = defaultdict(list)
-    for document, one in zip(documents.tolist(), held, strict=True):
-        found[document].append(one)
-    return found
 
 
 def _led_to(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Iterable[tuple[int, NDArray[np.uint32]]]:

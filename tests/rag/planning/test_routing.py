@@ -107,11 +107,6 @@ def test_a_company_and_a_year_lead_to_the_report_of_that_year(question: str, fav
     assert (found.mode, stems(found.favoured or found.documents)) == ("only", favoured)
 
 
-@pytest.mark.parametrize("question", ["What was the payout of CVS in FY2018?", "How much debt had Brightwell in 2021?"])
-def test_a_short_form_of_a_name_rules_no_other_company_out(question: str) -> None:
-    assert route(question).mode == "prefer"
-
-
 def test_a_report_of_the_year_after_stays_behind_the_one_of_the_year() -> None:
     nike = [entry(f"NIKE_{year}_10K.pdf") for year in (2016, 2018, 2019, 2020, 2023)]
     found = Router([*nike, entry("AMCOR_2018_10K.pdf")]).route("What was Nike's FY2018 revenue?")
