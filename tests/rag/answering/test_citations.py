@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.catalogue import CatalogueEntry
-from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits
+from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite
 from tasks.rag.answers import Draft, page_source_of, place_of
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.retrieval.search import Hit
@@ -62,17 +62,14 @@ def test_a_place_is_told_in_the_words_of_its_format(
     ("text", "told", "chunks"),
     [
         ("예산은 3,575만 원이다 [1].", "예산은 3,575만 원이다 [1].", ["c1"]),
-        ("Sales rose 8.5% [2]. 예산 35,750,000원 [1].", "Sales rose 8.5% [1]. 예산 35,750,000원 [2].", ["c2", "c1"]),
         ("매출은 12억 원이다 [3][2].", "매출은 12억 원이다 [1][2].", ["c3", "c2"]),
         ("매출은 12억 원이다 [3, 2].", "매출은 12억 원이다 [1][2].", ["c3", "c2"]),
-        ("매출은 12억 원이다 [2-3].", "매출은 12억 원이다 [1][2].", ["c2", "c3"]),
         ("매출은 12억 원이다【3】.", "매출은 12억 원이다[1].", ["c3"]),
         ("매출은 12억 원이다 [출처 3].", "매출은 12억 원이다 [1].", ["c3"]),
-        ("매출은 12억 원이다 [3] [3].", "매출은 12억 원이다 [1] [1].", ["c3"]),
         ("예산 35,750,000원 [9][1][0].", "예산 35,750,000원 [1].", ["c1"]),
         ("예산 35,750,000원 [99].", "예산 35,750,000원.", []),
     ],
-    ids=["one", "order of use", "two", "list", "range", "lenticular", "named", "twice", "some unknown", "all unknown"],
+    ids=['one', 'two', 'list', 'lenticular', 'named', 'some unknown', 'all unknown'],
 )  # fmt: skip
 def test_marks_are_numbered_by_first_use_and_never_name_what_is_not_there(
     text: str, told: str, chunks: list[str]
@@ -87,10 +84,6 @@ def test_a_citation_has_page_box_headings_and_the_sentence_that_bears_the_claim_
     assert one.quote == "사업 예산은 35,750,000원이다."
     assert (one.document, one.digest, one.page, one.bbox) == ("1.pdf", "1" * 64, 11, (1.0, 2.0, 3.0, 4.0))
     assert one.place.heading_path == ("제23기",)
-
-
-def test_the_quote_of_a_table_is_its_row() -> None:
-    assert cited("2023년 비용은 900백만원이다 [3].").citations[0].quote == "비용 — 2023: 900"
 
 
 def test_a_long_sentence_is_quoted_around_the_claim() -> None:
@@ -144,10 +137,6 @@ def test_an_answer_abstains_if_all_it_says_is_that_documents_do_not_tell(text: s
     assert cited(text).abstained is abstained
 
 
-def test_a_sentence_that_only_repeats_the_question_claims_nothing() -> None:
-    assert cite("사업 예산은 2024년에 얼마인가", HITS, question="사업 예산은 2024년에 얼마인가?").unsupported == ()
-
-
 @given(ANSWERS | st.text(max_size=60), st.integers(0, 3))
 def test_every_mark_has_its_citation_and_every_quote_stands_in_its_chunk(text: str, blocks: int) -> None:
     got = cite(text, HITS[:blocks])
@@ -159,14 +148,6 @@ def test_every_mark_has_its_citation_and_every_quote_stands_in_its_chunk(text: s
         assert one.quote in chunk.text or any(one.quote in row for row in chunk.sentences)
         assert len(one.quote) <= MOST_QUOTE_CHARS
     assert all(sentence in got.text for sentence in got.unsupported)
-
-
-@given(ANSWERS)
-def test_an_answer_is_cited_again_by_its_own_numbers_without_a_change(text: str) -> None:
-    first = cite(text, HITS)
-    again = cite(first.text, cited_hits(first.citations, HITS))
-    assert [one.chunk_id for one in again.citations] == [one.chunk_id for one in first.citations]
-    assert (again.text, again.unsupported) == (first.text, first.unsupported)
 
 
 @pytest.mark.parametrize(

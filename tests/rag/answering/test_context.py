@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.rag.answering.answer_prompts import estimated_tokens, pack_context
@@ -74,16 +73,3 @@ def test_tokens_are_estimated_by_script(text: str, tokens: int) -> None:
 
 
 TEXTS = st.lists(st.text(alphabet="가a1 .\n|", max_size=300), max_size=8)
-
-
-@given(TEXTS, st.integers(0, 400), st.booleans())
-def test_the_budget_holds_and_every_hit_is_used_or_dropped(texts: list[str], most: int, per_document: bool) -> None:
-    hits = [hit(text, document="ab"[number % 2], number=number) for number, text in enumerate(texts)]
-    packed = pack_context(hits, most_tokens=most, per_document=per_document)
-    assert packed.tokens <= most
-    assert sorted(numbers(packed.hits + packed.dropped)) == sorted(numbers(tuple(hits)))
-
-
-def test_a_chunk_of_a_megabyte_is_cut_to_its_room() -> None:
-    (block,) = pack_context([hit("예산은 5원이다. " * 100_000)], most_tokens=500, per_document=False).blocks
-    assert 100 < estimated_tokens(block.text) <= 500

@@ -7,7 +7,6 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from storage.storage_errors import StoreUnreachable
 from tasks.documents.isolation import ReadLimits
 from tasks.rag.answering.evidence import write_evidence
 from tasks.rag.answers import Citation
@@ -55,11 +54,6 @@ def test_one_picture_per_page_named_by_its_first_citation(pdf: Path, tmp_path: P
     assert found.notes == ()
 
 
-def test_a_page_that_the_file_lacks_is_left_out(pdf: Path, tmp_path: Path) -> None:
-    found = write_evidence([citation(1, page=9)], tmp_path / "out", locate=lambda _: pdf, limits=ReadLimits())
-    assert found.files == ()
-
-
 def test_what_has_no_picture_is_said(pdf: Path, tmp_path: Path) -> None:
     text = tmp_path / "plain.txt"
     text.write_text("words")
@@ -87,10 +81,3 @@ def test_a_document_name_cannot_lead_out_of_the_folder(pdf: Path, tmp_path: Path
     cited = [citation(1, name="../../../etc/passwd.pdf")]
     [picture] = write_evidence(cited, out, locate=lambda _: pdf, limits=ReadLimits()).files
     assert picture.parent == out
-
-
-@pytest.mark.parametrize("folder", ["file", "file/below"])
-def test_a_folder_that_cannot_be_made_is_said(pdf: Path, tmp_path: Path, folder: str) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreUnreachable, match="is a file, or lies below one; choose a folder"):
-        write_evidence([citation(1)], tmp_path / folder, locate=lambda _: pdf, limits=ReadLimits())

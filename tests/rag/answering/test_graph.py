@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -155,19 +154,6 @@ def test_what_the_rules_do_not_read_the_model_says_and_the_tables_give(
     assert all(call.cached for call in again.calls)
 
 
-@pytest.mark.parametrize(
-    "told",
-    ['{"formula": null}', "no JSON", '{"formula": "goodwill / revenue", "years": [2023]}', '{"formula": "revenue /"}'],
-)
-def test_a_computation_that_cannot_be_worked_out_leaves_the_usual_answer(
-    index: Index, server: Server, told: str
-) -> None:
-    server.answer = lambda body: told if role_of(body) == "compute" else by_role(body)
-    answered = assistant(index, wired(server, "local")).ask(ARITHMETIC)
-    assert answered.answer == REWRITTEN
-    assert [call.role for call in answered.calls] == ["classify", "compute", "answer", "rewrite"]
-
-
 def test_without_a_model_the_answer_is_a_sentence_with_its_place(index: Index) -> None:
     answered = assistant(index).ask("When are the proposals of Harbour Ferries due?")
     assert "April 12, 2024" in answered.answer
@@ -219,12 +205,6 @@ def test_a_rewrite_that_changes_a_number_is_dropped(index: Index, server: Server
     answered = assistant(index, wired(server, "openai")).ask(BUDGET)
     assert "$1.2 million" in answered.answer
     assert "a rewrite was dropped: it changed a number or a citation" in answered.notes
-
-
-def test_a_label_that_is_none_leaves_the_type_to_the_words(index: Index, server: Server) -> None:
-    server.answer = lambda body: "hard to say" if role_of(body) == "classify" else by_role(body)
-    answered = assistant(index, wired(server, "openai")).ask("Compare the budgets of Harbour Ferries and 새봄도서관")
-    assert (answered.plan.query_type, answered.plan.decided_by) == ("compare", "words")
 
 
 def test_what_was_answered_before_is_not_asked_again(index: Index, server: Server) -> None:
@@ -309,36 +289,12 @@ def test_a_model_that_is_away_costs_one_sentence_and_the_documents_answer(
     assert not any("Traceback" in note or "\n" in note for note in answered.notes)
 
 
-def test_a_question_that_the_model_refuses_is_no_sign_of_its_absence(index: Index, server: Server) -> None:
-    server.context_tokens = 5
-    answered = assistant(index, wired(server, "local")).ask(BUDGET)
-    assert "$1,200,000" in answered.answer
-    assert (answered.model_refused, answered.model_away) == (True, False)
-    [note] = answered.notes
-    assert "does not take the question" in note
-    assert "away" not in note
-
-
 def test_a_model_without_a_chat_template_is_no_sign_of_its_absence_either(index: Index, tmp_path: Path) -> None:
     bare = Model(CausalLM(str(make_tiny_model(tmp_path, chat_template=None)), device="cpu"), limits())
     answered = assistant(index, Wiring(large=bare, small=bare, responses=Kept())).ask(BUDGET)
     assert (answered.model_refused, answered.model_away) == (True, False)
     [note] = answered.notes
     assert note.endswith("has no chat template; name another model with `--llm`")
-
-
-def test_one_failure_is_tried_again_and_leaves_no_note(index: Index, server: Server) -> None:
-    server.script = [Reply(503, b"busy")]
-    answered = assistant(index, wired(server, "openai")).ask(BUDGET)
-    assert len(server.requests) == 4
-    assert (answered.answer, answered.model_away) == (REWRITTEN, False)
-
-
-def test_an_answer_without_words_falls_back_to_the_documents(index: Index, server: Server) -> None:
-    server.answer = lambda body: " " if role_of(body) == "answer" else by_role(body)
-    answered = assistant(index, wired(server, "local")).ask(BUDGET)
-    assert "$1,200,000" in answered.answer
-    assert "the model gave an empty answer" in answered.notes
 
 
 @pytest.mark.parametrize(
@@ -391,11 +347,6 @@ def test_reset_words_leave_the_conversation(index: Index) -> None:
     assert "35,750,000원" in answered.answer
 
 
-def test_documents_that_the_caller_names_are_the_only_ones(index: Index) -> None:
-    answered = assistant(index).ask("budget", documents=[NOTES])
-    assert {hit.digest for hit in answered.retrieved} == {NOTES}
-
-
 @pytest.mark.parametrize(
     ("question", "said"),
     [
@@ -418,29 +369,3 @@ def test_any_language_and_any_bytes_get_an_answer(index: Index, question: str) -
     answered = assistant(index).ask(question)
     assert answered.answer
     assert Answered.model_validate_json(answered.model_dump_json()) == answered
-
-
-def test_several_threads_may_ask_one_assistant(index: Index) -> None:
-    one = assistant(index)
-    alone = one.ask(BUDGET).answer
-    answers: list[str] = []
-    threads = [threading.Thread(target=lambda: answers.append(one.ask(BUDGET).answer)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [alone] * 8
-
-
-def test_an_empty_index_does_not_tell(tmp_path: Path) -> None:
-    publish(
-        tmp_path / "empty",
-        chunks=[],
-        vectors=np.empty((0, 32), np.float16),
-        catalogue=[],
-        embedder=Letters.id,
-    )
-    with open_index(tmp_path / "empty") as empty:
-        answered = assistant(empty).ask("Is anything here?")
-    assert answered.abstained
-    assert answered.citations == ()

@@ -23,25 +23,6 @@ def test_an_unsure_answer_names_the_place_and_not_the_answer():
     assert "0.60" in str(withheld.reason)
 
 
-def test_a_korean_question_is_answered_in_korean():
-    assert kept("요금이 올랐나?", DRAFT, least=0.7).text.startswith(
-        "충분히 확실한 답이 없습니다. 가장 가까운 곳: harbour 4쪽"
-    )
-
-
-@pytest.mark.parametrize(
-    ("question", "place"), [("Did fees rise?", "plan.pptx, slide 4"), ("요금이 올랐나?", "plan.pptx 슬라이드 4")]
-)
-def test_a_page_of_a_presentation_is_a_slide(question: str, place: str):
-    cited = CITED.model_copy(update={"document": "plan.pptx", "page_source": "slides"})
-    assert f": {place} [1]." in kept(question, DRAFT._replace(citations=(cited,)), least=0.7).text
-
-
-def test_an_answer_without_confidence_is_not_withheld():
-    draft = DRAFT._replace(confidence=None)
-    assert kept("Did fees rise?", draft, least=math.inf) is draft
-
-
 @pytest.mark.parametrize(
     ("max_wrong", "least"), [(1.0, 0.5), (0.5, 0.0), (0.2, 0.2), (0.01, math.inf)], ids=["all", "half", "fifth", "none"]
 )

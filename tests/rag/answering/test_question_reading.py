@@ -16,21 +16,13 @@ def read(text: str) -> Question:
     ("question", "wants"),
     [
         ("사업 예산은 얼마인가?", "money"),
-        ("두 사업의 마감일을 비교해 줘.", "date"),
         ("신호제어기는 몇 대인가?", "count"),
-        ("관로의 길이는?", "number"),
         ("제출 서류를 모두 들어 주세요.", "list"),
-        ("사업을 요약해 줘.", "writer"),
         ("입찰 참여 마감 일시는?", "date"),
-        ("담당자는 누구인가?", "who"),
         ("검수 방법은?", "text"),
-        ("How long is the pier?", "number"),
         ("What share of stores is leased?", "percent"),
-        ("What does tare mean?", "definition"),
         ("What rate applies when the gate is out?", "number"),
-        ("What was the operating income in 2022?", "money"),
         ("Where does the tour take place?", "where"),
-        ("Describe the plant.", "writer"),
     ],
 )
 def test_a_question_shows_the_kind_of_answer_that_would_do(question: str, wants: str) -> None:
@@ -75,10 +67,6 @@ def test_words_are_those_that_evidence_would_hold(question: str, word: str, gone
 def test_names_and_numbers_are_literal_and_words_are_not() -> None:
     literal = {term.word: term.literal for term in read("What sales did Acme report for fiscal 2023?").terms}
     assert literal == {"sale": False, "acm": True, "report": False, "fiscal": False, "2023": True}
-
-
-def test_numbers_of_the_question_are_known_so_that_they_do_not_answer_it() -> None:
-    assert read("412개소 가운데 몇 개소인가? 1,036명").numbers == {"412", "1036"}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.language.tokens import BIGRAM
-from tasks.rag.answering.extractive import Evidence, confidence_of, evidence_of
-from tasks.rag.answering.passage_scores import Scored
-from tasks.rag.answering.passages import Passage
-from tasks.rag.answering.question_reading import read_question
+from tasks.rag.answering.extractive import Evidence, confidence_of
 
 ALL = Evidence(
     wrong_type=False,
@@ -40,19 +36,3 @@ ALL = Evidence(
 )
 def test_confidence_falls_with_what_the_sentence_lacks(lacks: dict[str, Any], confidence: float) -> None:
     assert confidence_of(ALL._replace(**lacks)) == pytest.approx(confidence, abs=0.001)
-
-
-def scored(missing: tuple[str, ...] = (), **shares: Any) -> Scored:
-    return Scored(Passage("text", hit=1), 1.0, 0.5, 0.5, True, frozenset(), missing, **shares)
-
-
-def test_evidence_is_read_from_the_scores_of_the_sentence() -> None:
-    got = evidence_of(scored(("acme",), in_text=0.4, nowhere=0.3), read_question("Which quay?", tokenizer=BIGRAM))
-    assert got == Evidence(False, True, 0.4, 0.0, 0.3, True, False, 0.5)
-
-
-def test_one_of_several_things_need_not_say_the_names_of_the_others() -> None:
-    question = read_question("What are the fees of Acme and Globex?", tokenizer=BIGRAM)
-    got = evidence_of(scored(("globex",), in_text=0.4, nowhere=0.6), question, several=True)
-    assert (got.in_text, got.nowhere, got.missing) == (pytest.approx(0.6), pytest.approx(0.4), False)
-    assert evidence_of(scored(("2019",)), question, several=True).missing

@@ -88,11 +88,6 @@ def test_a_piece_begins_with_whole_sentences_of_the_one_before() -> None:
     ]
 
 
-def test_an_overlap_that_leaves_no_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="lower it"):
-        split_text("text", most_chars=100, overlap_chars=100)
-
-
 @given(
     text=st.text(alphabet="가나다 abc.!?\n;,123()", max_size=400),
     most=st.integers(10, 60),
@@ -108,20 +103,6 @@ def test_every_sign_is_in_some_piece_in_order(text: str, most: int, overlap: int
     assert all(after.start >= before.end - overlap for before, after in pairwise(spans))
 
 
-def test_blocks_below_a_heading_are_joined() -> None:
-    chunks = _chunks([_heading("제1장"), _block("가"), _block("나")])
-
-    assert [(chunk.text, chunk.heading_path) for chunk in chunks] == [("제1장\n가\n나", ("제1장",))]
-
-
-def test_sections_of_some_length_stay_apart() -> None:
-    body = "문장이 이어진다. " * 30
-
-    chunks = _chunks([_heading("제1장"), _block(body), _heading("제2장"), _block(body)])
-
-    assert [chunk.heading_path for chunk in chunks] == [("제1장",), ("제2장",)]
-
-
 def test_small_sections_below_the_same_heading_are_joined() -> None:
     chunks = _chunks([_heading("제1장"), _heading("가.", 2), _block("하나"), _heading("나.", 2), _block("둘")])
 
@@ -130,14 +111,6 @@ def test_small_sections_below_the_same_heading_are_joined() -> None:
 
 def test_no_chunk_crosses_a_page() -> None:
     assert [chunk.page for chunk in _chunks([_block("가")], [_block("나")])] == [1, 2]
-
-
-def test_a_heading_at_the_foot_of_a_page_joins_what_stands_before_it() -> None:
-    assert _texts([_block("가"), _heading("제2장")], [_block("나")]) == ["가\n제2장", "나"]
-
-
-def test_a_heading_alone_is_a_chunk() -> None:
-    assert _texts([_heading("표지")]) == ["표지"]
 
 
 def test_headings_lead_the_search_text_once() -> None:
@@ -172,13 +145,6 @@ def test_every_part_of_a_table_repeats_caption_unit_and_header() -> None:
     assert [line for part in parts for line in part.splitlines()[3:]] == [" | ".join(row) for row in ROWS]
 
 
-def test_rows_are_sentences_too() -> None:
-    assert _chunks([_table(("구분", "2023년"), *(row[:2] for row in ROWS[:2]), headers=1)])[0].sentences == (
-        "항목 1 — 2023년: 1,000",
-        "항목 2 — 2023년: 2,000",
-    )
-
-
 def test_merged_headers_and_labels_are_resolved() -> None:
     cells = (
         Cell(row=0, col=0, text="구분", row_span=2, header=True),
@@ -195,12 +161,6 @@ def test_merged_headers_and_labels_are_resolved() -> None:
         "본사 — 매출 2023: 10; 매출 2024: 20",
         "본사 — 매출 2023, 2024: 30",
     )
-
-
-def test_currency_and_percent_in_cells_of_their_own_join_their_number() -> None:
-    rows = [("", "", "2023", "", ""), ("Net sales", "$", "3,226", "37.6", "%"), ("Cost", "$", "2,014", "62.4", "%")]
-
-    assert _chunks([_table(*rows)])[0].sentences[0] == "Net sales — 2023: $3,226; 37.6%"
 
 
 @pytest.mark.parametrize(
@@ -231,36 +191,12 @@ def test_a_table_that_goes_on_takes_over_the_header() -> None:
     assert first.page == 1
 
 
-def test_a_table_after_other_text_does_not_go_on() -> None:
-    table, other = _table(("구분", "금액"), ("가", "1"), headers=1), _table(("나", "2"), ("다", "3"))
-    prose = _block("이 문단은 두 표를 가르는 데에 넉넉한 길이를 갖는다. " * 4)
-
-    assert _texts([table], [prose, other])[2] == "나 | 2\n다 | 3"
-
-
 def test_captions_below_tables_stay_with_their_table() -> None:
     one, two = _table(("a", "1"), ("b", "2")), _table(("c", "3"), ("d", "4"))
 
     texts = _texts([one, _block("Table 1", "caption"), two, _block("Table 2", "caption")])
 
     assert texts == ["Table 1\na | 1\nb | 2", "Table 2\nc | 3\nd | 4"]
-
-
-def test_a_cell_longer_than_a_chunk_comes_in_pieces() -> None:
-    texts = _texts([_table(("요구사항", "문장이다. " * 60))], chunk_chars=120, overlap_chars=0)
-
-    assert len(texts) > 2
-    assert max(map(len, texts)) <= 120
-
-
-def test_a_part_that_begins_within_a_merged_cell_repeats_its_text() -> None:
-    cells = [Cell(row=0, col=0, text="인건비", row_span=8)]
-    cells += [Cell(row=row, col=1, text=f"등급 {row}: 1,000,000원") for row in range(8)]
-
-    texts = _texts([Block(kind="table", text="…", cells=tuple(cells))], chunk_chars=80, overlap_chars=0)
-
-    assert len(texts) > 1
-    assert all(text.startswith("인건비 | 등급") for text in texts)
 
 
 def test_a_span_of_a_billion_is_harmless() -> None:
@@ -287,10 +223,6 @@ def test_headers_and_footers_make_one_chunk_at_the_end() -> None:
     margin = [_block("공고 제2024-1호", "header"), _block("- 1 -", "footer")]
 
     assert _texts([*margin, _block("가")], [*margin, _block("나")]) == ["가", "나", "공고 제2024-1호"]
-
-
-def test_an_empty_document_has_no_chunks() -> None:
-    assert _chunks([]) == []
 
 
 WORDS = st.text(alphabet="가나다라 abc.,123\n", min_size=1, max_size=120).filter(lambda text: bool(text.strip()))

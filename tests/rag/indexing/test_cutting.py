@@ -49,19 +49,3 @@ def test_there_is_a_row_of_words_for_every_chunk(artifacts: Artifacts) -> None:
     searchable = artifacts.load(Searchable, _cut(artifacts, "a" * 64).chunks)
 
     assert searchable.tokens == (("one", "two", "가나", "나다"),)
-
-
-def test_facts_of_a_request_are_kept_with_its_chunks(artifacts: Artifacts) -> None:
-    block = Block(kind="paragraph", text="제안요청서\n사업예산: 3,575만원", page=2, bbox=(1, 2, 3, 4))
-    page = Page(number=2, status=PageStatus.OK, blocks=(block,))
-    document = Document(format="txt", reader="text", page_source="stored", pages=(page,))
-
-    stated = _cut(artifacts, "a" * 64, document=document).stated
-
-    assert [(fact.name, fact.canonical, fact.page, fact.bbox) for fact in stated] == [
-        ("amount", "35750000", 2, (1, 2, 3, 4))
-    ]
-
-
-def test_a_document_that_asks_for_no_proposals_has_no_facts(artifacts: Artifacts) -> None:
-    assert _cut(artifacts, "a" * 64).stated == ()

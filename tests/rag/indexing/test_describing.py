@@ -16,7 +16,7 @@ from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
 from tasks.rag.corpus import Parsed, Pictured, Source
 from tasks.rag.indexing.figures import DocumentFigures, FigureRecord, FigureSettings
-from tasks.rag.indexing.picturing import Described, describe_figures, refusal_in
+from tasks.rag.indexing.picturing import Described, describe_figures
 from tests.lever.small_judges import Kept
 from tests.models.tiny_vision import make_png, make_png_without_pixels, make_tiny_qwen3
 
@@ -84,17 +84,6 @@ def test_figures_of_all_documents_share_batches_and_are_asked_about_once(
     assert batches == [3]
 
 
-def test_what_is_no_picture_fails_alone(model: HFVision, batches: list[int], artifacts: Artifacts) -> None:
-    documents = [document(artifacts, 1, make_png(1), b"no picture"), document(artifacts, 2, make_png(2))]
-    done = described(model, documents, artifacts, store=Kept())
-    (one, broken), (other,) = statuses(done, artifacts)
-    assert broken == "failed"
-    assert "failed" not in (one, other)
-    assert batches == [2]
-    assert "cannot be read" in (refusal_in(done.pictured, artifacts) or "")
-    assert not done.unfinished
-
-
 @pytest.mark.parametrize(
     "odd", [make_png(0, width=420, height=2), make_png_without_pixels()], ids=["of an odd shape", "without pixels"]
 )
@@ -122,10 +111,3 @@ def test_what_the_budget_does_not_reach_waits_for_the_next_run(
     assert batches == [3]
     assert statuses(described(model, documents, artifacts, store=store), artifacts)[0].count("skipped") == 0
     assert batches == [3, 1]
-
-
-def test_figures_that_do_not_fit_are_asked_about_once(artifacts: Artifacts, tmp_path: Path) -> None:
-    small, budget = HFVision(str(make_tiny_qwen3(tmp_path / "small")), device="cpu"), Budget(max_calls=2)
-    done = described(small, [document(artifacts, 1, make_png(1), make_png(2))], artifacts, store=Kept(), budget=budget)
-    assert statuses(done, artifacts) == [["failed", "failed"]]
-    assert "pictures included" in (refusal_in(done.pictured, artifacts) or "")

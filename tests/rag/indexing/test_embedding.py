@@ -39,12 +39,6 @@ def cache(tmp_path: Path) -> EmbeddingCache:
     return EmbeddingCache(tmp_path / "embeddings.sqlite")
 
 
-def test_rows_stand_in_the_order_of_the_texts(cache: EmbeddingCache) -> None:
-    embedder = HashEmbedder()
-    rows = embed_texts(embedder, cache, TEXTS)
-    assert np.array_equal(rows, embedder.embed(TEXTS).astype(np.float16))
-
-
 def test_equal_texts_are_computed_once(cache: EmbeddingCache) -> None:
     embedder = HashEmbedder()
     rows = embed_texts(embedder, cache, ["a", "b", "a"])
@@ -64,14 +58,3 @@ def test_a_failure_keeps_what_was_finished_and_a_new_run_asks_the_same_batches(c
     embedder = HashEmbedder()
     embed_texts(embedder, cache, TEXTS)
     assert embedder.asked == [TEXTS[64:]]
-
-
-def test_progress_counts_every_distinct_text(cache: EmbeddingCache) -> None:
-    embed_texts(HashEmbedder(), cache, TEXTS[:10])
-    steps: list[int] = []
-    embed_texts(HashEmbedder(), cache, [*TEXTS, TEXTS[0]], steps.append)
-    assert steps == [10, 32, 32, 6]
-
-
-def test_no_texts_give_no_rows(cache: EmbeddingCache) -> None:
-    assert embed_texts(HashEmbedder(), cache, []).shape == (0, 3)

@@ -63,15 +63,6 @@ def test_a_model_in_process_is_told_what_the_settings_say(
     assert (local.pretrained, local.args) == (str(folder), args)
 
 
-@pytest.mark.parametrize("vlm", ["openai:gpt-5-mini", "scripted", 'openai:m,{"base_url": "http://127.0.0.1:1/v1"}'])
-def test_another_model_keeps_its_name(vlm: str) -> None:
-    assert figure_model(vlm, FigureSettings(qwen3_vl_max_model_len=10)) == vlm
-
-
-def test_nobody_is_named_where_figures_are_off() -> None:
-    assert figure_model("hf:/nowhere", FigureSettings(qwen3_vl_enabled=False)) is None
-
-
 def test_weights_that_nobody_names_are_asked_for() -> None:
     with pytest.raises(ModelUnavailable, match="write hf:FOLDER, or set qwen3_vl_model_path"):
         figure_model("hf", FigureSettings())

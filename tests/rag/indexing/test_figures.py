@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +13,13 @@ import PIL.ImageFont
 import pytest
 from numpy.typing import NDArray
 
-from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ModelError, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, Image
 from models.scripted import Rule, ScriptedChat
 from storage.records import Ref
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
 from tasks.documents.blocks import ImageCandidate
-from tasks.rag.indexing.chunks import figure_label
 from tasks.rag.indexing.figures import (
     FigureRecord,
     FigureSettings,
@@ -29,7 +27,6 @@ from tasks.rag.indexing.figures import (
     figure_request,
     found,
     is_informative,
-    look_alike,
     measure,
     plan,
     without_duplicates,
@@ -110,12 +107,6 @@ def test_the_measures_of_a_checkerboard_are_those_worked_by_hand():
     assert measures.nonwhite_ratio == 0.5
 
 
-def test_the_edge_energy_of_stripes_is_that_worked_by_hand():
-    stripes = np.zeros((100, 100))
-    stripes[50:] = 255  # one step of 255 among 99 downwards, none sideways
-    assert measure(candidate(grey(stripes))).edge_energy == pytest.approx(1 / 99, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("picture", "rule"),
     [
@@ -152,25 +143,6 @@ def test_each_threshold_decides(store: Store, picture: Picture, setting: str, va
     assert strict.reason.startswith(setting)
 
 
-def test_the_resolution_is_that_of_the_original(store: Store):
-    small = candidate(chart(90, 150, 60).resize((100, 75)), size=(4000, 3000))
-    assert found(small, document="a" * 64, image=store.add(small.png), settings=FigureSettings()).status == "kept"
-
-
-def test_a_picture_that_could_not_be_read_keeps_its_reason():
-    broken = ImageCandidate(page=1, bbox=None, n=1, source="raster", problem="WMF pictures are not supported")
-    kept = found(broken, document="a" * 64, image=None, settings=FigureSettings())
-    assert (kept.status, kept.reason) == ("dropped", "WMF pictures are not supported")
-
-
-def test_a_flat_pie_is_not_taken_for_a_gradient(store: Store):
-    picture = PIL.Image.new("RGB", (900, 900), "white")
-    draw = PIL.ImageDraw.Draw(picture)
-    for colour, (start, end) in zip(("navy", "orange", "grey"), itertools.pairwise((0, 120, 200, 360)), strict=True):
-        draw.pieslice((100, 100, 800, 800), start, end, fill=colour)
-    assert record(store, picture).status == "kept"
-
-
 # Duplicates
 
 
@@ -203,36 +175,6 @@ def test_a_chart_with_another_number_is_another_figure(store: Store, other: Pict
     records = [record(store, chart(90, 150, 60)), record(store, other, document="b" * 64)]
     marked = without_duplicates(records, load=store.load, settings=FigureSettings())
     assert [item.status for item in marked] == ["kept", "kept"]
-
-
-def test_looking_alike_is_symmetric():
-    one, other = encoded(chart(90, 150, 60)), encoded(chart(90, 150, 60).resize((300, 225)))
-    assert look_alike(one, other)
-    assert look_alike(other, one)
-
-
-def test_the_order_of_the_documents_does_not_matter(store: Store):
-    records = [
-        record(store, picture, document=name * 64, page=page)
-        for name in "dbca"
-        for page, picture in ((1, chart(90, 150, 60)), (2, chart(30, 40, 50)))
-    ]
-    for seed in range(5):
-        shuffled = random.Random(seed).sample(records, len(records))
-        marked = without_duplicates(shuffled, load=store.load, settings=FigureSettings())
-        assert {(item.document[0], item.page) for item in marked if item.status == "kept"} == {("a", 1), ("a", 2)}
-
-
-def test_duplicates_stay_when_the_setting_is_off(store: Store):
-    records = [record(store, chart(90, 150, 60)), record(store, chart(90, 150, 60), n=3)]
-    marked = without_duplicates(records, load=store.load, settings=FigureSettings(qwen3_vl_dedupe_images=False))
-    assert [item.status for item in marked] == ["kept", "kept"]
-
-
-def test_a_dropped_picture_is_nobodys_original(store: Store):
-    blank = grey(np.full((200, 200), 255))
-    records = [record(store, blank), record(store, blank, n=3)]
-    assert without_duplicates(records, load=store.load, settings=FigureSettings()) == records
 
 
 # Descriptions
@@ -275,30 +217,15 @@ def test_a_description_is_labelled_with_page_and_number(kept: FigureRecord, stor
     assert done.response_key is not None
 
 
-def test_a_format_without_pages_has_a_label_without_a_page(store: Store):
-    assert figure_label(None, 4) == "[IMAGE 4]"
-
-
 def test_the_model_is_asked_at_temperature_zero_for_512_tokens(store: Store, kept: FigureRecord):
     request = figure_request(b"png", FigureSettings())
     assert (request.temperature, request.max_tokens) == (0.0, 512)
     assert request.messages[0].content[1] == Image(png=b"png")
 
 
-def test_the_setting_limits_the_answer(kept: FigureRecord, store: Store):
-    done = described(kept, store, ScriptedChat([Rule(answer="1 2 3 4 5 6")]), qwen3_vl_max_tokens=4)
-    assert done.text == "[PAGE 3 IMAGE 2]\n1 2 3 4"
-
-
 def test_without_a_model_figures_are_skipped_and_say_so(kept: FigureRecord, store: Store):
     done = described(kept, store, None)
     assert (done.status, done.reason) == ("skipped", "no vision model is configured; name one with `--vlm`")
-
-
-def test_figures_that_are_switched_off_are_skipped(kept: FigureRecord, store: Store):
-    chat = ScriptedChat()
-    done = described(kept, store, chat, qwen3_vl_enabled=False)
-    assert (done.status, done.reason, chat.calls) == ("skipped", "qwen3_vl_enabled is off", 0)
 
 
 def test_the_budget_skips_the_rest(kept: FigureRecord, store: Store):
@@ -322,18 +249,6 @@ def test_an_answer_without_information_gives_no_text(kept: FigureRecord, store: 
 def test_a_failure_is_a_record(kept: FigureRecord, store: Store, error: ModelError, retryable: bool):
     done = described(kept, store, Failing(error))
     assert (done.status, done.reason, done.retryable) == ("failed", str(error), retryable)
-
-
-def test_a_model_that_is_not_there_stops_the_run(kept: FigureRecord, store: Store):
-    with pytest.raises(ModelUnavailable):
-        described(kept, store, Failing(ModelUnavailable("no key")))
-
-
-def test_what_was_dropped_is_not_asked_about(store: Store):
-    chat = ScriptedChat()
-    dropped = record(store, grey(np.full((200, 200), 255)))
-    assert described(dropped, store, chat) == dropped
-    assert chat.calls == 0
 
 
 INFORMATIVE = [
@@ -403,13 +318,6 @@ def test_the_plan_counts_what_a_run_would_do(store: Store):
     assert subject.dropped == {"qwen3_vl_min_nonwhite_ratio": 1}
 
 
-def test_the_plan_does_not_count_what_is_answered(store: Store):
-    records = several(store)
-    assert records[0].image is not None
-    subject = plan(records, documents=1, answered={records[0].image.digest})
-    assert (subject.answered, subject.expected_calls) == (1, 1)
-
-
 def test_a_duplicate_in_another_document_takes_over_the_description_without_a_second_question(store: Store):
     records = [
         record(store, chart(90, 150, 60)),
@@ -429,10 +337,3 @@ def test_a_duplicate_in_another_document_takes_over_the_description_without_a_se
     assert [ask(first).status, ask(repeated).status] == ["described", "duplicate"]
     assert ask(repeated).text == "[PAGE 3 IMAGE 2]\n매출 35억 원"
     assert len(kept.responses) == 1
-
-
-def test_a_duplicate_in_the_same_document_is_said_once(store: Store):
-    records = [record(store, chart(90, 150, 60)), record(store, chart(90, 150, 60), n=3)]
-    _, repeated = without_duplicates(records, load=store.load, settings=FigureSettings())
-    assert (repeated.status, repeated.original) == ("duplicate", None)
-    assert described(repeated, store, ScriptedChat([Rule(answer="매출 35억 원")])).text is None

@@ -43,15 +43,6 @@ def test_columns_get_our_names_in_any_encoding(tmp_path: Path, encoding: str) ->
     }
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_headers_may_have_spaces_and_brackets_and_strangers(tmp_path: Path, separator: str) -> None:
-    text = separator.join(("사업금액(원)", " 파 일 명 ", "담당자")) + "\n" + separator.join(("100", "a.pdf", "김"))
-
-    (fields,) = read_table(_csv(tmp_path, text)).rows.values()
-
-    assert fields == {"project_amount": "100", "file_name": "a.pdf", "담당자": "김"}
-
-
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
@@ -88,14 +79,6 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
     assert matched.files_without_row == ("b.pdf",)
 
 
-def test_a_later_row_fills_what_the_first_leaves_open(tmp_path: Path) -> None:
-    table = read_table(_csv(tmp_path, "파일명,사업명,발주 기관\na.pdf,,조달청\na.pdf,이름,다른 곳\n"))
-
-    fields = match_rows(table, ["a.pdf"]).by_file["a.pdf"]
-
-    assert (fields["project_name"], fields["issuer"]) == ("이름", "조달청")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [("사업명\n이름\n", "no column 파일명"), ("", "no bytes"), ("\n", "no column 파일명")],
@@ -104,11 +87,6 @@ def test_a_later_row_fills_what_the_first_leaves_open(tmp_path: Path) -> None:
 def test_an_unusable_csv_says_why(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(MetadataUnusable, match=message):
         read_table(_csv(tmp_path, text, "utf-8"))
-
-
-def test_a_missing_csv_says_so(tmp_path: Path) -> None:
-    with pytest.raises(MetadataUnusable, match="cannot be read"):
-        read_table(tmp_path / "nowhere.csv")
 
 
 def _document(*blocks: Block, title: str | None = None) -> Document:

@@ -16,7 +16,6 @@ from tasks.rag.measuring.measured_figures import (
     figures,
     labels_of,
     measure,
-    questions_digest,
     record,
     unknown_documents,
 )
@@ -69,46 +68,14 @@ def test_questions_that_are_all_unanswerable_measure_abstention_alone() -> None:
     assert measured.answers.n == 1
 
 
-def test_the_shape_of_the_retrieval_figures_stays() -> None:
-    told = measure(QUESTIONS, RANKED).model_dump(mode="json")
-    assert told.keys() == {"n", "page", "document", "paged", "answers", "groups"}
-    assert told["page"].keys() == {"hit@1", "hit@5", "hit@10", "mrr@10", "ndcg@10"}
-    assert told["document"]["mrr@10"].keys() == {"value", "low", "high"}
-
-
-def test_usual_labels_group_where_they_tell_questions_apart() -> None:
-    assert labels_of(QUESTIONS, None) == ("kind",)
-    assert labels_of(QUESTIONS[1:2], None) == ()
-    assert labels_of(QUESTIONS, ["split", "split"]) == ("split",)
-
-
 def test_a_label_that_no_line_has_is_refused() -> None:
     with pytest.raises(ValueError, match="no question has the field 'colour' to group by; the lines have kind, split"):
         labels_of(QUESTIONS, ["colour"])
 
 
-def test_a_label_with_a_value_of_its_own_on_each_line_is_refused() -> None:
-    many = [question(str(number), f"kind {number}") for number in range(60)]
-    with pytest.raises(ValueError, match="60 values"):
-        labels_of(many, ["kind"])
-
-
 def test_a_split_is_chosen_by_name() -> None:
     assert [one.id for one in choose(QUESTIONS, "held")] == ["3"]
     assert choose(QUESTIONS, None) == QUESTIONS
-
-
-@pytest.mark.parametrize(
-    ("questions", "split", "said"),
-    [
-        (QUESTIONS, "test", "no question is of the split 'test'; they have dev, held"),
-        ([Question(id="1", question="?", document="a")], "dev", "none of them has the field `split`"),
-        ([], None, "no questions to evaluate"),
-    ],
-)
-def test_no_question_of_the_split_is_said(questions: list[Question], split: str | None, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        choose(questions, split)
 
 
 def test_gold_documents_that_the_index_lacks_are_named_and_counted() -> None:
@@ -146,7 +113,3 @@ def test_a_run_is_recorded_with_its_figures_and_items() -> None:
     assert {result.part for result in evaluated.results} == {"", "kind=table", "kind=text", "kind=none"}
     assert [sample.item for sample in evaluated.samples] == ["1", "2", "3", "4"]
     assert "page" not in evaluated.samples[3].detail
-
-
-def test_other_questions_are_another_data_set() -> None:
-    assert questions_digest(QUESTIONS) == questions_digest(list(QUESTIONS)) != questions_digest(QUESTIONS[:3])

@@ -29,11 +29,6 @@ def test_figures_that_are_compared_stand_in_one_row_or_column() -> None:
     assert [one.number.shown for one in found.matches] == ["120", "80"]
 
 
-def test_a_figure_is_not_compared_with_itself() -> None:
-    only = match(at(1, 1, "120"), 0.9)
-    assert search_together([[only], [only]], one_unit=True) is None
-
-
 def test_a_choice_that_another_equals_has_no_margin() -> None:
     main = match(at(1, 1, "120"), 0.8)
     two = [match(at(2, 1, "80"), 0.7), match(at(3, 1, "90"), 0.7)]
@@ -43,14 +38,6 @@ def test_a_choice_that_another_equals_has_no_margin() -> None:
     sure = search_together([[main], [two[0], match(at(3, 1, "90"), 0.5)]], one_unit=False)
     assert sure
     assert sure.margin == pytest.approx(0.1)
-
-
-def test_what_counts_something_else_is_not_added() -> None:
-    robots = match(at(1, 1, "14대"), 0.8)
-    points, others = match(at(2, 1, "12점"), 0.9), match(at(3, 1, "11대"), 0.7)
-    found = search_together([[robots], [points, others]], one_unit=True)
-    assert found
-    assert [one.number.shown for one in found.matches] == ["14대", "11대"]
 
 
 def test_the_unit_stands_in_the_cell_or_behind_its_label() -> None:

@@ -111,28 +111,6 @@ def test_footnote_marks_are_neither_numbers_nor_part_of_one() -> None:
     assert [fact.value for fact in found] == [Decimal(1500), Decimal(9), Decimal(700), Decimal(8)]
 
 
-def test_a_percent_over_amounts_is_not_theirs() -> None:
-    found = facts(
-        [("", "Percent Change", "", ""), ("", "2017", "2016", "vs."), ("Sales", "35,410", "41,863", "15")], headers=2
-    )
-    assert [fact.unit for fact in found] == ["", "", "%"]
-
-
-def test_a_dash_among_words_is_no_number() -> None:
-    found = facts([("", "Place", "Fee"), ("Briefing", "-", "7"), ("Opening", "City hall", "-")])
-    assert [(fact.col, fact.shown) for fact in found] == [(2, "7"), (2, "-")]
-
-
-def test_what_has_too_many_digits_to_be_an_amount_is_none() -> None:
-    assert facts([("", "2020"), ("Account", "1234567890123456789012345")]) == []
-
-
-def test_a_unit_in_a_row_of_its_own_holds_below_the_first_total_too() -> None:
-    found = facts([HEADER, ("(In millions)", "", ""), ("Cash", "5", "6"), ("Total", "5", "6"), ("Goodwill", "7", "8")])
-    assert [fact.value for fact in found] == [Decimal(n) * 1_000_000 for n in (5, 6, 5, 6, 7, 8)]
-    assert {fact.row_path for fact in found} == {("Cash",), ("Total",), ("Goodwill",)}
-
-
 def test_an_open_bracket_is_negative_without_the_one_that_closes_it() -> None:
     [loss, _] = facts([HEADER, ("Loss", "(10,254", "7")])
     assert (loss.value, loss.sign) == (Decimal(-10_254), "parentheses")
@@ -155,15 +133,6 @@ def test_a_table_without_periods_is_of_the_one_that_introduces_it(above: list[st
     said = tuple(Block(kind="paragraph", text=text) for text in above)
     found = list(cell_facts([rows.model_copy(update={"blocks": (*said, *rows.blocks)})], document="d" * 64))
     assert [fact.period and fact.period.label for fact in found] == [label, label]
-
-
-@pytest.mark.parametrize(
-    ("header", "label"), [("As of December 28, 2019", "2019-12-28"), ("Form 10-K 2019", None), ("Acme Inc.", None)]
-)
-def test_a_repeated_title_tells_the_period_if_it_names_a_day(header: str, label: str | None) -> None:
-    rows = page([("", "Parent", "Others"), ("Cash", "5", "6")])
-    titled = rows.model_copy(update={"blocks": (Block(kind="header", text=header), *rows.blocks)})
-    assert [fact.period and fact.period.label for fact in cell_facts([titled], document="d" * 64)] == [label, label]
 
 
 def test_a_year_in_a_heading_of_rows_is_theirs() -> None:
@@ -193,24 +162,6 @@ def test_per_share_said_in_a_heading_is_of_basic_and_of_amounts_to_the_cent() ->
     assert found[1].value == 6
 
 
-def test_a_column_of_shares_and_one_of_prices_per_share() -> None:
-    found = facts(
-        [
-            ("", "Shares", "Price per Share", "Value"),
-            ("Granted", "12", "$ 41.20", "$ 494"),
-            ("Dividends ($1.20 per share)", "—", "", "(77)"),
-        ],
-        above="(in thousands)",
-    )
-    assert [(fact.value, fact.unit) for fact in found] == [
-        (Decimal(12_000), "shares"),
-        (Decimal("41.20"), "USD"),
-        (Decimal(494_000), "USD"),
-        (Decimal(0), "shares"),
-        (Decimal(-77_000), "USD"),
-    ]
-
-
 def test_a_label_that_goes_on_in_the_row_below_is_one() -> None:
     found = facts(
         [
@@ -229,11 +180,6 @@ def test_a_label_that_goes_on_in_the_row_below_is_one() -> None:
         ("Financial position", "Total assets"),
     ]
     assert found[2].unit == "shares"
-
-
-def test_rows_with_small_letters_are_items_of_their_heading() -> None:
-    found = facts([HEADER, ("Net income of", "", ""), ("owners", "5", "6"), ("others", "7", "8")])
-    assert [fact.row_path for fact in found[::2]] == [("Net income of", "owners"), ("Net income of", "others")]
 
 
 def test_years_in_mid_table_are_a_header_of_the_rows_below() -> None:
@@ -255,24 +201,10 @@ def test_years_in_mid_table_are_a_header_of_the_rows_below() -> None:
     assert found[2].column_path == ("Six Months Ended June 30,", "2023")
 
 
-def test_a_row_of_years_with_a_label_is_no_header() -> None:
-    found = facts([HEADER, ("Revenue", "50", "40"), ("Expires in", "2030", "2031"), ("Costs", "9", "8")])
-    assert [fact.period.year for fact in found if fact.period] == [2021, 2020, 2021, 2020]
-
-
 def test_a_day_without_its_year_above_the_table_is_that_of_its_years() -> None:
     found = facts([HEADER, ("Net sales", "5", "6")], above="Quarters Ended June 30,")
     assert found[0].period
     assert found[0].period.label == "3 months to 2021-06-30"
-
-
-def test_a_day_between_its_month_and_its_year_is_no_amount() -> None:
-    rows = [("", "13 Weeks Ended January", "13 Weeks Ended January"), ("", "28,", "29,"), ("", "2023", "2022")]
-    found = facts([*rows, ("Net sales", "5", "6")])
-    assert [(fact.shown, fact.period and fact.period.label) for fact in found] == [
-        ("5", "3 months to 2023-01-28"),
-        ("6", "3 months to 2022-01-29"),
-    ]
 
 
 def labels(found: list[CellFact]) -> list[str | None]:
@@ -296,45 +228,12 @@ def test_what_stands_between_two_balances_is_of_the_time_between_them() -> None:
     assert (str(found[2].period.start), str(found[2].period.end)) == ("2021-01-01", "2021-12-31")
 
 
-def test_a_total_does_not_end_the_year_that_heads_its_rows() -> None:
-    rows = [
-        ("", "First Quarter", "Second Quarter"),
-        ("2018:", "", ""),
-        ("Total revenues", "5", "6"),
-        ("Income", "1", "2"),
-    ]
-    assert labels(facts(rows)) == ["Q1 2018", "Q2 2018"] * 2
-    whole = [("", "Mill", "Loom"), ("Fiscal 2018", "", ""), ("Total revenues", "5", "6"), ("Income", "1", "2")]
-    assert labels(facts(whole)) == ["FY2018"] * 4
-
-
-def test_years_beside_a_unit_in_place_of_a_label_are_a_header() -> None:
-    rows = [("", "Change", "Change", ""), ("In millions", "2018", "2017", "$ %"), ("Revenues", "$ 5", "$ 6", "7")]
-    found = facts(rows)
-    assert labels(found) == ["2018", "2017", None]
-    assert [(fact.value, fact.unit) for fact in found] == [
-        (Decimal(5_000_000), "USD"),
-        (Decimal(6_000_000), "USD"),
-        (Decimal(7_000_000), ""),
-    ]
-
-
 def test_periods_above_a_table_are_of_groups_of_columns() -> None:
     rows = [("", "EBIT", "EPS", "EBIT", "EPS"), ("As reported", "8", "5", "9", "7")]
     above = "Twelve Months Ended June 30, 2022 Twelve Months Ended June 30, 2023"
     assert labels(facts(rows, above=above)) == ["FY2022", "FY2022", "FY2023", "FY2023"]
     uneven = [("", "EBIT", "EPS", "EBIT"), ("As reported", "8", "5", "9")]
     assert labels(facts(uneven, above=above)) == [None] * 3
-
-
-def test_a_table_of_words_above_a_table_keeps_the_lines_above_it() -> None:
-    said = Block(kind="paragraph", text="Fair values at June 30, 2022 (in millions):")
-    words, amounts = (
-        page(rows).blocks for rows in ([("", "Quoted"), ("", "Prices")], [("", "Level 1"), ("Cash", "5")])
-    )
-    pages = [Page(number=1, status=PageStatus.OK, blocks=(said, *words, *amounts))]
-    (fact,) = cell_facts(pages, document="d" * 64)
-    assert (fact.value, fact.period and fact.period.label, fact.table) == (Decimal(5_000_000), "2022-06-30", 1)
 
 
 def test_a_column_from_percent_to_percent_is_of_percentages() -> None:
@@ -355,11 +254,6 @@ def test_a_number_of_a_spreadsheet_names_its_cell() -> None:
     found = cell_facts([Page(number=None, status=PageStatus.OK, blocks=(table,))], document="d" * 64)
 
     assert [(fact.shown, fact.cells) for fact in found] == [("7", "Sheet 'May', C4"), ("5", "Sheet 'May', D4")]
-
-
-def test_a_unit_below_the_last_figure_is_of_what_follows() -> None:
-    found = facts([("시군", "인구"), ("도담시", "318,420"), ("단위: 천 명", "")], above="단위: 명")
-    assert [fact.value for fact in found] == [Decimal(318_420)]
 
 
 def test_stores_are_counted_one_by_one_in_a_table_in_thousands() -> None:

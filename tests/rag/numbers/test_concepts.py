@@ -11,7 +11,6 @@ from tasks.rag.numbers.concepts import (
     HANGUL,
     concepts,
     fit,
-    fits,
     label_of,
     mentions,
     words_of,
@@ -97,13 +96,6 @@ def test_labels_of_a_line_and_of_others(table: str, names: bool) -> None:
         )
 
 
-def test_the_preferred_name_fits_best_and_extra_words_cost() -> None:
-    revenue = concepts()["revenue"]
-    assert fit(revenue, "Revenue") == 1
-    assert 1 > fit(revenue, "Turnover") > fit(revenue, "Turnover abroad") > 0
-    assert fits("Revenue") == {"revenue": 1.0}
-
-
 @pytest.mark.parametrize(
     ("text", "keys"),
     [
@@ -118,8 +110,3 @@ def test_the_preferred_name_fits_best_and_extra_words_cost() -> None:
 )
 def test_a_text_names_the_longest_of_names_that_overlap(text: str, keys: list[str]) -> None:
     assert [one.concept.key for one in mentions(text)] == keys
-
-
-def test_a_mention_knows_its_place() -> None:
-    text = "SG&A of Marlow's mills beside its Net Sales, 총 매출액은"
-    assert [text[one.start : one.end] for one in mentions(text)] == ["SG&A", "Net Sales", "총 매출액"]

@@ -39,11 +39,6 @@ def test_a_year_that_ends_in_january_has_the_name_that_the_filer_gives_it(said: 
     assert years(page(JANUARY, above=said)) == [(f"FY{first}", first), (f"FY{first - 1}", first - 1)]
 
 
-def test_a_year_that_ends_in_december_keeps_its_name() -> None:
-    rows = [("", "Year Ended December 31, 2022"), ("Net sales", "1,200")]
-    assert years(page(rows, above="Fiscal 2023 ended on January 28, 2023.")) == [("FY2022", 2022)]
-
-
 FLOWS = [
     ("", "December 28, 2019", "December 29, 2018"),
     ("Net cash provided by operating activities", "900", "800"),
@@ -65,11 +60,6 @@ def test_flows_below_the_last_day_of_a_year_are_of_that_year() -> None:
     ]
     assert found[0].period
     assert found[0].period.months == 12
-
-
-def test_flows_of_a_day_that_ends_no_year_stay_of_that_day() -> None:
-    year = [("", "Year Ended June 30, 2019"), ("Net sales", "1,200")]
-    assert {one.period and one.period.kind for one in numbers(page(FLOWS), page(year))[:10]} == {"instant"}
 
 
 def test_beside_quarters_only_cash_flows_are_of_the_year() -> None:
@@ -122,12 +112,6 @@ def test_a_table_is_the_statement_whose_lines_it_holds(rows: list[tuple[str, ...
     assert {fact.statement for fact in numbers(page(rows))} == {statement}
 
 
-def test_each_table_of_a_document_is_told_by_itself() -> None:
-    found = numbers(page(INCOME, above="(in millions)"), page(BALANCE, above="(in thousands)"))
-    assert [(one.page, one.table, one.statement) for one in found[7:9]] == [(1, 0, "income"), (2, 1, "balance")]
-    assert (found[0].value, found[8].value) == (Decimal(1_200_000_000), Decimal(120_000))
-
-
 BEGUN = page([("", "2021", "2020"), ("Looms", "5", "6")], above="(in millions of dollars)")
 REST = page([("Dye vats", "7", "8"), ("Mills", "9", "4")], headers=0)
 
@@ -141,25 +125,6 @@ def test_a_table_that_goes_on_has_the_header_of_the_page_before() -> None:
 
 
 SAID = page([("Dye vats", "7", "8")], headers=0, above="Our vats are kept warm.")
-WIDER = page([("Dye vats", "7", "8", "9")], headers=0)
-HEADED = page([("", "Warp", "Weft"), ("Dye vats", "7", "8")])
-EMPTY = REST.model_copy(update={"blocks": ()})
-FOOTED = REST.model_copy(update={"blocks": (Block(kind="footer", text="2 of 9"), *REST.blocks)})
-
-
-@pytest.mark.parametrize(
-    ("pages", "header"),
-    [
-        pytest.param((BEGUN, SAID), (), id="text between"),
-        pytest.param((BEGUN, WIDER), (), id="more columns"),
-        pytest.param((BEGUN, HEADED), ("Weft",), id="a header"),
-        pytest.param((BEGUN, EMPTY, REST), (), id="a page between"),
-        pytest.param((BEGUN, FOOTED), ("2020",), id="a footer between"),
-        pytest.param((BEGUN, REST, REST), ("2020",), id="three pages"),
-    ],
-)
-def test_only_a_table_that_goes_on_borrows_a_header(pages: tuple[Page, ...], header: tuple[str, ...]) -> None:
-    assert numbers(*pages)[-1].column_path == header
 
 
 def boxed(rows: list[tuple[str, ...]], right: float, *, headers: int = 0) -> Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.rag.numbers import expressions as tree
-from tasks.rag.numbers.expressions import NoExpression, lines_of, named, parse, years_in
+from tasks.rag.numbers.expressions import NoExpression, named, parse, years_in
 
 
 def told(expression: tree.Expression) -> str:
@@ -56,11 +56,6 @@ NO_FORMULA = ["", "revenue plus", "* revenue", "(revenue", "revenue)", "average(
 def test_what_is_no_formula_is_refused(text: str) -> None:
     with pytest.raises(NoExpression):
         parse(text)
-
-
-def test_the_lines_of_a_formula_stand_in_its_order() -> None:
-    lines = lines_of(parse("average(inventory) / (revenue - 3 * goodwill)"))
-    assert [line.said for line in lines] == ["inventory", "revenue", "goodwill"]
 
 
 def test_the_years_of_a_text() -> None:

@@ -13,9 +13,7 @@ from tasks.rag.numbers.periods import Period, period_in
     ("text", "label", "year", "start", "end"),
     [
         ("Years Ended December 3, 2021", "FY2021", 2021, date(2020, 12, 4), date(2021, 12, 3)),
-        ("Fiscal Years Ended January 31, 2018", "FY2017", 2017, date(2017, 2, 1), date(2018, 1, 31)),
         ("Year ended February 29, 2020", "FY2019", 2019, date(2019, 3, 1), date(2020, 2, 29)),
-        ("Three Months Ended March 31, 2023", "3 months to 2023-03-31", 2023, date(2023, 1, 1), date(2023, 3, 31)),
         (
             "Thirty-nine weeks ended October 29, 2022",
             "9 months to 2022-10-29",
@@ -23,7 +21,6 @@ from tasks.rag.numbers.periods import Period, period_in
             date(2022, 1, 30),
             date(2022, 10, 29),
         ),
-        ("Quarter ended June 30, 2022", "3 months to 2022-06-30", 2022, date(2022, 4, 1), date(2022, 6, 30)),
         (
             "Nine-month period ended 30 September 2020",
             "9 months to 2020-09-30",
@@ -31,11 +28,8 @@ from tasks.rag.numbers.periods import Period, period_in
             date(2020, 1, 1),
             date(2020, 9, 30),
         ),
-        ("Fiscal 2016", "FY2016", 2016, None, None),
         ("FY19", "FY2019", 2019, None, None),
-        ("Q2 2023", "Q2 2023", 2023, None, None),
         ("Fourth quarter of 2022", "Q4 2022", 2022, None, None),
-        ("2023년 상반기", "H1 2023", 2023, None, None),
         ("2022년 3분기", "Q3 2022", 2022, None, None),
     ],
 )

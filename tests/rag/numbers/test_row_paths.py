@@ -63,16 +63,3 @@ def test_parts_that_are_named_alike_are_parts_of_the_row_above_them() -> None:
         ("청년가구", "수도권"),
         ("청년가구", "그 외"),
     ]
-
-
-def test_parts_that_stand_above_their_total_are_not_of_the_one_before() -> None:
-    rows = [
-        ("", "2024"),
-        ("North", "6"),
-        ("South", "4"),
-        ("Net sales", "10"),
-        ("North", "2"),
-        ("South", "1"),
-        ("Income", "3"),
-    ]
-    assert [fact.row_path for fact in facts(rows)] == [(label,) for label, _ in rows[1:]]

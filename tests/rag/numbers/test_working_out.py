@@ -204,11 +204,6 @@ def test_a_broken_sum_is_said() -> None:
     assert korean.endswith("\n[1]은(는) 합이 맞지 않습니다: 위 행들을 더하면 1입니다.")
 
 
-def test_a_rate_of_growth_over_years() -> None:
-    told = answer("What was the revenue CAGR from FY2017 to FY2019?", rows("income", {"Revenue": (121, 105, 100)}))
-    assert told.text == "Revenue FY2017 → FY2019 = (121 [2] ÷ 100 [1])^(1/2) − 1 = 10.00%"
-
-
 def test_each_cell_is_cited_once_and_the_citations_are_numbered_on() -> None:
     told = answer("What was gross margin in FY2018 and FY2019?")
     assert "= (1,000 [1] − 600 [2]) ÷ 1,000 [1] = 40.00%\nGross margin FY2019 = (1,200 [3] − 730 [4])" in told.text
@@ -239,12 +234,6 @@ def test_without_an_input_it_abstains_and_says_why(question: str, text: str) -> 
     assert (told.text, told.abstained, told.citations) == (text, True, ())
 
 
-def test_what_is_found_is_told_beside_what_is_missing() -> None:
-    told = answer("What was inventory in FY2017 and FY2018?")
-    missing = f"inventory FY2017 was not found in the tables of {NAME}."
-    assert (told.text, told.abstained) == (f"Inventory FY2018 = 80 [1] = USD 80 million\n{missing}", False)
-
-
 def test_inputs_of_several_scales_are_told_with_theirs() -> None:
     small = rows("balance", {"Inventories": (240_000,)}, table=1, scale=1_000)
     told = answer("What was inventory divided by revenue in FY2019?", [*INCOME, *small])
@@ -273,27 +262,6 @@ def test_the_cell_that_a_line_means(given: Sequence[Row], documents: Sequence[st
     assert (number and number.value / number.scale) == value
 
 
-def test_a_line_of_no_concept_is_found_by_its_words() -> None:
-    given = rows("other", {"Spindles in store": (9,), "Spindles in use": (8,)}, unit="", scale=1)
-    assert [number and number.value for number in (found("spindles in use", given), found("shuttles", given))] == [
-        8,
-        None,
-    ]
-
-
-def test_part_of_a_year_is_its_own_column() -> None:
-    given = [*rows("income", {"Net sales": (550,)}, months=6, table=3), *PRIMARY]
-    number = found("net sales", given, part=Part(None, 6, (6, 30)))
-    assert (number and number.shown) == "550"
-
-
-def test_the_rows_of_a_year_are_read_once() -> None:
-    read: list[int] = []
-    book = Lines((A,), lambda year: read.append(year) or MILL)
-    assert all(book.find(Line(said, named(said)), 2019) for said in ("revenue", "inventory", "cogs"))
-    assert read == [2019]
-
-
 def test_a_line_that_the_statement_lacks_is_worked_out_from_it_before_another_table_is_asked() -> None:
     sheet = rows("balance", {"Total assets": (900,), "Total equity": (300,)})
     investee = rows("balance", {"Total liabilities": (47_876,)}, scale=1, table=9)
@@ -303,15 +271,6 @@ def test_a_line_that_the_statement_lacks_is_worked_out_from_it_before_another_ta
     assert draft.text == "Total liabilities FY2019 = 900 [1] − 300 [2] = USD 600 million"
     alone = work_out(computation, lines(investee), documents=[NAME], statements=lines(()))
     assert alone.text == "Total liabilities FY2019 = 47,876 [1] = USD 47,876"
-
-
-def test_an_amount_without_a_unit_beside_one_with_a_currency_is_a_doubt() -> None:
-    bare = [{**row, "unit": ""} for row in rows("balance", {"Inventories": (120,)}, table=1)]
-    with_unit = rows("balance", {"Inventories": (120,)}, table=1)
-    question = "What was cost of goods sold divided by inventory in FY2019?"
-    sure, doubted = (answer(question, [*INCOME, *stock]).confidence for stock in (with_unit, bare))
-    assert sure
-    assert doubted == pytest.approx(0.4 * sure)
 
 
 def test_a_figure_of_a_spreadsheet_is_cited_with_its_cell() -> None:

@@ -11,7 +11,6 @@ from tasks.rag.numbers.periods import (
     Part,
     Period,
     Wanted,
-    When,
     part_of_year,
     parts_in,
     period_in,
@@ -23,16 +22,12 @@ from tasks.rag.numbers.periods import (
     ("question", "part"),
     [
         ("revenue in FY2022", WHOLE_YEAR),
-        ("revenue in Q2 FY2022", Part(2, 3)),
         ("2022년 1분기 매출액", Part(1, 3)),
         ("revenue of the nine months ended September 30, 2022", Part(None, 9, (9, 30))),
-        ("revenue of the thirteen weeks ended May 1, 2021", Part(None, 3, (5, 1))),
         ("the first half of 2022", Part(None, 6)),
         ("2022년 상반기 매출액", Part(None, 6)),
-        ("inventory at June 30, 2022", Part(None, None, (6, 30))),
         ("the quarter ended June 30, 2022", Part(None, 3, (6, 30))),
         ("Q1 2022 against Q2 2022", None),
-        ("three months and six months ended June 30, 2022", None),
     ],
 )
 def test_the_part_that_a_question_names(question: str, part: Part | None) -> None:
@@ -57,16 +52,6 @@ def test_the_parts_that_a_question_names(question: str, labels: list[str]) -> No
 
 def test_years_of_two_digits_are_spelled_out() -> None:
     assert spelled_out("FY19 to FY'21, 2018-19, Q3'22") == "FY2019 to FY2021, 2018-2019, Q3 2022"
-
-
-def test_the_quarter_before_the_first_is_of_the_year_before() -> None:
-    assert When(2022, Part(1, 3)).before(quarters=True) == When(2021, Part(4, 3))
-
-
-def test_the_label_of_a_part() -> None:
-    parts = [WHOLE_YEAR, Part(2, 3), Part(None, 9, (9, 30)), Part(None, None, (6, 30))]
-    labels = ["FY2022", "Q2 FY2022", "9 months to 9/30 FY2022", "to 6/30 FY2022"]
-    assert [part.labelled("FY2022") for part in parts] == labels
 
 
 def period(header: str) -> Period:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.rag.answers import Answered, Citation, Filters, RetrievalPlan
-from tasks.rag.planning.plan import MOST_TURNS, history_of, recall, turn_of
+from tasks.rag.planning.plan import history_of, recall, turn_of
 
 
 def answer(question: str, *, cites: str = "", within: str = "") -> Answered:
@@ -42,17 +42,8 @@ def test_history_is_oldest_first() -> None:
     assert asked("one?", "two?") == ["one?", "two?"]
 
 
-def test_history_holds_the_last_turns_only() -> None:
-    questions = [f"{n}?" for n in range(MOST_TURNS + 3)]
-    assert asked(*questions) == questions[3:]
-
-
 def test_history_begins_at_the_last_question_that_begins_anew() -> None:
     assert asked("one?", "새 질문: two?", "three?", "새 질문: four?", "five?") == ["새 질문: four?", "five?"]
-
-
-def test_a_conversation_that_has_not_begun_has_no_history() -> None:
-    assert history_of([]) == ()
 
 
 def test_kept_answers_come_back() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from storage.catalogue import CatalogueEntry
-from tasks.rag.planning.names import DocumentNames, compact, core_words, document_names, entity_of, name_words
+from tasks.rag.planning.names import DocumentNames, core_words, document_names, entity_of, name_words
 
 
 def names(path: str, title: str | None = None, **metadata: str) -> DocumentNames:
@@ -24,11 +24,6 @@ def names(path: str, title: str | None = None, **metadata: str) -> DocumentNames
 )
 def test_who_issued_a_document_stands_at_the_beginning_of_its_name(path: str, entity: str) -> None:
     assert names(path).entities == (("name", entity),)
-
-
-@pytest.mark.parametrize("path", ["2024_해든도_통계연보_발췌.pdf", "Harbor_Master_Letter.pdf", "회의록 사본.pdf"])
-def test_a_name_without_an_issuer_gives_none(path: str) -> None:
-    assert all(not entity for _, entity in names(path).entities)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +60,6 @@ def test_the_core_of_a_name_is_without_year_form_and_round() -> None:
     assert core_words("가람시_교통신호 구축(2차 재공고)") == ("가람시", "교통신호", "구축")
 
 
-def test_a_compact_name_is_the_same_for_all_spacings() -> None:
-    assert compact(["johnson", "and", "johnson"]) == compact(["johnson", "johnson"]) == "johnsonjohnson"
-
-
 @pytest.mark.parametrize(
     ("metadata", "rounds"), [({}, (0,)), ({"notice_round": "02"}, (2,)), ({"notice_round": "없음"}, (0,))]
 )
@@ -79,11 +70,6 @@ def test_the_round_is_the_tables_where_the_name_has_none(metadata: dict[str, str
 def test_a_document_has_the_years_of_its_name_and_of_its_title() -> None:
     said = names("ULTRAMARINE_2023Q4_EARNINGS.pdf", "Ultramarine Announces Fourth Quarter Fiscal 2022 Results").said
     assert [period.number for period in said.periods] == [2023, 2022]
-
-
-def test_where_name_and_title_are_silent_the_period_of_the_report_counts() -> None:
-    said = names("report.pdf", "FORM 10-K", period_end="January 28, 2023").said
-    assert [period.number for period in said.periods] == [2023]
 
 
 @pytest.mark.parametrize(

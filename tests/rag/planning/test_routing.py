@@ -84,21 +84,13 @@ def route(question: str, query_type: QueryType = "single", *history: Turn) -> Fi
     ("question", "favoured"),
     [
         ("What is the FY2018 capital expenditure amount (in USD millions) for 3M?", ["3M_2018_10K"]),
-        ("What drove operating margin change as of FY2022 for 3M?", ["3M_2022_10K"]),
         ("As of Q2 2023, which debt securities does 3M have?", ["3M_2023Q2_10Q"]),
-        ("What was 3M's revenue in the second quarter of fiscal 2023?", ["3M_2023Q2_10Q"]),
         ("What was American Express's largest liability in 2022?", ["AMERICANEXPRESS_2022_10K"]),
-        ("What did American Water Works pay in FY2020?", ["AMERICANWATERWORKS_2020_10K"]),
         ("What are Best Buy's inventories at the end of FY2019?", ["BESTBUY_2019_10K"]),
-        ("Has Johnson & Johnson reported legal battles in 2022?", ["JOHNSON_JOHNSON_2022_10K"]),
         ("Johnson and Johnson FY2022 sales", ["JOHNSON_JOHNSON_2022_10K"]),
-        ("Is CVS Health capital-intensive based on FY2022 data?", ["CVSHEALTH_2022_10K"]),
         ("What was agreed in the 8-K of PepsiCo dated May 5, 2023?", ["PEPSICO_2023_8K_dated-2023-05-05"]),
-        ("What was decided at the Pepsico meeting of May 3, 2023?", ["PEPSICO_2023_8K_dated-2023-05-05"]),
         ("What was the agenda of Amcor's 8k filing dated 1st July 2022?", ["AMCOR_2022_8K_dated-2022-07-01"]),
-        ("What was Amcor's EBITDA for FY 2023?", ["AMCOR_2023Q4_EARNINGS"]),
         ("Brightwell Canvas debt at the end of FY21?", ["BRIGHTWELLCANVAS_2021_10K"]),
-        ("한누리소재의 제22기 매출은?", ["한누리소재_제22기_사업보고서"]),
         ("3M의 2022년 매출은?", ["3M_2022_10K"]),
     ],
 )
@@ -114,33 +106,17 @@ def test_a_report_of_the_year_after_stays_behind_the_one_of_the_year() -> None:
     assert found.favoured == (nike[1].document,)
 
 
-def test_of_several_years_the_last_one_has_the_report() -> None:
-    found = route("What is the average capex of Best Buy over FY2017 - FY2019?")
-    assert stems(found.favoured or found.documents) == ["BESTBUY_2019_10K"]
-
-
 @pytest.mark.parametrize(
     ("question", "document"),
     [
         ("What does the earnings release of Johnson & Johnson for Q2 2023 say?", "JOHNSON_JOHNSON_2023Q2_EARNINGS"),
-        (f"나래시 {CITY}의 사업 예산은?", f"나래시_{CITY}"),
         ("나래시 교통신호 사업의 예산은?", f"나래시_{CITY}"),
-        ("나래시 교통 신호 통합 관제 시스템 구축의 예산은?", f"나래시_{CITY}"),
         ("[나래시] 「교통신호 통합관제시스템」의 예산은?", f"나래시_{CITY}"),
-        ("가람시 교통신호 최초 공고의 예산은?", f"가람시_{CITY}"),
         ("가람시 교통신호 원공고의 예산은?", f"가람시_{CITY}"),
-        ("가람시 교통신호 재공고의 예산은?", f"가람시_{CITY}(재공고)"),
         ("가람시 교통신호 (2차 재공고)의 예산은?", f"가람시_{CITY}(2차 재공고)"),
-        ("가람시 교통신호 2차재공고 예산", f"가람시_{CITY}(2차 재공고)"),
         ("누리 과학관의 관람객은 몇 명인가?", "누리과학관_전시 안내 로봇 도입 및 운영"),
-        ("라온군 한파쉼터 사업의 금액은?", "라온군_버스정류장 한파쉼터 설치"),
         ("하늬군 약국 재고연계의 배점은?", "하늬군_마을 약국 재고연계 시스템 구축"),
-        (
-            "RFP 24-017 Account-Based Fare Collection System: who pays?",
-            "RFP 24-017 Account-Based Fare Collection System",
-        ),
         ("What were Calder Ridge's net sales?", "CalderRidge_FY2023_Annual_Report"),
-        ("calder ridge outfitters net sales", "CalderRidge_FY2023_Annual_Report"),
     ],
 )
 def test_a_name_and_what_tells_its_documents_apart_lead_to_one(question: str, document: str) -> None:
@@ -170,16 +146,12 @@ def test_a_company_is_known_in_any_spelling(written: str) -> None:
     "question",
     [
         "비트코인의 가격은?",
-        "What is EBITDA?",
         "What is the building block of the revenue?",
         "What was the revenue in FY2022?",
-        "사업 예산은 얼마인가?",
         "제안서 제출 마감은 언제인가?",
         "어느 시스템을 구축하는가?",
-        "WHAT IS THE NET INCOME?",
         "Zanzibar Airlines 2022 10-K",
         "",
-        "???",
     ],
 )
 def test_a_question_that_names_nothing_searches_everywhere(question: str) -> None:
@@ -189,16 +161,6 @@ def test_a_question_that_names_nothing_searches_everywhere(question: str) -> Non
 @pytest.mark.parametrize("place", ["하늬군 하늬읍의 경로당은 몇 곳인가?", "나래시의 인구는?"])
 def test_a_place_alone_is_only_preferred_since_other_documents_speak_of_it_too(place: str) -> None:
     assert route(place).mode == "prefer"
-
-
-def test_a_place_beside_a_sure_name_is_not_left_out() -> None:
-    found = route("새봄시립도서관과 나래시가 낸 사업의 예산은?", "multi")
-    assert found.mode == "prefer"
-    assert {stem.split("_")[0] for stem in stems(found.documents)} == {"새봄시립도서관", "나래시"}
-
-
-def test_documents_that_the_metadata_table_misses_are_found_by_their_name() -> None:
-    assert "새봄시립도서관_정정공고" in stems(route("새봄시립도서관 현장 설명회는 언제인가?").documents)
 
 
 def test_a_name_that_all_documents_bear_says_nothing() -> None:
@@ -235,10 +197,6 @@ def test_two_formats_of_a_document_are_not_ambiguous() -> None:
     ]
     found = Router([*both, entry("나래시_가로등 교체.hwp")]).route("라온군 한파쉼터 설치의 금액은?")
     assert (len(found.documents), found.ambiguous) == (2, ())
-
-
-def test_a_question_about_several_documents_is_never_ambiguous() -> None:
-    assert route("교통신호 통합관제시스템 구축의 예산은 각각?", "multi").ambiguous == ()
 
 
 @pytest.mark.parametrize(
@@ -279,12 +237,6 @@ def test_what_a_followup_adds_is_looked_for_beside_the_last_documents(
     assert stems(route(question, query_type, LAST).documents) == expected
 
 
-def test_another_year_is_looked_for_in_the_same_company() -> None:
-    last = Turn(question="What was 3M's capex in FY2018?", answer="…", documents=("digest of 3M_2018_10K.pdf",))
-    found = route("And in 2022?", "followup", last)
-    assert stems(found.favoured or found.documents) == ["3M_2022_10K"]
-
-
 def test_a_notice_number_leads_to_its_notice() -> None:
     router = Router([entry("a.hwp", notice_id="20240311903"), entry("b.hwp", notice_id="20240311904")])
     found = router.route("공고 20240311903-00의 마감은?")
@@ -295,12 +247,6 @@ def test_an_alias_of_a_file_is_a_name_of_its_document() -> None:
     copied = entry("notices/사본.pdf").model_copy(update={"aliases": ("제7차 스마트도시 사업협의회 회의록.pdf",)})
     found = Router([copied, *CATALOGUE]).route("제7차 스마트도시 사업협의회 회의록에서 의결한 것은?")
     assert (found.mode, found.documents) == ("only", (copied.document,))
-
-
-def test_names_alone_are_enough() -> None:
-    router = Router([CatalogueEntry(document=one.document, name=one.name) for one in CATALOGUE])
-    assert stems(router.route("나래시 교통신호 통합관제시스템의 예산은?").documents) == [f"나래시_{CITY}"]
-    assert stems(router.route("한누리소재 제22기 매출은?").favoured) == ["한누리소재_제22기_사업보고서"]
 
 
 def test_matches_say_what_was_recognised_and_how_it_was_written() -> None:
@@ -345,13 +291,6 @@ def test_any_question_gives_documents_of_the_catalogue(question: str, query_type
     assert (found.mode == "all") == (not found.documents)
     assert {document for group in found.groups for document in group} == set(found.documents)
     assert set(found.favoured) <= set(found.documents)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=5, unique=True), st.text(max_size=60))
-def test_any_names_make_a_router(names: list[str], question: str) -> None:
-    entries = [entry(name, title=name, issuer=name, notice_round=name, period_end=name) for name in names]
-    assert set(Router(entries).route(question).documents) <= {one.document for one in entries}
 
 
 def test_what_parts_of_a_catalogue_teach_is_kept_and_leads_to_the_same_documents(tmp_path: Path) -> None:
@@ -403,15 +342,3 @@ def test_a_question_for_the_first_notice_means_no_later_one_that_only_its_name_t
         else ("What is the budget of the first notice of the Garam traffic signal tender?",)
     )
     assert [router.route(one).documents for one in questions] == [(f"digest of {first}.pdf",)] * len(questions)
-
-
-def test_a_later_notice_alone_is_not_the_first_one() -> None:
-    router = Router([entry(f"가람시_{CITY}(2차 재공고).pdf"), entry("누리과학관_전시 안내 로봇 도입.pdf")])
-    asked = ("최초 공고", "재공고", "2차 재공고", "공고")
-    lacking = [
-        router.lacks_round(one, router.route(one)) for one in (f"가람시 {CITY} {word}의 예산은?" for word in asked)
-    ]
-    assert lacking == [True, True, False, False]
-    assert not ROUTER.lacks_round(
-        "누리과학관 안내 로봇 재공고의 예산은?", ROUTER.route("누리과학관 안내 로봇의 예산은?")
-    )

@@ -103,13 +103,6 @@ def test_rrf_gives_the_rank_in_each_retriever_and_the_fused_score(index: Index) 
     assert found.hits[0].score == pytest.approx((3 + DEFAULTS.words_weight) / 61)
 
 
-def test_the_weight_of_bm25_decides_between_words_and_meaning(index: Index) -> None:
-    question = "won price 12 months 6개월 bid 41,000,000"
-    assert pages(index, question, "rrf", top_k=1, bm25_weight=50.0, settings=SEED) == pages(
-        index, question, "bm25", top_k=1
-    )
-
-
 def test_without_weight_words_have_no_say(index: Index) -> None:
     question = "won price 12 months 6개월 bid 41,000,000"
     ranks = [
@@ -144,11 +137,6 @@ def test_a_korean_question_to_another_tokenizers_words_is_refused_or_noted(tmp_p
 def test_a_filter_keeps_every_strategy_within_its_documents(index: Index, strategy: str) -> None:
     assert pages(index, "bid price won", strategy, documents={"b" * 64})[0] == 4
     assert pages(index, "bid price won", strategy, documents=set()) == []
-
-
-@pytest.mark.parametrize("strategy", ["similarity", "mmr", "bm25", "rrf"])
-def test_the_same_question_gives_the_same_hits(index: Index, strategy: str) -> None:
-    assert pages(index, "bid price", strategy) == pages(index, "bid price", strategy)
 
 
 def test_another_embedder_is_refused(index: Index) -> None:
@@ -207,17 +195,6 @@ def test_nearness_counts_beside_words(embedder: str, closeness: float, first: st
     assert first in found.hits[0].chunk.text
 
 
-def test_a_number_in_common_does_not_outweigh_meaning_when_the_rest_of_the_question_is_in_another_language(
-    tmp_path: Path,
-) -> None:
-    # the index holds 41,000,000 and no other word of it; to this embedder `xmonthsx` means months
-    question = "Xmonthsx Lieferfrist Vertrag 41,000,000"
-    spanning = search(published(tmp_path / "a"), question, strategy="rrf", top_k=1, embedder=WordEmbedder)
-    by_words = search(published(tmp_path / "b"), question, strategy="bm25", top_k=1, embedder=no_embedder)
-    assert spanning.hits[0].chunk.id == "a-2"
-    assert by_words.hits[0].chunk.id == "b-3"
-
-
 STRATEGIES: list[str] = ["similarity", "mmr", "bm25", "rrf"]
 A, B = "a" * 64, "b" * 64
 SAID_B = NameMatch(field="issuer", value="B", said="bid", confidence=1.0)
@@ -243,11 +220,6 @@ def test_preferred_documents_come_first_and_the_others_stay_below(index: Index, 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_wrong_preference_does_not_hide_what_matches_far_better(index: Index, strategy: str) -> None:
-    assert pages(index, "delivery months", strategy, top_k=5, filters=routed("prefer", B))[0] == 3
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_favoured_document_comes_before_the_others_that_are_meant(index: Index, strategy: str) -> None:
     filters = routed("only", A, B, favoured=(B,))
     assert pages(index, "The bid price in won", strategy, top_k=5, filters=filters)[0] == 4
@@ -263,19 +235,6 @@ def test_a_filter_that_finds_nothing_falls_back_and_says_so(index: Index, docume
     assert found.filters.mode == "all"
 
 
-def test_a_filter_never_reaches_beyond_the_documents_that_were_asked_for(index: Index) -> None:
-    found = search(
-        index,
-        "bid price",
-        strategy="rrf",
-        top_k=5,
-        embedder=WordEmbedder,
-        documents={A},
-        filters=routed("only", B),
-    )
-    assert {hit.chunk.document for hit in found.hits} == {A}
-
-
 @pytest.mark.parametrize("mode", ["only", "prefer"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_both_sides_of_a_comparison_are_among_the_hits(index: Index, strategy: str, mode: RouteMode) -> None:
@@ -288,11 +247,6 @@ def test_a_side_that_holds_nothing_is_named(index: Index) -> None:
     filters = Filters(mode="only", documents=(A, B), groups=((A,), (B,)))
     found = search(index, "delivery", strategy="bm25", top_k=4, embedder=no_embedder, filters=filters)
     assert found.notes == ("nothing was found in b.pdf",)
-
-
-def test_a_quota_brings_in_other_documents(index: Index) -> None:
-    assert pages(index, "bid price won", "bm25", top_k=2) == [1, 2]
-    assert pages(index, "bid price won", "bm25", top_k=2, per_document=1) == [1, 4]
 
 
 class LastFirst:
@@ -314,11 +268,6 @@ def test_a_reranker_reads_the_pool_before_it_is_cut(index: Index, strategy: str)
     assert found.hits[0].ranks[strategy if strategy != "rrf" else "bm25"] > 1
 
 
-def test_a_reranker_shortens_no_list(index: Index) -> None:
-    settings = SearchSettings(rerank_pool=1)
-    assert len(pages(index, "bid price won", "rrf", top_k=4, reranker=LastFirst(), settings=settings)) == 4
-
-
 def plan(strategy: str, **more: object) -> RetrievalPlan:
     return RetrievalPlan(query_type="single", strategy=strategy, top_k=3, needs_multi_doc=False).model_copy(update=more)
 
@@ -327,11 +276,6 @@ def plan(strategy: str, **more: object) -> RetrievalPlan:
 def test_what_the_plan_says_is_what_runs(index: Index, strategy: str) -> None:
     planned = retrieve(index, "bid price", plan(strategy), embedder=WordEmbedder)
     assert planned == search(index, "bid price", strategy=strategy, top_k=3, embedder=WordEmbedder)
-
-
-def test_a_plan_for_several_documents_spreads_the_hits(index: Index) -> None:
-    found = retrieve(index, "bid price won", plan("bm25", top_k=2, needs_multi_doc=True), embedder=no_embedder)
-    assert [hit.chunk.page for hit in found.hits] == [1, 4]
 
 
 @pytest.mark.parametrize("strategy", ["similarity", "mmr"])
@@ -345,12 +289,6 @@ def test_meaning_runs_where_the_plan_has_bm25_and_the_index_has_none(tmp_path: P
     found = retrieve(published(tmp_path, tokenizer=None), "price", plan("bm25"), embedder=WordEmbedder)
     assert found.hits[0].ranks == {"similarity": 1, "mmr": 1}
     assert "bm25 was planned" in found.notes[0]
-
-
-def test_an_embedder_that_reads_the_script_has_a_vote_on_a_korean_question(index: Index) -> None:
-    found = search(index, "사업 기간 6개월", strategy="rrf", top_k=3, embedder=WordEmbedder)
-    assert all("similarity" in hit.ranks for hit in found.hits)
-    assert not found.notes
 
 
 def test_words_that_named_the_document_do_not_choose_the_chunk(tmp_path: Path) -> None:

@@ -57,15 +57,6 @@ def test_a_score_worked_by_hand() -> None:
     assert found == pytest.approx([weight / 2, weight / 2, weight * 1.5, 0, 0, 0, 0, 0, 0])
 
 
-def test_a_share_scales_what_a_word_gives() -> None:
-    assert scores({"tower": 0.5}) == pytest.approx([one / 2 for one in scores({"tower": 1.0})])
-
-
-@pytest.mark.parametrize("words", [{}, {"nowhere": 1.0}, {"tower": 0.0}], ids=["none", "unknown", "worth nothing"])
-def test_no_words_give_no_scores(words: Mapping[str, float]) -> None:
-    assert not any(scores(words))
-
-
 @settings(max_examples=40)
 @given(some.permutations(range(len(CHUNKS))))
 def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
@@ -74,7 +65,3 @@ def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
     lexical = opened([CHUNKS[row] for row in order])
     found = word_scores(lexical, words, OWNERS[order], document_share=0.5)
     assert found == pytest.approx(expected[order])
-
-
-def test_an_index_without_rows_has_no_scores() -> None:
-    assert not word_scores(opened([]), {"a": 1.0}, np.empty(0, np.int32), document_share=0.5).size
