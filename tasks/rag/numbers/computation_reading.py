@@ -19,17 +19,14 @@ from tasks.rag.numbers.computations import (
     count_of,
     extreme,
     is_ratio,
-    names_a_part,
     operation,
     over_periods,
     whens_of,
 )
-from tasks.rag.numbers.concepts import Concept, concepts, mentions, words_of
+from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import (
-    Expression,
     Line,
     Operation,
-    Over,
     lines_of,
     parse,
     years_in,
@@ -47,7 +44,7 @@ from tasks.rag.numbers.question_shape import (
 from tasks.rag.numbers.written_formulas import PERCENT, SHARE, defined, definitions, meanings, with_meanings, without
 from tasks.rag.retrieval.expansion import expand
 
-FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, YEAR_END, ASIDE = (
+FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, ASIDE = (
     re.compile(WORDS[name], re.IGNORECASE)
     for name in (
         "figure",
@@ -58,7 +55,6 @@ FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS
         "asks_share",
         "asks_figure",
         "both_ends",
-        "year_end",
         "aside",
     )
 )
@@ -101,10 +97,9 @@ def read_computation(
     found = _understood(plain, how, said=said, names=names, latest=latest, labels=labels)
     if found is None:
         return None
-    at_end = YEAR_END.search(asked) and not BOTH_ENDS.search(asked)
-    tasks = tuple(map(at_year_end, found.tasks)) if at_end else found.tasks
     meant = meanings(given)
-    return found._replace(tasks=tuple(one._replace(expression=with_meanings(one.expression, meant)) for one in tasks))
+    tasks = tuple(one._replace(expression=with_meanings(one.expression, meant)) for one in found.tasks)
+    return found._replace(tasks=tasks)
 
 
 def _aside(said: re.Match[str]) -> str:
@@ -156,9 +151,7 @@ def _shapes(
     """The ways to read a question, the surest first: by concepts alone, or by other words of tables too."""
     known, free = (without_parts(shape_of(plain, said=said, names=names, free=free)) for free in (False, True))
     named_more = any(_in_labels(one, labels) for one in known.unread) and len(free.lines) > len(known.lines)
-    if len(known.lines) == 1 and names_a_part(known.skeleton):  # "what share of revenue came from Felt?"
-        yield known._replace(loose=())
-    elif known.lines and not named_more:
+    if known.lines and not named_more:
         yield _with_parts(known, labels)
     if len(free.lines) > len(known.lines) and _asks_arithmetic(free, how):
         yield _with_parts(free, labels)
@@ -224,37 +217,18 @@ def _tasks(shape: Shape, whens: Sequence[When], how: Computation, plain: str) ->
         yield from over_periods(figure, done, whens)
 
 
-CASH = "cash_and_cash_equivalents"
-PAID = {"income_tax": "income_taxes_paid", "interest_expense": "interest_paid", "dividends_declared": "dividends_paid"}
-"""Costs of a year, and what is paid for them."""
-
-
 def without_parts(shape: Shape) -> Shape:
-    """Without the lines of which a ratio is made that the question explains, and without "in cash" of a payment."""
+    """Without the lines of which a ratio is made that the question explains."""
     lines = list(enumerate(shape.lines))
     ratios = [at for at, line in lines if line.concept and line.concept.statement is None]
-    dropped: set[int] = set()
-    if len(ratios) == 1:
-        ratio = shape.lines[ratios[0]].concept
-        parts = set(_inputs(ratio)) if ratio else set()
-        if parts >= {line.concept for at, line in lines if at not in ratios}:
-            dropped = {at for at, _ in lines} - set(ratios)
-    elif len(lines) > 1:
-        dropped = {at for at, line in lines if line.concept and line.concept.key == CASH}
-        dropped = dropped if len(dropped) < len(lines) else set()
-        shape = shape._replace(lines=tuple(map(_paid, shape.lines))) if dropped else shape
-    if not dropped:
+    ratio = shape.lines[ratios[0]].concept if len(ratios) == 1 else None
+    if ratio is None or len(lines) == 1:
+        return shape
+    if not set(_inputs(ratio)) >= {line.concept for at, line in lines if at not in ratios}:
         return shape
     pieces = re.split("(¤)", shape.skeleton)
-    kept = [piece for at, piece in enumerate(pieces) if at % 2 == 0 or at // 2 not in dropped]
-    left = tuple(line for at, line in enumerate(shape.lines) if at not in dropped)
-    return shape._replace(skeleton=" ".join(kept), lines=left)
-
-
-def _paid(line: Line) -> Line:
-    """What is paid in cash for a cost is a line of its own."""
-    paid = PAID.get(line.concept.key) if line.concept else None
-    return line._replace(said=f"{line.said} paid", concept=concepts()[paid]) if paid else line
+    kept = [piece for at, piece in enumerate(pieces) if at % 2 == 0 or at // 2 in ratios]
+    return shape._replace(skeleton=" ".join(kept), lines=(shape.lines[ratios[0]],))
 
 
 def _inputs(ratio: Concept, above: tuple[str, ...] = ()) -> Iterator[Concept]:
@@ -264,21 +238,3 @@ def _inputs(ratio: Concept, above: tuple[str, ...] = ()) -> Iterator[Concept]:
             yield line.concept
         elif line.concept and line.concept.key not in (*above, ratio.key):
             yield from _inputs(line.concept, (*above, ratio.key))
-
-
-def at_year_end(task: Task) -> Task:
-    """A ratio whose balances are of the end of the year, and not the mean of both ends."""
-    ratio = task.expression
-    if isinstance(ratio, Line) and ratio.concept and is_ratio(ratio) and not ratio.of:
-        return task._replace(expression=_without_means(parse(ratio.concept.formula)))
-    return task
-
-
-def _without_means(expression: Expression) -> Expression:
-    match expression:
-        case Operation(sign, left, right):
-            return Operation(sign, _without_means(left), _without_means(right))
-        case Over("average", what, ()):
-            return what
-        case _:
-            return expression

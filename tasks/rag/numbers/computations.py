@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language
-from tasks.rag.numbers.concepts import concepts
 from tasks.rag.numbers.expressions import (
     Constant,
     Expression,
@@ -20,31 +19,26 @@ from tasks.rag.numbers.expressions import (
 )
 from tasks.rag.numbers.periods import WHOLE_YEAR, Part, When, parts_in
 from tasks.rag.numbers.question_shape import (
-    CLASSES,
     LINE,
-    SPOKEN,
     WORDS,
     any_of,
 )
 
 Shown = Literal["", "amount", "%", "times", "days", "per share"]
 TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)
-SMALL, JOINED, TOGETHER, MARGIN, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST, CAME_FROM, EXPLAINED = (
+SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST, EXPLAINED = (
     re.compile(WORDS[name], re.IGNORECASE)
     for name in (
         "small",
         "joined",
         "together",
-        "margin",
         "minus",
         "minus_reversed",
         "part_first",
         "whole_first",
-        "came_from",
         "explained",
     )
 )
-PER_SHARE = re.compile(rf"{LINE}\s+per\s+(?:diluted\s+)?share\b", re.IGNORECASE)
 PER = re.compile(rf"{LINE}\s+per\s+{LINE}", re.IGNORECASE)
 UNITS: dict[str, Shown] = {"currency": "amount", "%": "%", "times": "times", "days": "days", "per share": "per share"}
 
@@ -69,44 +63,17 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
     percent: whether the question speaks of percent.
     """
     plain = " ".join(SMALL.sub(" ", skeleton).split())
-    plain, terms = _margins(plain, [_term(line) for line in lines])
-    plain, terms = _explained(*_sums(plain, terms))
-    if len(terms) == 1 and (found := CAME_FROM.search(plain)) and isinstance(whole := terms[0].expression, Line):
-        return _of_part(whole, next(words for words in found.groups() if words))
+    plain, terms = _explained(*_sums(plain, [_term(line) for line in lines]))
     if len(terms) == 1:
-        return tuple(Combined(*term) for term in _per_share(plain, terms))
+        return (Combined(*terms[0]),)
     if len(terms) == 2:
         return _of_two(plain, terms, percent=percent) or _each(plain, terms)
     return _each(plain, terms)
 
 
-def names_a_part(skeleton: str) -> bool:
-    """Whether a question asks which share of its one line a part of the company has."""
-    return CAME_FROM.search(" ".join(SMALL.sub(" ", skeleton).split())) is not None
-
-
 def _term(line: Line) -> _Term:
     ratio = line.concept is not None and line.concept.statement is None
     return _Term(line.said, line, UNITS.get(line.concept.unit, "") if ratio and line.concept else "amount")
-
-
-def _margins(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
-    """ "Operating income margin" is a share of revenue."""
-    for match in reversed(list(MARGIN.finditer(plain))):
-        at = plain[: match.start()].count(LINE)
-        said, line, unit = terms[at]
-        if unit == "amount" and isinstance(line, Line):
-            of = Line("revenue", concepts()["revenue"], of=line.of)
-            terms[at] = _Term(f"{said} margin", Operation("/", line, of), "%")
-        plain = f"{plain[: match.start()]}{LINE}{plain[match.end() :]}"
-    return plain, terms
-
-
-def _per_share(plain: str, terms: list[_Term]) -> list[_Term]:
-    if not PER_SHARE.search(plain) or terms[0].unit != "amount":
-        return terms
-    shares = Line("diluted shares", concepts()["weighted_average_shares_diluted"])
-    return [_Term(f"{terms[0].title} per share", Operation("/", terms[0].expression, shares), "per share")]
 
 
 def _sums(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
@@ -133,15 +100,6 @@ def _explained(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
     first = plain[: match.start()].count(LINE)
     told = terms[first + 1]._replace(title=terms[first].title)
     return f"{plain[: match.start()]}{LINE}{plain[match.end() :]}", [*terms[:first], told, *terms[first + 2 :]]
-
-
-def _of_part(whole: Line, words: str) -> tuple[Combined, ...]:
-    """The share of a whole that a part of the company has: "what share of revenue came from Felt?" """
-    of = " ".join(word for word in words.split() if word.lower() not in SPOKEN and CLASSES.get(word.lower()) != "s")
-    if not of or whole.of:
-        return ()
-    part = whole._replace(of=of, said=f"{of} {whole.said}")
-    return (Combined(f"{part.said} / {whole.said}", Operation("/", part, whole), "%"),)
 
 
 def _of_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combined, ...]:

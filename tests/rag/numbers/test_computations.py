@@ -42,8 +42,6 @@ Revenue and goodwill combined in FY2019? | (revenue + goodwill) | FY2019 | amoun
 How much more was revenue than COGS in FY2019? | (revenue - cost_of_sales) | FY2019 | amount
 By what percentage did revenue exceed COGS in FY2019? | ((revenue / cost_of_sales) - 1) | FY2019 | %
 What portion of revenue was operating income in FY2019? | (operating_income / revenue) | FY2019 | %
-R&D margin in FY2019? | (research_and_development / revenue) | FY2019 | %
-R&D per share in FY2019? | (research_and_development / weighted_average_shares_diluted) | FY2019 | per share
 Revenue growth in Q2 2023 vs Q2 2022, in percent? | ((revenue@2023 / revenue@2022) - 1) | Q2 FY2022 → Q2 FY2023 | %
 Assume that you are an analyst. What was FY2019 revenue? Answer in USD millions. | revenue | FY2019 | amount
 You are an investor. Use only the balance sheet. What was the FY2019 quick ratio? | quick_ratio | FY2019 | times
@@ -56,7 +54,6 @@ How many points did gross margin change, FY2018 to FY2019? | change[gross_margin
 재무상태표를 기준으로 2021년 말 유동자산을 백만원 단위로 답해 줘 | current_assets | FY2021 | amount
 FY2019 turns as COGS / average of opening and closing inventory? | (cost_of_sales / average[inventory]) | FY2019 |
 FY2019 inventory turnover, average of opening and closing inventory? | inventory_turnover | FY2019 | times
-FY2019 inventory turnover, with year-end inventory? | (cost_of_sales / inventory) | FY2019 | times
 FY2019 gap = sales less COGS. How much more than 2018? | change[(revenue - cost_of_sales) 2018 2019] | FY2018 → FY2019 |
 Add up the goodwill (not of wool) of FY2018 and FY2019. | sum[goodwill 2018 2019] | FY2018 … FY2019 | amount
 유동비율 = 유동자산 ÷ 유동부채 × 100 으로 정의하면 2021년 값은? | (current_assets / current_liabilities) | FY2021 | %
