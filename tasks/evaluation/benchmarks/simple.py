@@ -11,11 +11,10 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from storage.records import Record
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools, needed_judge, no_judge
+from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.yaml_graders import (
     METRICS,
     READING,
-    RUBRIC,
     WITHOUT_GOLD,
     Grader,
     summarise_scores,
@@ -187,7 +186,6 @@ class SimpleBenchmark(BaseBenchmark):
         self.repeats = definition.repeats
         self.format_checked_only = definition.format_checked_only
         self.reads_answers = definition.grader.kind in READING
-        self.judge = definition.grader.default_judge
         self.files = (_file_of(definition.data, folder),)
         self.example_file = _file_of(definition.examples, folder) if definition.examples else None
 
@@ -212,8 +210,6 @@ class SimpleBenchmark(BaseBenchmark):
         return prompt.strip()
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        if self.judge:
-            needed_judge(self, tools)
         return self.definition.grader.grade(answered, tools)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
@@ -242,8 +238,6 @@ class SimpleBenchmark(BaseBenchmark):
             from tasks.grading.rules.rule_grading import check_rules
 
             yield from check_rules(items)
-        if self.judge and tools.judge is None:
-            yield no_judge(self)
 
     def gold_response(self, item: Item) -> str | None:
         grader = self.definition.grader
@@ -260,8 +254,6 @@ class SimpleBenchmark(BaseBenchmark):
             detail["options"] = list(shown.options)
         if told.grader.several:
             detail["several"] = True
-        if told.grader.rubric:
-            detail[RUBRIC] = render(told.grader.rubric, row)
         prompts = (told.prompt,) if isinstance(told.prompt, str) else told.prompt
         group = row.get(told.group) if told.group else None
         try:
