@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import importlib
 import importlib.util
@@ -11,11 +10,8 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib.abc import MetaPathFinder
-from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -32,8 +28,6 @@ FOLDER = Path(__file__).parent
 YAML = (".yaml", ".yml")
 USERS_PACKAGE = "trivet_benchmark_"
 """Begins the name of the package that stands for a user's folder."""
-OURS = ("flows", "models", "storage", "tasks")
-"""Our own packages, whose names a user may use too."""
 
 
 def benchmarks() -> dict[str, BaseBenchmark]:
@@ -212,10 +206,8 @@ def load_file(path: Path) -> ModuleType:
         parent = ModuleType(package)
         parent.__path__ = [str(path.parent)]
         sys.modules[package] = parent
-    if not any(isinstance(finder, _UsersFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _UsersFinder())
     name = f"{package}.{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_UsersLoader(name, str(path)))
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -230,61 +222,6 @@ def load_file(path: Path) -> ModuleType:
     finally:
         sys.path.remove(str(path.parent))
     return module
-
-
-class _UsersLoader(SourceFileLoader):
-    """Gives a module an `import` that finds the user's packages before ours of the same name."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the module with that `import`."""
-        package = module.__name__.partition(".")[0]
-        module.__dict__["__builtins__"] = vars(builtins) | {"__import__": _UsersImport(package)}
-        super().exec_module(module)
-
-
-class _UsersFinder(MetaPathFinder):
-    """Finds modules in a user's folder, for that loader."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The spec of a module of a user's package; None for others."""
-        del target
-        if not name.startswith(USERS_PACKAGE):
-            return None
-        specs = (FileFinder(folder, (_UsersLoader, SOURCE_SUFFIXES)).find_spec(name) for folder in path or ())
-        return next((spec for spec in specs if spec and spec.loader), None)
-
-
-class _UsersImport:
-    """`__import__` of a user's modules."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    def __call__(
-        self,
-        name: str,
-        globals: Mapping[str, Any] | None = None,
-        locals: Mapping[str, Any] | None = None,
-        fromlist: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> ModuleType:
-        """As `__import__`; of our names, the user's module is imported where there is one."""
-        top = name.partition(".")[0]
-        own = f"{self._package}.{name}"
-        if level or top not in OURS or not _is_there(own):
-            return builtins.__import__(name, globals, locals, fromlist or (), level)
-        module = importlib.import_module(own)
-        for part in fromlist or ():
-            if not hasattr(module, part) and _is_there(f"{own}.{part}"):
-                importlib.import_module(f"{own}.{part}")
-        return module if fromlist else sys.modules[f"{self._package}.{top}"]
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # a package above it is not there
-        return False
 
 
 def _line_in(path: Path, error: BaseException) -> str:

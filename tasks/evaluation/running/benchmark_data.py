@@ -8,14 +8,11 @@ import hashlib
 import io
 import json
 import re
-import socket
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable
@@ -26,7 +23,6 @@ ID_FIELDS = ("id", "unique_id", "idx", "key", "question_id", "task_id")
 PACKED = ("", ".gz")
 BOM = b"\xef\xbb\xbf"
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-REACH_S = 5.0
 BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
@@ -186,7 +182,6 @@ class Data:
             import datasets
 
             datasets.disable_progress_bars()
-            _go_offline_when_cut_off()
             found = datasets.load_dataset(file.hub, file.hub_config, split=file.hub_split or "test")
             # images and audio are not JSON, and need packages of their own to be read
             media = ("Image", "Audio", "Video", "Pdf")
@@ -336,22 +331,6 @@ def _content_digest(path: Path) -> bytes:
     """SHA-256 of the decompressed content."""
     with _opened(path) as file:
         return hashlib.file_digest(cast("Any", file), "sha256").digest()
-
-
-def _go_offline_when_cut_off() -> None:
-    """Without a network the hub's client retries for half a minute; in offline mode it reads its cache at once."""
-    from datasets import config
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE or getproxies():
-        return
-    host = urlsplit(constants.ENDPOINT)
-    try:
-        with socket.create_connection((host.hostname or "", host.port or 443), timeout=REACH_S):
-            return
-    except OSError:
-        constants.HF_HUB_OFFLINE = True
-        config.HF_HUB_OFFLINE = True
 
 
 def _hub_name(file: DataFile) -> str:

@@ -1,4 +1,4 @@
-"""Scorers that a YAML names, and packages of users with names of ours."""
+"""Scorers that a YAML names."""
 
 from __future__ import annotations
 
@@ -79,31 +79,3 @@ def test_a_scorer_gives_its_figure_and_golds_match_themselves(
 def test_a_scorer_without_what_it_needs_is_refused(grader: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(BenchmarkUnusable, match=said):
         benchmark(tmp_path, grader)
-
-
-def test_a_users_package_of_our_name_is_imported_beside_ours(tmp_path: Path) -> None:
-    package = tmp_path / "models"
-    (package / "deep").mkdir(parents=True)
-    (package / "__init__.py").write_text("from models.names import NAME\n")
-    (package / "names.py").write_text("NAME = 'Theirs'\n")
-    (package / "deep" / "__init__.py").write_text("")
-    (package / "deep" / "more.py").write_text("import models\nMORE = models.NAME + ' more'\n")
-    (tmp_path / "storage.py").write_text("PLACE = 'here'\n")
-    (tmp_path / "bench.py").write_text(
-        "import models.names\n"
-        "from models import NAME\n"
-        "from models.deep import more\n"
-        "from models.protocols import ChatRequest\n"  # ours, as theirs has none
-        "from tasks.evaluation.benchmarks.base import BaseBenchmark\n"
-        "class Own(BaseBenchmark):\n"
-        "    name = models.names.NAME\n"
-        "    def late(self):\n"
-        "        from storage import PLACE\n"
-        "        return NAME, more.MORE, PLACE, ChatRequest\n"
-    )
-    own: Any = find_benchmark(str(tmp_path / "bench.py"))
-    import models.protocols
-
-    assert own.name == "Theirs"
-    assert own.late() == ("Theirs", "Theirs more", "here", models.protocols.ChatRequest)
-    assert not hasattr(models, "NAME")
