@@ -263,7 +263,7 @@ def test_no_heading_of_a_table_is_cut(width: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", str(width))
     told: dict[str, Any] = {"usage": {"calls": 9, "prompt_tokens": 1_234_567, "completion_tokens": 9, "cost": 12.25}}
     told |= {"counts": {"unscored": 3, "differing": 2}}
-    tasks = ["AIME24", "GPQADiamond", "LiveCodeBenchOfficial", "MATH500"]
+    tasks = ["AIME24", "GPQADiamond", "LiveCodeBenchOnePointTwo", "MATH500"]
     show_boards(rank(score(name, 0.5, task=task, **told) for name in ("org/" + "long" * 10, "b") for task in tasks))
     said = capsys.readouterr().out
     assert "…" not in said

@@ -46,6 +46,8 @@ LACKING = {
     "AlpacaEvalWeighted": "it is AlpacaEval now; the judge's prompt of our own went",
     "LiveBench": "a third of its tasks has a grader by rule, so that its average can be compared with nothing",
     "CodeElo": "its ratings need the site as judge; CodeForces runs official tests",
+    "LiveCodeBenchOfficial": "name LiveCodeBench, which asks in the words of evalchemy",
+    "LiveCodeBenchv5Official": "name LiveCodeBenchv5, which asks in the words of evalchemy",
     "MixEval": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
     "MixEvalHard": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
 }

@@ -21,7 +21,7 @@ from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
-V2, V5, V2_OFFICIAL, V5_OFFICIAL = BENCHMARKS
+V2, V5 = BENCHMARKS
 SOLUTIONS: dict[str, str] = json.loads((PROGRAMS / "livecodebench_solutions.json").read_text("utf-8"))
 FERRY = SOLUTIONS["ferry_a"]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench
+from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox import Sandbox
 from tests.evaluation.code.answered import opened_tools
 
-ASKED, _, OFFICIAL, _ = BENCHMARKS
+ASKED = BENCHMARKS[0]
 BRIDGES = next(
     item for item in ASKED.items(Data(Path(__file__).parents[2] / "samples" / "benchmarks")) if item.id == "90003"
 )
@@ -41,49 +41,33 @@ HELPER = "def helper(x): return 0\n"
 
 
 @pytest.mark.parametrize(
-    ("code", "named", "official"),
+    ("code", "right"),
     [
-        pytest.param("def f(x): return x + 1", True, True, id="its name"),
-        pytest.param("f = lambda x: x + 1", True, True, id="a lambda"),
-        pytest.param("class Solution:\n    def f(self, x): return x + 1", True, True, id="a method"),
-        pytest.param("def answer(x): return x + 1", True, False, id="another name"),
-        pytest.param(
-            "def answer(x): return helper(x) + 1\ndef helper(x): return x", True, False, id="the first of two"
-        ),
-        pytest.param(f"{HELPER}def answer(x): return x + 1", False, False, id="a helper is the first"),
+        pytest.param("def f(x): return x + 1", True, id="its name"),
+        pytest.param("f = lambda x: x + 1", True, id="a lambda"),
+        pytest.param("class Solution:\n    def f(self, x): return x + 1", True, id="a method"),
+        pytest.param("def answer(x): return x + 1", True, id="another name"),
+        pytest.param("def answer(x): return helper(x) + 1\ndef helper(x): return x", True, id="the first of two"),
+        pytest.param(f"{HELPER}def answer(x): return x + 1", False, id="a helper is the first"),
         pytest.param(
             "class Solution:\n    def __init__(self): self.one = 1\n    def answer(self, x): return x + self.one",
-            *(True, False),
+            True,
             id="the first method",
         ),
         pytest.param(
             "class Solution:\n    def answer(self, x): return x + 1\ndef main(x): return 0",
-            *(True, False),
+            True,
             id="a method goes before a function",
         ),
         pytest.param(
-            "min = max = vars = isinstance = list = 0\ndef answer(x): return x + 1", True, False, id="builtins' names"
+            "min = max = vars = isinstance = list = 0\ndef answer(x): return x + 1", True, id="builtins' names"
         ),
-        pytest.param("class Node:\n    def f(self, x): return x + 1", False, False, id="another class"),
-        pytest.param("x = 42", False, False, id="no function"),
+        pytest.param("class Node:\n    def f(self, x): return x + 1", False, id="another class"),
+        pytest.param("x = 42", False, id="no function"),
     ],
 )
-def test_the_function_that_is_called(code: str, named: bool, official: bool, sandbox: Sandbox) -> None:
-    found = [benchmark.try_out(made(ADD_ONE), fenced(code), sandbox) for benchmark in (ASKED, OFFICIAL)]
-    assert [one.score for one in found] == [named, official], found
-
-
-@pytest.mark.parametrize(
-    ("code", "asked", "official"),
-    [
-        ("class Solution:\n    def other(self): pass", "TypeError", "AttributeError"),
-        ("x = 1", "NameError: no function is defined", "KeyError: 'fewestBridges'"),
-    ],
-)
-def test_a_code_without_the_function_fails(code: str, asked: str, official: str, sandbox: Sandbox) -> None:
-    for benchmark, why in ((ASKED, asked), (OFFICIAL, official)):
-        found = benchmark.try_out(BRIDGES, fenced(code), sandbox)
-        assert (found.score, found.reason.startswith(f"public test 1: {why}")) == (0, True), found
+def test_the_function_that_is_called(code: str, right: bool, sandbox: Sandbox) -> None:
+    assert ASKED.try_out(made(ADD_ONE), fenced(code), sandbox).score == right
 
 
 def test_a_function_that_exits_has_returned_nothing(sandbox: Sandbox) -> None:
@@ -115,11 +99,8 @@ def test_a_function_that_exits_has_returned_nothing(sandbox: Sandbox) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("benchmark", [ASKED, OFFICIAL], ids=lambda one: one.name)
-def test_a_function_fails_and_no_trick_helps(
-    benchmark: LiveCodeBench, code: str, reason: str, sandbox: Sandbox
-) -> None:
-    found = benchmark.try_out(BRIDGES, fenced(code), sandbox)
+def test_a_function_fails_and_no_trick_helps(code: str, reason: str, sandbox: Sandbox) -> None:
+    found = ASKED.try_out(BRIDGES, fenced(code), sandbox)
     assert (found.score, reason in found.reason) == (0, True), found
 
 

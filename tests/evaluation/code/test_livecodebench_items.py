@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, SYSTEM, LiveCodeBench, last_block
+from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench, last_block
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample
 from tasks.evaluation.running.benchmark_data import Data
 
 FOLDER = Path(__file__).parents[2] / "samples" / "benchmarks"
-V2, V5, V2_OFFICIAL, V5_OFFICIAL = BENCHMARKS
+V2, V5 = BENCHMARKS
 
 
 def items_of(benchmark: LiveCodeBench) -> dict[str, Item]:
@@ -36,18 +36,14 @@ def test_the_code_is_the_last_block(answer: str, code: str) -> None:
 
 
 def test_a_window_leaves_out_other_contests() -> None:
-    for benchmark in (V2, V2_OFFICIAL):
-        assert list(items_of(benchmark)) == ["ferry_a", "9001_B", "boxes_f", "90001", "90002", "90003"]
-    for benchmark in (V5, V5_OFFICIAL):
-        assert list(items_of(benchmark)) == ["clocks_a", "90004", "sums_e"]
+    assert list(items_of(V2)) == ["ferry_a", "9001_B", "boxes_f", "90001", "90002", "90003"]
+    assert list(items_of(V5)) == ["clocks_a", "90004", "sums_e"]
 
 
 def test_settings_are_those_of_evalchemy() -> None:
     assert [(one.name, one.repeats, one.sampling.temperature, one.sampling.max_tokens) for one in BENCHMARKS] == [
         ("LiveCodeBench", 6, 0.7, 32768),
         ("LiveCodeBenchv5", 3, 0.7, 32768),
-        ("LiveCodeBenchOfficial", 6, 0.7, 32768),
-        ("LiveCodeBenchv5Official", 3, 0.7, 32768),
     ]
 
 
@@ -72,26 +68,6 @@ def test_prompts_are_those_of_evalchemy() -> None:
             "invoking it at the final solution.Return the median of numbers."
         )
     )
-
-
-def test_official_prompts_are_those_of_livecodebench() -> None:
-    items = items_of(V2_OFFICIAL)
-    assert {item.system for item in (*items.values(), *items_of(V5_OFFICIAL).values())} == {SYSTEM}
-    assert items["ferry_a"].prompts[0].startswith("### Question:\nA ferry takes at most C cars at a time.")
-    assert (
-        items["ferry_a"]
-        .prompts[0]
-        .endswith(
-            "writes output to STDOUT.\n```python\n# YOUR CODE HERE\n```\n\n"
-            "### Answer: (use the provided format with backticks)\n\n"
-        )
-    )
-    assert (
-        "### Format: You will use the following starter code to write the solution to the problem and enclose your "
-        "code within delimiters.\n```python\nclass Solution:\n    def countPeaks(self, heights: List[int]) -> int:\n"
-        "        \n```\n\n### Answer:"
-    ) in items["90001"].prompts[0]
-    assert {(item.group, item.gold) for item in items.values()} == {("easy", None), ("medium", None), ("hard", None)}
 
 
 def written(folder: Path, **changed: Any) -> Data:

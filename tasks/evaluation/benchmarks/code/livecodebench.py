@@ -8,8 +8,7 @@ inputs, equality and the choice of all tests as in LiveCodeBench/LiveCodeBench (
 evalchemy runs only private tests.
 
 evalchemy's prompt does not name the function, so a class Solution with the method of the data, or a function of its
-name, goes before the first function of the code. `…Official` benchmarks use LiveCodeBench's own prompt with the starter
-code (lcb_runner/prompts/code_generation.py) and call only by name.
+name, goes before the first function of the code.
 
 The code of an answer is its last fenced block of Python, else its last fenced block, else the answer.
 """
@@ -42,6 +41,12 @@ from tasks.grading.sample_statistics import summarise_repeats
 from tasks.sandbox import Sandbox, shared_sandbox
 from tasks.sandbox.languages import language_named
 
+EVALCHEMY: dict[Kind, str] = {
+    "stdin": "Generate an executable Python function generated from the given prompt. The function should take stdin "
+    "as input and print the output. Simply call the function after the definition.",
+    "functional": "Generate an executable Python function generated from the given prompt. Return the function body "
+    "without invoking it at the final solution.",
+}
 DIFFICULTIES = ("easy", "medium", "hard")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 TRIAL_FILE = "livecodebench_trials.json"
@@ -104,13 +109,11 @@ class LiveCodeBench(ContestBenchmark):
     sampling = Sampling(temperature=0.7, max_tokens=32768)
     repeats = 6
     format_checked_only = True
-    official = False
-    """Whether LiveCodeBench's own words are sent, and not evalchemy's."""
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
             if self.window.holds(_date(row)):
-                yield _item(row, official=self.official)
+                yield _item(row)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """All tests, until the first that fails; each in a process of its own."""
@@ -118,7 +121,7 @@ class LiveCodeBench(ContestBenchmark):
         if not code.strip():
             return Verdict(0.0, "no code was found", "")
         function = item.detail["function"]
-        program = program_of(code, None if function is None else str(function), by_name=self.official)
+        program = program_of(code, None if function is None else str(function))
         passed = 0
         for test in read_tests(str(item.detail["public"]), str(item.detail["private"])):
             ran = run_test(test, program, sandbox)
@@ -133,20 +136,12 @@ class LiveCodeBench(ContestBenchmark):
         yield from super().check(items, tools)
         sandbox = tools.sandbox or shared_sandbox()
         for trial in TRIALS:
-            item = _item(Row(trial["row"], file=TRIAL_FILE, line=1, number=0), official=self.official)
+            item = _item(Row(trial["row"], file=TRIAL_FILE, line=1, number=0))
             right, wrong = (self.try_out(item, answer, sandbox) for answer in (trial["right"], trial["wrong"]))
             if right.score != 1:
                 yield f"item {item.id}, of our own: a right program does not pass ({right.reason})"
             if wrong.score != 0:
                 yield f"item {item.id}, of our own: a wrong program is not graded as wrong ({wrong.reason})"
-
-
-class LiveCodeBenchOfficial(LiveCodeBench):
-    """Release v2 in LiveCodeBench's own words."""
-
-    name = "LiveCodeBenchOfficial"
-    summary = "LiveCodeBench in its own words, with the starter code"
-    official = True
 
 
 class LiveCodeBenchV5(LiveCodeBench):
@@ -167,14 +162,6 @@ class LiveCodeBenchV5(LiveCodeBench):
     repeats = 3
 
 
-class LiveCodeBenchV5Official(LiveCodeBenchV5):
-    """What release v5 has beyond release v2, in LiveCodeBench's own words."""
-
-    name = "LiveCodeBenchv5Official"
-    summary = "LiveCodeBenchv5 in LiveCodeBench's own words, with the starter code"
-    official = True
-
-
 def last_block(answer: str) -> str:
     """The last fenced block of Python, else the last fenced block, else the answer itself."""
     blocks = list(blocks_in(with_plain_ends(answer)))
@@ -182,7 +169,7 @@ def last_block(answer: str) -> str:
     return (of_python or [block.code for block in blocks] or [answer])[-1]
 
 
-def _item(row: Row, *, official: bool) -> Item:
+def _item(row: Row) -> Item:
     public, private = row.text("public_test_cases"), row.text("private_test_cases")
     difficulty = row.get("difficulty")
     if difficulty not in DIFFICULTIES:
@@ -191,8 +178,8 @@ def _item(row: Row, *, official: bool) -> Item:
         kind = checked_kind(public, private)
     except ValueError as error:
         row.unusable(f"its tests cannot be used: {error}")
-    question, starter = row.text("question_content"), str(row.get("starter_code") or "")
-    asked = official_words(question, starter) if official else evalchemys_words(question, kind)
+    # without a space between, as evalchemy sends it
+    prompt = EVALCHEMY[kind] + row.text("question_content")
     detail: dict[str, JsonValue] = {
         "title": str(row.get("question_title", "")),
         "platform": str(row.get("platform", "")),
@@ -201,9 +188,7 @@ def _item(row: Row, *, official: bool) -> Item:
         "public": public,
         "private": private,
     }
-    return Item(
-        id=row.text("question_id"), prompts=(asked.prompt,), system=asked.system, group=difficulty, detail=detail
-    )
+    return Item(id=row.text("question_id"), prompts=(prompt,), group=difficulty, detail=detail)
 
 
 def _date(row: Row) -> str:
@@ -228,47 +213,4 @@ def _accuracy(metrics: dict[str, JsonValue], prefix: str) -> dict[str, JsonValue
     return {f"{prefix}_avg": metrics["accuracy_avg"], f"{prefix}_std_err": metrics["accuracy_std_err_sample"]}
 
 
-BENCHMARKS = (LiveCodeBench(), LiveCodeBenchV5(), LiveCodeBenchOfficial(), LiveCodeBenchV5Official())
-
-
-EVALCHEMY: dict[Kind, str] = {
-    "stdin": "Generate an executable Python function generated from the given prompt. The function should take stdin "
-    "as input and print the output. Simply call the function after the definition.",
-    "functional": "Generate an executable Python function generated from the given prompt. Return the function body "
-    "without invoking it at the final solution.",
-}
-SYSTEM = (
-    "You are an expert Python programmer. You will be given a question (problem specification) and will generate a "
-    "correct Python program that matches the specification and passes all tests."
-)
-WITH_STARTER_CODE = (
-    "You will use the following starter code to write the solution to the problem and enclose your code within "
-    "delimiters."
-)
-WITHOUT_STARTER_CODE = (
-    "Read the inputs from stdin solve the problem and write the answer to stdout (do not directly test on the sample "
-    "inputs). Enclose your code within delimiters as follows. Ensure that when the python program runs, it reads the "
-    "inputs, runs the algorithm and writes output to STDOUT."
-)
-
-
-class Asked(NamedTuple):
-    """Prompt and system message."""
-
-    prompt: str
-    system: str | None = None
-
-
-def evalchemys_words(question: str, kind: Kind) -> Asked:
-    """Without a space between, as evalchemy sends it."""
-    return Asked(EVALCHEMY[kind] + question)
-
-
-def official_words(question: str, starter_code: str) -> Asked:
-    """starter_code: the signature of what is called; empty where a program reads its input."""
-    words, shown = (WITH_STARTER_CODE, starter_code) if starter_code else (WITHOUT_STARTER_CODE, "# YOUR CODE HERE")
-    prompt = (
-        f"### Question:\n{question}\n\n### Format: {words}\n```python\n{shown}\n```\n\n"
-        "### Answer: (use the provided format with backticks)\n\n"
-    )
-    return Asked(prompt, SYSTEM)
+BENCHMARKS = (LiveCodeBench(), LiveCodeBenchV5())

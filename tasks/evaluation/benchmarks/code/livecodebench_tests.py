@@ -175,12 +175,7 @@ MARK = "\x1e"
 """Precedes the value that a function returned; JSON has no such character."""
 NAMES = "names = {**globals()}\nfrom builtins import *\n"
 """The names that the code defines; it may define `min` or `list`, which the following code must not use."""
-BY_NAME = """
-def called(name):
-    return getattr(names["Solution"](), name) if "Solution" in names else names[name]
-"""
-"""Finds the function as LiveCodeBench does: a method if there is a class Solution."""
-BY_NAME_OR_FIRST = """
+FIND = """
 from inspect import isfunction, unwrap
 def lines(some):
     own = {name: unwrap(one) for name, one in some.items() if not name.startswith("__")}
@@ -199,8 +194,8 @@ def called(name):
         return names[min(functions, key=functions.get)]
     raise NameError("no function is defined")
 """
-"""The same, for a model that was not told the name: where nothing has it, the first method of a class Solution, else
-the first function that the code defines; what the prelude has is not meant."""
+"""Finds the function, whose name the model was not told: a method of a class Solution or a function that has the name,
+else the first method, else the first function that the code defines; what the prelude has is not meant."""
 CALL = f"""
 import json, os, sys
 def plain(one):
@@ -235,11 +230,11 @@ class Ran(NamedTuple):
     stderr: str = ""
 
 
-def program_of(code: str, function: str | None, *, by_name: bool = True) -> Program:
-    """The code behind the prelude, with a call of `function`; by_name: of no other, since the model was told it."""
+def program_of(code: str, function: str | None) -> Program:
+    """The code behind the prelude, with a call of `function`."""
     future = "".join(FUTURE.findall(code))
     source = f"{future.rstrip()}\n{PRELUDE}\n{FUTURE.sub('', code)}".lstrip("\n")
-    tests = None if function is None else NAMES + (BY_NAME if by_name else BY_NAME_OR_FIRST) + CALL % function
+    tests = None if function is None else NAMES + FIND + CALL % function
     return Program(source, tests=tests, limits=LIMITS)
 
 
