@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, Page, PageStatus
 from tasks.documents.document_readers import table_text
-from tasks.documents.laid_pages import LaidPage, LayoutFailed
 
 LEAST_FOUND = 0.8
 """Share of the text that the layout must show; below, the two are not of one document."""
@@ -28,6 +27,26 @@ _NEAR = 60
 """Letters between two texts that follow each other: what only one of the two sides has."""
 _WORD_GAP = 0.25
 """White between two signs that is wider, in heights of a line, is a space."""
+
+
+class LaidPage(NamedTuple):
+    """What stands on a page, in the order in which it is drawn."""
+
+    width: float
+    """Points."""
+    height: float
+    signs: str
+    """Without white space."""
+    zones: str
+    """One letter for each sign: b for the body, h for what stands above it, f for what stands below."""
+    boxes: tuple[BBox, ...]
+    """One for each sign."""
+    images: tuple[tuple[int, BBox], ...] = ()
+    """Each with the number of signs that are drawn before it."""
+
+
+class LayoutFailed(Exception):
+    """There is no layout; the message says why."""
 
 
 def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:

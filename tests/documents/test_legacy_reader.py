@@ -16,7 +16,7 @@ from tasks.documents import office_program
 from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.formats import outside_reader, sniff
-from tasks.documents.legacy_reader import open_doc, open_ppt, open_xls
+from tasks.documents.office_program import open_doc, open_ppt, open_xls
 from tests.documents.ole_writer import ole_file
 
 STAND_IN = """#!{python}

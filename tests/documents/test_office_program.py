@@ -26,8 +26,7 @@ from tasks.documents.blocks import Block
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.docx.docx_reader import open_docx, render_pages
 from tasks.documents.formats import sniff
-from tasks.documents.legacy_reader import open_doc, open_ppt, open_xls
-from tasks.documents.office_program import ProgramFailed, converted
+from tasks.documents.office_program import ProgramFailed, converted, open_doc, open_ppt, open_xls
 
 _installed = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 WORDS = "The lamp of the tower is lit at dusk and put out at dawn. "

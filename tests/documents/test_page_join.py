@@ -9,11 +9,11 @@ from collections import Counter
 
 import pytest
 
-from tasks.documents import laid_pages
 from tasks.documents.blocks import Block, Cell
 from tasks.documents.document_readers import table_text
-from tasks.documents.laid_pages import LaidPage, LayoutFailed, in_own_process
-from tasks.documents.page_join import join
+from tasks.documents.hwp import hwp_layout
+from tasks.documents.hwp.hwp_layout import in_own_process
+from tasks.documents.page_join import LaidPage, LayoutFailed, join
 
 SIZE = 10.0
 
@@ -163,12 +163,12 @@ def test_a_blank_page_says_so() -> None:
 
 
 def test_a_crash_of_the_engine_is_a_failed_layout() -> None:
-    with pytest.raises(LayoutFailed, match=r"crashed .*signal 9"):
+    with pytest.raises(LayoutFailed, match=r"crashed .*exit code -9"):
         in_own_process(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def test_a_hanging_engine_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laid_pages, "WALL_S", 0.2)
+    monkeypatch.setattr(hwp_layout, "WALL_S", 0.2)
     with pytest.raises(LayoutFailed, match="crashed or took more"):
         in_own_process(lambda: time.sleep(60))
 

@@ -21,10 +21,9 @@ from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_inline import MC, VML, A
 from tasks.documents.docx.docx_styles import Numbering, Styles, integer
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.laid_pages import LaidPage, LayoutFailed
 from tasks.documents.office_package import Part, R, W, WordPackage, attribute, core_properties, refuse_encrypted
 from tasks.documents.office_program import PROGRAM, ProgramFailed, converted
-from tasks.documents.page_join import join
+from tasks.documents.page_join import LaidPage, LayoutFailed, join
 
 READER = "trivet docx 2"
 TWIPS = 20

@@ -11,8 +11,7 @@ from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
 from tasks.documents.document_readers import Header, Headings, SimpleReader
 from tasks.documents.hwp.hwp_layout import lay_out
 from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
-from tasks.documents.laid_pages import LayoutFailed
-from tasks.documents.page_join import join
+from tasks.documents.page_join import LayoutFailed, join
 
 
 def hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:

@@ -6,17 +6,25 @@ The engine draws each sign as an SVG element of its own. The text is read from t
 
 from __future__ import annotations
 
+import ctypes
 import html
+import json
+import os
 import re
+import resource
+import signal
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import UnsupportedDocument
-from tasks.documents.laid_pages import LaidPage, LayoutFailed, in_own_process
+from tasks.documents.page_join import LaidPage, LayoutFailed
 
 ENGINE = version("hwp-ingest")
 _POINTS = 0.75
@@ -28,6 +36,10 @@ _BODY = re.compile(r'<clipPath id="body-clip[^"]*"><rect x="[\d.-]+" y="([\d.-]+
 _MOVED = re.compile(r"translate\(([\d.-]+)[ ,]+([\d.-]+)\)")
 _ASCENT, _DESCENT = 0.86, 0.14
 """Shares of the font size above and below the base line."""
+CPU_S = 10
+"""A layout takes some 10 ms a page; one that takes longer is stuck."""
+WALL_S = 60.0
+_PR_SET_PDEATHSIG = 1
 
 
 def lay_out(data: bytes) -> list[LaidPage]:
@@ -40,6 +52,48 @@ def lay_out(data: bytes) -> list[LaidPage]:
     if not any(page.signs for page in pages):
         raise LayoutFailed("the layout engine draws no text")
     return pages
+
+
+def in_own_process(work: Callable[[], Any]) -> Any:
+    """The JSON value that `work` returns in a forked process with limits. Raises LayoutFailed.
+
+    An engine that crashes, hangs or exhausts the memory costs the pages and not the text.
+    """
+    context = get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_work, args=(work, sender))
+    child.start()
+    sender.close()
+    try:
+        answer = receiver.recv_bytes() if receiver.poll(WALL_S) else b""
+    except EOFError:
+        answer = b""
+    finally:
+        receiver.close()
+        child.kill()
+        child.join()
+    if not answer:
+        ended = f"the layout engine crashed or took more than {CPU_S} CPU seconds"
+        raise LayoutFailed(f"{ended} (exit code {child.exitcode})")
+    told = json.loads(answer)  # no pickle: the engine has read hostile bytes
+    if "failed" in told:
+        raise LayoutFailed(told["failed"])
+    return told["value"]
+
+
+def _work(work: Callable[[], Any], sender: Connection) -> None:
+    """The life of the forked process."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))  # counted from the fork
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    try:
+        told = {"value": work()}
+    except Exception as error:  # noqa: BLE001 an engine raises what it likes over hostile bytes
+        told = {"failed": f"{type(error).__name__}: {error}"[:300]}
+    sender.send_bytes(json.dumps(told).encode())
 
 
 def _box(edges: Sequence[float]) -> BBox:
