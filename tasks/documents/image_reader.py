@@ -14,9 +14,8 @@ from tasks.documents.blocks import BBox, ImageCandidate
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import MOST_PIXELS, UNREADABLE, Undecodable, decode_image
-from tasks.documents.pdf.pdf_document import drawn_pages
+from tasks.documents.pdf.pdf_document import drawn_pages, languages
 from tasks.documents.pdf.pdf_reader import PdfReader
-from tasks.documents.pdf.pdf_scans import languages
 
 if TYPE_CHECKING:
     from PIL import Image

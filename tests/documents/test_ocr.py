@@ -10,8 +10,8 @@ import pytest
 
 from tasks.documents.blocks import PageStatus
 from tasks.documents.document_readers import ReadOptions
+from tasks.documents.pdf.pdf_document import OcrFailed, read_image
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.pdf.pdf_scans import OcrFailed, read_image
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import matplotlib
 import pymupdf as untyped_pymupdf
 import pytest
 
 from tasks.documents.blocks import Block
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.pdf.pdf_text import as_read
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 
@@ -135,47 +133,6 @@ def test_text_that_is_struck_twice_is_read_once_and_bold(tmp_path: Path, shift: 
     ]
 
 
-CODE = """\
-def read(path, limit=10):
-    lines = []        # what was read
-    with open(path) as file:
-        for line in file:
-            lines.append(line)
-
-    return lines"""
-
-
-def test_a_listing_keeps_its_lines_and_their_indentation(tmp_path: Path) -> None:
-    page = new_page()
-    page.insert_textbox((72, 60, 500, 100), ENGLISH, fontname="helv", fontsize=10)
-    for row, line in enumerate(CODE.split("\n")):
-        put(page, 80, 120 + 11 * row, line, "cour", 9)
-
-    _, listing = read(page, tmp_path)
-
-    assert (listing.kind, listing.text) == ("paragraph", CODE.replace("\n\n", "\n"))
-
-
-@pytest.mark.parametrize("ruled", [False, True], ids=["in columns", "between lines"])
-def test_a_listing_in_columns_is_no_table(tmp_path: Path, ruled: bool) -> None:
-    page = new_page()
-    page.insert_textbox((72, 60, 500, 100), ENGLISH, fontname="helv", fontsize=10)
-    rows = [("mov", "eax, ebx", "; the call"), ("push", "ecx", "; the count"), ("jne", "again", "; next"),
-            ("ret", "", "; done")]  # fmt: skip
-    for row, texts in enumerate(rows):
-        for x, text in zip((80, 160, 260), texts, strict=True):
-            put(page, x, 120 + 12 * row, text, "cour", 9)
-    for y in range(110, 110 + 12 * 5, 12) if ruled else ():
-        page.draw_line((74, y), (360, y))
-    for x in (74, 154, 254, 360) if ruled else ():
-        page.draw_line((x, 110), (x, 158))
-
-    blocks = read(page, tmp_path)
-
-    assert "table" not in {block.kind for block in blocks}
-    assert blocks[1].text.splitlines()[0].split() == ["mov", "eax,", "ebx", ";", "the", "call"]
-
-
 def test_amounts_of_a_typewriter_stay_a_table(tmp_path: Path) -> None:
     page = new_page()
     page.insert_textbox((72, 60, 500, 100), ENGLISH, fontname="helv", fontsize=10)
@@ -213,52 +170,3 @@ def test_a_column_of_a_table_with_open_sides_is_no_box(tmp_path: Path) -> None:
     (table,) = [block for block in read(page, tmp_path) if block.kind == "table"]
 
     assert [cell.text for cell in table.cells if cell.row == 1] == ["Plans", "x", "x"]
-
-
-class At(NamedTuple):
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    text: str
-
-
-@pytest.mark.parametrize(
-    ("shown", "read"),
-    [
-        ("הנחה 15%", "15% הנחה"),
-        ("חדש ABC 42 דגם", "דגם ABC 42 חדש"),
-        ("الطازج البرتقال عصير", "عصير البرتقال الطازج"),
-        ("980 12 סך", "סך 12 980"),
-    ],
-    ids=["number first", "Latin inside", "Arabic", "two numbers"],
-)
-def test_a_line_from_right_to_left_is_read_from_its_right(shown: str, read: str) -> None:
-    """shown: words from left to right on the page, as UAX 9 places those of `read`."""
-    pieces = [At(50.0 * n, 0, 50.0 * n + 40, 10, word) for n, word in enumerate(shown.split())]
-    assert " ".join(piece.text for piece in as_read(pieces)) == read
-
-
-def test_hebrew_keeps_its_order_in_cells_and_paragraphs(tmp_path: Path) -> None:
-    """Each word is drawn with its last letter first, as programs that lay out Hebrew do."""
-    page = new_page()
-    page.insert_font("he", str(HEBREW))
-    rows = [("מחברת גדולה מאוד", "שם המוצר החדש"), ("כוס", "קפה שחור חם")]
-    for row, cells in enumerate(rows):
-        for right, cell in zip((290, 490), cells, strict=True):
-            x = right
-            for word in cell.split():
-                x -= pymupdf.Font(fontfile=str(HEBREW)).text_length(word, 10)
-                put(page, x, 114 + 20 * row, word[::-1], "he")
-                x -= 4
-    for y in (100, 120, 140):
-        page.draw_line((100, y), (500, y))
-    for x in (100, 300, 500):
-        page.draw_line((x, 100), (x, 140))
-
-    (table,) = read(page, tmp_path)
-
-    assert [cell.text for cell in table.cells] == [cell for row in rows for cell in row]
-
-
-HEBREW = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")

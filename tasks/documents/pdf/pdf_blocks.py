@@ -85,8 +85,6 @@ SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s
 def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
     """Kind of a paragraph, and its level where it has one."""
     rows, first = paragraph.rows, paragraph.rows[0]
-    if first.mono and len(rows) > 1:
-        return "paragraph", None
     larger = first.size >= LARGER * body.size
     bold = all(row.bold for row in rows) and not body.bold
     if CAPTION.match(text) and len(text) < 2 * MAX_HEADING_CHARS and len(rows) <= MAX_HEADING_ROWS and not larger:

@@ -5,21 +5,18 @@ Conservative: prose in columns is not a table, and each word goes into one table
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
 from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, grid_of, text_row_boxes
-from tasks.documents.pdf.pdf_layout import holds_listings, rows_of
+from tasks.documents.pdf.pdf_layout import rows_of
 from tasks.documents.pdf.pdf_tables import Table, drawn_grids, fill_grids, is_box, outside
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
 from tasks.documents.pdf.pdf_words import gutters, is_number
 
 PARTIAL_SHARE = 0.6
 """A drawn grid narrower than this share of an aligned table around it is a highlight in that table."""
-
-CODE_SHARE = 0.9
-"""Share of words in the typeface of program code from which columns are a listing."""
 
 
 def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
@@ -38,22 +35,13 @@ def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
         aligned = find_aligned(outside(own, words, kept), edges.horizontal, words)
     taken = {word for table in kept for word in table.words}
     aligned = [grid for grid in aligned if not any(_holds(grid, box) for box in boxes)]
-    tables = kept + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
-    code = {fragment.line for fragment in own if fragment.mono} if holds_listings(own) else set[tuple[int, int]]()
-    return [table for table in tables if not _is_listing(table, code)] if code else tables
+    return kept + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
 
 
 def _holds(grid: Grid, box: Grid) -> bool:
     """Whether a box of words stands among texts that seem to be columns: it is a diagram."""
     (left, top, right, bottom), (x0, y0, x1, y1) = grid.bbox, box.bbox
     return left < (x0 + x1) / 2 < right and top < (y0 + y1) / 2 < bottom
-
-
-def _is_listing(table: Table, code: Collection[tuple[int, int]]) -> bool:
-    """Whether lines of program code stand in columns: most words are in its typeface, and few cells are numbers."""
-    behind = [cell.text for cell in table.cells if cell.col and cell.text]
-    written = sum(word.line in code for word in table.words)
-    return written > CODE_SHARE * len(table.words) and sum(map(is_number, behind)) < NUMBER_SHARE * len(behind)
 
 
 def _highlights(table: Table, grid: Grid) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tasks.documents.list_marks import starts_item
 from tasks.documents.pdf.pdf_tables import Table
-from tasks.documents.pdf.pdf_text import Fragment, line_of, runs_right_to_left
+from tasks.documents.pdf.pdf_text import Fragment
 from tasks.documents.pdf.pdf_words import outline
 
 BIN = 2.0  # points; resolution of the search for gutters between columns
@@ -26,8 +26,6 @@ HANGING_EMS = 4.0  # rows of an item hang at most so far from the first
 MAX_MARK_CHARS = 10  # of the bullet or number of a list item
 MARK_GAP_EMS = 0.4  # from this gap on, a mark stands apart from the text of its item
 INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
-OTHER_SHARE = 0.1  # of signs of different widths on a page with listings
-LISTING_EMS = 1.6  # largest white space between two lines of a listing: one empty line
 
 APART = re.compile(r"o|[+xX]|(?:\d{1,2}\.){1,5}\d{1,2}")
 """What is a mark only where it stands apart from the text of its item."""
@@ -52,8 +50,6 @@ class Row(NamedTuple):
     """Made of separate runs."""
     mark: str = ""
     """The bullet or number of a list item, where it stands apart from the text."""
-    mono: bool = False
-    """A line of a listing: all signs are equally wide, as in few rows of the page."""
 
 
 class Paragraph(NamedTuple):
@@ -75,20 +71,10 @@ class _Placed(NamedTuple):
 def arrange(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Paragraph | Table]:
     """Paragraphs and tables in reading order; vertical text comes last."""
     fragments = list(fragments)
-    if not holds_listings(fragments):
-        fragments = [fragment._replace(mono=False) if fragment.mono else fragment for fragment in fragments]
     boxes = [_Placed(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
     boxes += [_Placed(*table.bbox, table) for table in tables]
     arranged = [item for column in _columns(boxes) for item in _paragraphs(column)]
     return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in fragments if not piece.upright]
-
-
-def holds_listings(fragments: Iterable[Fragment]) -> bool:
-    """Whether text in signs of one width stands beside other text, as program code does; typewriters write no other."""
-    chars = {True: 0, False: 0}
-    for fragment in fragments:
-        chars[fragment.mono] += len(fragment.text)
-    return chars[True] > 0 and chars[False] >= OTHER_SHARE * chars[True]
 
 
 def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -119,8 +105,6 @@ def join_rows(rows: Sequence[Row]) -> str:
     Korean may break a line inside a word. If most lines end with a space after whole words, a missing space means that
     the word continues.
     """
-    if len(rows) > 1 and rows[0].mono:
-        return _listing(rows)
     whole = sum(row.text[-1:] in " \u3000" for row in rows[:-1])
     spaced = whole > 1 and whole > (len(rows) - 1) / 2
     text = rows[0].text.strip()
@@ -134,13 +118,6 @@ def join_rows(rows: Sequence[Row]) -> str:
         else:
             text += f" {following}"
     return text
-
-
-def _listing(rows: Sequence[Row]) -> str:
-    """The lines of a listing, with their indentation."""
-    left = min(row.x0 for row in rows)
-    widths = median((row.x1 - row.x0) / len(row.text) for row in rows)
-    return "\n".join(" " * round((row.x0 - left) / widths) + row.text.rstrip() for row in rows)
 
 
 def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
@@ -240,11 +217,7 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     for piece in pieces:
         if rows and (
             isinstance(piece, Table)
-            or not (
-                _in_listing(rows[-1], piece)
-                or _in_sentence(rows, piece, right)
-                or (_near(rows, piece, white) and _goes_on(rows, piece, right))
-            )
+            or not (_in_sentence(rows, piece, right) or (_near(rows, piece, white) and _goes_on(rows, piece, right)))
         ):
             arranged.append(Paragraph(tuple(rows), left, right))
             rows = []
@@ -255,10 +228,6 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     if rows:
         arranged.append(Paragraph(tuple(rows), left, right))
     return arranged
-
-
-def _in_listing(before: Row, row: Row) -> bool:
-    return before.mono and row.mono and row.y0 - before.y1 <= LISTING_EMS * row.size
 
 
 def _near(rows: Sequence[Row], row: Row, white: float) -> bool:
@@ -278,26 +247,16 @@ def _usual_white(rows: Sequence[Row]) -> float:
 
 def _row(pieces: Sequence[Fragment]) -> Row:
     """The runs of one baseline as a row; a gap without a space gets one."""
-    if len(pieces) > 1 and runs_right_to_left([piece.text for piece in pieces]):
-        return _row_from_right(pieces)
     lead = pieces[0] if len(pieces) == 1 else max(pieces, key=lambda piece: len(piece.text))
-    mark, mono = _mark_apart(pieces), all(piece.mono for piece in pieces)
+    mark = _mark_apart(pieces)
     text = pieces[0].text
     tabular = False
     for before, piece in pairwise(pieces):
         gap = piece.x0 - before.x1
         tabular = tabular or (gap > TAB_GAP_EMS * lead.size and not (mark and before is pieces[0]))
         spaced = text[-1:].isspace() or piece.text[:1].isspace()
-        white = " " * (max(1, round(gap * len(lead.text) / (lead.x1 - lead.x0))) if mono else 1)
-        text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else white + piece.text
-    return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular, mark, mono)
-
-
-def _row_from_right(pieces: Sequence[Fragment]) -> Row:
-    """The runs of a line of Hebrew or Arabic as a row."""
-    lead = max(pieces, key=lambda piece: len(piece.text))
-    tabular = any(after.x0 - before.x1 > TAB_GAP_EMS * lead.size for before, after in pairwise(pieces))
-    return Row(*outline([piece[:4] for piece in pieces]), line_of(pieces), lead.size, lead.bold, tabular)
+        text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else f" {piece.text}"
+    return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular, mark)
 
 
 def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
@@ -329,7 +288,7 @@ def _mark_apart(pieces: Sequence[Fragment]) -> str:
 def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Whether a row continues the paragraph above it."""
     before, first = rows[-1], rows[0]
-    if abs(row.size - before.size) > 0.12 * before.size or begins_item(row) or row.mono != before.mono:
+    if abs(row.size - before.size) > 0.12 * before.size or begins_item(row):
         return False
     white = row.y0 - before.y1
     if white > MAX_LEADING_EMS * row.size:

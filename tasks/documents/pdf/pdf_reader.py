@@ -25,9 +25,19 @@ from tasks.documents.pdf.pdf_blocks import (
     running_rows,
 )
 from tasks.documents.pdf.pdf_columns import page_tables
-from tasks.documents.pdf.pdf_document import complaints, metadata_of, open_document, opening_notes
+from tasks.documents.pdf.pdf_document import (
+    OcrFailed,
+    complaints,
+    is_blank,
+    is_scan,
+    languages,
+    metadata_of,
+    open_document,
+    opening_notes,
+    read_scan,
+    why_no_text,
+)
 from tasks.documents.pdf.pdf_grids import Grid, Point, drawn_edges, grid_of_boxes
-from tasks.documents.pdf.pdf_scans import OcrFailed, is_blank, is_scan, languages, read_scan, why_no_text
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (
     Fragment,

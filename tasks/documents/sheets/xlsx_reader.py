@@ -9,22 +9,18 @@ Hidden sheets, rows and columns are read and said; formulas show their stored va
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
 
 from tasks.documents.archives import Package, ZipCaps
 from tasks.documents.blocks import Page, PageStatus
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
-from tasks.documents.office_package import core_properties, refuse_encrypted
-from tasks.documents.sheets.grid import Cells, letters, pieces
-from tasks.documents.sheets.xlsx_parts import (
-    Sheet,
-    SheetPart,
-    Workbook,
-    cell_notes,
-    read_sheet,
-    read_workbook,
-)
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
+from tasks.documents.office_package import Handler, Link, core_properties, links, local, refuse_encrypted, stream
+from tasks.documents.sheets.grid import Area, Cells, Value, area_named, letters, number_of, pieces
+from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, general, is_date, shown
 
 READER = "trivet xlsx 1"
 MOST_CELLS = 200_000
@@ -128,3 +124,280 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
+
+
+MOST_TEXT_CHARS = 100_000_000
+MOST_MERGED = 20_000
+MOST_ROWS = 1_048_576
+MOST_COLUMNS = 16_384
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_CELL_NAME = re.compile(r"([A-Z]{1,3})(\d{1,7})")
+
+
+class SheetPart(NamedTuple):
+    """A sheet as the workbook lists it."""
+
+    name: str
+    part: str
+    hidden: bool
+
+
+class Workbook(NamedTuple):
+    """What the cells of all sheets refer to."""
+
+    sheets: tuple[SheetPart, ...]
+    texts: Sequence[str]
+    formats: Sequence[str]
+    """The number format of each cell style."""
+    since_1904: bool
+    external: int
+    """Links to other workbooks."""
+
+
+class Sheet(NamedTuple):
+    """The cells of a sheet, and what is not plainly seen of them."""
+
+    cells: Mapping[int, Mapping[int, Value]]
+    merged: Sequence[Area]
+    hidden_rows: Sequence[int]
+    hidden_columns: Sequence[int]
+    unsaved: Sequence[str]
+    """Names of cells whose formula has no stored value."""
+    ended_at: int | None
+    """Number of the last row that was read, if there are more."""
+
+
+def read_workbook(package: Package) -> Workbook:
+    """The workbook of a package. Raises CorruptDocument if there is none."""
+    targets = [link.target for link in links(package, "").values() if link.type == "officeDocument"]
+    main = next((name for name in (*targets, "xl/workbook.xml") if name in package.names), None)
+    if main is None:
+        raise CorruptDocument("The package holds no workbook; it may be another Office file, or truncated.")
+    related = links(package, main)
+    root = package.xml(main)
+    by_type = {link.type: link.target for link in related.values() if link.target in package.names}
+    properties = next((node for node in root if local(node.tag) == "workbookPr"), None)
+    return Workbook(
+        sheets=tuple(_sheets(root, related, package)),
+        texts=_texts(package, by_type.get("sharedStrings")),
+        formats=_formats(package, by_type.get("styles")),
+        since_1904=properties is not None and properties.get("date1904") in ("1", "true"),
+        external=sum(link.type == "externalLink" for link in related.values()),
+    )
+
+
+def _sheets(root: Element, related: Mapping[str, Link], package: Package) -> list[SheetPart]:
+    found: list[SheetPart] = []
+    for node in (node for node in root.iter() if local(node.tag) == "sheet"):
+        id_ = next((value for name, value in node.attrib.items() if local(name) == "id"), "")
+        link = related.get(id_)
+        if link and not link.external and link.type == "worksheet" and link.target in package.names:
+            hidden = node.get("state", "visible") != "visible"
+            found.append(SheetPart(storable(node.get("name", "")), link.target, hidden))
+    if not found:
+        raise CorruptDocument("The workbook holds no sheet with cells; save it again in a spreadsheet program.")
+    return found
+
+
+class _Texts(Handler):
+    """Collects shared texts; readings above Han characters (`rPh`) are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._text: list[str] = []
+        self._reads = self._reading = False
+        self._chars = 0
+
+    def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]  # noqa: ARG002
+        match local(tag):
+            case "si":
+                self._text = []
+            case "t":
+                self._reads = not self._reading
+            case "rPh":
+                self._reading = True
+            case _:
+                pass
+
+    def data(self, data: str) -> None:
+        if self._reads:
+            self._text.append(data)
+            self._chars += len(data)
+            if self._chars > MOST_TEXT_CHARS:
+                most = f"{MOST_TEXT_CHARS:,}"
+                raise RefusedDocument(f"The texts of the workbook are longer than {most} characters; split it.")
+
+    def end(self, tag: str) -> None:  # type: ignore[override]
+        match local(tag):
+            case "si":
+                self.texts.append(_plain("".join(self._text)))
+            case "t":
+                self._reads = False
+            case "rPh":
+                self._reading = False
+            case _:
+                pass
+
+
+def _texts(package: Package, part: str | None) -> Sequence[str]:
+    if part is None:
+        return ()
+    handler = _Texts()
+    stream(package.pieces(part), handler, name=part)
+    return handler.texts
+
+
+def _plain(text: str) -> str:
+    """A text with the characters that XML cannot hold, which are written as `_x000D_`."""
+    return storable(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _formats(package: Package, part: str | None) -> Sequence[str]:
+    """Of each cell style, by its number."""
+    if part is None:
+        return ()
+    root = package.xml(part)
+    own = {
+        node.get("numFmtId", ""): node.get("formatCode", GENERAL)
+        for node in root.iter()
+        if local(node.tag) == "numFmt" and node.get("numFmtId")
+    }
+    styles = next((node for node in root if local(node.tag) == "cellXfs"), None)
+    numbers = [node.get("numFmtId", "0") for node in styles or () if local(node.tag) == "xf"]
+    return [own.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL) for number in numbers]
+
+
+class _Cells(Handler):
+    """Collects the cells of a sheet, up to a number."""
+
+    def __init__(self, book: Workbook, most_cells: int) -> None:
+        super().__init__()
+        self._book, self._most = book, most_cells
+        self.cells: dict[int, dict[int, Value]] = {}
+        self.merged: list[Area] = []
+        self.hidden_rows: list[int] = []
+        self.hidden_columns: list[int] = []
+        self.unsaved: list[str] = []
+        self.count = 0
+        self.row = self._column = -1
+        self._type, self._style = "n", ""
+        self._value: list[str] = []
+        self._formula = self._reads = self._reading = False
+
+    @property
+    def full(self) -> bool:
+        return self.count >= self._most
+
+    def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
+        match local(tag):
+            case "c":
+                self._begin_cell(attrs)
+            case "v":
+                self._reads = True
+            case "t":
+                self._reads = not self._reading
+            case "f":
+                self._formula = True
+            case "row":
+                self._begin_row(attrs)
+            case "rPh":
+                self._reading = True
+            case "col" if attrs.get("hidden") in ("1", "true"):
+                first, last = int(attrs.get("min", "1")), int(attrs.get("max", "1"))
+                self.hidden_columns += range(first - 1, min(last, MOST_COLUMNS))
+            case "mergeCell" if len(self.merged) < MOST_MERGED and (area := area_named(attrs.get("ref", ""))):
+                self.merged.append(area)
+            case _:
+                pass
+
+    def data(self, data: str) -> None:
+        if self._reads:
+            self._value.append(data)
+
+    def end(self, tag: str) -> None:  # type: ignore[override]
+        match local(tag):
+            case "c":
+                self._end_cell()
+            case "v" | "t":
+                self._reads = False
+            case "rPh":
+                self._reading = False
+            case _:
+                pass
+
+    def _begin_row(self, attrs: Mapping[str, str]) -> None:
+        number = attrs.get("r", "")
+        self.row = int(number) - 1 if number.isdigit() else self.row + 1
+        self._column = -1
+        if attrs.get("hidden") in ("1", "true"):
+            self.hidden_rows.append(self.row)
+
+    def _begin_cell(self, attrs: Mapping[str, str]) -> None:
+        name = _CELL_NAME.fullmatch(attrs.get("r", ""))
+        self._column = number_of(name[1]) if name else self._column + 1
+        if name:
+            self.row = int(name[2]) - 1
+        self._type, self._style, self._value, self._formula = attrs.get("t", "n"), attrs.get("s", ""), [], False
+
+    def _end_cell(self) -> None:
+        raw = "".join(self._value)
+        if self._formula and not raw and self._type != "str":
+            self.unsaved.append(f"{letters(self._column)}{self.row + 1}")
+        value = self._shown(raw) if raw else None
+        if value and value.text.strip() and not self.full and self.row < MOST_ROWS and self._column < MOST_COLUMNS:
+            self.cells.setdefault(self.row, {})[self._column] = value
+            self.count += 1
+
+    def _shown(self, raw: str) -> Value:
+        """A stored value as its cell shows it."""
+        match self._type:
+            case "s":
+                known = raw.isdigit() and int(raw) < len(self._book.texts)
+                return Value(self._book.texts[int(raw)] if known else "", "text")
+            case "b":
+                return Value("TRUE" if raw == "1" else "FALSE", "text")
+            case "d":
+                return Value(storable(raw.replace("T", " ").removesuffix(" 00:00:00")), "date")
+            case "n":
+                return self._number(raw)
+            case _:
+                return Value(_plain(raw), "text")
+
+    def _number(self, raw: str) -> Value:
+        try:
+            value = float(raw)
+        except ValueError:
+            return Value(storable(raw), "text")
+        formats = self._book.formats
+        style = int(self._style) if self._style.isdigit() else 0
+        code = formats[style] if style < len(formats) else GENERAL
+        if code == GENERAL:
+            return Value(general(value), "number")
+        return Value(shown(value, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number")
+
+
+def read_sheet(package: Package, sheet: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
+    """The cells of a sheet; of a very large one, its first rows."""
+    handler = _Cells(book, most_cells)
+    stream(package.pieces(sheet.part), handler, name=sheet.part, done=lambda: handler.full)
+    return Sheet(
+        cells=handler.cells,
+        merged=handler.merged,
+        hidden_rows=handler.hidden_rows,
+        hidden_columns=sorted(set(handler.hidden_columns)),
+        unsaved=handler.unsaved,
+        ended_at=handler.row + 1 if handler.full else None,
+    )
+
+
+def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
+    """(cell, text) of the notes and comments on a sheet."""
+    found: list[tuple[str, str]] = []
+    for link in links(package, sheet.part).values():
+        if link.type == "comments" and not link.external and link.target in package.names:
+            for node in package.xml(link.target).iter():
+                if local(node.tag) == "comment":
+                    text = "".join(part.text or "" for part in node.iter() if local(part.tag) == "t")
+                    found.append((node.get("ref", ""), _plain(text).strip()))
+    return [(cell, text) for cell, text in found if text]
