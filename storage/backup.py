@@ -19,7 +19,7 @@ from sqlalchemy import text
 
 from storage import connections as database
 from storage import files
-from storage.artifacts import RESULTS, Artifacts, Results
+from storage.artifacts import RESULTS, Artifacts, Folder, Results
 from storage.embedded import Cluster
 from storage.lineage import FILE as LINEAGE
 from storage.postgres_binaries import find_program
@@ -31,7 +31,6 @@ from storage.storage_errors import (
     MissingArtifact,
     StoreUnreachable,
 )
-from storage.stores import Folder
 
 MANIFEST = "manifest.json"
 DATABASE = "database.dump"

@@ -26,11 +26,10 @@ from pydantic import JsonValue, ValidationError
 
 from storage import files
 from storage.arrays import map_arrays
-from storage.catalogue import Catalogue, CatalogueEntry, texts_of
 from storage.engines import address_of, engine_of
 from storage.lexical import Lexical, Whole, postings_of
 from storage.records import Record, Ref
-from storage.segments import Segment
+from storage.segments import Catalogue, CatalogueEntry, Segment, texts_of
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
 from storage.vectors import Centres, Dense, Vectors
 

@@ -20,7 +20,6 @@ from pydantic import JsonValue
 
 from storage import files
 from storage.arrays import map_arrays
-from storage.catalogue import CatalogueEntry, pack_catalogue
 from storage.engines import engine_of
 from storage.index import (
     FILES,
@@ -37,7 +36,7 @@ from storage.index import (
 )
 from storage.lexical import Whole, postings_of
 from storage.records import Ref
-from storage.segments import Segment, pack_segment
+from storage.segments import CatalogueEntry, Segment, pack_catalogue, pack_segment
 from storage.storage_errors import DamagedIndex, NotAnIndex
 
 

@@ -11,7 +11,7 @@ from tasks.documents.blocks import BBox, PageSource, Place
 from tasks.rag.retrieval.strategies import StrategyName
 
 if TYPE_CHECKING:
-    from storage.catalogue import CatalogueEntry
+    from storage.segments import CatalogueEntry
     from tasks.rag.answers import Citation
 
 

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from storage.catalogue import CatalogueEntry
 from storage.records import Record, Ref
-from storage.segments import Segment
+from storage.segments import CatalogueEntry, Segment
 from tasks.documents.blocks import PageSource
 from tasks.documents.isolation import Failure
 from tasks.rag.indexing.chunks import Chunk

@@ -27,7 +27,7 @@ import numpy as np
 import psutil
 
 from models.embedders import family, open_embedder
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.language.tokens import tokenize
 from tests.benchmarks.bench_retrieval import chunk_of, hard_vectors, pdf_sentences, recombined, zipfian_sentences
 from tests.storage.publishing import publish

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.protocols import Embedder
-from storage.catalogue import CatalogueEntry
 from storage.index import Index, open_index
+from storage.segments import CatalogueEntry
 from tasks.language.tokens import tokenize
 from tasks.rag.answering.assistant import Assistant
 from tasks.rag.indexing.chunks import tokenize_chunks

@@ -30,12 +30,11 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.catalogue import CatalogueEntry
 from storage.index import open_index
 from storage.lexical import Lexical
 from storage.publishing import publish_segments
 from storage.records import Record, Ref
-from storage.segments import DocumentContent, Packed, Segment, pack_segment, split
+from storage.segments import CatalogueEntry, DocumentContent, Packed, Segment, pack_segment, split
 from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, Vectors, lists_for, open_faiss, train_centres
 from tasks.language.tokens import tokenize
 from tests.benchmarks.bench_retrieval import chunk_of, pdf_sentences, recombined, zipfian_sentences

@@ -27,9 +27,9 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.catalogue import CatalogueEntry
 from storage.index import open_index
 from storage.lexical import Lexical, Whole, count_postings
+from storage.segments import CatalogueEntry
 from storage.vectors import EXACT_UP_TO, Dense, Vectors, pack_vectors, train_centres
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk

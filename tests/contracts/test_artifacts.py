@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from storage.artifacts import Artifacts
+from storage.artifacts import Artifacts, Remote
 from storage.records import Record, Ref
 from storage.storage_errors import DamagedArtifact, MissingArtifact
-from storage.stores import Remote
 from tests.storage.buckets import bucket_of, s3
 
 KEY = hashlib.sha256(b"inputs").hexdigest()

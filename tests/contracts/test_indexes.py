@@ -19,7 +19,6 @@ from rank_bm25 import BM25Okapi
 
 from flows.service.live_index import LiveIndex
 from storage import segments
-from storage.catalogue import CatalogueEntry
 from storage.embedded import Cluster
 from storage.engines import (
     ENGINE_FILE,
@@ -34,7 +33,7 @@ from storage.index import claim, is_current, open_index, pointer_of
 from storage.numbers import query_numbers
 from storage.publishing import publish_segments
 from storage.records import Ref
-from storage.segments import DocumentContent, pack_segment
+from storage.segments import CatalogueEntry, DocumentContent, pack_segment
 from storage.storage_errors import EngineAway, IndexUnusable, NotAnIndex
 from storage.vectors import Centres
 from tests.conftest import HOME

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
 import stat
 import struct
 import zipfile
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from tasks.documents.archives import Package, ZipCaps, member_name, open_zip, parse_xml, read_member, refusal
+from tasks.documents.blocks import Page
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.formats import format_named
 from tests.documents.zips import zipped
 
 
@@ -97,3 +102,42 @@ def test_a_doctype_is_refused_in_any_encoding(encoding: str) -> None:
 
     with pytest.raises(RefusedDocument):
         parse_xml(xml.encode(encoding), name="a.xml")
+
+
+def _read(path: Path) -> list[Page]:
+    opener = resolve_name(format_named(path.suffix[1:]).opener)
+    return list(opener(path, password=None, options=ReadOptions(layout="off")).pages())
+
+
+MAIN_PARTS = {
+    ".docx": "word/document.xml",
+    ".xlsx": "xl/workbook.xml",
+    ".pptx": "ppt/presentation.xml",
+    ".hwpx": "Contents/section0.xml",
+}
+
+
+@pytest.mark.parametrize("suffix", [".docx", ".xlsx", ".hwpx"])
+@pytest.mark.parametrize("entity", ['"ha"', 'SYSTEM "file:///etc/passwd"'], ids=["an entity", "a file of this machine"])
+def test_no_reader_expands_an_entity(tmp_path: Path, suffix: str, entity: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(zipped({MAIN_PARTS[suffix]: f"<!DOCTYPE a [<!ENTITY x {entity}>]><a>&x;</a>"}))
+    with pytest.raises(RefusedDocument):
+        _read(path)
+
+
+@pytest.mark.parametrize(("suffix", "part"), MAIN_PARTS.items())
+def test_no_reader_unpacks_a_bomb(tmp_path: Path, suffix: str, part: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(zipped({part: b"<a>" + b" " * 60_000_000 + b"</a>"}))
+    with pytest.raises(RefusedDocument, match="bomb"):
+        _read(path)
+
+
+@pytest.mark.parametrize(("suffix", "part"), MAIN_PARTS.items())
+def test_half_a_package_is_corrupt(tmp_path: Path, suffix: str, part: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    whole = zipped({part: b"<a/>", "media/picture": os.urandom(5_000)})
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptDocument):
+        _read(path)

@@ -57,21 +57,8 @@ def test_quoted_fields_keep_delimiters_and_lines(tmp_path: Path) -> None:
     assert [cell.text for cell in block.cells] == ["항목", "금액", "도로, 다리\n보수", "1,200"]
 
 
-def test_tsv_is_read(tmp_path: Path) -> None:
-    assert table(read(tmp_path, TABLE.replace(",", "\t").encode(), "a.tsv")).place.cells == "A1:C3"
-
-
-def test_a_formula_is_text(tmp_path: Path) -> None:
-    document = read(tmp_path, "이름,값\n=cmd|'/c calc'!A0,5\n".encode())
-    assert "=cmd|'/c calc'!A0 | 5" in table(document).text
-
-
 def test_a_long_table_is_cut_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_reader, "MOST_CELLS", 10)
     document = read(tmp_path, b"a,b\n" + b"1,2\n" * 10)
     assert len(table(document).cells) == 10
     assert document.notes == ("Only the rows up to 5 were read, as the file has more than 10 cells; split it.",)
-
-
-def test_an_open_quote_does_not_lose_the_rest(tmp_path: Path) -> None:
-    assert "끝" in "".join(block.text for block in read(tmp_path, '가,나\n"다,라\n끝,1\n'.encode()).pages[0].blocks)

@@ -52,10 +52,6 @@ def test_a_wrong_suffix_is_noted(tmp_path: Path) -> None:
     assert sniffed.notes == ("The file is named `.pdf` but is DOCX by its content; read as such.",)
 
 
-def test_the_suffix_can_be_told_for_a_file_kept_under_another_name(tmp_path: Path) -> None:
-    assert sniff(_file(tmp_path, "0123abcd", b"# Title"), suffix=".md").format == "md"
-
-
 @pytest.mark.parametrize(
     ("name", "data", "error"),
     [

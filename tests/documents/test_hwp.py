@@ -15,7 +15,7 @@ from typing import Any
 import olefile
 import pytest
 
-from tasks.documents.blocks import Block, PageStatus
+from tasks.documents.blocks import Block
 from tasks.documents.document_errors import (
     CorruptDocument,
     DocumentError,
@@ -26,7 +26,7 @@ from tasks.documents.document_errors import (
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.hwp.hwp_assembly import assemble
 from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles
-from tasks.documents.hwp.hwp_reader import open_hwp, read_hwp, read_summary
+from tasks.documents.hwp.hwp_reader import open_hwp, read_hwp
 from tasks.documents.hwp.hwp_streams import decrypt_distribution, distribution_key
 from tasks.documents.hwp.hwpx_reader import open_hwpx, read_hwpx
 
@@ -205,17 +205,6 @@ def test_the_summary_names_title_author_and_time(folder: Path) -> None:
         "last_author": "박지훈",
         "created": "2014-09-22T05:25:06Z",
     }
-
-
-@pytest.mark.parametrize("size", [0, 40, 47, 60])
-def test_a_damaged_summary_costs_only_itself(size: int) -> None:
-    assert read_summary(b"\xff" * size) == {}
-
-
-@pytest.mark.shared
-def test_a_document_of_empty_tables_says_that_it_is_empty(folder: Path) -> None:
-    (page,) = open_hwp(folder / "borderfill.hwp", password=None, options=ReadOptions()).pages()
-    assert (page.status, page.reason) == (PageStatus.EMPTY, "the document holds no text")
 
 
 def damaged(data: bytes, draw: random.Random) -> bytes:

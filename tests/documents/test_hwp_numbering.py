@@ -55,23 +55,11 @@ def test_path_codes_write_all_levels() -> None:
     assert marks(numbered("^n", "^n", "^N"), *heads) == ["1", "1.1", "1.1.1."]
 
 
-def test_a_skipped_level_counts_as_its_start() -> None:
-    assert marks(numbered("^1", "^1.^2", "^1.^2.^3", start=3), ListHead("number", 1, 2)) == ["3.3.3"]
-
-
 def test_outline_follows_the_numbering_of_its_section() -> None:
     styles = ListStyles({2: (NumberingLevel("제^1장", "DIGIT", 1),)}, {}, {})
     assert marks(styles, ListHead("outline", 0, 0), outline_id=2) == ["제1장"]
 
 
-def test_outline_and_numbers_count_apart() -> None:
-    assert marks(numbered("^1."), ListHead("outline", 0, 0), ListHead("number", 1, 0)) == ["1.", "1."]
-
-
 def test_bullets_of_the_symbol_font_become_the_signs_that_it_shows() -> None:
     styles = ListStyles({}, {1: "\uf06c", 2: "▶"}, {})
     assert marks(styles, ListHead("bullet", 1, 0), ListHead("bullet", 2, 0)) == ["●", "▶"]
-
-
-def test_an_unknown_list_writes_nothing() -> None:
-    assert marks(ListStyles({}, {}, {}), ListHead("number", 9, 0), ListHead("bullet", 9, 0)) == ["", ""]

@@ -32,7 +32,6 @@ pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 OPTIONS = ReadOptions(ocr="off")
 CHILD = "tasks.documents.reader_child"
 LETTER = "notices/supplier_day.html"
-LOCKED = "hwp/평가위원 명단(암호).hwp"
 PATIENCE_S = 20.0
 ROOT = Path(__file__).parents[2]
 
@@ -136,24 +135,6 @@ def cpu_s(process: Process) -> float:
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_kill_before_the_first_word_is_worth_a_retry(
-    samples: Path, limits: ReadLimits, background: ThreadPoolExecutor
-) -> None:
-    reading: Future[Failure] = background.submit(failure, samples / LETTER, limits)
-    eventually(lambda: children(limits))
-    os.kill(children(limits)[0].pid, signal.SIGKILL)
-    assert reading.result() == Failure(reason="crash", message="the reader died (signal 9)", retryable=True)
-    assert statuses(samples / LETTER, limits) == [("ok", None)]
-
-
-def test_a_locked_document_costs_no_child(samples: Path, limits: ReadLimits) -> None:
-    assert failure(samples / LOCKED, limits).reason == "needs_password"
-    before = children(limits)
-    assert statuses(samples / LETTER, limits) == [("ok", None)]
-    assert children(limits) == before
-    assert len(before) == 1
-
-
 def test_idle_children_end_when_asked_and_one_at_work_does_not(
     samples: Path, heavy: Path, limits: ReadLimits, background: ThreadPoolExecutor
 ) -> None:
@@ -164,31 +145,6 @@ def test_idle_children_end_when_asked_and_one_at_work_does_not(
     eventually(lambda: children(limits))
     close_idle_readers()
     assert reading.result() == [("ok", None)] * 3
-
-
-def test_what_a_library_prints_is_no_answer(
-    samples: Path, tmp_path: Path, limits: ReadLimits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = samples / "english/Verdane_Climate_Report_2023.pdf"
-    quiet = read_document(job(report), options=OPTIONS, limits=limits)
-    (tmp_path / "pymupdf.py").write_text(LOUD_PYMUPDF)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    loud = read_document(job(report), options=OPTIONS, limits=ReadLimits(memory_mb=next(_memory_mb)))
-    assert loud == quiet
-    assert (tmp_path / "spoke").exists()
-
-
-LOUD_PYMUPDF = """
-import os, pathlib, subprocess, sys
-print('{"done": true}', flush=True)
-os.write(1, b'{"error": "Crash", "message": "from below"}\\n')
-subprocess.run(["echo", "not even JSON"], check=True)
-here = pathlib.Path(__file__).parent
-(here / "spoke").touch()
-sys.path.remove(str(here))
-del sys.modules["pymupdf"]
-import pymupdf  # the real one
-"""
 
 
 def test_a_child_knows_no_secrets(samples: Path, limits: ReadLimits, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,14 +173,3 @@ def test_a_child_at_work_dies_with_its_parent(heavy: Path) -> None:
         parent.kill()
     assert CHILD in orphans[0].command
     assert survivors(tuple(orphans)) == []
-
-
-def test_a_child_whose_parent_died_before_it_could_ask_for_that_ends_at_once() -> None:
-    """The kernel tells only of deaths to come, so a parent that is not the expected one has died."""
-    stranger = os.getppid()
-    with subprocess.Popen(
-        [sys.executable, "-m", CHILD, "512", str(stranger)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-    ) as child:
-        assert child.wait(timeout=PATIENCE_S) == 0  # though its stdin is open
-        assert child.stdout is not None
-        assert child.stdout.read() == b""

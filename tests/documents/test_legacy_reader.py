@@ -10,7 +10,6 @@ from pathlib import Path
 
 import docx
 import pytest
-import xlsxwriter
 
 from tasks.documents import office_program
 from tasks.documents.document_errors import UnsupportedDocument
@@ -66,17 +65,6 @@ def test_a_word_document_is_read_as_it_is_converted(tmp_path: Path, program: Cal
     profile, *flags = log.read_text().splitlines()
     assert profile.startswith("-env:UserInstallation=file:///")
     assert flags[:4] == ["--headless", "--norestore", "--convert-to", "docx"]
-
-
-def test_a_workbook_keeps_the_names_of_its_cells(tmp_path: Path, program: Callable[[str], None]) -> None:
-    made = tmp_path / "made.xlsx"
-    with xlsxwriter.Workbook(str(made)) as book:
-        book.add_worksheet("May").write_row("B2", ["Lamps", 7])
-    program(STAND_IN.format(python=sys.executable, made=str(made), log=str(tmp_path / "log")))
-
-    reader = read(open_xls, old(tmp_path / "a.xls", "Workbook"))
-
-    assert [block.place.cells for page in reader.pages() for block in page.blocks][-1] == "Sheet 'May', B2:C2"
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,6 @@ def test_a_table_has_cells_and_header(tmp_path: Path) -> None:
     ]
 
 
-def test_lists_nested_deep_are_kept(tmp_path: Path) -> None:
-    source = "\n".join("  " * depth + f"- item {depth}" for depth in range(40))
-
-    assert _blocks(tmp_path, source)[-1].text.endswith("item 39")
-
-
 def test_front_matter_is_metadata(tmp_path: Path) -> None:
     path = tmp_path / "sample.md"
     path.write_text('---\ntitle: "제안서"\nauthor: 김\n---\n# 장\n')
@@ -78,10 +72,3 @@ def test_front_matter_is_metadata(tmp_path: Path) -> None:
     header = open_markdown(path, password=None, options=ReadOptions()).header
 
     assert (header.title, header.metadata["author"]) == ("제안서", "김")
-
-
-def test_the_first_heading_stands_in_for_a_title(tmp_path: Path) -> None:
-    path = tmp_path / "sample.md"
-    path.write_text("text\n\n# 장")
-
-    assert open_markdown(path, password=None, options=ReadOptions()).header.title == "장"

@@ -58,9 +58,3 @@ def test_an_image_that_takes_too_long_is_given_up() -> None:
     picture = pymupdf.open().new_page(width=400, height=400).get_pixmap(dpi=300)
     with pytest.raises(OcrFailed, match="took more than"):
         read_image(picture.tobytes("png"), dpi=300, timeout_s=0.001)
-
-
-@needs_tesseract
-def test_bytes_that_are_no_image_fail_with_a_reason() -> None:
-    with pytest.raises(OcrFailed, match="tesseract failed"):
-        read_image(b"not an image", dpi=300)

@@ -62,24 +62,10 @@ def test_a_paragraph_that_goes_over_a_page_is_cut_there() -> None:
     ]
 
 
-def test_a_heading_that_is_cut_opens_once() -> None:
-    heading = Block(kind="heading", text="a heading of words that goes on", level=1)
-    blocks = [
-        block for one in join([heading], [page("a heading of words"), page("that goes on")]) for block in one.blocks
-    ]
-    assert [(block.kind, block.level) for block in blocks] == [("heading", 1), ("paragraph", None)]
-
-
 def test_the_rows_of_a_table_stand_on_their_pages_below_the_header_that_is_repeated() -> None:
     block = table(("name", "amount"), ("wood", "1,200"), ("steel", "3,400"), header=True)
     laid = (page("name amount", "wood 1,200"), page("name amount", "steel 3,400"))
     assert told([block], *laid) == [(1, "name | amount\nwood | 1,200"), (2, "name | amount\nsteel | 3,400")]
-
-
-def test_a_header_that_is_not_repeated_is_not_made_up() -> None:
-    block = table(("name", "amount"), ("wood", "1,200"), ("steel", "3,400"), header=True)
-    laid = (page("name amount", "wood 1,200"), page("steel 3,400"))
-    assert told([block], *laid)[1] == (2, "steel | 3,400")
 
 
 def test_rows_on_the_next_page_count_from_its_top() -> None:
@@ -89,10 +75,6 @@ def test_rows_on_the_next_page_count_from_its_top() -> None:
         (0, (0.0, 20.0, 50.0, 30.0)),
         (0, (60.0, 20.0, 110.0, 30.0)),
     ]
-
-
-def test_spelling_variants_and_white_space_are_no_difference() -> None:
-    assert told([paragraph("㈜ Ⅱ · Total")], page("(주)  II  Total")) == [(1, "㈜ Ⅱ · Total")]
 
 
 def test_headers_and_footers_stand_on_every_page_with_their_numbers() -> None:
@@ -111,10 +93,6 @@ def test_notes_stand_at_the_feet_of_their_pages() -> None:
         (1, "1) a note on alpha"),
         (2, "gamma"),
     ]
-
-
-def test_a_block_without_letters_stands_between_its_neighbours() -> None:
-    assert told([paragraph("alpha"), paragraph("※"), paragraph("gamma")], page("alpha", "gamma"))[1] == (1, "※")
 
 
 def test_what_may_stand_on_either_page_has_none_and_the_page_says_so() -> None:
@@ -142,24 +120,11 @@ def test_no_letter_is_lost_or_told_twice() -> None:
     assert letters == Counter("onetwothreefourfivesixseveneightnineteneleven")
 
 
-def test_a_cell_that_is_not_drawn_stays_in_its_row() -> None:
-    block = table(("wood and more", "unseen"), ("steel and more", "3,400"), ("stone and more", "5,600"))
-    assert told([block], page("wood and more"), page("steel and more 3,400", "stone and more 5,600")) == [
-        (1, "wood and more | unseen"),
-        (2, "steel and more | 3,400\nstone and more | 5,600"),
-    ]
-
-
 def test_a_text_box_far_ahead_does_not_take_the_text_along() -> None:
     title, rest = "the title of it all", [f"sentence {n} of the body" for n in range(30)]
     blocks = [paragraph(title), *map(paragraph, rest)]
     laid = (page(*rest[:20]), page(*rest[20:], title))
     assert [number for number, _ in told(blocks, *laid)] == [1] * 20 + [2] * 11
-
-
-def test_a_blank_page_says_so() -> None:
-    [_, second] = join([paragraph("alpha")], [page("alpha"), page()])
-    assert (second.status, second.reason) == ("empty", "blank page")
 
 
 def test_a_crash_of_the_engine_is_a_failed_layout() -> None:

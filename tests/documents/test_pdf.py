@@ -66,16 +66,6 @@ def test_an_image_without_text_says_so(tmp_path: Path) -> None:
     assert (page.status, page.reason) == (PageStatus.EMPTY, "image-only")
 
 
-def test_lines_without_text_say_so(tmp_path: Path) -> None:
-    (page,) = read(write(tmp_path / "a.pdf", lambda page: page.draw_circle((200, 200), 50)))
-    assert (page.status, page.reason) == (PageStatus.EMPTY, "only vector drawings")
-
-
-def test_size_and_numbers_are_those_of_the_shown_page(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.pdf", line("one"), lambda page: (line("two")(page), page.set_rotation(90)))
-    assert [(p.number, p.width, p.height) for p in read(path)] == [(1, 595, 842), (2, 842, 595)]
-
-
 def test_a_box_on_a_rotated_page_is_where_the_reader_sees_it(tmp_path: Path) -> None:
     def draw(page: Any) -> None:
         page.set_rotation(90)
@@ -164,12 +154,6 @@ def test_form_values_and_free_text_are_text_and_comments_are_notes(tmp_path: Pat
     assert texts(page, "note") == ["Check this amount"]
 
 
-def test_signs_hanja_and_decomposed_hangul_survive(tmp_path: Path) -> None:
-    text = "₩3,000 「大韓民國」 ㎡ ℃ ① & 한국"
-    (page,) = read(write(tmp_path / "a.pdf", line(text, font="korea")))
-    assert texts(page) == ["₩3,000 「大韓民國」 ㎡ ℃ ① & 한국"]
-
-
 def test_encryption_asks_for_a_password_and_tells_a_wrong_one(tmp_path: Path) -> None:
     locked = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "user_pw": "secret", "owner_pw": "owner"}
     path = write(tmp_path / "a.pdf", line("inside"), **locked)
@@ -178,11 +162,6 @@ def test_encryption_asks_for_a_password_and_tells_a_wrong_one(tmp_path: Path) ->
     with pytest.raises(NeedsPassword, match="does not open with the given password"):
         read(path, password="wrong")
     assert texts(read(path, password="secret")[0]) == ["inside"]
-
-
-def test_an_owner_password_alone_keeps_nobody_from_reading(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.pdf", line("inside"), encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner")
-    assert texts(read(path)[0]) == ["inside"]
 
 
 def test_no_bytes_are_an_empty_document(tmp_path: Path) -> None:
@@ -230,13 +209,6 @@ def test_every_reader_gives_the_same_words(tmp_path: Path, reader: str) -> None:
     path = write(tmp_path / "a.pdf", both(line("Scope of work", size=18), column(PROSE * 2, (72, 130, 523, 300))))
     options = ReadOptions.model_validate({"pdf_reader": reader, "ocr": "off"})
     assert texts(read(path, options)[0]) == ["Scope of work", (PROSE * 2).strip()]
-
-
-def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = write(tmp_path / "a.pdf", line("page")).read_bytes()
-    (tmp_path / "cut.pdf").write_bytes(whole[:-200])
-    read(tmp_path / "cut.pdf")
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.shared
@@ -320,11 +292,4 @@ def test_large_rows_of_one_sentence_are_one_paragraph(tmp_path: Path, white: int
     )
     (page,) = read(write(tmp_path / "a.pdf", draw))
     assert page.blocks[0].text == " ".join(rows)
-    assert page.blocks[0].kind == "paragraph"
-
-
-@pytest.mark.parametrize("text", ["and the end of what was said.”", "of the year before", "a word quoted”"])
-def test_the_end_of_a_sentence_is_no_heading(tmp_path: Path, text: str) -> None:
-    draw = both(line(text, size=16, font="korea"), column(PROSE * 3, (72, 120, 523, 700)))
-    (page,) = read(write(tmp_path / "a.pdf", draw))
     assert page.blocks[0].kind == "paragraph"

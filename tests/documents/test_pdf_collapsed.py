@@ -12,7 +12,7 @@ from tasks.documents.blocks import Block
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
 from tasks.documents.pdf.pdf_text import Word
-from tasks.documents.pdf.pdf_words import gutters, is_amount, phrases_of
+from tasks.documents.pdf.pdf_words import phrases_of
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 
@@ -102,15 +102,6 @@ def test_years_above_a_table_are_its_header(sheet: Sheet) -> None:
     assert {cell.text for cell in table.cells if cell.header} >= {"2023", "2022", "2021"}
 
 
-def test_rows_of_the_table_above_are_no_header(sheet: Sheet) -> None:
-    for top in (120, 120 + 2 * HIGH + 5):
-        boxed(sheet, 2, top=top)
-        for n, (label, *amounts) in enumerate(ROWS):
-            sheet.write(LEFT + 4, top + 10 + HIGH * n, label)
-            sheet.amounts(top + 10 + HIGH * n, *amounts)
-    assert [table.text for table in sheet.tables()] == ["\n".join(" | ".join(row) for row in ROWS)] * 2
-
-
 @pytest.mark.parametrize("wrapped", [None, "first", "last"])
 def test_amounts_that_pile_up_in_a_cell_get_rows_of_their_own(sheet: Sheet, wrapped: str | None) -> None:
     """A label of two lines stands with its amount at the first or at the last of them."""
@@ -132,18 +123,6 @@ def test_amounts_that_pile_up_in_a_cell_get_rows_of_their_own(sheet: Sheet, wrap
     (table,) = sheet.tables()
     rest = " and the rest" if wrapped else ""
     assert table.text == "Fund | 2019 | 2020\n" + "\n".join(f"Label {n}{rest} | {n}.1 | {n}.2" for n in range(3))
-
-
-def test_a_label_of_two_lines_without_amounts_stays_one_row(sheet: Sheet) -> None:
-    for y in (100, 130, 150, 170):
-        sheet.rule(LEFT, y, RIGHT, y)
-    for x in (LEFT, 240, 330, RIGHT):
-        sheet.rule(x, 100, x, 170)
-    placed = ((LEFT, 112, "Charges of"), (LEFT, 124, "the year"), (LEFT, 144, "Rent"), (LEFT, 164, "Power"))
-    for x, y, text in (*placed, (240, 144, "1,200"), (330, 144, "900"), (240, 164, "300"), (330, 164, "350")):
-        sheet.write(x + 4, y, text)
-    (table,) = sheet.tables()
-    assert table.text == "Charges of the year |  | \nRent | 1,200 | 900\nPower | 300 | 350"
 
 
 @pytest.mark.shared
@@ -175,22 +154,6 @@ def test_currency_signs_and_brackets_stand_with_their_amounts(sheet: Sheet) -> N
     ]
 
 
-def test_two_columns_that_a_row_fills_both_stay_two(sheet: Sheet) -> None:
-    for n, texts in enumerate((("A", "1", "2"), ("B", "3", ""), ("C", "", "4"))):
-        for x, text in zip((LEFT + 5, 200.0, 240.0), texts, strict=True):
-            sheet.write(x, 130 + HIGH * n, text)
-    boxed(sheet, 3)
-    for x in (195.0, 235.0):
-        sheet.rule(x, 120, x, 120 + HIGH * 3)
-    [table] = sheet.tables()
-    assert {(cell.row, cell.col): cell.text for cell in table.cells if cell.text and cell.col} == {
-        (0, 1): "1",
-        (0, 2): "2",
-        (1, 1): "3",
-        (2, 2): "4",
-    }
-
-
 def test_the_row_of_years_is_a_header_and_a_section_is_none(sheet: Sheet) -> None:
     rows = (
         ("", "October 29,", "October 30,", "January 29,"),
@@ -213,55 +176,12 @@ def test_the_row_of_years_is_a_header_and_a_section_is_none(sheet: Sheet) -> Non
     assert (x1, y0 < 130 + HIGH * 3 < y1, x0 > 230) == (pytest.approx(250, abs=1), True, True)
 
 
-def test_leader_dots_that_reach_into_the_next_column_end_before_it(sheet: Sheet) -> None:
-    rows = (("Cash" + "." * 79, "876,560", "1,117,400"), ("Debt" + "." * 83, "111,524", "622,091"))
-    for n, (label, *amounts) in enumerate(rows):
-        sheet.write(LEFT + 5, 130 + HIGH * n, label)
-        sheet.amounts(130 + HIGH * n, *amounts, ends=(330.0, 410.0))
-    sheet.write(288, 130, "$")
-    boxed(sheet, 2)
-    [table] = sheet.tables()
-    assert [cell.text for cell in table.cells] == ["Cash", "$ 876,560", "1,117,400", "Debt", "111,524", "622,091"]
-
-
 def test_leader_dots_are_neither_text_nor_contents(sheet: Sheet) -> None:
     for n, (label, *amounts) in enumerate(ROWS * 3):
         sheet.write(LEFT, 130 + HIGH * n, f"{label} {'.' * 40}")
         sheet.amounts(130 + HIGH * n, *amounts, ends=(280, 350, 420))
     (table,) = sheet.tables()
     assert table.text == "\n".join(" | ".join(row) for row in ROWS * 3)
-
-
-def test_years_that_span_two_columns_hide_no_column(sheet: Sheet) -> None:
-    boxed(sheet, 4)
-    sheet.write(200, 130, "2020")
-    sheet.write(330, 130, "2019")
-    for n in range(1, 4):
-        sheet.write(LEFT + 4, 130 + HIGH * n, f"Contracts {n}")
-        sheet.amounts(130 + HIGH * n, "12", "4", "26", "30", ends=(205.0, 260.0, 335.0, 410.0))
-    (table,) = sheet.tables()
-    assert table.text.splitlines()[1:] == [f"Contracts {n} | 12 | 4 | 26 | 30" for n in range(1, 4)]
-
-
-def test_an_amount_that_reaches_over_a_line_is_not_cut(sheet: Sheet) -> None:
-    for n, (label, *amounts) in enumerate((("Cash", "83,039", "71,538"), ("Debt", "22,122", "19,607"))):
-        sheet.write(LEFT + 4, 130 + HIGH * n, label)
-        sheet.amounts(130 + HIGH * n, *amounts, ends=(250.0, 330.0))
-    boxed(sheet, 2)
-    for x in (195.0, 248.0, 290.0, 327.0):
-        sheet.rule(x, 120, x, 120 + HIGH * 2)
-    (table,) = sheet.tables()
-    assert table.text == "Cash | 83,039 | 71,538\nDebt | 22,122 | 19,607"
-
-
-def test_coloured_words_of_sentences_are_no_table(sheet: Sheet) -> None:
-    sentence = "the weeks that ended in June cost us 129 million more than those of the year before"
-    for n in range(4):
-        sheet.write(LEFT + 1, 130 + HIGH * n, sentence)
-    boxed(sheet, 4)
-    for x in (100.0, 190.0, 300.0):
-        sheet.rule(x, 120, x, 120 + HIGH * 2)
-    assert sheet.tables() == []
 
 
 def test_a_page_of_contents_is_no_table(sheet: Sheet) -> None:
@@ -298,13 +218,6 @@ def test_an_index_that_says_in_columns_where_each_exhibit_is_filed_is_a_table(sh
     ]
 
 
-def test_numbered_rows_with_sums_are_a_table(sheet: Sheet) -> None:
-    for n, number in enumerate(("3.1", "3.2", "3.3", "3.4")):
-        for x, text in ((LEFT, number), (120, "Cost of the first works"), (300, "1,200"), (360, "4/26/11")):
-            sheet.write(x, 130 + HIGH * n, text)
-    assert len(sheet.tables()) == 1
-
-
 def test_contents_without_leader_dots_are_a_list(sheet: Sheet) -> None:
     sheet.write(390, 130, "Page")
     for n, (title, page) in enumerate((("Balance sheets", "45"), ("Cash flows", "47"), ("Notes", "51")), start=1):
@@ -338,13 +251,6 @@ def test_sentences_in_a_box_are_no_table(sheet: Sheet) -> None:
     assert sheet.tables() == []
 
 
-def test_marks_of_an_axis_are_no_table(sheet: Sheet) -> None:
-    for n in range(8):
-        sheet.write(LEFT, 130 + HIGH * n, f"{700 - 100 * n}")
-        sheet.write(300, 130 + HIGH * n, f"{1400 - 200 * n}")
-    assert sheet.tables() == []
-
-
 def words(*placed: tuple[float, str]) -> list[Word]:
     """Words of a line of height 10; each character is 5 wide."""
     return [Word(x, 0, x + 5 * len(text), 10, text, (0, 0)) for x, text in placed]
@@ -369,18 +275,3 @@ def words(*placed: tuple[float, str]) -> list[Word]:
 )
 def test_phrases_by_hand(line: list[Word], phrases: list[str]) -> None:
     assert [phrase.text for phrase in phrases_of(line)] == phrases
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"), [("17,606", True), ("(4.5)%", True), ("—", True), ("$", False), ("", False)]
-)
-def test_amounts_have_a_digit_or_are_the_dash_for_none(text: str, is_one: bool) -> None:
-    assert is_amount(text) is is_one
-
-
-def test_gutters_by_hand() -> None:
-    rows = [[(0.0, 10.0), (20.0, 30.0), (50.0, 60.0)]] * 9
-    assert gutters(rows, least=3) == [(11, 20), (31, 50)]
-    assert gutters([*rows, [(0.0, 60.0)]], least=3) == [(11, 20), (31, 50)]  # one row of ten crosses
-    assert gutters([*rows[:4], [(0.0, 60.0)]], least=3) == []  # one of five
-    assert gutters([[(0.0, 10.0)], []], least=3) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from tasks.documents.blocks import Block
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_grids import Edge, Edges, GridCell, find_grids
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.pdf.pdf_words import is_number
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 
@@ -151,15 +149,6 @@ def test_prose_in_two_columns_is_no_table(tmp_path: Path) -> None:
     assert tables(blocks_of(page, tmp_path)) == []
 
 
-def test_underlined_words_are_no_table(tmp_path: Path) -> None:
-    page = pymupdf.open().new_page(width=595, height=842)
-    for row in range(3):
-        page.insert_text((72, 100 + 14 * row), "We refer to the Notes of the Financial Statements here", fontsize=10)
-        for x0, x1 in ((72, 140), (140, 220), (220, 320)):
-            page.draw_rect((x0, 90 + 14 * row, x1, 104 + 14 * row), color=None, fill=(1, 1, 1), overlay=False)
-    assert tables(blocks_of(page, tmp_path)) == []
-
-
 def test_a_table_on_a_rotated_page_is_read_upright(tmp_path: Path) -> None:
     page = pymupdf.open().new_page(width=595, height=842)
     page.set_rotation(90)
@@ -197,20 +186,6 @@ def test_edges_snap_join_and_cross_by_hand() -> None:
     assert grid.cells == (GridCell(0, 0), GridCell(0, 1), GridCell(1, 0), GridCell(1, 1))
 
 
-def test_a_single_box_is_no_grid() -> None:
-    assert find_grids(Edges([Edge(0, 0, 50), Edge(50, 0, 50)], [Edge(0, 0, 50), Edge(50, 0, 50)])) == []
-
-
-@pytest.mark.parametrize("text", ["1,234", "(12.5)%", "$ 3,504", "—", "△12", "2023.01.28", "₩35,750,000"])
-def test_amounts_are_numbers(text: str) -> None:
-    assert is_number(text)
-
-
-@pytest.mark.parametrize("text", ["Revenue", "12대", "Q1", "100만원"])
-def test_words_are_no_numbers(text: str) -> None:
-    assert not is_number(text)
-
-
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf"])
@@ -220,14 +195,3 @@ def test_tables_are_where_pdfplumber_finds_them_with_the_same_cells(shared: Path
     result = measure(shared / "documents" / "english" / name, peer_pages=None)
     assert result["missed_table_pages"] == []
     assert result["cells_equal_share"] >= 0.95
-
-
-@pytest.mark.shared
-def test_the_merged_times_of_a_korean_table_keep_their_spans(shared: Path) -> None:
-    path = shared / "documents" / "korean" / "kbo_table_text.pdf"
-    (page,) = open_pdf(path, password=None, options=ReadOptions(ocr="off")).pages()
-    (table,) = tables(page.blocks)
-    spans = Counter((cell.text, cell.row_span, cell.col_span) for cell in table.cells)
-    assert spans[("18:30", 8, 1)] == 1
-    assert spans[("17:00", 1, 2)] == 1
-    assert spans[("17:00", 3, 1)] == 1

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tasks.documents.blocks import Page
-from tasks.documents.document_errors import EmptyDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.text_reader import decode, heading_level, looks_like_text, open_text
 
@@ -35,27 +34,12 @@ def test_encodings_are_told_apart(data: bytes, encoding: str) -> None:
     assert decode(data) == (SENTENCE, encoding, ())
 
 
-def test_utf16_without_a_mark_shows_by_its_zeros() -> None:
-    assert decode("Request for proposals".encode("utf-16-le")).text == "Request for proposals"
-
-
 def test_another_encoding_is_guessed_with_a_note() -> None:
     german = "Übergabe der Prüfberichte für die Größenänderung erfolgt täglich. " * 5
     decoded = decode(german.encode("cp1252"))
 
     assert decoded.text == german
     assert decoded.notes[0].startswith("The encoding was guessed")
-
-
-def test_a_broken_byte_does_not_change_the_encoding() -> None:
-    decoded = decode(SENTENCE.encode() + b"\xff" + SENTENCE.encode())
-
-    assert decoded.text == f"{SENTENCE}\ufffd{SENTENCE}"
-    assert decoded.notes == ("Characters that could not be read stand as U+FFFD: 1.",)
-
-
-def test_nul_bytes_go_with_a_note() -> None:
-    assert decode("가\0나".encode()) == ("가나", "utf-8", ("NUL characters were left out: 1.",))
 
 
 def test_a_lone_surrogate_is_replaced_with_a_note() -> None:
@@ -80,12 +64,6 @@ def test_text_is_told_from_binary(head: bytes, expected: bool) -> None:
     assert looks_like_text(head) is expected
 
 
-def test_blank_lines_part_paragraphs(tmp_path: Path) -> None:
-    page = _pages(tmp_path, b"one\r\nstill one\r\n \r\ntwo\n")[0]
-
-    assert [block.text for block in page.blocks] == ["one\nstill one", "two"]
-
-
 def test_form_feeds_part_pages(tmp_path: Path) -> None:
     pages = _pages(tmp_path, b"one\f\fthree\f")
 
@@ -94,19 +72,6 @@ def test_form_feeds_part_pages(tmp_path: Path) -> None:
         (2, []),
         (3, ["three"]),
     ]
-
-
-def test_without_form_feeds_there_are_no_pages(tmp_path: Path) -> None:
-    assert [page.number for page in _pages(tmp_path, b"one")] == [None]
-
-
-def test_text_of_blanks_is_an_empty_page_with_its_reason(tmp_path: Path) -> None:
-    assert _pages(tmp_path, b" \n\n ")[0].reason == "the document holds no text"
-
-
-def test_a_file_without_bytes_is_empty(tmp_path: Path) -> None:
-    with pytest.raises(EmptyDocument):
-        _pages(tmp_path, b"")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import numpy as np
 
 from models.embedders import family
 from models.protocols import Embedder
-from storage.catalogue import CatalogueEntry
 from storage.index import Index, open_index
+from storage.segments import CatalogueEntry
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan, Retrieved, Turn
 from tasks.rag.indexing.chunks import Chunk

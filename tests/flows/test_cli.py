@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from flows.cli import app
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import StatusFile
 from tests.command import run_apart, run_here

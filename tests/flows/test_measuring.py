@@ -11,8 +11,8 @@ import pytest
 
 from flows.running.settings import settings
 from storage import connections
-from storage.catalogue import CatalogueEntry
 from storage.evaluations import Evaluations
+from storage.segments import CatalogueEntry
 from tasks.rag.indexing.chunks import Chunk
 from tests.command import Done, run_apart, run_here
 from tests.storage.publishing import publish

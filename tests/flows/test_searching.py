@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.rag.indexing.chunks import Chunk
 from tests.command import run_here
 from tests.storage.publishing import publish

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.rag.indexing.chunks import Chunk
 from tests.command import run_apart
 from tests.recipes.packages import Package

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from storage.catalogue import CatalogueEntry
 from storage.index import Generation
 from storage.publishing import publish_segments
 from storage.records import Ref
-from storage.segments import DocumentContent, Segment, pack_segment, split
+from storage.segments import CatalogueEntry, DocumentContent, Segment, pack_segment, split
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import tokenize_chunks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -15,8 +14,6 @@ import pytest
 from storage import files
 from storage.artifacts import Artifacts
 from storage.storage_errors import StoreUnreachable
-
-KEY = hashlib.sha256(b"inputs").hexdigest()
 
 LIMITED = """
 import resource, signal, sys
@@ -86,12 +83,6 @@ def test_writers_of_the_same_objects_do_not_disturb_each_other(tmp_path: Path) -
     assert list(tmp_path.rglob(f"{files.TEMPORARY}*")) == []
 
 
-def test_a_store_that_cannot_be_a_folder_is_said(tmp_path: Path) -> None:
-    (tmp_path / "store").write_text("a file")
-    with pytest.raises(StoreUnreachable, match="store is a file"):
-        Artifacts(tmp_path / "store").put("document", b"abc")
-
-
 def test_a_store_that_may_not_be_written_is_said(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from storage.artifacts import Artifacts\n"
@@ -115,13 +106,6 @@ def test_an_object_store_that_is_away_is_said(tmp_path: Path) -> None:
 def test_a_driver_that_is_not_installed_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable, match="nosuch"):
         Artifacts.open("nosuch://bucket", cache=tmp_path).put("document", b"abc")
-
-
-def test_a_damaged_note_is_no_note(tmp_path: Path) -> None:
-    store = Artifacts(tmp_path)
-    store.remember(KEY, store.put("document", b"abc"))
-    (tmp_path / "keys" / KEY[:2] / KEY).write_bytes(b'{"kind": "docu')
-    assert store.recall(KEY) is None
 
 
 def test_a_damaged_object_is_kept_aside(tmp_path: Path) -> None:

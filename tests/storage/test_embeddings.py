@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sqlite3
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from storage import embeddings
 from storage.embeddings import EmbeddingCache, cache_key
-from storage.storage_errors import StoreUnreachable
 
 WRITER = """
 import sys, numpy as np
@@ -61,28 +59,6 @@ def test_rows_are_rounded_to_fp16_once(path: Path) -> None:
     assert found["single"].tobytes() == found["half"].tobytes() == third.astype(np.float16).tobytes()
 
 
-def test_embedders_do_not_share_vectors(path: Path) -> None:
-    cache = EmbeddingCache(path)
-    cache.put_many("m/fp32", ["a"], rows(1))
-    assert cache.get_many("m/bf16", ["a"]) == {}
-
-
-@pytest.mark.parametrize(
-    "text", ["", "\0", "\ud800", "공고", "x" * 100_000], ids=["empty", "nul", "half", "ko", "long"]
-)
-def test_any_text_is_a_key(path: Path, text: str) -> None:
-    cache = EmbeddingCache(path)
-    cache.put_many("m", [text], rows(1))
-    assert list(cache.get_many("m", [text, "other"])) == [text]
-
-
-def test_more_texts_than_fit_into_one_query(path: Path) -> None:
-    cache, texts = EmbeddingCache(path), [str(number) for number in range(1_203)]
-    cache.put_many("m", texts, rows(*range(1_203)))
-    found = cache.get_many("m", texts)
-    assert all(found[text][0] == int(text) for text in texts)
-
-
 def test_the_key_is_the_sha256_of_embedder_nul_text() -> None:
     # printf 'm\0a' | sha256sum
     assert cache_key("m", "a").hex() == "3495f49bd0e64e1ce4282ded10d2568d9488a305fa2465de6e5d827140f1a410"
@@ -117,19 +93,6 @@ def test_a_damaged_file_is_begun_anew(path: Path, damage: bytes) -> None:
     assert list(cache.get_many("m", ["a", "b"])) == ["b"]
 
 
-def test_a_file_damaged_in_use_is_set_aside_with_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cache = EmbeddingCache(path)
-    cache.put_many("m", [str(number) for number in range(2_000)], rows(*range(2_000)))
-    cache.close()
-    content = bytearray(path.read_bytes())
-    content[4096:] = os.urandom(len(content) - 4096)
-    path.write_bytes(content)
-    with caplog.at_level(logging.WARNING):
-        assert cache.get_many("m", ["1", "1999"]) == {}
-    assert "damaged" in caplog.text
-    assert path.with_name(f"{path.name}.damaged").exists()
-
-
 def test_a_flipped_bit_in_a_vector_counts_as_absent(path: Path) -> None:
     cache = EmbeddingCache(path)
     cache.put_many("m", ["a", "b"], rows(1, 2))
@@ -149,30 +112,6 @@ def test_pruning_forgets_what_was_not_used(path: Path, monkeypatch: pytest.Monke
     assert cache.prune(older_than_days=30, dry_run=True) == 1
     assert cache.prune(older_than_days=30) == 1
     assert list(cache.get_many("m", ["used", "unused"])) == ["used"]
-
-
-def test_pruning_gives_disk_space_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, today = EmbeddingCache(path), embeddings._today()
-    texts = [str(number) for number in range(2_000)]
-    cache.put_many("m", texts, np.ones((len(texts), 384), np.float32))
-    cache.close()
-    full = path.stat().st_size
-    monkeypatch.setattr(embeddings, "_today", lambda: today + 100)
-
-    assert cache.prune(older_than_days=90) == len(texts)
-    cache.close()
-    assert path.stat().st_size < full / 10
-
-
-def test_pruning_makes_no_cache_where_there_is_none(path: Path) -> None:
-    assert EmbeddingCache(path).prune(older_than_days=0) == 0
-    assert not path.exists()
-
-
-def test_a_place_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnreachable, match="choose a folder"):
-        EmbeddingCache(tmp_path / "file" / "embeddings.sqlite").get_many("m", ["a"])
 
 
 def test_two_that_open_a_new_file_at_the_same_moment_both_succeed(tmp_path: Path) -> None:

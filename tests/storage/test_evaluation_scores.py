@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from storage import connections
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Evaluations, Graded, Model, Result, Run, Sample, Task
-from storage.storage_errors import DatabaseUnavailable, UnknownRun
+from storage.storage_errors import UnknownRun
 
 pytestmark = pytest.mark.postgres
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -152,43 +152,6 @@ def test_samples_are_made_while_they_are_written(evaluations: Evaluations) -> No
     assert evaluations.has("streamed", {"MBPP": 1203})
 
 
-def test_a_sample_that_cannot_be_made_leaves_nothing(evaluations: Evaluations) -> None:
-    def broken() -> Iterator[Sample]:
-        yield from SAMPLES
-        raise RuntimeError("artifact gone")
-
-    made = evaluated(run("nothing", model("nothing"))).model_copy(update={"more_samples": broken})
-    with pytest.raises(RuntimeError, match="artifact gone"):
-        evaluations.write([made])
-    assert evaluations.read("nothing") == []
-
-
-def test_two_tasks_on_the_same_data_stay_apart(evaluations: Evaluations) -> None:
-    made = run("apart", model("apart"))
-    one = evaluated(made, "MBPP", samples=SAMPLES)
-    other = evaluated(made, "MBPP-sh", samples=SAMPLES).model_copy(update={"dataset": one.dataset})
-    evaluations.write([one, other])
-    assert evaluations.read("apart") == [one, other]
-
-
-@pytest.mark.parametrize(
-    ("counts", "has"),
-    [({"MBPP": 2}, True), ({}, True), ({"MBPP": 3}, False), ({"MBPP": 2, "AIME24": 0}, False)],
-    ids=["all", "nothing-asked", "a-sample-less", "a-task-less"],
-)
-def test_what_the_tables_have_can_be_asked(evaluations: Evaluations, counts: dict[str, int], has: bool) -> None:
-    evaluations.write([evaluated(run("has", model("has")), samples=SAMPLES)])
-    assert evaluations.has("has", counts) is has
-    assert not evaluations.has("has-not", {})
-
-
-def test_a_run_without_tasks_is_kept(evaluations: Evaluations) -> None:
-    made = run("alone", model("alone"))
-    assert (evaluations.write_run(made), evaluations.write_run(made)) == (2, 0)
-    assert evaluations.run("alone") == made
-    assert evaluations.has("alone", {})
-
-
 def test_what_is_known_of_a_model_is_not_forgotten(evaluations: Evaluations) -> None:
     told = model("known", weights_location="/weights", training_parameters={"lr": 0.1})
     evaluations.write_run(run("known1", told))
@@ -279,18 +242,6 @@ def test_a_leaderboard_gets_the_latest_completed_run(evaluations: Evaluations) -
     assert {score.run for score in everything} == {"b-old", "b-new", "b-failed", "b-other"}
 
 
-def test_a_failed_run_stands_on_the_leaderboard_while_there_is_no_better(evaluations: Evaluations) -> None:
-    evaluations.write([evaluated(run("only-failed", model("only"), status="failed"))])
-    assert {(score.run, score.status) for score in evaluations.scores(models=["only"])} == {("only-failed", "failed")}
-
-
-def test_scores_can_be_of_some_models_and_tasks(evaluations: Evaluations) -> None:
-    evaluations.write([evaluated(run("some1", model("some")), "IFEval"), evaluated(run("some1", model("some")))])
-    assert {score.task for score in evaluations.scores(models=["some"])} == {"IFEval", "MBPP"}
-    assert {score.task for score in evaluations.scores(models=["some"], tasks=["IFEval"])} == {"IFEval"}
-    assert evaluations.scores(models=[]) == []
-
-
 def test_a_run_is_found_by_the_beginning_of_its_id(evaluations: Evaluations) -> None:
     for id in ("feedc0de11", "feedc0de22"):
         evaluations.write_run(run(id, model("found")))
@@ -316,14 +267,6 @@ def test_what_names_no_run_or_several_is_refused(evaluations: Evaluations, which
         evaluations.run(which)
 
 
-def test_runs_can_be_of_a_kind_or_a_model(evaluations: Evaluations) -> None:
-    for id, minutes in (("kind-1", 1), ("kind-2", 2)):
-        evaluations.write_run(run(id, model("kind/m"), minutes=minutes))
-    assert [made.id for made in evaluations.runs(model="kind/m")] == ["kind-2", "kind-1"]
-    assert evaluations.runs(kind="rag") == []
-    assert evaluations.runs(kind="benchmark", model="kind/m", limit=1)[0].id == "kind-2"
-
-
 def test_a_server_that_comes_back_gets_all_samples(running: Path, url: str) -> None:
     """The connection dies while samples are made; the write begins again on a new one."""
     evaluations, tries = Evaluations(lambda: url), list[int]()
@@ -340,9 +283,3 @@ def test_a_server_that_comes_back_gets_all_samples(running: Path, url: str) -> N
     made = evaluated(run("came-back", model("back"))).model_copy(update={"more_samples": samples})
     evaluations.write([made])
     assert (len(tries), count(url, "samples", "came-back")) == (2, 1100)
-
-
-def test_a_database_that_is_away_is_said() -> None:
-    away = Evaluations(lambda: "postgresql://me@127.0.0.1:9/trivet")
-    with pytest.raises(DatabaseUnavailable):
-        next(away.samples("r", "t"))

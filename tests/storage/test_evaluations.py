@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from storage import connections
 from storage.embedded import Cluster
@@ -69,12 +67,6 @@ def test_a_run_that_is_written_again_takes_the_later_values(evaluations: Evaluat
 
 
 @pytest.mark.postgres
-def test_a_run_may_measure_several_data_sets(evaluations: Evaluations) -> None:
-    evaluations.write([evaluated(run("both"), dataset="first"), evaluated(run("both"), dataset="second")])
-    assert [one.dataset.name for one in evaluations.read("both")] == ["first", "second"]
-
-
-@pytest.mark.postgres
 def test_what_postgres_cannot_hold_comes_back_whole(evaluations: Evaluations) -> None:
     sample = Sample(item="a\x00b", detail={"answer\ud800": "x\x00"})
     written = evaluated(run("nul\x00"), dataset="own\x00").model_copy(update={"samples": (sample,)})
@@ -87,8 +79,3 @@ def test_equal_settings_have_equal_digests_whatever_their_order() -> None:
     one = EvalSettings(name="rag", parameters={"a": 1, "b": [1.5, None]})
     other = EvalSettings(name="rag", parameters={"b": [1.5, None], "a": 1})
     assert one.digest == other.digest != EvalSettings(name="rag", parameters={"a": 2}).digest
-
-
-def test_a_figure_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ValidationError, match="finite"):
-        Result(metric="x", value=math.nan, n=1)

@@ -11,11 +11,6 @@ from storage import files
 from storage.storage_errors import StoreUnreachable
 
 
-def test_write_makes_the_folders_above(tmp_path: Path) -> None:
-    files.write(tmp_path / "a" / "b" / "c", b"new")
-    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"new"
-
-
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     files.write(tmp_path / "file", b"old")
     with files.replacing(tmp_path / "file") as file:
@@ -45,14 +40,3 @@ def test_a_failed_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
 def test_refusals_are_sentences_with_a_remedy(number: int, words: str) -> None:
     with pytest.raises(StoreUnreachable, match=words), files.reachable(Path("/store")):
         raise OSError(number, "reason")
-
-
-def test_a_missing_file_is_left_to_the_caller() -> None:
-    with pytest.raises(FileNotFoundError), files.reachable(Path("/store")):
-        raise FileNotFoundError
-
-
-def test_a_folder_in_place_of_a_file_is_said(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(StoreUnreachable, match="out is a folder; name a file"):
-        files.write(tmp_path / "out", b"answers")

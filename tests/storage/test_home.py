@@ -45,9 +45,3 @@ def test_a_home_of_an_earlier_version_is_mended_and_things_of_others_are_left(tm
     ours = {"store": 0o700, "logs": 0o700, "server": passed, "postgres": passed, "chat_history": 0o600}
     assert modes == ours | dict.fromkeys(("holidays", "elsewhere", "cache"), 0o755)
     assert mode(tmp_path / "postgres" / "cluster") == 0o700
-
-
-def test_a_closed_home_stays_closed(tmp_path: Path):
-    (tmp_path / "server").mkdir(mode=0o700)
-    files.close_home(tmp_path)
-    assert mode(tmp_path / "server") == 0o700

@@ -18,12 +18,10 @@ import pytest
 from pydantic import BaseModel
 
 from storage import segments
-from storage.catalogue import CatalogueEntry
-from storage.index import Generation, claim, is_current, open_index
-from storage.lexical import Lexical
+from storage.index import Generation, is_current, open_index
 from storage.publishing import publish_segments
 from storage.records import Ref
-from storage.segments import pack_segment
+from storage.segments import CatalogueEntry, pack_segment
 from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
 from tests.storage.publishing import publish
 
@@ -136,18 +134,6 @@ def test_a_document_that_changes_rewrites_only_its_segments(tmp_path: Path) -> N
         assert index.vectors.search(own, 1).rows.tolist() == [at]
 
 
-def test_segments_are_a_matter_of_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(tmp_path / "one", **large(80))
-    monkeypatch.setattr(segments, "MOST_CHUNKS", 40)
-    publish(tmp_path / "cut", **large(80))
-    with open_index(tmp_path / "one") as one, open_index(tmp_path / "cut") as cut:
-        assert one.document_of_row.tolist() == cut.document_of_row.tolist()
-        assert [one.chunk(row) for row in range(len(one))] == [cut.chunk(row) for row in range(len(cut))]
-        assert isinstance(one.lexical, Lexical)
-        assert isinstance(cut.lexical, Lexical)
-        assert one.lexical.scores(["part", "1"]).tolist() == cut.lexical.scores(["part", "1"]).tolist()
-
-
 @pytest.mark.usefixtures("small_segments")
 def test_a_damaged_segment_is_not_taken_over_by_the_next_generation(tmp_path: Path) -> None:
     publish(tmp_path, **large(80))
@@ -172,12 +158,6 @@ def test_only_the_current_and_the_previous_generation_are_kept(tmp_path: Path) -
     assert generations(tmp_path) == ["000003", "000004"]
 
 
-def test_an_index_without_bm25_says_so(tmp_path: Path) -> None:
-    publish(tmp_path, **content(NEW, tokens=None, tokenizer=None))
-    with open_index(tmp_path) as index:
-        assert index.lexical is None
-
-
 def test_another_embedder_is_refused_with_both_names(tmp_path: Path) -> None:
     put(tmp_path, OLD)
     with pytest.raises(WrongEmbedder, match=r"minilm@1:fp32.*bge-m3"):
@@ -193,13 +173,6 @@ def file_of(out: Path, generation: Generation, kind: str) -> Path:
 def test_a_missing_file_is_damage(tmp_path: Path, kind: str) -> None:
     file_of(tmp_path, put(tmp_path, OLD), kind).unlink()
     with pytest.raises(DamagedIndex, match=kind):
-        open_index(tmp_path)
-
-
-def test_a_missing_generation_is_damage(tmp_path: Path) -> None:
-    generation = put(tmp_path, OLD)
-    (tmp_path / "generations" / generation.id).rename(tmp_path / "elsewhere")
-    with pytest.raises(DamagedIndex, match="missing"):
         open_index(tmp_path)
 
 
@@ -219,33 +192,6 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(NotAnIndex, match=r"thesis\.docx"):
         put(tmp_path, OLD)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.docx"]
-
-
-@pytest.mark.parametrize("name", ["CURRENT", "generations/my-photos"])
-def test_a_folder_with_files_of_our_names_that_are_not_ours_is_left_alone(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(NotAnIndex):
-        put(tmp_path, OLD)
-    assert (tmp_path / name).read_text() == "mine"
-
-
-def test_a_file_is_no_index_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NotAnIndex, match="is a file"):
-        claim(tmp_path / "file")
-
-
-@pytest.mark.parametrize("folder", ["", "absent"], ids=["empty", "absent"])
-def test_a_folder_without_an_index_cannot_be_opened(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(NotAnIndex):
-        open_index(tmp_path / folder)
-
-
-def test_the_status_of_a_first_build_does_not_make_the_folder_foreign(tmp_path: Path) -> None:
-    (tmp_path / "index_status.json").write_text("{}")
-    (tmp_path / ".writing-1").write_text("")
-    assert put(tmp_path, OLD).created
 
 
 def publish_with_little_room(out: Path) -> None:

@@ -68,23 +68,12 @@ def test_an_origin_leads_to_the_inputs_of_its_own_item(lineage: Lineage) -> None
     assert (found[digest("e")].step, found[digest("e")].kind, found[digest("e")].name) == (None, "text", "content")
 
 
-def test_what_nobody_knows_has_no_origin(lineage: Lineage) -> None:
-    (found,) = lineage.origins([digest("9")], most=100).values()
-    assert (found.step, found.used, found.kind) == (None, (), "")
-
-
 def test_recording_again_changes_only_the_date(lineage: Lineage) -> None:
     edges = [made("1"), used("a")]
     lineage.record(ran("parse"), edges)
     later = ran("parse", at=AT.replace(hour=11))
     lineage.record(later, edges)
     assert lineage.origins([digest("1")], most=1)[digest("1")].step == later
-
-
-def test_the_last_of_two_makers_is_told(lineage: Lineage) -> None:
-    lineage.record(ran("parse", key="old"), [made("1"), used("a")])
-    lineage.record(ran("parse", key="new", at=AT.replace(hour=11)), [made("1"), used("b")])
-    assert lineage.origins([digest("1")], most=1)[digest("1")].used == (digest("b"),)
 
 
 def test_of_equal_contents_the_maker_of_what_stands_beside_is_told(lineage: Lineage) -> None:
@@ -131,19 +120,6 @@ def test_what_was_collected_is_said(lineage: Lineage) -> None:
     lineage.note_collected([digest("1")], at=AT.replace(hour=23))
     assert lineage.origins([digest("1")], most=1)[digest("1")].collected == AT
     assert lineage.origins([digest("9")], most=1)[digest("9")].collected is None
-
-
-def test_only_so_many_are_followed(lineage: Lineage) -> None:
-    for number in range(9):
-        lineage.record(ran(f"s{number}"), [made(str(number + 1)), used(str(number))])
-    assert len(lineage.origins([digest("9")], most=100)) == 10
-    assert len(lineage.origins([digest("9")], most=4)) == 4
-
-
-def test_a_circle_ends(lineage: Lineage) -> None:
-    lineage.record(ran("there"), [made("1"), used("2")])
-    lineage.record(ran("back"), [made("2"), used("1")])
-    assert len(lineage.origins([digest("1")], most=100)) == 2
 
 
 def test_digests_are_found_by_how_they_begin(lineage: Lineage) -> None:

@@ -10,13 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import JsonValue, ValidationError
 
 from storage import connections
 from storage.embedded import Cluster
-from storage.responses import RETRY_S, OptionalResponses, Responses, StoredResponse, escape, unescape
+from storage.responses import RETRY_S, OptionalResponses, Responses, StoredResponse
 from storage.storage_errors import DatabaseUnavailable
 
 
@@ -50,28 +48,6 @@ def test_what_was_put_is_got_with_its_date(store: Responses) -> None:
     assert got
     assert got.created_at
     assert got.model_copy(update={"created_at": None}) == answer()
-
-
-@pytest.mark.postgres
-def test_an_unknown_key_has_no_answer(store: Responses) -> None:
-    assert store.many([key(404)]).get(key(404)) is None
-
-
-@pytest.mark.postgres
-def test_the_first_answer_stays(store: Responses) -> None:
-    store.put_many({key(2): answer("first")})
-    store.put_many({key(2): answer("second")})
-    got = store.many([key(2)]).get(key(2))
-    assert got
-    assert got.response == "first"
-
-
-@pytest.mark.postgres
-def test_many_gives_those_that_are_there(store: Responses) -> None:
-    for number in range(100, 103):
-        store.put_many({key(number): answer(number)})
-    got = store.many(key(number) for number in range(101, 2500))
-    assert {name: each.response for name, each in got.items()} == {key(101): 101, key(102): 102}
 
 
 @pytest.mark.postgres
@@ -129,12 +105,6 @@ def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
     connections.engine(connections.locate(None, home)).dispose()
 
 
-def test_nothing_is_started_before_the_first_use() -> None:
-    located: list[str] = []
-    Responses(lambda: located.append("asked") or "postgresql://nowhere")
-    assert located == []
-
-
 def test_a_server_that_is_away_is_said_without_the_password() -> None:
     store = Responses(lambda: "postgresql://me:secret@127.0.0.1:9/trivet")
     with pytest.raises(DatabaseUnavailable) as caught:
@@ -146,21 +116,6 @@ def test_a_server_that_is_away_is_said_without_the_password() -> None:
 def test_an_answer_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(ValidationError, match="finite"):
         answer({"logprob": math.nan})
-
-
-any_text = st.text(st.characters(exclude_categories=()))
-
-
-@given(
-    st.recursive(any_text | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(any_text, inner))
-)
-def test_unescape_undoes_escape(value: object) -> None:
-    assert unescape(escape(value)) == value
-
-
-@given(any_text)
-def test_escaped_text_is_utf8_without_nul(text: str) -> None:
-    assert b"\0" not in escape(text).encode("utf-8", "strict")
 
 
 def test_a_database_that_is_away_is_left_alone_for_a_while_and_told_without_its_password() -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from pydantic import JsonValue, ValidationError
 from sqlalchemy import text
 
 from storage import connections
-from storage.embedded import Cluster
 from storage.sessions import Sessions
-from storage.storage_errors import DatabaseUnavailable, UnknownSession
+from storage.storage_errors import UnknownSession
 
 
 @pytest.fixture
@@ -50,11 +44,6 @@ def test_turns_come_back_in_the_order_they_were_added(sessions: Sessions) -> Non
 
 
 @pytest.mark.postgres
-def test_the_title_is_the_first_question(sessions: Sessions) -> None:
-    assert sessions.get(talk(sessions, "/an/index", "one?", "two?")).title == "one?"
-
-
-@pytest.mark.postgres
 def test_the_latest_is_the_one_talked_in_last_on_this_index(sessions: Sessions) -> None:
     first = talk(sessions, "/an/index", "one?")
     talk(sessions, "/an/index", "two?")
@@ -71,11 +60,6 @@ def test_recent_gives_the_last_talked_in_first_and_none_without_a_question(sessi
         talk(sessions, "/an/index", name)
     sessions.start("/an/index")
     assert [session.title for session in sessions.recent(2)] == ["c?", "b?"]
-
-
-@pytest.mark.postgres
-def test_an_index_without_a_session_has_no_latest(sessions: Sessions) -> None:
-    assert sessions.latest("/never/asked") is None
 
 
 @pytest.mark.postgres
@@ -101,36 +85,9 @@ def test_an_ambiguous_beginning_is_refused_with_the_whole_ids(sessions: Sessions
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("prefix", ["", " ", "%", "_", "x1", "a' or 1=1", "a" * 37, "\x00"])
-def test_what_cannot_be_an_id_is_refused(sessions: Sessions, prefix: str) -> None:
-    sessions.start("/an/index")
-    with pytest.raises(UnknownSession, match="is no session id"):
-        sessions.get(prefix)
-
-
-@pytest.mark.postgres
 def test_a_turn_of_a_session_that_is_gone_is_refused(sessions: Sessions) -> None:
     with pytest.raises(UnknownSession, match="no longer there"):
         sessions.append("0" * 36, question="?", answered=None)
-
-
-@pytest.mark.postgres
-def test_turns_go_with_their_session(sessions: Sessions, url: str) -> None:
-    session = talk(sessions, "/an/index", "one?")
-    with connections.connected(connections.engine(url)) as connection:
-        connection.execute(text("delete from chat_sessions"))
-    assert sessions.turns(session) == ()
-
-
-@pytest.mark.postgres
-def test_what_postgres_cannot_hold_comes_back_whole(sessions: Sessions) -> None:
-    hostile: JsonValue = {"a\x00": ["\ud800", "\udfff\x00", "\ufdd00041", "😀 ㎡", 1.5, 10**20, None, True]}
-    session = sessions.start("/한글/\udcff")
-    sessions.append(session.id, question="\x00?", answered=hostile)
-    [turn] = sessions.turns(session.id)
-    latest = sessions.latest("/한글/\udcff")
-    assert latest
-    assert (turn.question, turn.answered, latest.title) == ("\x00?", hostile, "\x00?")
 
 
 @pytest.mark.postgres
@@ -139,34 +96,3 @@ def test_writers_at_once_number_their_turns_one_after_the_other(sessions: Sessio
     with ThreadPoolExecutor(8) as threads:
         numbers = threads.map(lambda n: sessions.append(session.id, question=f"{n}?", answered=n), range(40))
         assert sorted(numbers) == list(range(1, 41))
-
-
-@pytest.mark.postgres
-def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
-    sessions = Sessions(lambda: connections.locate(None, home))
-    session = talk(sessions, "/an/index", "before?")
-    pid = Cluster(home).status().pid
-    assert pid
-    os.kill(pid, signal.SIGKILL)
-    assert sessions.append(session, question="after?", answered=None) == 2
-    connections.engine(connections.locate(None, home)).dispose()
-
-
-def test_nothing_is_started_before_the_first_use() -> None:
-    located: list[str] = []
-    Sessions(lambda: located.append("asked") or "postgresql://nowhere")
-    assert located == []
-
-
-def test_a_server_that_is_away_is_said_without_the_password() -> None:
-    sessions = Sessions(lambda: "postgresql://me:secret@127.0.0.1:9/trivet")
-    with pytest.raises(DatabaseUnavailable) as caught:
-        sessions.recent(1)
-    assert "127.0.0.1:9" in str(caught.value)
-    assert "secret" not in str(caught.value)
-
-
-def test_an_answer_that_json_cannot_hold_is_refused() -> None:
-    sessions = Sessions(lambda: pytest.fail("asked the database first"))
-    with pytest.raises(ValidationError, match="finite"):
-        sessions.append("0" * 36, question="?", answered={"score": math.nan})

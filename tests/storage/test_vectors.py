@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from storage import vectors as module
-from storage.vectors import Centres, Vectors, gpus, pack_vectors, train_centres, train_lists
+from storage.vectors import Centres, Vectors, gpus, pack_vectors, train_centres
 
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -66,12 +66,6 @@ def test_a_row_that_is_no_unit_vector_is_named(value: float) -> None:
         pack_vectors(rows)
 
 
-def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "v").write_bytes(pack_vectors(hard(100).astype(np.float16))[:999])
-    with pytest.raises(ValueError, match="buffer"):
-        Vectors([tmp_path / "v"], dimension=48)
-
-
 def test_scores_do_not_depend_on_how_rows_are_cut_into_segments(tmp_path: Path) -> None:
     rows = hard(2_000)
     whole, cut = opened(tmp_path / "whole", rows, segments=1), opened(tmp_path / "cut", rows, segments=7)
@@ -101,15 +95,6 @@ class TestGrouped:
         allowed = np.arange(9_000) % 7 == 0
         scores = np.where(allowed, rows @ rows[1], -1)
         assert index.search(rows[1], 10, allowed=allowed).rows.tolist() == np.argsort(-scores)[:10].tolist()
-
-    def test_more_rows_can_be_asked_for_than_the_nearest_lists_hold(self, tmp_path: Path) -> None:
-        rows = clustered(9_000)
-        assert len(opened(tmp_path / "v", rows, grouped(rows)).search(rows[0], 8_000).rows) == 8_000
-
-    def test_rows_are_given_back_as_they_were_stored(self, tmp_path: Path) -> None:
-        rows = clustered(9_000)
-        index = opened(tmp_path / "v", rows, grouped(rows))
-        assert index.reconstruct(np.array([8_999, 5])) == pytest.approx(rows[[8_999, 5]], abs=1e-3)
 
     def test_the_same_rows_give_the_same_bytes(self) -> None:
         rows = clustered(9_000).astype(np.float16)
@@ -160,12 +145,6 @@ class TestGroupedByAGpu:
         monkeypatch.setattr(module, "_flat_on_gpu", full)
         assert grouped(clustered(9_000)).pack() == on_cpu.pack()
         assert "rows=9000, one CPU thread does: StandardGpuResources: alloc fail" in caplog.text
-
-
-def test_a_build_on_a_gpu_that_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "gpus", lambda: 0)
-    with pytest.raises(RuntimeError, match="install faiss-gpu in place of faiss-cpu"):
-        train_lists(clustered(2_000), 90, gpu=True)
 
 
 @pytest.mark.gpu

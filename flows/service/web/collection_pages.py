@@ -16,8 +16,8 @@ from flows.service.live_index import Indexing
 from flows.service.web import doors, uploads
 from flows.service.web.place_page import in_collection_of, place_address
 from flows.service.web.visits import Page, Problem, Visit
-from storage.catalogue import CatalogueEntry
 from storage.engines import index_name
+from storage.segments import CatalogueEntry
 from storage.storage_errors import StorageError
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import DocumentStatus

@@ -17,7 +17,7 @@ from flows.service.web.collection_pages import files_in, run_values, upload_of
 from flows.service.web.place_page import place_address
 from flows.service.web.uploads import LIMITS, is_taken
 from flows.service.web.visits import Page, Problem, Visit
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from storage.storage_errors import StorageError
 from tasks.documents.formats import suffixes
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tasks.documents.list_marks import starts_item
 from tasks.documents.pdf.pdf_tables import Table
-from tasks.documents.pdf.pdf_text import Fragment
+from tasks.documents.pdf.pdf_text import Fragment, line_of, runs_right_to_left
 from tasks.documents.pdf.pdf_words import outline
 
 BIN = 2.0  # points; resolution of the search for gutters between columns
@@ -247,6 +247,8 @@ def _usual_white(rows: Sequence[Row]) -> float:
 
 def _row(pieces: Sequence[Fragment]) -> Row:
     """The runs of one baseline as a row; a gap without a space gets one."""
+    if len(pieces) > 1 and runs_right_to_left([piece.text for piece in pieces]):
+        return _row_from_right(pieces)
     lead = pieces[0] if len(pieces) == 1 else max(pieces, key=lambda piece: len(piece.text))
     mark = _mark_apart(pieces)
     text = pieces[0].text
@@ -257,6 +259,13 @@ def _row(pieces: Sequence[Fragment]) -> Row:
         spaced = text[-1:].isspace() or piece.text[:1].isspace()
         text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else f" {piece.text}"
     return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular, mark)
+
+
+def _row_from_right(pieces: Sequence[Fragment]) -> Row:
+    """The runs of a line of Hebrew or Arabic as a row."""
+    lead = max(pieces, key=lambda piece: len(piece.text))
+    tabular = any(after.x0 - before.x1 > TAB_GAP_EMS * lead.size for before, after in pairwise(pieces))
+    return Row(*outline([piece[:4] for piece in pieces]), line_of(pieces), lead.size, lead.bold, tabular)
 
 
 def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:

@@ -13,7 +13,7 @@ from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import completed, holds_columns, without_sign_columns
 from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edge, Edges, Grid, GridCell, find_grids, join_stripes
 from tasks.documents.pdf.pdf_lists import is_list, without_notes
-from tasks.documents.pdf.pdf_text import Fragment, Word
+from tasks.documents.pdf.pdf_text import Fragment, Word, line_of, runs_right_to_left
 from tasks.documents.pdf.pdf_words import (
     gaps_of,
     is_number,
@@ -336,6 +336,8 @@ def _row_text(cells: Sequence[Cell]) -> str:
 
 def _line_text(words: Sequence[Word]) -> str:
     """Words of one run had a space between them; words of different runs have one if there is a gap."""
+    if runs_right_to_left([word.text for word in words]):
+        return line_of(words)
     text = words[0].text
     for before, word in pairwise(words):
         joined = before.line != word.line and word.x0 - before.x1 < 0.15 * (word.y1 - word.y0)

@@ -1,4 +1,7 @@
-"""Positioned text of a PDF page in the direction of reading: runs, words and characters, form fields, annotations."""
+"""Positioned text of a PDF page in the direction of reading: runs, words and characters, form fields, annotations.
+
+Words of Hebrew and Arabic lines come in the order in which they are read; a page places them from right to left.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import chain
-from typing import Any, NamedTuple, cast
+from itertools import chain, pairwise
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import pymupdf
 
@@ -165,6 +168,8 @@ def _extract_along(
             for x0, y0, x1, y1, text, block, line, _ in textpage.extractWORDS()
         ]
     )
+    if any(RIGHT_TO_LEFT.search(fragment.text) for fragment in fragments if not fragment.text.isascii()):
+        fragments = _spaced(fragments, words())
     found = PageText(
         width,
         height,
@@ -175,6 +180,20 @@ def _extract_along(
         note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
     )
     return found, directions
+
+
+def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragment]:
+    """The runs, those from right to left made of their words: MuPDF leaves out spaces where the direction changes."""
+    by_line: dict[tuple[int, int], list[Word]] = {}
+    for word in words:
+        by_line.setdefault(word.line, []).append(word)
+    spaced: list[Fragment] = []
+    for fragment in fragments:
+        inside = sorted(by_line.get(fragment.line, ()), key=lambda word: word.x0)
+        if inside and runs_right_to_left([fragment.text]):
+            fragment = fragment._replace(text=line_of(inside), x0=inside[0].x0, x1=max(word.x1 for word in inside))
+        spaced.append(fragment)
+    return spaced
 
 
 def _chars(textpage: pymupdf.TextPage) -> list[Word]:
@@ -243,3 +262,60 @@ def _annotations(page: pymupdf.Page) -> Iterable[Remark]:
     for annotation in cast("Iterable[Any]", page.annots()):
         text = storable(annotation.info.get("content") or "").strip()
         yield Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED)
+
+
+RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
+WORD_GAP = 0.15
+"""White between two words, in heights of a line."""
+
+
+class Placed(Protocol):
+    """A word, or a run of them."""
+
+    @property
+    def x0(self) -> float: ...
+    @property
+    def y0(self) -> float: ...
+    @property
+    def x1(self) -> float: ...
+    @property
+    def y1(self) -> float: ...
+    @property
+    def text(self) -> str: ...
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def runs_right_to_left(texts: Sequence[str]) -> bool:
+    """Whether most letters of a line belong to scripts that run from right to left."""
+    count = sum(len(RIGHT_TO_LEFT.findall(text)) for text in texts)
+    return count > 0 and 2 * count > sum(sign.isalpha() for text in texts for sign in text)
+
+
+def as_read(pieces: Sequence[P]) -> list[P]:
+    """The pieces of such a line, given from left to right, as they are read.
+
+    Words of Latin letters, and numbers behind them, keep their order (Unicode's bidirectional algorithm, rule L2).
+    """
+    read: list[P] = []
+    latin: list[P] = []
+    for piece in pieces:
+        letters = any(map(str.isalpha, piece.text)) and not RIGHT_TO_LEFT.search(piece.text)
+        number = not letters and any(map(str.isdigit, piece.text))
+        if letters or (number and latin):
+            latin.append(piece)
+            continue
+        read = [piece, *latin, *read]
+        latin = []
+    return [*latin, *read]
+
+
+def line_of(pieces: Sequence[Placed]) -> str:
+    """The text of a line of such pieces, given from left to right; where they do not touch, there is a space."""
+    ordered = as_read(pieces)
+    text = ordered[0].text
+    for before, piece in pairwise(ordered):
+        white = max(before.x0 - piece.x1, piece.x0 - before.x1)
+        text += piece.text if white < WORD_GAP * (piece.y1 - piece.y0) else f" {piece.text}"
+    return text

@@ -17,10 +17,10 @@ from typing import Any, Literal
 import psutil
 from pydantic import Field, ValidationError
 
-from storage.catalogue import CatalogueEntry
 from storage.engines import index_name
 from storage.files import write
 from storage.records import Record, Ref
+from storage.segments import CatalogueEntry
 from storage.storage_errors import NotAnIndex
 from tasks.progress import listening
 from tasks.rag.corpus import Chunked, PageTrouble, Parsed, Pictured

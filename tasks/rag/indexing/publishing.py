@@ -13,12 +13,11 @@ from pydantic import JsonValue
 
 from models.embedders import family
 from storage.artifacts import Artifacts
-from storage.catalogue import CatalogueEntry
 from storage.files import write
 from storage.index import Generation, claim, open_index
 from storage.publishing import publish_segments
 from storage.records import Record, Ref
-from storage.segments import Segment
+from storage.segments import CatalogueEntry, Segment
 from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured
 from tasks.rag.indexing import index_report as reporting

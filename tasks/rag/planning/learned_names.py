@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from storage import files
 from storage.arrays import map_arrays, pack_arrays
-from storage.catalogue import Catalogue, CatalogueEntry
 from storage.lexical import hash_of
+from storage.segments import Catalogue, CatalogueEntry
 from storage.storage_errors import StoreUnreachable
 from tasks.rag.planning.names import (
     CONNECTIVES,

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from storage.catalogue import Catalogue, CatalogueEntry
 from storage.index import Index
+from storage.segments import Catalogue, CatalogueEntry
 from tasks import resources
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
 from tasks.rag.planning.learned_names import learned, qualifiers_in

@@ -22,8 +22,8 @@ from flows.service.answering import Asking
 from flows.service.live_index import Indexing, LiveIndex
 from flows.service.served_collections import Collection
 from flows.service.web.workplace import create_app
-from storage.catalogue import CatalogueEntry
 from storage.index import Index, open_index
+from storage.segments import CatalogueEntry
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
 from tasks.rag.answering.assistant import Asks, Event

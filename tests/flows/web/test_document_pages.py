@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.rag.indexing.chunks import Chunk
 from tests.flows.asks import digest
 from tests.flows.web.served import Site, site

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from storage.catalogue import CatalogueEntry
 from storage.index import Index, open_index
+from storage.segments import CatalogueEntry
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.numbers.document_numbers import document_numbers

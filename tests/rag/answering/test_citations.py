@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite
 from tasks.rag.answers import Draft, page_source_of, place_of
 from tasks.rag.indexing.chunks import Chunk

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from models.causal_lm import CausalLM
 from models.openai import OpenAIChat
-from storage.catalogue import CatalogueEntry
 from storage.index import Index, open_index
+from storage.segments import CatalogueEntry
 from tasks.calls import CallSettings, Limits
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Model, Wiring, WiringName

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.rag.planning.names import DocumentNames, core_words, document_names, entity_of, name_words
 
 

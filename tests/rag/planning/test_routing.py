@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.arrays import map_arrays
-from storage.catalogue import Catalogue, CatalogueEntry, pack_catalogue
+from storage.segments import Catalogue, CatalogueEntry, pack_catalogue
 from tasks.rag.answers import Filters, QueryType, Turn
 from tasks.rag.planning.routing import Router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.catalogue import CatalogueEntry
+from storage.segments import CatalogueEntry
 from tasks.rag.planning.learned_names import sounds_alike
 from tasks.rag.planning.routing import Router
 

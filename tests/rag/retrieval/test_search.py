@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from models.protocols import Embedder
-from storage.catalogue import CatalogueEntry
 from storage.index import Index, open_index
+from storage.segments import CatalogueEntry
 from storage.storage_errors import WrongEmbedder
 from tasks.language.tokens import BIGRAM, WrongTokenizer
 from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode

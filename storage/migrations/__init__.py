@@ -1,1 +1,0 @@
-"""Alembic migrations of our tables; `storage.connections.upgrade` runs them."""
