@@ -56,11 +56,6 @@ CREATE INDEX IF NOT EXISTS vectors_of_list ON vectors (list, segment);
 CREATE TABLE IF NOT EXISTS blobs (digest text PRIMARY KEY, data bytea NOT NULL);
 ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL;
 """
-UPGRADE = """
-DROP TABLE chunks, postings;
-ALTER TABLE segments DROP COLUMN documents, DROP COLUMN rows;
-"""
-"""Of a schema whose words were searched in the server: what it held of them is put as files by the next publisher."""
 CURRENT = """
 SELECT g.id, p.id, g.digest, g.manifest, g.number FROM current c JOIN generations g USING (number)
 LEFT JOIN generations p ON p.number = c.previous
@@ -112,8 +107,6 @@ class PostgresEngine:
         """Make the tables where they are missing. Raises EngineAway."""
         with self.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"claim {self.schema}"])
-            if cursor.execute("SELECT to_regclass('postings')").fetchone() != (None,):
-                cursor.execute(UPGRADE.encode(), binary=False)
             if cursor.execute("SELECT to_regclass('vectors_of_list')").fetchone() != (None,):
                 return
             cursor.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
@@ -156,9 +149,12 @@ class PostgresEngine:
                 there = set(cursor.execute("SELECT digest FROM segments UNION SELECT digest FROM blobs").fetchall())
             for ref in manifest.refs:
                 if (ref.digest,) not in there:
+                    path = path_of(name_of(ref))
                     with self.cursor() as cursor:
-                        put = _put_vectors if ref.kind == "segment-vectors" else _put_blob
-                        put(cursor, path_of(name_of(ref)), ref.digest)
+                        if ref.kind == "segment-vectors":
+                            _put_vectors(cursor, path, ref.digest)
+                        else:
+                            cursor.execute("INSERT INTO blobs VALUES (%s, %s)", [ref.digest, path.read_bytes()])
             return self._switch(data.decode(), digest, manifest)
 
     def blob(self, digest: str) -> bytes | None:
@@ -416,7 +412,3 @@ def _put_vectors(cursor: Cursor[Any], path: Path, digest: str) -> None:
     packed["v"], packed["dimension"], packed["vector"] = 4 + 2 * vectors.shape[1], vectors.shape[1], vectors
     with cursor.copy("COPY vectors (segment, row, list, vector) FROM STDIN (FORMAT BINARY)") as copy:
         copy.write(COPY_HEADER + packed.tobytes() + COPY_TRAILER)
-
-
-def _put_blob(cursor: Cursor[Any], path: Path, digest: str) -> None:
-    cursor.execute("INSERT INTO blobs VALUES (%s, %s)", [digest, path.read_bytes()])

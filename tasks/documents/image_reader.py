@@ -86,7 +86,9 @@ def _frames(path: Path) -> Iterator[Image.Image]:
                 if count > MOST_FRAMES:
                     raise RefusedDocument(f"The picture has {count:,} frames, more than {MOST_FRAMES}; split it.")
                 for frame in [image] if count == 1 else ImageSequence.Iterator(image):
-                    _check_size(frame)
+                    if frame.width * frame.height > MOST_PIXELS:
+                        size = f"{frame.width} × {frame.height} pixels, more than the {MOST_PIXELS:,} that are read"
+                        raise RefusedDocument(f"The picture has {size}; scale it.")
                     frame.load()
                     yield frame
     except Image.DecompressionBombError as error:
@@ -95,12 +97,6 @@ def _frames(path: Path) -> Iterator[Image.Image]:
         raise CorruptDocument(
             f"The picture is damaged ({' '.join(str(error).split())[:120]}); get it again."
         ) from error
-
-
-def _check_size(frame: Image.Image) -> None:
-    if frame.width * frame.height > MOST_PIXELS:
-        size = f"{frame.width} × {frame.height}"
-        raise RefusedDocument(f"The picture has {size} pixels, more than the {MOST_PIXELS:,} that are read; scale it.")
 
 
 def _points(frame: Image.Image) -> tuple[float, float]:

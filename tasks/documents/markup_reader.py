@@ -144,7 +144,9 @@ class _HtmlWriter:
         else:
             self._flush()
             if tag == "table":
-                self._table(node)
+                for caption in node.findall("caption"):
+                    self._styled(caption, "caption", None)
+                self._blocks.add("table", "", cells=_cells(list(_rows(node))))
             elif tag == "pre":
                 self._blocks.add("paragraph", "".join(node.itertext()))
             else:
@@ -187,11 +189,6 @@ class _HtmlWriter:
         for alt in self._images:
             self._blocks.add("figure", alt)
         self._images.clear()
-
-    def _table(self, node: ET.Element) -> None:
-        for caption in node.findall("caption"):
-            self._styled(caption, "caption", None)
-        self._blocks.add("table", "", cells=_cells(list(_rows(node))))
 
 
 def _is_dropped(node: ET.Element) -> bool:

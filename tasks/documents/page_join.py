@@ -52,7 +52,7 @@ class LayoutFailed(Exception):
 def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     """The pages with their blocks; what has no place comes last, in a page without a number. Raises LayoutFailed."""
     drawn = _Drawn(laid)
-    margins = {_folded(zone) for page in laid for zone in _zones(page).values()}
+    margins = {_folded(text) for page in laid for zone in "hf" if (text := _zone(page, zone)[0])}
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     placed = drawn.places([block for block in blocks if not _stands_in(block, margins)])
     by_page: dict[int | None, list[Block]] = {}
@@ -357,11 +357,6 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
             yield block.model_copy(update={"page": image[0], "bbox": image[1]})
         else:
             yield block.model_copy(update={"page": low if low == high else None})
-
-
-def _zones(page: LaidPage) -> dict[str, str]:
-    """What stands above and below the body, as text."""
-    return {zone: text for zone in "hf" if (text := _zone(page, zone)[0])}
 
 
 def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tasks.documents.archives import Package, parse_xml
 from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
-from tasks.documents.document_readers import BlockList, Header, Reader, ReadOptions, SimpleReader
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates
 from tasks.documents.office_package import core_properties, local, refuse_encrypted
 
@@ -71,16 +71,8 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         pages.append(Page(number=number, status=status, reason=reason, width=width, height=height, blocks=found))
     if not pages:
         raise CorruptDocument("The presentation holds no slides; save it again in PowerPoint.")
-    header = Header(
-        format="pptx",
-        reader=READER,
-        page_source="stored",
-        page_count=len(pages),
-        title=metadata.get("title"),
-        metadata=metadata,
-        notes=tuple(notes),
-    )
-    return SimpleReader(header, pages)
+    title = metadata.get("title")
+    return read_whole(pages, format="pptx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
 
 
 def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
@@ -223,16 +215,15 @@ def _chart_cells(chart: Any) -> Sequence[Cell]:
         return []
     names = [str(category) for category in plot.categories]
     series = list(plot.series)
-    columns = [["", *names], *([one.name, *map(_amount, one.values)] for one in series)]
+    columns = [
+        ["", *names],
+        *([one.name, *("" if value is None else f"{value:.11g}" for value in one.values)] for one in series),
+    ]
     return [
         Cell(row=row, col=col, text=text, header=row == 0)
         for row in range(1 + max((len(column) - 1 for column in columns), default=0))
         for col, text in enumerate(column[row] if row < len(column) else "" for column in columns)
     ]
-
-
-def _amount(value: float | None) -> str:
-    return "" if value is None else f"{value:.11g}"
 
 
 def _diagram_texts(shape: Any) -> list[str]:

@@ -189,9 +189,11 @@ class StoryWalker:
             span = min(max(1, integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
             text = "\n".join(_in_cell(item) for item in items if item.kind != "figure")
             figures += [item for item in items if item.kind == "figure"]
+            merged = cell.find(f"{W}tcPr/{W}vMerge")  # `restart` begins a cell, `continue` goes on with the one above
+            merge = None if merged is None else attribute(merged, "val") or "continue"
             starts += [item.page for item in items[:1]]
             ends.append(self.pages.page)
-            grid.put(number, column, text, span=span, merge=_vertical_merge(cell), header=header)
+            grid.put(number, column, text, span=span, merge=merge, header=header)
             column += span
         grid.pages[number] = min(starts, default=max(ends, default=first))
         self.pages.page = max(ends, default=first)
@@ -236,12 +238,6 @@ def _cut(cell: Cell, first: int, last: int) -> Cell:
 def _in_cell(item: Item) -> str:
     """The text of a block in a cell; a nested table with tabs, as ` | ` would look like columns of the outer one."""
     return table_text(item.cells, between="\t") if item.cells else item.text
-
-
-def _vertical_merge(cell: ET.Element) -> str | None:
-    """`restart` begins a merged cell, `continue` goes on with the one above."""
-    found = cell.find(f"{W}tcPr/{W}vMerge")
-    return None if found is None else attribute(found, "val") or "continue"
 
 
 def _kind(look: ParagraphLook) -> tuple[Kind, int | None]:

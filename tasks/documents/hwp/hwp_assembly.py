@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 
-from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus, Place
-from tasks.documents.document_readers import Header, Headings, SimpleReader
+from tasks.documents.blocks import Block, Cell, Kind, Page, PageSource, PageStatus, Place
+from tasks.documents.document_readers import Headings, SimpleReader, read_whole
 from tasks.documents.hwp.hwp_layout import lay_out
 from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
 from tasks.documents.page_join import LayoutFailed, join
@@ -24,16 +24,9 @@ def hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, 
         pages = [_unpaged(blocks)] if data is None else join(blocks, lay_out(data))
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
-    header = Header(
-        format=format,
-        reader=reader,
-        page_source="layout" if pages[0].number else "none",
-        page_count=len(pages),
-        title=document.title,
-        metadata=document.metadata,
-        notes=notes,
-    )
-    return SimpleReader(header, pages)
+    source: PageSource = "layout" if pages[0].number else "none"
+    about = {"title": document.title, "metadata": document.metadata, "notes": notes}
+    return read_whole(pages, page_source=source, format=format, reader=reader, **about)
 
 
 def _unpaged(blocks: tuple[Block, ...]) -> Page:

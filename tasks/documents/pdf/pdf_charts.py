@@ -52,7 +52,8 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
     words: boxes of the page's words; asked for only when the drawings look like a picture.
     """
     elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if _is_content(element, page)]
-    if not _may_hold_a_picture(elements):
+    shapes = any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS
+    if not (shapes or _bar_groups(elements) or _is_diagram(elements)):
         return []  # most pages end here, before their words are read
     seen: list[BBox] = []
     charts: list[Rect] = []
@@ -121,11 +122,6 @@ def _extent(item: tuple[Any, ...]) -> Rect:
     points = item[1] if item[0] == "qu" else [point for point in item[1:] if isinstance(point, tuple)]
     xs, ys = [point[0] for point in points], [point[1] for point in points]
     return Rect(min(xs), min(ys), max(xs), max(ys))
-
-
-def _may_hold_a_picture(elements: Sequence[Element]) -> bool:
-    shapes = any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS
-    return shapes or bool(_bar_groups(elements)) or _is_diagram(elements)
 
 
 def _is_content(element: Element, page: Rect) -> bool:

@@ -113,7 +113,7 @@ def join_rows(rows: Sequence[Row]) -> str:
         hyphenated = text.endswith("-") and text[-2:-1].isalpha() and following[:1].islower()
         if before.tabular or row.tabular:
             text += f"\n{following}"
-        elif (spaced and _word_goes_on(before.text, following)) or hyphenated:
+        elif hyphenated or (spaced and "가" <= before.text[-1:] <= "힣" and "가" <= following[:1] <= "힣"):
             text += following
         else:
             text += f" {following}"
@@ -217,7 +217,10 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     for piece in pieces:
         if rows and (
             isinstance(piece, Table)
-            or not (_in_sentence(rows, piece, right) or (_near(rows, piece, white) and _goes_on(rows, piece, right)))
+            or not (
+                _in_sentence(rows, piece, right)
+                or (piece.y0 - rows[-1].y1 <= white + 0.25 * piece.size and _goes_on(rows, piece, right))
+            )
         ):
             arranged.append(Paragraph(tuple(rows), left, right))
             rows = []
@@ -228,11 +231,6 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     if rows:
         arranged.append(Paragraph(tuple(rows), left, right))
     return arranged
-
-
-def _near(rows: Sequence[Row], row: Row, white: float) -> bool:
-    """Whether no more white stands above a row than between the rows of most paragraphs."""
-    return row.y0 - rows[-1].y1 <= white + 0.25 * row.size
 
 
 def _usual_white(rows: Sequence[Row]) -> float:
@@ -320,7 +318,3 @@ def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
 def begins_item(row: Row) -> bool:
     """Whether a row begins a paragraph by its mark."""
     return bool(row.mark) or starts_item(row.text)
-
-
-def _word_goes_on(before: str, after: str) -> bool:
-    return "가" <= before[-1:] <= "힣" and "가" <= after[:1] <= "힣"

@@ -112,7 +112,8 @@ class PdfReader:
                 loaded = self._load(number)
                 yield _with_complaints(self._read(loaded), loaded.complaints)
             except Exception as failure:  # noqa: BLE001 - whatever a parser trips over, the next page follows
-                yield self._second_opinion(number, failure)
+                said = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
+                yield Page(number=number, status=PageStatus.ERROR, reason=said)
 
     def _read(self, loaded: _Loaded) -> Page:
         shown = [fragment.text for fragment in loaded.text.fragments]
@@ -153,7 +154,8 @@ class PdfReader:
     ) -> Page:
         """The page with its blocks."""
         text = loaded.text
-        running = running_rows(loaded.margins, self._neighbours(loaded.number))
+        near = {distance: self._peek(loaded.number + distance) for distance in NEIGHBOURS}
+        running = running_rows(loaded.margins, {distance: other.margins for distance, other in near.items() if other})
         fragments: Sequence[Fragment] = text.fragments
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
@@ -192,11 +194,6 @@ class PdfReader:
             self._loaded[number] = _Loaded(number, page, text, margins_of(text), complaints())
         return self._loaded[number]
 
-    def _neighbours(self, number: int) -> dict[int, Margins]:
-        """Margins of the surrounding pages that are cheap to read, by distance."""
-        peeked = {distance: self._peek(number + distance) for distance in NEIGHBOURS}
-        return {distance: loaded.margins for distance, loaded in peeked.items() if loaded}
-
     def _peek(self, number: int) -> _Loaded | None:
         """Another page, if its content is short and has no forms, so that it takes little time."""
         if number in self._loaded:
@@ -226,27 +223,6 @@ class PdfReader:
     @cached_property
     def _plumber(self) -> Plumber:
         return Plumber(self._path, self._password)
-
-    def _second_opinion(self, number: int, failure: Exception) -> Page:
-        """The page as pdfplumber reads it, unless the user chose a library; else an error page."""
-        said = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
-        if self._options.pdf_reader == "auto":
-            try:
-                text = self._plumber.text(number)
-                body = body_style(text.fragments)
-                if body and not mostly_unreadable(f.text for f in text.fragments):
-                    running = running_rows(margins_of(text), {})
-                    return Page(
-                        number=number,
-                        status=PageStatus.OK,
-                        reason=f"text by pdfplumber {version('pdfplumber')}; pymupdf failed ({said})",
-                        width=text.width,
-                        height=text.height,
-                        blocks=page_blocks(text.fragments, running=running, body=body, page=number),
-                    )
-            except Exception as second:  # noqa: BLE001 - both failed; the page says so and the next one follows
-                said = f"{said}; pdfplumber: {second}"[:MAX_REASON_CHARS]
-        return Page(number=number, status=PageStatus.ERROR, reason=said)
 
 
 def _with_complaints(page: Page, warnings: tuple[str, ...]) -> Page:

@@ -178,7 +178,9 @@ def _place(
         if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
             continue
         cell = places.get(grid.place(x, y))
-        if cell and (_fits(grid, cell, word) or is_single_amount(word.text)):
+        # whether it stands between the lines to the left and right of its cell
+        fits = cell and grid.xs[cell.col] - SPILL <= word.x0 and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL
+        if cell and (fits or is_single_amount(word.text)):
             placed[cell].append(word)
             taken.append(word)
         elif pieces := _cut(grid, places, word, chars()):
@@ -186,11 +188,6 @@ def _place(
             for inside, piece in pieces:
                 placed[inside].append(piece)
     return placed, taken
-
-
-def _fits(grid: Grid, cell: GridCell, word: Word) -> bool:
-    """Whether a word stands between the lines to the left and right of a cell."""
-    return word.x0 >= grid.xs[cell.col] - SPILL and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL
 
 
 def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:

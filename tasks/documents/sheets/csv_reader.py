@@ -59,7 +59,9 @@ def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
     count = 0
     try:
         for number, row in enumerate(_rows(text, delimiter)):
-            held = {column: _value(field) for column, field in enumerate(row) if field.strip()}
+            # formulas, which some files hold, are text, as they were never worked out
+            texts = {column: storable(field.strip()) for column, field in enumerate(row) if field.strip()}
+            held = {at: Value(text, "number" if AMOUNT.fullmatch(text) else "text") for at, text in texts.items()}
             if count + len(held) > MOST_CELLS:
                 return cells, number
             if held:
@@ -68,9 +70,3 @@ def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
     except csv.Error as error:
         raise CorruptDocument(f"The table cannot be read ({error}); its quotes may not be closed.") from error
     return cells, None
-
-
-def _value(field: str) -> Value:
-    """A field; the formulas that some files hold are text, as they were never worked out."""
-    text = storable(field.strip())
-    return Value(text, "number" if AMOUNT.fullmatch(text) else "text")

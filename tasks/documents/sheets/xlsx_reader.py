@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 
 from tasks.documents.archives import Package, ZipCaps
 from tasks.documents.blocks import Page, PageStatus
-from tasks.documents.document_errors import CorruptDocument, RefusedDocument
+from tasks.documents.document_errors import CorruptDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
 from tasks.documents.office_package import Handler, Link, core_properties, links, local, refuse_encrypted, stream
 from tasks.documents.sheets.grid import Area, Cells, Value, area_named, letters, number_of, pieces
@@ -126,7 +126,6 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-MOST_TEXT_CHARS = 100_000_000
 MOST_MERGED = 20_000
 MOST_ROWS = 1_048_576
 MOST_COLUMNS = 16_384
@@ -199,53 +198,14 @@ def _sheets(root: Element, related: Mapping[str, Link], package: Package) -> lis
     return found
 
 
-class _Texts(Handler):
-    """Collects shared texts; readings above Han characters (`rPh`) are left out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self._text: list[str] = []
-        self._reads = self._reading = False
-        self._chars = 0
-
-    def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]  # noqa: ARG002
-        match local(tag):
-            case "si":
-                self._text = []
-            case "t":
-                self._reads = not self._reading
-            case "rPh":
-                self._reading = True
-            case _:
-                pass
-
-    def data(self, data: str) -> None:
-        if self._reads:
-            self._text.append(data)
-            self._chars += len(data)
-            if self._chars > MOST_TEXT_CHARS:
-                most = f"{MOST_TEXT_CHARS:,}"
-                raise RefusedDocument(f"The texts of the workbook are longer than {most} characters; split it.")
-
-    def end(self, tag: str) -> None:  # type: ignore[override]
-        match local(tag):
-            case "si":
-                self.texts.append(_plain("".join(self._text)))
-            case "t":
-                self._reads = False
-            case "rPh":
-                self._reading = False
-            case _:
-                pass
-
-
 def _texts(package: Package, part: str | None) -> Sequence[str]:
-    if part is None:
-        return ()
-    handler = _Texts()
-    stream(package.pieces(part), handler, name=part)
-    return handler.texts
+    """The shared texts; readings above Han characters (`rPh`) are left out."""
+    found: list[str] = []
+    for item in package.xml(part) if part else ():
+        runs = (node for node in item if local(node.tag) in ("t", "r"))
+        parts = (inner for run in runs for inner in run.iter() if local(inner.tag) == "t")
+        found.append(_plain("".join(inner.text or "" for inner in parts)))
+    return found
 
 
 def _plain(text: str) -> str:
