@@ -88,6 +88,8 @@ def test_csv_and_json_hold_exact_values_and_whole_lists(file: Path, tmp_path: Pa
         told["period"],
     )
     assert (rows[2]["period"], rows[2]["page"], told["row_path"], told["period"]["end"]) == (
+        "",
+        "",
         ["Income", "Net sales"],
         "2023-12-31",
     )
