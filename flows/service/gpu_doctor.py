@@ -52,6 +52,7 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     """The checks, in the order of REMEDIES; nothing more where torch sees no GPU."""
     import faiss
     import torch
+    from transformers import AutoModelForCausalLM, Qwen2Config
 
     from storage.vectors import gpus, train_lists
 
@@ -62,24 +63,16 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     yield ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
     for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", gpus() > 0)):
         yield ok(name, "uses the GPU") if works else missing(name, "not installed for the GPU", REMEDIES[name])
-    yield ok("generation", generate(model, device))
-    vectors = torch.nn.functional.normalize(torch.randn(20_000, 64), dim=1).numpy()
-    train_lists(vectors, 100, gpu=gpus() > 0)
-    yield ok("index build", f"20,000 vectors in 100 lists, faiss {faiss.__version__}")
-
-
-def generate(model: str | None, device: str) -> str:
-    """Sixteen tokens by a model, or by a tiny one of random weights."""
-    import torch
-    from transformers import AutoModelForCausalLM, Qwen2Config
-
     tiny: Any = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     weights: Any = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=64, num_key_value_heads=2, **tiny))
     if model:
         weights = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
     weights.to(device)
     made = weights.generate(torch.arange(4, device=device)[None], min_new_tokens=16, max_new_tokens=16)
-    return f"{made.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}"
+    yield ok("generation", f"{made.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}")
+    vectors = torch.nn.functional.normalize(torch.randn(20_000, 64), dim=1).numpy()
+    train_lists(vectors, 100, gpu=gpus() > 0)
+    yield ok("index build", f"20,000 vectors in 100 lists, faiss {faiss.__version__}")
 
 
 if __name__ == "__main__":

@@ -150,7 +150,10 @@ def wait_for(port: int) -> None:
 @pytest.mark.skipif(not shutil.which("redis-server"), reason="no Redis here")
 def test_a_server_on_redis_begins_with_the_events_of_now(redis: str) -> None:
     """Those that its predecessor left there are for the history, and would be waits of before for the automations."""
+    skip_events(redis)  # a new one has nothing to forget
     with Redis.from_url(redis, decode_responses=True) as client:
+        assert client.xinfo_groups(EVENTS)[0]["last-delivered-id"] == "0-0"
+        client.delete(EVENTS)
         for group in (AUTOMATIONS, "event-persister"):
             client.xgroup_create(EVENTS, group, id="0", mkstream=True)
         client.xadd(EVENTS, {"data": "was being read"})
@@ -168,11 +171,3 @@ def test_a_server_on_redis_begins_with_the_events_of_now(redis: str) -> None:
 def read_by(client: Redis, group: str) -> list[str]:
     streams = cast("list[Any]", client.xreadgroup(group, "server", {EVENTS: ">"}))
     return [message["data"] for _, messages in streams for _, message in messages]
-
-
-@pytest.mark.machine
-@pytest.mark.skipif(not shutil.which("redis-server"), reason="no Redis here")
-def test_a_new_redis_has_nothing_to_forget(redis: str) -> None:
-    skip_events(redis)
-    with Redis.from_url(redis) as client:
-        assert client.xinfo_groups(EVENTS)[0]["last-delivered-id"] == b"0-0"

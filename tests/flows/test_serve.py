@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,6 @@ from models.embedders import open_embedder
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
-from storage.storage_errors import IndexUnusable
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered
 from tasks.rag.indexing.index_report import status_of_build
@@ -163,9 +162,6 @@ def test_an_answer_is_the_json_of_answered(reading: Server) -> None:
     assert reply.status == 200
     assert answered.answer == "The bid price of the tram is 41,000,000 won [1]."
     assert answered.model_dump(mode="json") == reply.json
-
-
-def test_korean_goes_through_unchanged(reading: Server) -> None:
     assert "1,250,000,000원" in reading.ask("가람시 예산은?").json["answer"]
 
 
@@ -191,23 +187,17 @@ def test_history_reaches_whoever_answers(server: Server) -> None:
     assert told.model_dump(mode="json") == turn
 
 
-def test_documents_limit_where_it_is_looked(reading: Server) -> None:
-    cited = reading.ask("What is the bid price of the tram?", documents=["harbor.pdf"]).json["citations"]
-    assert [citation["document"] for citation in cited] == ["harbor.pdf"]
-
-
-def test_documents_are_listed_with_their_generation(reading: Server) -> None:
+def test_documents_are_listed_with_their_generation_and_limit_where_it_is_looked(reading: Server) -> None:
     listed = reading.send("GET", "/documents").json
     assert [entry["name"] for entry in listed["documents"]] == list(TEXTS)
     assert listed["generation"].startswith("000001-")
+    cited = reading.ask("What is the bid price of the tram?", documents=["harbor.pdf"]).json["citations"]
+    assert [citation["document"] for citation in cited] == ["harbor.pdf"]
+    health = reading.send("GET", "/health", auth=None)
+    assert (health.status, health.json) == (200, {"status": "ok"})
 
 
-def test_health_needs_no_auth_string(reading: Server) -> None:
-    reply = reading.send("GET", "/health", auth=None)
-    assert (reply.status, reply.json) == (200, {"status": "ok"})
-
-
-@pytest.mark.parametrize("auth", [None, "", "wrong", AUTH + "x", AUTH[:-1]], ids=str)
+@pytest.mark.parametrize("auth", [None, "wrong", AUTH[:-1]], ids=str)
 @pytest.mark.parametrize(("method", "path"), [("POST", "/ask"), ("GET", "/documents")])
 def test_without_the_auth_string_nothing_is_told(closed: Server, method: str, path: str, auth: str | None) -> None:
     reply = closed.send(method, path, {"question": "?"} if method == "POST" else None, auth=auth)
@@ -218,16 +208,11 @@ def test_without_the_auth_string_nothing_is_told(closed: Server, method: str, pa
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"question": ""}, "the question is empty"),
         ({"question": " \n"}, "the question is empty"),
         ({}, "question: Field required"),
         ({"question": "?", "loud": True}, "loud: Extra inputs are not permitted"),
-        ({"question": 7}, "question: Input should be a valid string"),
-        ({"question": "?", "documents": []}, "documents: Tuple should have at least 1 item"),
         ({"question": "?", "session": "new", "history": [{"question": "a", "answer": "b"}]}, "not both"),
-        (b"{", "the body: Invalid JSON"),
         (b"", "the body: Invalid JSON"),
-        (b'"\xff"', "the body: Invalid JSON"),
         (b'{"question": "\\ud800"}', "the body: Invalid JSON"),
     ],
     ids=str,
@@ -255,21 +240,15 @@ def test_an_unknown_document_is_404_and_the_known_are_named(reading: Server, str
     assert "no document 'nowhere.pdf'; it has harbor.pdf" in reply.json["error"]
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/ask", 405)])
-def test_other_paths_and_methods_are_json_errors_too(reading: Server, method: str, path: str, status: int) -> None:
-    reply = reading.send(method, path)
-    assert (reply.status, set(reply.json)) == (status, {"error"})
-
-
-def test_what_nobody_expected_is_500_without_a_traceback(reading: Server) -> None:
+def test_what_nobody_expected_and_other_paths_are_json_errors_without_a_traceback(reading: Server) -> None:
     reply = reading.ask("this price fails")
     assert reply.status == 500
     assert reply.json == {"error": "the question failed (ZeroDivisionError); the server's log says more"}
-
-
-def test_a_failure_in_a_stream_is_its_last_event(reading: Server) -> None:
     [(name, told)] = events(reading.ask("this price fails", stream=True).body)
     assert (name, told["status"]) == ("error", 500)
+    for path, status in (("/nowhere", 404), ("/ask", 405)):
+        reply = reading.send("GET", path)
+        assert (reply.status, set(reply.json)) == (status, {"error"})
 
 
 def test_a_question_waits_for_its_turn_and_no_longer_than_its_client(tmp_path: Path) -> None:
@@ -392,19 +371,6 @@ def test_an_index_that_cannot_be_opened_is_503(tmp_path: Path) -> None:
         assert server.send("GET", "/health", auth=None).status == 503
 
 
-def test_a_borrowed_generation_is_given_back_after_an_error(server: Server) -> None:
-    with suppress(ZeroDivisionError), server.live.borrow():
-        raise ZeroDivisionError
-    server.live.close()
-    assert server.closed == server.desks
-
-
-def test_nothing_is_opened_where_there_is_no_index(tmp_path: Path) -> None:
-    live = LiveIndex(tmp_path, lambda: opened(tmp_path, threading.Event()))
-    with pytest.raises(IndexUnusable), live.borrow():
-        pass
-
-
 @pytest.fixture(scope="module")
 def sessions() -> Iterator[Sessions]:
     home = Path(os.environ["TRIVET_HOME"])
@@ -425,17 +391,11 @@ def test_a_session_goes_on_where_it_was(tmp_path: Path, sessions: Sessions) -> N
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize(("session", "status"), [("0" * 36, 404), ("loud", 404)])
-def test_an_unknown_session_is_404(tmp_path: Path, sessions: Sessions, session: str, status: int) -> None:
-    with serving(publish_texts(tmp_path / "index"), sessions) as server:
-        assert server.ask("price", session=session).status == status
-
-
-@pytest.mark.postgres
-def test_a_session_about_another_index_is_409(tmp_path: Path, sessions: Sessions) -> None:
+def test_a_session_that_is_unknown_or_about_another_index_is_refused(tmp_path: Path, sessions: Sessions) -> None:
     other = sessions.start("/another/index")
     with serving(publish_texts(tmp_path / "index"), sessions) as server:
-        assert server.ask("price", session=other.id).status == 409
+        statuses = [server.ask("price", session=named).status for named in ("0" * 36, "loud", other.id)]
+    assert statuses == [404, 404, 409]
 
 
 def test_a_session_without_a_database_is_503_and_shows_no_password(tmp_path: Path) -> None:
@@ -454,33 +414,29 @@ def test_the_auth_string_is_made_once_and_only_the_user_reads_it(tmp_path: Path)
     assert [file.name for file in path.parent.glob("*token*")] == [FILE]
 
 
-def test_a_configured_auth_string_comes_first(tmp_path: Path) -> None:
+def test_a_configured_auth_string_comes_first_and_has_to_protect_something(tmp_path: Path) -> None:
     assert auth_string(tmp_path, configured=SecretStr("a" * 16)).secret.get_secret_value() == "a" * 16
     assert list(tmp_path.iterdir()) == []
+    for value in ("short", "with a space in it, long", "가나다라마바사아자차카타파하거너"):
+        with pytest.raises(Refused, match="TRIVET_SERVE_TOKEN holds no usable"):
+            auth_string(tmp_path, configured=SecretStr(value))
 
 
-@pytest.mark.parametrize("value", ["short", "with a space in it, long", "가나다라마바사아자차카타파하거너"])
-def test_a_configured_auth_string_that_protects_nothing_is_refused(tmp_path: Path, value: str) -> None:
-    with pytest.raises(Refused, match="TRIVET_SERVE_TOKEN holds no usable"):
-        auth_string(tmp_path, configured=SecretStr(value))
-
-
-@pytest.mark.parametrize(("content", "mode"), [("a" * 43, 0o644), ("a" * 43, 0o620), ("", 0o600), ("a", 0o600)])
-def test_a_kept_auth_string_that_protects_nothing_is_refused(tmp_path: Path, content: str, mode: int) -> None:
-    (tmp_path / FILE).write_text(content)
-    (tmp_path / FILE).chmod(mode)
+@pytest.mark.parametrize(("content", "mode"), [("a" * 43, 0o644), ("a" * 43, 0o620), ("", 0o600)])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_kept_auth_string_that_protects_nothing_is_refused(
+    tmp_path: Path, content: str, mode: int, linked: bool
+) -> None:
+    kept = tmp_path / ("elsewhere" if linked else FILE)
+    kept.write_text(content)
+    kept.chmod(mode)
+    if linked:
+        (tmp_path / FILE).symlink_to(kept)
     with pytest.raises(Refused, match=FILE):
         auth_string(tmp_path, configured=None)
 
 
-def test_a_link_in_place_of_the_auth_string_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_text("a" * 43)
-    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Refused, match="may be read or written by others"):
-        auth_string(tmp_path, configured=None)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org"])
 def test_an_address_that_others_reach_must_be_meant(tmp_path: Path, host: str) -> None:
     done = run_here("rag", "serve", "--index", tmp_path, "--host", host)
     assert (done.code, "say --allow-remote" in done.stderr) == (2, True)

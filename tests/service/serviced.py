@@ -134,16 +134,19 @@ def deploy_doze(api: Api) -> str:
 
 
 def deploy(
-    api: Api, flow: str, *, name: str = "test", limit: int | None = None, variables: Mapping[str, str] | None = None
+    api: Api,
+    flow: str,
+    *,
+    name: str = "test",
+    pool: str = "cpu",
+    limit: int | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> str:
-    """The id of a deployment of a flow of `dozing`, on the pool cpu.
-
-    limit: of runs at once. variables: of its runs.
-    """
+    """The id of a deployment of a flow of `dozing`; limit: of runs at once; variables: of its runs."""
     asked = {
         "name": name,
         "flow_id": api.post("/flows/", {"name": flow})["id"],
-        "work_pool_name": "cpu",
+        "work_pool_name": pool,
         "entrypoint": f"tests.service.dozing.{flow}",
         "pull_steps": [],
         "job_variables": {"env": dict(variables or {})},

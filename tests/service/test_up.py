@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import urllib.error
@@ -20,11 +21,13 @@ import pytest
 from flows.service.api import Api, ApiFailed, auth_of
 from tests.flows.web.served import sign_in
 from tests.service.conftest import Started
-from tests.service.serviced import ROOT, diary_of, free_port, kill, service_home
+from tests.service.serviced import ROOT, deploy, deploy_doze, diary_of, free_port, kill, service_home
+from tests.storage.looking import as_root, read_by_another
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
 SUITE = ROOT / "tests" / "samples" / "nightly"
+SECRET = "sk-4f0c2b9a7d"
 DEPLOYMENTS = {
     "rag/index",
     "rag-answer/answer",
@@ -64,24 +67,15 @@ def page(url: str) -> str:
         return answer.read().decode()
 
 
-def test_up_says_where_everything_is(service: Started) -> None:
+def test_up_says_where_everything_is_and_twice_is_harmless(service: Started) -> None:
     running, said = service
     assert said["api_url"] == f"http://127.0.0.1:{running.port}/api"
     assert said["ui_url"] == f"http://127.0.0.1:{running.port}"
-    assert (said["state"], said["pools"]) == ("started", ["cpu", "gpu"])
+    assert (said["state"], said["pools"], said["failed"]) == ("started", ["cpu", "gpu"], None)
     assert set(said["deployments"]) >= DEPLOYMENTS
-    assert said["failed"] is None
-
-
-def test_the_server_takes_the_postgresql_that_has_pg_trgm(service: Started) -> None:
-    assert (service.said["database"]["kind"], "pg_trgm" in service.said["database"]["why"]) == ("postgresql", True)
-
-
-def test_up_twice_is_harmless(service: Started) -> None:
-    running = service.running
+    assert (said["database"]["kind"], "pg_trgm" in said["database"]["why"]) == ("postgresql", True)
     before = {part: running.pid_of(part) for part in ("database", "server", "pages", "cpu", "gpu")}
-    again = running.up()
-    assert again["state"] == "unchanged"
+    assert running.up()["state"] == "unchanged"
     assert {part: running.pid_of(part) for part in before} == before
 
 
@@ -118,6 +112,12 @@ def test_both_pages_are_served_and_ask_for_the_auth_string(service: Started) -> 
     settings = json.loads(page(f"{url}/ui-settings"))
     assert (settings["api_url"], settings["auth"]) == (service.said["api_url"], "BASIC")
     assert settings["available_uis"] == ["v1", "v2"]
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        page(f"{service.said['api_url']}/metrics")
+    for auth in (None, "trivet:guess"):
+        with pytest.raises(ApiFailed) as refused:
+            Api(service.said["api_url"], auth).post("/flow_runs/filter", {})
+        assert refused.value.status == 401
 
 
 def test_the_pages_open_to_the_auth_string_of_the_service_and_come_back_after_a_kill(service: Started) -> None:
@@ -138,13 +138,6 @@ def test_the_pages_open_to_the_auth_string_of_the_service_and_come_back_after_a_
         assert "Ask the documents" in browser.get("/ui/").text
 
 
-def test_without_the_auth_string_the_server_refuses(service: Started) -> None:
-    for auth in (None, "trivet:guess"):
-        with pytest.raises(ApiFailed) as refused:
-            Api(service.said["api_url"], auth).post("/flow_runs/filter", {})
-        assert refused.value.status == 401
-
-
 def test_the_auth_string_is_in_one_closed_file_and_on_no_command_line(service: Started) -> None:
     place = service.running.place
     secret = auth_of(place.home)
@@ -154,10 +147,7 @@ def test_the_auth_string_is_in_one_closed_file_and_on_no_command_line(service: S
     assert place.auth.stat().st_mode & 0o777 == 0o600
     assert place.folder.stat().st_mode & 0o777 == 0o700
     assert [each.command for each in service.running.processes() if secret in each.command] == []
-
-
-def test_workers_share_no_folder_with_other_accounts(service: Started) -> None:
-    assert (service.running.place.scratch / "runner_storage").is_dir()
+    assert (place.scratch / "runner_storage").is_dir(), "workers share no folder with other accounts"
 
 
 @root_only
@@ -191,26 +181,38 @@ def test_of_two_nights_at_once_the_worker_does_one(service: Started, tmp_path: P
     assert "careful" in (suite.parent / "out" / "report.md").read_text()
 
 
-def test_a_monitor_reads_prefects_own_metrics(service: Started) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        page(f"{service.running.api.url}/metrics")
-
-
 def test_a_run_waits_for_room_in_a_full_pool(service: Started, tmp_path: Path) -> None:
     running, diary = service.running, tmp_path / "diary"
-    doze = running.api.post(
-        "/deployments/",
-        {
-            "name": "one after the other",
-            "flow_id": running.api.post("/flows/", {"name": "doze"})["id"],
-            "work_pool_name": "gpu",
-            "entrypoint": "tests.service.dozing.doze",
-            "pull_steps": [],
-        },
-    )["id"]
+    doze = deploy(running.api, "doze", name="one after the other", pool="gpu")
     runs = [running.run(doze, diary, seconds=3) for _ in range(2)]
     running.until(lambda: {running.state_of(run) for run in runs} == {"Completed"}, "both are done")
     assert [line.split()[0] for line in diary_of(diary)] == ["began", "done", "began", "done"]
+
+
+def test_an_api_key_among_parameters_is_refused_with_the_remedy(service: Started, tmp_path: Path) -> None:
+    model = {"backend": "openai", "name": "m", "args": {"api_key": SECRET}}
+    config = {"model": model, "tasks": [{"task": "MATH500"}], "output_path": str(tmp_path)}
+    deployment = service.running.api.get("/deployments/name/evaluation/evaluate")["id"]
+    with pytest.raises(ApiFailed) as refused:
+        service.running.start(deployment, {"config": config})
+    assert "api_key_env" in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+@as_root
+def test_another_account_reads_nothing_of_a_home_that_has_worked(service: Started, tmp_path: Path) -> None:
+    running = service.running
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "one.md").write_text("# One\n\nA page.\n")
+    run = running.run(deploy_doze(running.api), tmp_path / "diary", seconds=0)
+    running.until(lambda: running.state_of(run) == "Completed", "a worker has worked")
+    assert running.trivet("rag", "index", str(documents), "--index", str(tmp_path / "index")).code == 0
+    assert read_by_another(running.place.home) == []
+    umask = os.umask(0o077)
+    os.umask(umask)
+    opened = stat.S_IMODE((tmp_path / "index").stat().st_mode)
+    assert opened == 0o777 & ~umask, "what was asked for is as open as the user's umask says"
 
 
 def test_a_second_home_joins_the_server_and_starts_again_when_asked_for_more(service: Started) -> None:
@@ -248,25 +250,15 @@ def test_a_port_that_is_taken_is_refused_and_nothing_is_left_behind() -> None:
         assert not running.place.address.exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "url", "said"),
-    [
-        ((), "", "set PREFECT_API_URL"),
-        (("--port", "4300"), "http://127.0.0.1:9/api", "--workers-only starts none"),
-        ((), "kitchen", "http://host:4200/api"),
-    ],
-    ids=["no server", "a port", "no address"],
-)
-def test_workers_alone_need_a_server_that_is_elsewhere(words: tuple[str, ...], url: str, said: str) -> None:
+def test_workers_alone_need_a_server_that_is_elsewhere_and_answers() -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
     with service_home() as running:
-        done = running.trivet("up", "--workers-only", *words, PREFECT_API_URL=url)
-    assert (done.code, said in done.stderr) == (2, True), done.stderr
-
-
-def test_a_server_that_does_not_answer_is_named() -> None:
-    with service_home() as running:
-        done = running.trivet("up", "--workers-only", PREFECT_API_URL=f"http://127.0.0.1:{free_port()}")
-    assert (done.code, "no Prefect server answers at http://127.0.0.1" in done.stderr) == (1, True), done.stderr
+        port = running.trivet("up", "--workers-only", "--port", "4300", PREFECT_API_URL="http://127.0.0.1:9/api")
+        address = running.trivet("up", "--workers-only", PREFECT_API_URL="kitchen")
+        silent = running.trivet("up", "--workers-only", PREFECT_API_URL=nobody)
+    assert (port.code, "--workers-only starts none" in port.stderr) == (2, True), port.stderr
+    assert (address.code, "set PREFECT_API_URL, as http://host:4200/api" in address.stderr) == (2, True)
+    assert (silent.code, "no Prefect server answers at http://127.0.0.1" in silent.stderr) == (1, True), silent.stderr
 
 
 def test_where_nothing_was_started_down_and_status_say_so(tmp_path: Path) -> None:

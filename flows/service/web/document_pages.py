@@ -13,9 +13,8 @@ from fastapi.responses import Response
 from flows.service.live_index import Indexing
 from flows.service.web import doors
 from flows.service.web.ask_pages import download
-from flows.service.web.collection_pages import files_in, run_values, upload_of
+from flows.service.web.collection_pages import LIMITS, files_in, is_taken, run_values, upload_of
 from flows.service.web.place_page import place_address
-from flows.service.web.uploads import LIMITS, is_taken
 from flows.service.web.visits import Page, Problem, Visit
 from storage.segments import CatalogueEntry
 from storage.storage_errors import StorageError

@@ -20,7 +20,7 @@ from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collections, UnknownCollection
 from flows.service.web import doors
 from flows.service.web.place_page import draw
-from flows.service.web.signing_in import Keys
+from flows.service.web.visits import Keys
 from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
 from tasks.documents.isolation import DocumentUnreadable
@@ -108,24 +108,13 @@ async def _in_thread(call: Callable[[], Made]) -> Made:
 
 
 def _told(answered: Answered) -> dict[str, Any]:
-    return {
-        "answer": answered.answer,
-        "abstained": answered.abstained,
-        "unsupported": list(answered.unsupported),
-        "confidence": answered.confidence,
-        "notes": list(answered.notes),
-        "citations": [
-            {
-                "n": one.n,
-                "document": one.document,
-                "page": one.page,
-                "box": one.bbox,
-                "place": cited_place(one),
-                "quote": one.quote,
-            }
-            for one in answered.citations
-        ],
-    }
+    shown = {"answer", "abstained", "unsupported", "confidence", "notes"}
+    cited = [
+        {"n": one.n, "document": one.document, "page": one.page, "box": one.bbox, "place": cited_place(one)}
+        | {"quote": one.quote}
+        for one in answered.citations
+    ]
+    return answered.model_dump(mode="json", include=shown) | {"citations": cited}
 
 
 def _picture(live: LiveIndex, document: str, page: int, box: list[float] | None) -> bytes:

@@ -20,8 +20,7 @@ from fastapi.responses import JSONResponse, Response
 
 from flows.service.served_collections import Collection
 from flows.service.web.doors import statuses_of
-from flows.service.web.signing_in import Keys
-from flows.service.web.visits import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Keys, Page, Problem, Visit
 from storage.records import Ref
 from storage.storage_errors import StorageError
 from tasks.documents.blocks import BBox, Block, Document

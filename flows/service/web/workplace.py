@@ -37,8 +37,18 @@ from flows.service.web import (
     openai_door,
     place_page,
 )
-from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
-from flows.service.web.visits import ROOT, Page, Problem, Visit, Workplace, language_of, static_files
+from flows.service.web.visits import (
+    COOKIE,
+    LASTS_S,
+    ROOT,
+    Keys,
+    Page,
+    Problem,
+    Visit,
+    Workplace,
+    language_of,
+    static_files,
+)
 from storage.storage_errors import StorageError
 from tasks.resources import evaluations
 

@@ -57,12 +57,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield running
 
 
-def test_documents_tell_what_became_of_them(served: Site) -> None:
+def test_documents_tell_what_became_of_them_and_are_filtered(served: Site) -> None:
     page = served.get("/ui/documents").text
     assert ("a.pdf</a>" in page, "encrypted" in page, SCRIPT in page) == (True, True, False)
-
-
-def test_documents_are_filtered(served: Site) -> None:
     assert "a.pdf</a>" not in served.get("/ui/documents?only=failed").text
     assert "No document fits" in served.get("/ui/documents?words=nothing").text
 
@@ -81,12 +78,9 @@ def test_filters_that_mean_nothing_are_sentences(served: Site, query: str) -> No
     assert served.get(f"/ui/numbers?{query}").status_code in (404, 422)
 
 
-def test_numbers_are_downloaded_as_csv_with_the_same_filters(served: Site) -> None:
+def test_numbers_are_downloaded_with_the_same_filters_and_programs_read_the_same(served: Site) -> None:
     reply = served.get("/ui/numbers.csv?period=2021")
     assert reply.headers["content-disposition"].startswith("attachment")
     assert len(reply.text.strip().splitlines()) == 1 + 75
-
-
-def test_programs_read_the_same_numbers(served: Site) -> None:
     [first, *_] = served.program("/numbers?most=1").json()["numbers"]
     assert (first["value"], first["unit"], first["period"], first["page"]) == ("0.5", "USD", "2020", 2)

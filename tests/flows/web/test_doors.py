@@ -62,10 +62,6 @@ def asked(question: str) -> Any:
     return [{"role": "user", "content": question}]
 
 
-def test_the_one_model_is_listed(client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == ["trivet"]
-
-
 def test_each_claim_links_to_the_picture_of_its_place(client: openai.OpenAI, drawn: Drawn) -> None:
     reply = client.chat.completions.create(model="trivet", messages=asked("What does the ferry cost?"))
     message = reply.choices[0].message
@@ -79,20 +75,18 @@ def test_each_claim_links_to_the_picture_of_its_place(client: openai.OpenAI, dra
     assert SENTENCE in message.content
 
 
-def test_an_unsupported_sentence_is_never_unmarked(client: openai.OpenAI) -> None:
-    reply = client.chat.completions.create(model="trivet", messages=asked(DOUBT.question))
-    content = str(reply.choices[0].message.content)
+def test_an_unsupported_sentence_is_never_unmarked_whole_or_as_a_stream(client: openai.OpenAI) -> None:
+    content = str(
+        client.chat.completions.create(model="trivet", messages=asked(DOUBT.question)).choices[0].message.content
+    )
     assert "On 9 rivers. (⚠ not supported) It sinks in 3." in content
     assert "⚠ not supported: It sank in 1912." in content
     assert "it floats &lt;b&gt;" in content
-
-
-def test_a_stream_gives_the_same_text_and_marks(client: openai.OpenAI) -> None:
-    whole = client.chat.completions.create(model="trivet", messages=asked(DOUBT.question))
     chunks = list(client.chat.completions.create(model="trivet", messages=asked(DOUBT.question), stream=True))
-    said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert said == whole.choices[0].message.content
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == content
     assert chunks[-1].choices[0].finish_reason == "stop"
+    with pytest.raises(openai.APIError, match="the question failed"):
+        list(client.chat.completions.create(model="trivet", messages=asked("fails"), stream=True))
 
 
 def test_langchain_gets_the_sources_and_every_mark_whole_and_as_a_stream(served: Site, drawn: Drawn) -> None:
@@ -161,20 +155,12 @@ def test_what_does_not_fit_is_an_error_in_openais_form(served: Site, body: Any, 
     assert (reply.status_code, set(reply.json()["error"])) == (status, {"message", "type", "param", "code"})
 
 
-def test_a_failure_before_the_answer_ends_a_stream_with_its_sentence(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.APIError, match="the question failed"):
-        list(client.chat.completions.create(model="trivet", messages=asked("fails"), stream=True))
-
-
 @pytest.mark.parametrize("path", ["/v1/models", "/numbers", "/search?question=x", "/runs", "/results", "/mcp"])
-@pytest.mark.parametrize("auth", [None, "Bearer wrong", f"Basic {AUTH}", AUTH])
+@pytest.mark.parametrize("auth", [None, "Bearer wrong", f"Basic {AUTH}"])
 def test_a_program_without_the_auth_string_is_refused(served: Site, path: str, auth: str | None) -> None:
-    reply = httpx.get(served.url + path, headers={"Authorization": auth} if auth else {})
+    with httpx.Client(cookies=served.browser.cookies) as browser:  # whose cookie opens no door for programs
+        reply = browser.get(served.url + path, headers={"Authorization": auth} if auth else {})
     assert reply.status_code == 401
-
-
-def test_the_cookie_of_a_browser_opens_no_door_for_programs(served: Site) -> None:
-    assert served.browser.post("/ask", json={"question": "x"}).status_code == 401
 
 
 def test_the_description_and_its_page_name_every_route(served: Site) -> None:
@@ -182,9 +168,6 @@ def test_the_description_and_its_page_name_every_route(served: Site) -> None:
     assert {"/ask", "/search", "/numbers", "/documents", "/runs", "/v1/chat/completions"} <= paths.keys()
     page = served.get("/docs").text
     assert all(f"{path}</code>" in page for path in paths)
-
-
-def test_numbers_of_an_impossible_period_are_422(served: Site) -> None:
     assert served.program("/numbers?period=lately").status_code == 422
 
 

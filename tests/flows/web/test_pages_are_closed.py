@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from flows.service.web.place_page import address
-from flows.service.web.signing_in import COOKIE, LASTS_S, Keys
+from flows.service.web.visits import COOKIE, LASTS_S, Keys
 from flows.service.web.workplace import OWN_PAGES, ROOMS, _local
 from tests.flows.asks import digest, publish_texts
 from tests.flows.web.served import AUTH, OWNER, Site, answer, cited, sign_in, site
@@ -27,7 +27,7 @@ HOSTILE = answer(
     notes=(SCRIPT,),
     reason=SCRIPT,
 )
-PAGES = ("/ui/", "/ui/conversations", "/ui/place?document=x", "/ui/labelled.jsonl", "/ui/nowhere")
+PAGES = ("/ui/", "/ui/place?document=x", "/ui/nowhere")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize("cookie", [None, "", "x", "9999999999.aa.bb", "..", "9" * 400])
+@pytest.mark.parametrize("cookie", [None, "x", "9999999999.aa.bb", ".."])
 def test_a_page_without_a_good_cookie_leads_to_the_sign_in(served: Site, path: str, cookie: str | None) -> None:
     with httpx.Client(base_url=served.url, cookies={COOKIE: cookie} if cookie is not None else {}) as stranger:
         reply = stranger.get(path)
@@ -87,8 +87,6 @@ def test_no_route_for_programs_is_forgotten(served: Site) -> None:
     [
         ("//ui/documents", {}),
         ("/UI/documents", {}),
-        ("/ui//documents", {}),
-        ("/ui/sign-in/../documents", {}),
         ("/ui/sign-in/%2e%2e/documents", {}),
         ("/ui/documents;/sign-in", {}),
         ("/ui/sign-in", {"X-Original-URL": "/ui/documents", "X-Rewrite-URL": "/ui/documents"}),
@@ -124,21 +122,14 @@ def test_the_owner_of_the_service_signs_in_until_its_secret_changes() -> None:
     assert not keys.is_cookie(cookie)
 
 
-def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(served: Site) -> None:
+def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites_and_is_for_the_auth_string(served: Site) -> None:
     with httpx.Client(base_url=served.url) as browser:
         [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
+        wrong = browser.post("/ui/sign-in", data={"token": token, "auth": "wrong-auth-string"})
         reply = browser.post("/ui/sign-in", data={"token": token, "auth": AUTH, "to": "https://evil.example/"})
-    assert reply.headers["location"] == "/ui/"
-    assert {"httponly", "samesite=strict", "path=/ui"} <= {
-        one.lower() for one in reply.headers["set-cookie"].split("; ")
-    }
-
-
-def test_a_wrong_auth_string_is_refused_and_nothing_is_set(served: Site) -> None:
-    with httpx.Client(base_url=served.url) as browser:
-        [token] = re.findall(r'name="token" value="(\w+)"', browser.get("/ui/sign-in").text)
-        reply = browser.post("/ui/sign-in", data={"token": token, "auth": "wrong-auth-string"})
-    assert (reply.status_code, "set-cookie" in reply.headers) == (403, False)
+    assert (wrong.status_code, "set-cookie" in wrong.headers, reply.headers["location"]) == (403, False, "/ui/")
+    cookie = {one.lower() for one in reply.headers["set-cookie"].split("; ")}
+    assert {"httponly", "samesite=strict", "path=/ui"} <= cookie
 
 
 @pytest.mark.parametrize(
@@ -216,11 +207,8 @@ def test_no_path_leads_out(served: Site, path: str) -> None:
     assert "root:" not in reply.text
 
 
-def test_a_form_of_more_than_a_megabyte_is_refused(served: Site) -> None:
+def test_a_form_that_is_too_large_or_of_another_sign_in_is_refused(served: Site) -> None:
     assert served.post("/ui/ask", question="x" * 1_000_001).status_code == 413
-
-
-def test_another_sign_in_cannot_use_the_token_of_this_one(served: Site) -> None:
     with httpx.Client(base_url=served.url, follow_redirects=True) as other:
         sign_in(other)
         assert other.post("/ui/ask", data={"token": served.token(), "question": "x"}).status_code == 403
