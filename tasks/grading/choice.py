@@ -9,10 +9,18 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from tasks.grading.answer_phrases import Anchored, announcements
 from tasks.grading.grading_records import Item, Response, Sample
-from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
-from tasks.grading.reasoning import visible_answer, why_missing
+from tasks.grading.reading import (
+    FLEXIBLE,
+    UNREAD,
+    Anchored,
+    Readings,
+    Rule,
+    announcements,
+    graded_by,
+    visible_answer,
+    why_missing,
+)
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TAIL_CHARS = 20_000

@@ -13,11 +13,19 @@ from typing import Any, NamedTuple
 
 import regex
 
-from tasks.grading.answer_phrases import announcements, json_field
 from tasks.grading.choice import unmarked
 from tasks.grading.grading_records import Item, Response, Sample, graded_sample
-from tasks.grading.reading import FLEXIBLE, UNREAD, Readings, Rule, graded_by
-from tasks.grading.reasoning import visible_answer, why_missing
+from tasks.grading.reading import (
+    FLEXIBLE,
+    UNREAD,
+    Readings,
+    Rule,
+    announcements,
+    graded_by,
+    json_field,
+    visible_answer,
+    why_missing,
+)
 
 ANNOUNCED = announcements(r"(?:(?i:\banswer(?:[ ]{0,3}[:：]|\sis(?![A-Za-z]):?))|\#{4})[ \t*]*", ("answer", "####"))
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")

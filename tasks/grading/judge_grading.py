@@ -18,8 +18,7 @@ from models.model_errors import ModelError
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.calls import Answer
 from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable, graded_sample
-from tasks.grading.reading import Policy
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import Policy, visible_answer
 
 if TYPE_CHECKING:
     from tasks.grading.math.math_grader import MathGrader

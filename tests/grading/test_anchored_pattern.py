@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.answer_phrases import FIRST_WINDOW, Anchored
+from tasks.grading.reading import FIRST_WINDOW, Anchored
 
 PATTERN = r"(?i:answer|so)\b[: ]*(\w)?"
 WORDS = ("Answer", "so")

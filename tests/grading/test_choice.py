@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response
 from tasks.grading.choice import Asked, find_choice, find_unannounced, grade_choice
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import visible_answer
 
 CITIES = ("Lisbon", "Porto", "Coimbra", "Faro")
 CASES = [json.loads(line) for line in Path(__file__).with_name("choices.jsonl").read_text("utf-8").splitlines()]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.reasoning import FINAL_CHANNEL, TAGS, visible_answer, visible_text
+from tasks.grading.reading import FINAL_CHANNEL, TAGS, visible_answer, visible_text
 
 PAIRS = pytest.mark.parametrize(("opening", "closing"), TAGS, ids=[opening for opening, _ in TAGS])
 HARMONY = "<|channel|>analysis<|message|>Is it 3?<|end|><|start|>assistant"

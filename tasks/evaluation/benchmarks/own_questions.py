@@ -20,7 +20,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.grading_records import graded_sample
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import visible_answer
 from tasks.grading.vqa_accuracy import vqa_accuracy
 
 GET = "It is a questions file of `trivet rag eval`, of your own documents."

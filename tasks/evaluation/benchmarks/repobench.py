@@ -21,7 +21,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.grading_records import graded_sample
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import visible_answer
 from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import estimates
 

@@ -22,7 +22,7 @@ from tasks.evaluation.evaluation_records import Item, Reply, Response, Sampling,
 from tasks.evaluation.record_lines import line_of, read_shards, write_lines
 from tasks.evaluation.running.open_models import usage_of
 from tasks.evaluation.running.planning import PlannedTask
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import visible_answer
 
 SHARD_RESPONSES = 250
 """Responses per scoring task."""

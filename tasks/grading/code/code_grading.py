@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from tasks.grading.grading_records import Counts, Item, Response, Sample, Summary, graded_sample
-from tasks.grading.reasoning import visible_text, why_missing
+from tasks.grading.reading import visible_text, why_missing
 from tasks.grading.sample_statistics import pass_by_item, tally, unscored_metric
 from tasks.measure.estimates import ByItem, Estimate, estimate
 from tasks.sandbox import Execution, Sandbox

@@ -8,7 +8,18 @@ from fractions import Fraction
 from typing import Any
 
 from tasks.grading.math import math_reading
-from tasks.grading.math.expressions import Apply, Node, Number, Symbol, Undecided, evaluate, rational, symbols
+from tasks.grading.math.expressions import (
+    Apply,
+    Node,
+    Number,
+    Symbol,
+    Undecided,
+    evaluate,
+    proportional,
+    rational,
+    same_value,
+    symbols,
+)
 from tasks.grading.math.math_parsing import INFINITY
 from tasks.grading.math.math_reading import (
     Answer,
@@ -22,7 +33,6 @@ from tasks.grading.math.math_reading import (
     Relation,
     Words,
 )
-from tasks.grading.math.numeric import proportional, same_value
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
 _LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), ")")

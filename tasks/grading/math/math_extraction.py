@@ -7,14 +7,12 @@ from collections import deque
 from itertools import islice
 from string import digits, punctuation, whitespace
 
-from tasks.grading.answer_phrases import Anchored, announcements, json_field
 from tasks.grading.math.boxes import last_boxed
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
 from tasks.grading.math.math_tokens import NotUnderstood, listed_words
 from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, normalize
-from tasks.grading.reading import UNREAD, Readings, Rule
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import UNREAD, Anchored, Readings, Rule, announcements, json_field, visible_answer
 
 TAIL_CHARS = 20_000
 """Phrases are searched in this much of a response's end."""

@@ -23,8 +23,7 @@ from tasks.grading.math.math_extraction import answer_in, read
 from tasks.grading.math.math_tokens import NotUnderstood
 from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, for_sympy, normalize, plain_words, spelling
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
-from tasks.grading.reading import STRICT, UNREAD, Rule, graded_by
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import STRICT, UNREAD, Rule, graded_by, visible_answer
 
 DEADLINE_S = 10.0
 CACHED = 20_000

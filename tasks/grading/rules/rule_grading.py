@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary, graded_sample
-from tasks.grading.reasoning import visible_answer
+from tasks.grading.reading import visible_answer
 from tasks.grading.rules.rule_checks import KINDS, arguments_of
 from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import Estimate, estimate, estimates, wilson
