@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -22,6 +25,7 @@ from tasks.grading.reading import (
     score_under,
 )
 
+RESPONSES = json.loads(Path(__file__).with_name("responses.json").read_text("utf-8"))
 BOX = Rule(("last_box",))
 
 
@@ -33,90 +37,24 @@ def letters(response: str, rule: Rule = BOX) -> Readings:
     return choice.read(response, Asked("ABCD", ("Rome", "Oslo", "Bern", "Lima")), rule).readings
 
 
-@pytest.mark.parametrize(
-    ("response", "published", "strict", "flexible"),
-    [
-        (r"So \boxed{18}.", "18", "18", "18"),
-        ("The answer is 18.", None, "18", "18"),
-        ("9 * 2 = 18\n#### 18", None, "18", "18"),
-        ('{"reasoning": "9 * 2", "answer": "18"}', None, "18", "18"),
-        ('{"steps": 2, "final_answer": 18}', None, "18", "18"),
-        ("18", None, None, "18"),
-        ("$18$", None, None, "18"),
-        ("Therefore, she makes 18 dollars every day.", None, None, "18"),
-        ("She makes **18** dollars.", None, None, "18"),
-        ("9*2=18\n\n18", None, None, "18"),
-        ("It follows that she makes\n18", None, None, "18"),
-        ("She sells 9 eggs for $2 each.\nSo $x = 18$ dollars in total.", None, None, "x = 18"),
-        ("<think>The answer is 18.</think>" + "I cannot say, since nobody counted them. " * 6, None, None, None),
-        ("<think>The answer is 18.", None, None, None),
-    ],
-)
+@pytest.mark.parametrize(("response", "published", "strict", "flexible"), RESPONSES["mathematics"])
 def test_of_mathematics_strict_wants_it_announced_and_flexible_takes_where_it_stands(
     response: str, published: str | None, strict: str | None, flexible: str | None
 ) -> None:
     assert math(response) == (published, strict, flexible)
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        "정답은 18입니다.",
-        "답: 18",
-        "최종 답은 18이다.",
-        "答案是18。",
-        "所以，最终答案为：18",
-        "答：18",
-        "答えは18です。",
-        "したがって、答え：18",
-        "正解は 18 である。",
-        "Die Antwort ist 18.",
-        "Die Antwort auf die Frage lautet 18.",
-        "**Antwort:** 18",
-        "Das Ergebnis beträgt 18.",
-        "La réponse est 18.",
-        "La réponse à la question est 18.",
-        "Réponse finale : 18",
-        "La respuesta es 18.",
-        "Respuesta final: 18",
-        "La respuesta correcta es **18**.",
-    ],
-)
+@pytest.mark.parametrize("response", RESPONSES["announced"])
 def test_answers_are_announced_in_seven_languages(response: str) -> None:
     assert math(f"9 × 2 = 17?\n{response}").strict == "18"
 
 
-@pytest.mark.parametrize(
-    ("response", "strict"),
-    [
-        ("정답은 (B)입니다.", "B"),
-        ("答案是B。", "B"),
-        ("答えはBです。", "B"),
-        ("Die Antwort lautet B.", "B"),
-        ("La bonne réponse est (B).", "B"),
-        ("La respuesta correcta es B.", "B"),
-        ("#### B", "B"),
-        ('{"answer": "B"}', "B"),
-        ("B is the correct answer.", "B"),
-    ],
-)
+@pytest.mark.parametrize(("response", "strict"), RESPONSES["letters"])
 def test_letters_are_announced_too(response: str, strict: str) -> None:
     assert letters(response).strict == strict
 
 
-@pytest.mark.parametrize(
-    ("response", "flexible"),
-    [
-        ("B", "B"),
-        ("It rains there.\n\nB\n\nThat is why I took my coat along.", "B"),
-        ("I think it's B", "B"),
-        ("Hmm, for sure D, given how far it lies.", "D"),
-        ("I would say C because of the lakes.", "C"),
-        ("Of all these **B) Oslo** lies farthest north, as maps show it.", "B"),
-        ("I think a city would do.", None),
-        ("I think I know a place where it rains.", None),
-    ],
-)
+@pytest.mark.parametrize(("response", "flexible"), RESPONSES["prose"])
 def test_letters_in_prose_are_read_flexibly_only(response: str, flexible: str | None) -> None:
     assert letters(response) == (None, None, flexible)
 

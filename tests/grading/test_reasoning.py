@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.grading.reading import FINAL_CHANNEL, TAGS, visible_answer, visible_text
 
-PAIRS = pytest.mark.parametrize(("opening", "closing"), TAGS, ids=[opening for opening, _ in TAGS])
 HARMONY = "<|channel|>analysis<|message|>Is it 3?<|end|><|start|>assistant"
 # no text of these signs holds a tag of any kind
 plain = st.text("ab <>/[]◁▷|\n", max_size=20).filter(lambda text: not any(tag in text for pair in TAGS for tag in pair))
 
 
-@PAIRS
-def test_reasoning_before_the_answer_is_removed(opening: str, closing: str) -> None:
-    assert visible_answer(f"{opening}It may be \\boxed{{3}}.{closing}\n\nIt is 4. ") == "It is 4."
-
-
-@PAIRS
-def test_a_closing_tag_alone_ends_reasoning_that_the_template_began(opening: str, closing: str) -> None:
-    assert visible_answer(f"It may be 3.{closing}It is 4.") == "It is 4."
-
-
-@PAIRS
-def test_reasoning_that_never_ends_is_no_answer(opening: str, closing: str) -> None:
-    assert visible_answer(f"{opening}It is \\boxed{{4}}.") is None
-
-
-@PAIRS
-def test_reasoning_that_begins_again_and_never_ends_is_no_answer(opening: str, closing: str) -> None:
-    assert visible_answer(f"{opening}a{closing}It is 4.{opening}Or is it 5?") is None
-
-
-@PAIRS
-def test_nested_reasoning_ends_with_the_last_tag(opening: str, closing: str) -> None:
-    assert visible_answer(f"{opening}a{opening}b{closing}c{closing}It is 4.") == "It is 4."
-
-
-@PAIRS
-def test_an_answer_begins_behind_the_last_reasoning(opening: str, closing: str) -> None:
-    assert visible_answer(f"It is 3. {opening}No.{closing} It is 4.") == "It is 4."
-
-
-@PAIRS
-def test_reasoning_with_nothing_behind_it_is_an_empty_answer(opening: str, closing: str) -> None:
-    assert visible_answer(f"{opening}It is 4.{closing}\n") == ""
+@pytest.mark.parametrize(("opening", "closing"), TAGS, ids=[opening for opening, _ in TAGS])
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<It may be \\boxed{3}.>\n\nIt is 4. ", "It is 4."),
+        ("It may be 3.>It is 4.", "It is 4."),
+        ("<It is \\boxed{4}.", None),
+        ("<a>It is 4.<Or is it 5?", None),
+        ("<a<b>c>It is 4.", "It is 4."),
+        ("It is 3. <No.> It is 4.", "It is 4."),
+        ("<It is 4.>\n", ""),
+    ],
+    ids=["before", "the template began it", "never ends", "begins again", "nested", "between", "nothing behind"],
+)
+def test_reasoning_is_taken_away(opening: str, closing: str, text: str, answer: str | None) -> None:
+    assert visible_answer(re.sub("[<>]", lambda sign: opening if sign[0] == "<" else closing, text)) == answer
 
 
 @pytest.mark.parametrize(
@@ -109,28 +93,11 @@ PROGRAM = "    if x:\n        return 1\n    return 2\n\n"
     ("text", "visible"),
     [
         pytest.param(PROGRAM, PROGRAM, id="no reasoning"),
-        pytest.param(f"<think>It is long.</think>{PROGRAM}", PROGRAM, id="reasoning"),
         pytest.param(f"<think>It is long.</think>\n\n{PROGRAM}", f"\n\n{PROGRAM}", id="blank lines before"),
-        pytest.param(f"It is long.</think>{PROGRAM}", PROGRAM, id="the template began it"),
         pytest.param(f"{HARMONY}{FINAL_CHANNEL}{PROGRAM}<|return|>", PROGRAM, id="harmony"),
-        pytest.param(f"{HARMONY}{FINAL_CHANNEL}{PROGRAM}", PROGRAM, id="harmony, no end"),
-        pytest.param("", "", id="empty"),
         pytest.param("\t \r\n", "\t \r\n", id="white space"),
         pytest.param("<think>It is long.", None, id="never closed"),
-        pytest.param(HARMONY, None, id="harmony, thought only"),
     ],
 )
 def test_text_keeps_its_indentation_and_its_lines(text: str, visible: str | None) -> None:
     assert visible_text(text) == visible
-
-
-@given(st.text(max_size=40))
-def test_an_answer_is_the_text_without_white_space_around_it(text: str) -> None:
-    visible = visible_text(text)
-    assert visible_answer(text) == (None if visible is None else visible.strip())
-
-
-@given(plain, plain, st.sampled_from(TAGS))
-def test_whatever_was_thought_the_text_stands_as_it_was(thought: str, text: str, tags: tuple[str, str]) -> None:
-    opening, closing = tags
-    assert visible_text(f"{opening}{thought}{closing}{text}") == text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.evaluation.benchmarks.base import Summary
 from tasks.evaluation.evaluation_records import Counts, Sample
 from tasks.grading.math.math_grader import MathGrader
-from tasks.grading.sample_statistics import spelling, summarise_repeats, summarise_single, tally, unbiased_pass, vote
+from tasks.grading.sample_statistics import summarise_repeats, summarise_single, tally, unbiased_pass, vote
 
 
 def samples(scores: Mapping[str, Sequence[float | None]], *, group: str | None = None) -> list[Sample]:
@@ -46,13 +46,10 @@ def test_figures_over_repeats_are_the_seeds() -> None:
     assert metrics["accuracy_std_err"] == pytest.approx(np.std(accuracies) / np.sqrt(3))
     assert metrics["accuracy_std_err_sample"] == pytest.approx(np.std(accuracies, ddof=1) / np.sqrt(3))
     assert "num_unscored" not in metrics
-
-
-def test_run_stats_have_a_line_per_repeat() -> None:
-    assert summarise_repeats(samples(THREE_REPEATS)).metrics["run_stats"] == [
-        {"repetition": 1, "num_total": 4, "num_solved": 2, "accuracy": 0.5},
-        {"repetition": 2, "num_total": 4, "num_solved": 1, "accuracy": 0.25},
-        {"repetition": 3, "num_total": 4, "num_solved": 2, "accuracy": 0.5},
+    lines = [(2, 0.5), (1, 0.25), (2, 0.5)]
+    assert metrics["run_stats"] == [
+        {"repetition": repetition, "num_total": 4, "num_solved": solved, "accuracy": accuracy}
+        for repetition, (solved, accuracy) in enumerate(lines, start=1)
     ]
 
 
@@ -106,19 +103,6 @@ def test_groups_have_figures_of_their_own() -> None:
     assert found == {"": (2 / 3, 3, True), "group=geometry": (1, 1, False), "group=대수": (0.5, 2, False)}
 
 
-def test_further_figures_are_tallied_by_name() -> None:
-    graded = [Sample(item="a", repeat=i, score=1, values={"loose": i, "strict": 0}) for i in (0, 1)]
-    assert tally(graded).values == {"loose": {"a": [0, 1]}, "strict": {"a": [0, 0]}}
-
-
-@pytest.mark.parametrize(
-    ("n", "correct", "k", "expected"),
-    [(10, 0, 5, 0.0), (10, 10, 1, 1.0), (10, 3, 1, 0.3), (5, 2, 2, 0.7), (4, 1, 4, 1.0), (200, 1, 100, 0.5)],
-)
-def test_pass_at_k_is_without_bias(n: int, correct: int, k: int, expected: float) -> None:
-    assert unbiased_pass(n, correct, k) == pytest.approx(expected)
-
-
 @given(st.integers(1, 60), st.data())
 def test_pass_at_k_is_the_counted_share_of_draws(n: int, data: st.DataObject) -> None:
     correct, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
@@ -147,10 +131,6 @@ def test_an_item_with_too_few_scored_repeats_is_not_in_pass_at_k() -> None:
     assert {one.metric: one.n for one in found} == {"accuracy_avg": 2, "pass@1": 2, "pass@2": 1, "maj@2": 1}
 
 
-def test_fractions_have_no_pass_at_k() -> None:
-    assert set(summarise_repeats(samples({"a": (0.3, 1)})).metrics).isdisjoint({"pass@1", "pass@2", "maj@2"})
-
-
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
@@ -166,14 +146,6 @@ def test_fractions_have_no_pass_at_k() -> None:
 )
 def test_the_majority_votes(answers: list[tuple[str | None, float]], expected: float) -> None:
     assert summarise_repeats(answered("a", *answers)).metrics[f"maj@{len(answers)}"] == expected
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [("$x + 1$", "x+1"), (" Ｂ ", "b"), ("42.", "42"), ("", ""), (" $ $ ", "")],
-)
-def test_spellings_are_without_spaces_case_and_dollar_signs(answer: str, expected: str) -> None:
-    assert spelling(answer) == expected
 
 
 def test_votes_are_grouped_by_equality_and_not_by_spelling() -> None:
@@ -223,25 +195,12 @@ def test_a_hostile_answer_is_a_short_vote(answer: str) -> None:
     assert len(vote(answer) or "") <= 64
 
 
-ONE_TO_SIX = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6)
-BY_ITEM = st.dictionaries(st.text(max_size=3), ONE_TO_SIX, min_size=1, max_size=12)
-
-
 @given(st.dictionaries(st.text(max_size=2), st.lists(st.sampled_from([0.0, 1.0, None]), min_size=1, max_size=5)))
 def test_every_sample_is_either_scored_or_unscored(given_scores: dict[str, list[float | None]]) -> None:
     summary = summarise_repeats(samples(given_scores))
     assert summary.counts.scored + summary.counts.unscored == summary.counts.samples
     assert sum(one.headline for one in summary.estimates) == bool(summary.counts.scored)
     json.dumps(summary.metrics, allow_nan=False)
-
-
-@given(BY_ITEM)
-def test_pass_at_k_grows_with_k(by_item: dict[str, list[float]]) -> None:
-    longest = max(map(len, by_item.values()))
-    full = {item: scores for item, scores in by_item.items() if len(scores) == longest}
-    metrics = summarise_repeats(samples(full)).metrics
-    passes = [value for name, value in metrics.items() if name.startswith("pass@")]
-    assert passes == sorted(passes)  # pyright: ignore
 
 
 def test_samples_are_read_once_and_not_held() -> None:

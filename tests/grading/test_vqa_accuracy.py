@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.vqa_accuracy import CONTRACTIONS, accuracy_among, normalise, people, vqa_accuracy
+from tasks.grading.vqa_accuracy import CONTRACTIONS, normalise, vqa_accuracy
 from tests.lever.second_vqa_accuracy import CONTRACTED, prepared, second_accuracy, trimmed
 
 TEN = 10
+NORMALISED = [*map(json.loads, Path(__file__).with_name("normalised_answers.jsonl").read_text("utf-8").splitlines())]
+"""Answers, and how they are compared, oddities of the authors' program included."""
 PIECES = st.sampled_from(
     [*"abz09.,?!'-/_`;@ \n\t", "the ", "One", " ten ", "dont", "couldnt've", "1,000", ". ", "٣,٤", "İ", "ß", "\u00a0"]
 )
@@ -34,59 +36,13 @@ def test_accuracy_leaves_each_person_out_once(agree: int, accuracy: float) -> No
     assert vqa_accuracy("stop", ten("stop", agree)) == accuracy
 
 
-@pytest.mark.parametrize(
-    ("people", "accuracy"),
-    [(1, 0.0), (2, 1 / 3), (3, 2 / 3), (4, 1.0), (5, 1.0)],
-)
-def test_fewer_people_are_left_out_of_fewer(people: int, accuracy: float) -> None:
-    assert vqa_accuracy("stop", ["stop"] * people) == pytest.approx(accuracy, abs=1e-15)
-
-
 def test_an_answer_of_nobody_cannot_be_scored() -> None:
     with pytest.raises(ValueError, match="nobody answered"):
         vqa_accuracy("stop", [])
 
 
-@pytest.mark.parametrize(
-    ("answer", "same"),
-    [
-        ("A dog.", "dog"),
-        ("The DOGS", "dogs"),
-        ("two", "2"),
-        ("none", "0"),
-        ("dont", "don't"),
-        ("do-not", "do not"),
-        ("do - not", "do not"),
-        ("1,000", "1000"),
-        ("1,000-2", "10002"),
-        ("red,blue", "red blue"),
-        ("red, blue,green", "red bluegreen"),
-        ("3.5", "3.5"),
-        ("e.g.", "eg"),
-        ("what's up?", "what's up"),
-        ("line\none\there", "line 1 here"),
-        ("", ""),
-        ("an a the", ""),
-    ],
-)
+@pytest.mark.parametrize(("answer", "same"), NORMALISED)
 def test_answers_are_prepared_as_the_authors_of_the_metric_have_it(answer: str, same: str) -> None:
-    assert normalise(answer) == same
-
-
-@pytest.mark.parametrize(
-    ("answer", "same"),
-    [
-        pytest.param("somebody'd", "somebodyd", id="an apostrophe that the table takes away"),
-        pytest.param("Im", "im", id="capitals of the table are never found"),
-        pytest.param("Id've", "id've", id="nor these"),
-        pytest.param("ow's'at", "'ow's'at", id="how is that"),
-        pytest.param("let's", "let's", id="an entry that changes nothing"),
-        pytest.param("ill", "ill", id="not in the table"),
-        pytest.param("." * 40, "." * 8, id="only 32 periods go"),
-        pytest.param("." * 40 + "5", "." * 8 + "5", id="the one before a digit is not counted"),
-    ],
-)
-def test_oddities_of_the_authors_program_are_kept(answer: str, same: str) -> None:
     assert normalise(answer) == same
 
 
@@ -132,16 +88,6 @@ def test_any_answer_scores_as_by_the_second_implementation(said: str, kinds: lis
     answers = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=12))
     for one in (said, answers[0], answers[0].upper()):
         assert vqa_accuracy(one, answers) == pytest.approx(second_accuracy(one, answers), abs=1e-12)
-
-
-@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=12))
-def test_the_order_of_people_does_not_matter(said: str, answers: list[str]) -> None:
-    assert vqa_accuracy(said, answers) == vqa_accuracy(said, answers[::-1])
-
-
-def test_many_answers_to_one_question_prepare_the_people_once() -> None:
-    once = people(tuple(ten("stop", 3)))
-    assert [accuracy_among(once, said) for said in ("stop", "halt", "go")] == [0.9, 1.0, 0.0]
 
 
 def first(answers: list[str]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
@@ -11,6 +13,9 @@ from hypothesis import strategies as st
 
 from tasks.grading.code.code_extraction import before_signature, code_in, completed, defines
 
+DEFINITIONS = [
+    json.loads(line) for line in Path(__file__).with_name("definitions.jsonl").read_text("utf-8").splitlines()
+]
 CODE = "def area(x):\n    return x * x\n"
 PROMPT = '''\
 from math import pi
@@ -95,12 +100,6 @@ def test_a_fenced_block_comes_out_as_it_is(before: str, code: list[str], after: 
     assert code_in(f"{before}\n```python\n{text}```\n{after}", "python") == text
 
 
-@given(plain)
-@settings(deadline=None)
-def test_a_text_without_fences_is_the_program(text: str) -> None:
-    assert code_in(text, "python") == text
-
-
 @given(st.text(st.sampled_from("`~ \t\n\rab#:d(){}\"'"), max_size=200))
 @settings(deadline=None)
 def test_any_text_gives_a_program(text: str) -> None:
@@ -156,18 +155,6 @@ def test_a_body_at_the_margin_is_indented(body: str) -> None:
     assert ast.dump(ast.parse(completed(PROMPT, dedent(body), "area", "python"))) == ast.dump(ast.parse(PROMPT + body))
 
 
-def test_a_body_at_the_margin_may_have_a_docstring() -> None:
-    program = completed(PROMPT, "'''Squares.\n\n    Only.\n'''\nreturn x * x\n", "area", "python")
-    assert ast.unparse(ast.parse(program)).endswith("return x * x")
-
-
-def test_what_stands_behind_a_stripped_body_stays_behind_it() -> None:
-    program = completed(
-        PROMPT, "for one in range(x):\n        x += one\n    return x\n\nprint(area(1))\n", "area", "python"
-    )
-    assert [type(node).__name__ for node in ast.parse(program).body][-2:] == ["FunctionDef", "Expr"]
-
-
 def test_a_body_follows_the_indentation_of_the_prompt() -> None:
     assert completed("def area(x):\n  '''Of a square.'''\n", "return x", "area", "python").endswith("'''\n  return x")
     assert completed("def area(x):", "return x", "area", "python") == "def area(x):\n    return x"
@@ -191,12 +178,6 @@ def test_a_repeated_signature_takes_the_place_of_the_prompts(code: str) -> None:
     assert "Of a square" not in program
 
 
-def test_a_whole_function_may_be_indented() -> None:
-    assert (
-        completed(PROMPT, indent(CODE, "    "), "area", "python") == before_signature(PROMPT, "area", "python") + CODE
-    )
-
-
 def test_future_imports_stay_in_front() -> None:
     program = completed(PROMPT, f"from __future__ import annotations\nimport re\n{CODE}", "area", "python")
     assert program.startswith("from __future__ import annotations\nfrom math import pi\n")
@@ -204,47 +185,6 @@ def test_future_imports_stay_in_front() -> None:
     ast.parse(program)
 
 
-@pytest.mark.parametrize(
-    ("language", "code", "whole"),
-    [
-        ("python", "    return area(x - 1)\n", False),
-        ("python", "    def area(y):\n        return y\n    return area(x)\n", False),
-        ("python", "    area = x * x\n    return area\n", False),
-        ("python", "area = x * x\n    return area\n", False),
-        ("python", "area = x * x\nreturn area\n", False),
-        ("python", "if area == 2: pass\narea == 3\n", False),
-        ("python", "def areas(x):\n    return x\n", False),
-        ("bash", "area() {\n  echo 1\n}\n", True),
-        ("sh", "function area {\n  echo 1\n}\n", True),
-        ("sh", "  area $(($1 - 1))\n", False),
-        ("js", "function area(x) { return 1; }", True),
-        ("js", "const area = (x) => x * x;", True),
-        ("js", "const area = function (x) { return 1; };", True),
-        ("js", "export const area = async x => x;", True),
-        ("js", "  let area = 3;\n  return area;", False),
-        ("js", "let area = (3 + x) * 2;\nreturn area;", False),
-        ("js", "  return area(x - 1);\n}", False),
-        ("cpp", "long area(long x) {\n  return x * x;\n}", True),
-        ("cpp", "std::vector<std::pair<int, int>> area(long x) {", True),
-        ("cpp", "    return area(x - 1);\n", False),
-        ("cpp", "    long y = area(x - 1);\n    if (area(1)) { area(2); }\n", False),
-        ("cpp", "    // the area (of all)\n    return 1;\n", False),
-        ("java", "    public static long area(long x) {\n", True),
-        ("go", "func area(x int) int {\n\treturn x * x\n}", True),
-        ("rust", "pub fn area<'a>(x: &'a isize) -> isize {\n    *x\n}", True),
-        ("rust", "    match x { 0 => area(1), _ => 2 }\n", False),
-        ("perl", "sub area {\n    return 1;\n}", True),
-        ("perl", "    return area($x);\n", False),
-        ("ruby", "def area x\n  1\nend", True),
-        ("r", "area <- function(x) {\n    1\n}", True),
-        ("lua", "local function area(x)\n    return 1\nend", True),
-        ("php", "function area($x) {\n    return 1;\n}", True),
-    ],
-)
+@pytest.mark.parametrize(("language", "code", "whole"), DEFINITIONS)
 def test_a_definition_is_told_from_a_call(language: str, code: str, whole: bool) -> None:
     assert defines(code, "area", language) is whole
-
-
-def test_names_are_not_patterns() -> None:
-    assert not defines("def areas(x):\n    return x\n", "area.", "python")
-    assert completed("", "print(1)\n", "area", "python") == "print(1)\n"

@@ -56,17 +56,6 @@ def test_its_error_is_over_items_and_not_over_samples() -> None:
     assert (found.low, found.high) == (0, pytest.approx(0.7))
 
 
-def test_pass_at_1_is_the_mean_whatever_the_number_of_samples() -> None:
-    samples = [*drawn("a", [1]), *drawn("b", [0, 0, 0]), *drawn("c", [1, 0, 0, 0])]
-    assert summarise_code(samples).metrics["pass@1"] == pytest.approx((1 + 0 + 1 / 4) / 3)
-
-
-def test_pass_at_1_is_the_only_headline_also_where_it_was_not_asked_for() -> None:
-    summary = summarise_code(FIVE, ks=[5])
-    assert [(one.metric, one.part) for one in summary.estimates if one.headline] == [("pass@1", "")]
-    assert summary.metrics == {"pass@1": 0.2, "pass@5": 0.5, "num_total": 2}
-
-
 @pytest.mark.parametrize(
     ("fewest", "fitting"),
     [(1, ["pass@1"]), (9, ["pass@1"]), (10, ["pass@1", "pass@10"]), (100, ["pass@1", "pass@10", "pass@100"])],
@@ -96,11 +85,6 @@ def test_an_unscored_sample_is_none() -> None:
         "num_unscored": 1,
         "k_left_out": {"pass@3": "a has 2 scored samples"},
     }
-
-
-def test_an_item_without_a_scored_sample_counts_in_no_mean() -> None:
-    metrics = summarise_code([*drawn("a", [1, 0]), *drawn("b", [None, None])], ks=[2]).metrics
-    assert metrics == {"pass@1": 0.5, "pass@2": 1.0, "num_total": 2, "num_unscored": 2}
 
 
 def test_where_nothing_was_scored_there_is_no_figure() -> None:
@@ -154,13 +138,6 @@ def test_the_headline_is_over_all_where_no_language_stands_beside_python(groups:
     summary = summarise_code([sample for name in groups for sample in drawn(f"of {name}", [1, 0], group=name)])
     [found] = [one for one in summary.estimates if one.headline]
     assert (found.metric, found.part) == (headline, "")
-
-
-def test_levels_of_difficulty_are_parts_without_keys() -> None:
-    samples = [*drawn("1", [1, 1], group="easy"), *drawn("2", [0, 1], group="hard")]
-    summary = summarise_code(samples, ks=[2])
-    assert summary.metrics == {"pass@1": 0.75, "pass@2": 1.0, "num_total": 2}
-    assert estimated(samples, "pass@1", "group=hard").value == 0.5
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=8), min_size=1, max_size=5), st.integers(1, 8))

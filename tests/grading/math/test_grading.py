@@ -32,11 +32,6 @@ def test_sample_says_what_was_compared(grader: MathGrader) -> None:
     )
 
 
-def test_wrong_answer_scores_nothing(grader: MathGrader) -> None:
-    sample = graded(grader, "1/2", "So \\boxed{2}")
-    assert (sample.score, sample.reason, sample.missing) == (0, "numeric: 2 ≠ 1/2", False)
-
-
 @pytest.mark.parametrize("text", ["", "I give up.", "<think>\\boxed{5}", "\\boxed{}"])
 def test_response_without_an_answer_is_missing(text: str, grader: MathGrader) -> None:
     sample = graded(grader, "5", text)
@@ -91,18 +86,3 @@ def test_failing_grader_leaves_the_sample_unscored(monkeypatch: pytest.MonkeyPat
         sample = graded(grader, r"\int_0^1 2x\,dx", "\\boxed{1}")
     assert (sample.status, sample.score) == ("unscored", None)
     assert sample.reason
-
-
-def test_signs_that_no_file_takes_are_gone(grader: MathGrader) -> None:
-    sample = graded(grader, "5", "So \\boxed{5\0\ud800}")
-    assert sample.model_dump_json()
-
-
-def test_order_is_kept(grader: MathGrader) -> None:
-    answered = [
-        (Item(id=str(i), prompts=("?",), gold=str(i)), Response(item=str(i), turns=(Reply(text=f"\\boxed{{{i}}}"),)))
-        for i in range(600)
-    ]
-    samples = list(grade_math(iter(answered), grader))
-    assert [sample.item for sample in samples] == [str(i) for i in range(600)]
-    assert all(sample.score == 1 for sample in samples)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
-from tasks.grading.rules.rule_grading import check_rules, grade_rules, instruction_share, summarise_rules
+from tasks.grading.rules.rule_grading import grade_rules, instruction_share, summarise_rules
 
 NO_COMMA, QUOTED = "punctuation:no_comma", "startend:quotation"
 
@@ -41,10 +41,6 @@ def test_a_sample_has_all_four_figures() -> None:
         "followed_strict": [True, False],
         "followed_loose": [True, True],
     }
-
-
-def test_reasoning_is_not_graded() -> None:
-    assert graded('<think>first, second</think>\n\n"one"').score == 1.0
 
 
 def test_reasoning_that_never_ends_is_no_answer() -> None:
@@ -86,12 +82,6 @@ def test_an_item_with_an_unknown_rule_is_unscored_and_the_next_is_graded() -> No
     assert "'poetry:rhyme'" in unscored.reason
 
 
-def test_check_names_the_item_and_its_trouble() -> None:
-    assert [one.partition(";")[0] for one in check_rules([item(), item("7", "poetry:rhyme")])] == [
-        "item 7: no instruction kind 'poetry:rhyme'"
-    ]
-
-
 def summary_of(*texts: str) -> Any:
     items = [item("1"), item("2", NO_COMMA), item("3", QUOTED, QUOTED, NO_COMMA)]
     answered = [(one, Response(item=one.id, turns=(Reply(text=text),))) for one, text in zip(items, texts, strict=True)]
@@ -129,20 +119,8 @@ def test_the_error_bar_is_clustered_by_prompt() -> None:
     assert 0 < share.low < 0.5 < share.high < 1
 
 
-def test_all_followed_still_has_an_interval() -> None:
-    share = instruction_share("m", {"1": [1, 1], "2": [1]})
-    assert (share.value, share.high) == (1.0, 1.0)
-    assert share.low is not None
-    assert share.low < 0.5
-
-
 def test_unscored_samples_are_in_no_mean() -> None:
     samples = [*grade_rules([(item(), Response(item="1", turns=(Reply(text='"a"'),)))])]
     samples.append(Sample(item="2", status="unscored", reason="?"))
     metrics = summarise_rules(samples).metrics
     assert (metrics["prompt_level_strict"], metrics["num_total"], metrics["num_unscored"]) == (1.0, 2, 1)
-
-
-def test_nothing_scored_gives_no_figure() -> None:
-    summary = summarise_rules([Sample(item="2", status="unscored", reason="?")])
-    assert (summary.metrics["prompt_level_strict"], summary.estimates) == (None, ())
