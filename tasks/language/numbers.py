@@ -58,11 +58,6 @@ def read_numbers(text: str) -> list[Number]:
     return [number._replace(text=text[number.start : number.end]) for number in whole]
 
 
-def plain_digits(value: Decimal) -> str:
-    """Digits without an exponent or idle zeros."""
-    return f"{value.normalize():f}"
-
-
 def scales(text: str) -> tuple[Scale, ...]:
     """The distinct units that `text` states for numbers without one."""
     stated = [match for pattern in words.SCALES_STATED for match in pattern.finditer(text)]

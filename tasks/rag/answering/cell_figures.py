@@ -108,10 +108,6 @@ def _adds(expression: Expression) -> bool:
             return False
 
 
-def _is_difference(expression: Expression) -> bool:
-    return isinstance(expression, Operation) and expression.sign == "-" and isinstance(expression.right, Line)
-
-
 def _fits(figures: Figures) -> bool:
     """Whether the units of the cells allow what is done with them: a percentage is no part of a share."""
     units = set(map(unit_of, figures.numbers))
@@ -178,7 +174,9 @@ def _draft(figures: Figures, asked: str, sure: float) -> Draft | None:
     result, *doubts = draft.text.split("\n")
     if figures.reading.shown == "times":
         result = f"{result}{TIMES[how.language]}"
-    elif _is_difference(figures.reading.expression) and result.endswith("%"):
+    elif isinstance(difference := figures.reading.expression, Operation) and (
+        difference.sign == "-" and isinstance(difference.right, Line) and result.endswith("%")
+    ):
         result = f"{result[:-1]}{POINTS[how.language]}"
     return draft._replace(text="\n".join((result, *doubts)))
 

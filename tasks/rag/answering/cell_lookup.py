@@ -47,15 +47,6 @@ MOST_LEAD_LINES = 3
 """Lines of a table's passage that may lead to it."""
 
 
-class Lookup(NamedTuple):
-    """A cell that was found, and what tells how sure it is."""
-
-    found: Found
-    named: bool
-    """The question names the document."""
-    asked: CellQuestion
-
-
 def looked_up(
     question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
 ) -> Draft | None:
@@ -63,22 +54,12 @@ def looked_up(
 
     Raises WrongTokenizer.
     """
-    lookup = find_cell(question, plan, hits, index, embedder=embedder)
-    if lookup is None:
-        return None
-    return answer_of(lookup.found, lookup.asked, named=lookup.named, language=language_of(question))
-
-
-def find_cell(
-    question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
-) -> Lookup | None:
-    """The cell that fits the question best, in the documents that it names, else on the pages that were found."""
     tokenizer = index.manifest.tokenizer or BIGRAM
     asked = read_cell_question(question, tokenizer=tokenizer, said=said_in(plan))
     if asked is None:
         return None
     found, named = _searched(asked, question, plan, hits, index, embedder)
-    return Lookup(found, named, asked) if found else None
+    return answer_of(found, asked, named=named, language=language_of(question)) if found else None
 
 
 def describing(plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]) -> Describe:
@@ -161,9 +142,12 @@ def said_in(plan: RetrievalPlan) -> list[str]:
 
 def _among(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Among:
     """Those of the documents that the question names, else those of the pages that were found."""
+    from storage.numbers import select_numbers
+
     names = index.names
     documents, named = _documents(plan.filters, hits, names)
-    numbers = _read(index, {document: names[document] for document in documents})
+    rows = select_numbers(index.numbers, {document: names[document] for document in documents}).records()
+    numbers = [number_of(row) for row in rows]
     if not named:
         pages = {(hit.chunk.document, hit.chunk.page) for hit in hits}
         numbers = [one for one in numbers if (one.document, one.page) in pages]
@@ -177,12 +161,6 @@ def _documents(filters: Filters, hits: Sequence[Hit], names: Mapping[str, str]) 
         ordered = dict.fromkeys((*filters.favoured, *filters.documents))
         return [one for one in ordered if one in names][:MOST_DOCUMENTS], True
     return list(dict.fromkeys(hit.chunk.document for hit in hits if hit.chunk.document in names)), False
-
-
-def _read(index: Index, among: Mapping[str, str]) -> list[Number]:
-    from storage.numbers import select_numbers
-
-    return [number_of(row) for row in select_numbers(index.numbers, among).records()]
 
 
 class _Around:
@@ -205,7 +183,9 @@ class _Around:
         key = (number.document, number.page)
         rank = self._rank.get(key) if number.page is not None else None
         title = self._titles.get(number.document, "")
-        lead = next((_lead(chunk) for chunk in self._tables[key] if _shows(chunk, number)), "")
+        shown = next((chunk for chunk in self._tables[key] if _shows(chunk, number)), None)
+        lines = [line for line in shown.text.splitlines()[:MOST_LEAD_LINES] if "|" not in line] if shown else []
+        lead = " ".join((*shown.heading_path[-2:], *lines)) if shown else ""
         return Context(f"{title} {lead}".strip(), rank)
 
 
@@ -214,11 +194,6 @@ def _shows(chunk: Chunk, number: Number) -> bool:
         x, y = (number.bbox[0] + number.bbox[2]) / 2, (number.bbox[1] + number.bbox[3]) / 2
         return chunk.bbox[0] <= x <= chunk.bbox[2] and chunk.bbox[1] <= y <= chunk.bbox[3]
     return number.shown in chunk.text and all(label in chunk.text for label in number.row_path[-1:])
-
-
-def _lead(chunk: Chunk) -> str:
-    lines = [line for line in chunk.text.splitlines()[:MOST_LEAD_LINES] if "|" not in line]
-    return " ".join((*chunk.heading_path[-2:], *lines))
 
 
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "KRW": "₩"}
@@ -239,11 +214,12 @@ def answer_of(found: Found, question: CellQuestion, *, named: bool, language: La
         return None
     number = found.best.number
     head = " ".join(filter(None, (_title(number, question), number.period.label)))
+    lacks = f", without {', '.join(word.text for word in found.best.unheld)}" if found.best.unheld else ""
     doubt = f"\n{said_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
     return Draft(
         f"{head} = {shown(number, language)} [1]{doubt}",
         (cited_number(1, number),),
-        reason=_why(found.best),
+        reason=f"the cell of a table whose labels hold {found.best.asked:.0%} of the question{lacks}",
         confidence=round(confidence, 4),
     )
 
@@ -280,11 +256,6 @@ def _title(number: Number, question: CellQuestion) -> str:
     row = " › ".join(part.strip(" :") for part in (*told, label))
     column = " ".join(number.column_path) if telling(number.column_path) else ""
     return " — ".join(filter(None, (row, column)))
-
-
-def _why(best: Match) -> str:
-    lacks = f", without {', '.join(word.text for word in best.unheld)}" if best.unheld else ""
-    return f"the cell of a table whose labels hold {best.asked:.0%} of the question{lacks}"
 
 
 MOST_CHARS = 400

@@ -68,15 +68,15 @@ def extract_answer(
     if len(question) > MOST_QUESTION_CHARS:
         read = f"sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them"
         notes = (f"the question has {len(question):,} characters; {read}",)
-    scored = score_passages(asked, hits, _fitting(asked, read_passages(hits)))
+    passages = [one for one in read_passages(hits) if asked.wants == "list" or not one.is_list]
+    scored = score_passages(asked, hits, passages)
     ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
     if not ranked:
         return Draft(NO_ANSWER[asked.language], abstained=True, reason="nothing was found", notes=notes)
     several = query_type in ("multi", "compare")  # a follow-up carries over words of the question before
     confidence = confidence_of(evidence_of(ranked[0], asked, several=query_type != "single"))
     if asked.wants == "writer" or (asked.wants == "why" and confidence < FEWEST_CONFIDENCE):
-        passages = [("", one) for one in _chosen(ranked)]
-        text, citations = _written(asked, passages, hits)
+        text, citations = _written(asked, [("", one) for one in _chosen(ranked)], hits)
         text = f"{NEEDS_A_MODEL[asked.language]}\n{text}"
         return Draft(text, citations, abstained=True, reason="the question asks for a text to be written", notes=notes)
     if abstained := confidence < FEWEST_CONFIDENCE:
@@ -89,11 +89,6 @@ def extract_answer(
             lines = [("", one) for one in _chosen(own)]
         text, citations = _written(asked, lines, hits)
     return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes, confidence=confidence)
-
-
-def _fitting(question: Question, passages: Sequence[Passage]) -> list[Passage]:
-    """Without whole lists, where no list is asked for."""
-    return [one for one in passages if question.wants == "list" or not one.is_list]
 
 
 def _why(best: Scored) -> str:

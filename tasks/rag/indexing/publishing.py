@@ -57,19 +57,18 @@ def build_corpus(
         digest, others = file.content.digest, tuple(aliases.get(file.name, ()))
         row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
         entries.append(_entry(file.name, by_digest[digest], vectors.get(digest), aliases=others, row=row))
-    ordered = tuple(_without_facts(vectors[entry.document]) for entry in entries if entry.document in vectors)
+    plain = {"facts": {}}  # what the entry of a document tells too
+    ordered = tuple(
+        one.model_copy(update={"chunked": one.chunked.model_copy(update=plain)})
+        for entry in entries
+        if (one := vectors.get(entry.document))
+    )
     warnings = list(matched.warnings)
     if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
         more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
         warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
     corpus = Corpus(entries=tuple(entries), embedded=ordered, segments=tuple(segments), centres=centres)
     return corpus, tuple(warnings)
-
-
-def _without_facts(embedded: Embedded) -> Embedded:
-    """Without what the entry of the document tells too."""
-    chunked = embedded.chunked.model_copy(update={"facts": {}})
-    return embedded.model_copy(update={"chunked": chunked})
 
 
 def _entry(

@@ -93,18 +93,15 @@ def read_computation(
         asked, how = without(marked, given), how._replace(defined=True)
     if ASKS_TEXT.search(asked):
         return None
-    plain = without_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", ASIDE.sub(_aside, expand(asked).asked))))
+    # what is after accumulated depreciation is net
+    net = lambda said: ", net" if "accumulated" in said[0].lower() else " "  # noqa: E731
+    plain = without_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", ASIDE.sub(net, expand(asked).asked))))
     found = _understood(plain, how, said=said, names=names, latest=latest, labels=labels)
     if found is None:
         return None
     meant = meanings(given)
     tasks = tuple(one._replace(expression=with_meanings(one.expression, meant)) for one in found.tasks)
     return found._replace(tasks=tasks)
-
-
-def _aside(said: re.Match[str]) -> str:
-    """What is after accumulated depreciation is net."""
-    return ", net" if "accumulated" in said[0].lower() else " "
 
 
 def shown_as(question: str) -> Computation:

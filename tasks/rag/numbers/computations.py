@@ -26,7 +26,7 @@ from tasks.rag.numbers.question_shape import (
 
 Shown = Literal["", "amount", "%", "times", "days", "per share"]
 TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)
-SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST, EXPLAINED = (
+SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST = (
     re.compile(WORDS[name], re.IGNORECASE)
     for name in (
         "small",
@@ -36,7 +36,6 @@ SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST, EXPLAIN
         "minus_reversed",
         "part_first",
         "whole_first",
-        "explained",
     )
 )
 PER = re.compile(rf"{LINE}\s+per\s+{LINE}", re.IGNORECASE)
@@ -63,7 +62,7 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
     percent: whether the question speaks of percent.
     """
     plain = " ".join(SMALL.sub(" ", skeleton).split())
-    plain, terms = _explained(*_sums(plain, [_term(line) for line in lines]))
+    plain, terms = _sums(plain, [_term(line) for line in lines])
     if len(terms) == 1:
         return (Combined(*terms[0]),)
     if len(terms) == 2:
@@ -90,16 +89,6 @@ def _sums(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
         plain = f"{plain[: match.start()]}{LINE}{plain[match.end() :]}"
         return plain, [*terms[:first], added, *terms[first + count :]]
     return plain, terms
-
-
-def _explained(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
-    """ "Total debt, that is, bonds and loans together" is the second, with the name of the first."""
-    match = EXPLAINED.search(plain)
-    if not match or len(terms) < 2:
-        return plain, terms
-    first = plain[: match.start()].count(LINE)
-    told = terms[first + 1]._replace(title=terms[first].title)
-    return f"{plain[: match.start()]}{LINE}{plain[match.end() :]}", [*terms[:first], told, *terms[first + 2 :]]
 
 
 def _of_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combined, ...]:
@@ -280,7 +269,9 @@ def whens_of(asked: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
         now = latest()
         whens, assumed = ((now,) if now else ()), True
     whens = _with_earlier(asked, whens, assumed=assumed)
-    return tuple(sorted(whens, key=_time)), assumed
+    return tuple(
+        sorted(whens, key=lambda one: (one.year, one.part.quarter or 0, one.part.month_and_day or (0, 0)))
+    ), assumed
 
 
 def _with_earlier(asked: str, whens: tuple[When, ...], *, assumed: bool) -> tuple[When, ...]:
@@ -304,10 +295,6 @@ def named_in(text: str) -> tuple[When, ...]:
         parts = parts_in(text)
         return parts if len(parts) == 1 else tuple(When(year) for year in years)
     return ()
-
-
-def _time(when: When) -> tuple[int, int, tuple[int, int]]:
-    return when.year, when.part.quarter or 0, when.part.month_and_day or (0, 0)
 
 
 def count_of(text: str) -> int:

@@ -136,9 +136,11 @@ class Evaluator:
         found = None if ratio else self._of_part(line, when) if concept and (line.of or line.beside) else None
         if not (found or ratio or (concept and line.of)):
             found = self._find(line, when)
-        if found and concept and concept.formula and not line.of and self._is_elsewhere(line, when, found):
+        if found and concept and concept.formula and not line.of and self._statements:
             with suppress(NotFound):
-                return self._by_formula(line, concept, when)
+                # a cell that stands in no primary statement may be of another company
+                if self._statements.find(line, when.year, when.part) != found:
+                    return self._by_formula(line, concept, when)
         if found:
             n, number = self._cited(found, line, when)
             outflow = concept is not None and concept.outflow
@@ -171,9 +173,9 @@ class Evaluator:
         if found and _is_said(line, label_of(found.row_path)):
             return found
         found = self._lines.find(line, when.year, when.part)
-        if line.concept is None and not (found and _names(line.said, found)):
-            return self._by_words(line.said, when)
-        return found
+        # the label of the row itself must have a word of the line, and not only its headings
+        named = found and not set(words_of(line.said)).isdisjoint(words_of(" ".join(found.row_path[-1:])))
+        return found if line.concept or named else self._by_words(line.said, when)
 
     def _by_words(self, said: str, when: When) -> Number | None:
         """The cell that words mean most likely."""
@@ -183,10 +185,6 @@ class Evaluator:
         number, sure = found
         self.by_words[place_of(number)] = sure
         return number
-
-    def _is_elsewhere(self, line: Line, when: When, number: Number) -> bool:
-        """Whether a cell stands in no primary statement, and may be of another company."""
-        return self._statements is not None and self._statements.find(line, when.year, when.part) != number
 
     def _of_part(self, line: Line, when: When) -> Number | None:
         """The line of a part of the company: with all words that are said of it, or with those that must be."""
@@ -209,11 +207,6 @@ def _is_said(line: Line, label: str) -> bool:
     if line.concept:
         return fit(line.concept, label) >= NEARLY
     return set(words_of(label)) - FREE_WORDS == set(words_of(line.said)) - FREE_WORDS
-
-
-def _names(said: str, number: Number) -> bool:
-    """Whether the label of a row itself has a word of the line, and not only its headings."""
-    return not set(words_of(said)).isdisjoint(words_of(" ".join(number.row_path[-1:])))
 
 
 def _own(line: Line, when: When | None) -> When | None:

@@ -87,7 +87,7 @@ class Lines:
 
     def find(self, line: Line, year: int, part: Part = WHOLE_YEAR) -> Number | None:
         """The cell of that line and fiscal year, or part of it; None where none fits well enough."""
-        wanted = self._ends(year, part)
+        wanted = Wanted(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
         # a day in January belongs to the fiscal year before for some, and what its name is the day itself tells
         years = (year, year - 1) if part.month_and_day else (year,)
         scored = [(self._score(line, number, wanted), number) for one in years for number in self._of(one)]
@@ -100,11 +100,7 @@ class Lines:
     def _preference(self, number: Number) -> tuple[int, int, int, int]:
         """Of cells that fit alike: the document that the question means, and in it the statement itself."""
         size = self._sizes[number.document, number.table, number.col]
-        return -self._rank.get(number.document, 0), self._lines_of(number), size, -number.table
-
-    def _lines_of(self, number: Number) -> int:
-        """How many lines of its statement the table of a number has: the statement itself has most."""
-        return len(self._named[number.document, number.table])
+        return -self._rank.get(number.document, 0), len(self._named[number.document, number.table]), size, -number.table
 
     def _of(self, year: int) -> list[Number]:
         if year not in self._years:
@@ -118,10 +114,6 @@ class Lines:
                     key for key in named if kinds[key].statement == one.statement
                 )
         return self._years[year]
-
-    def _ends(self, year: int, part: Part) -> Wanted:
-        """The columns of that part."""
-        return Wanted(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
 
     def _score(self, line: Line, number: Number, wanted: Wanted) -> float:
         # none: the line has no concept, and may be either

@@ -86,12 +86,9 @@ def sound(name: str) -> str:
     runs = re.findall(r"[가-힣]+|[a-z]+", unicodedata.normalize("NFC", name.lower()))
     if not runs or len("".join(runs)) < len(re.sub(r"[\s.&'’-]", "", name)):
         return ""
-    told = "".join(_hangul(run) if run[0] >= "가" else _latin(run) for run in runs)
+    letters = (unicodedata.normalize("NFD", run) for run in runs)
+    told = "".join("".join(map(_HANGUL.__getitem__, run)) if run[0] > "z" else _latin(run) for run in letters)
     return re.sub(r"([A-Z])\1+", r"\1", told)
-
-
-def _hangul(run: str) -> str:
-    return "".join(_HANGUL[sign] for sign in unicodedata.normalize("NFD", run))
 
 
 def _latin(run: str) -> str:
@@ -221,8 +218,9 @@ def learned(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None)
             with suppress(StoreUnreachable):  # a home that is full or read-only: learnt again next time
                 files.write(path, pack_arrays(part._asdict()), durable=False)
         parts.append(part)
-    if anew and kept_at.is_dir():
-        _remove_unused(kept_at)
+    for path in kept_at.iterdir() if anew and kept_at.is_dir() else ():
+        if path.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
+            path.unlink(missing_ok=True)
     return join(parts)
 
 
@@ -234,12 +232,6 @@ def _read(path: Path) -> Learned | None:
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return part
-
-
-def _remove_unused(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
-            path.unlink(missing_ok=True)
 
 
 def learn(entries: Iterable[CatalogueEntry]) -> Learned:

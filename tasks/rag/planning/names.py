@@ -236,12 +236,6 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
     return DocumentNames(tuple(entities), tuple(titles), folders, _document_qualifiers(entry, stem), stem)
 
 
-def entity_of(entry: CatalogueEntry) -> str | None:
-    """One word for the organisation that a document is of, however its name is spaced; None where nothing tells."""
-    named = sorted(document_names(entry).entities, key=lambda entity: entity[0] != "name")
-    return next((word for _, name in named if (word := compact(core_words(name)))), None)
-
-
 def documents_named(names: Collection[str], catalogue: Sequence[CatalogueEntry]) -> set[str]:
     """Digests of the documents of these paths. Raises UnknownDocument."""
     known = {name: entry.document for entry in catalogue for name in (entry.name, *entry.aliases)}

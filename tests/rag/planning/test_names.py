@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from storage.segments import CatalogueEntry
-from tasks.rag.planning.names import DocumentNames, core_words, document_names, entity_of, name_words
+from tasks.rag.planning.names import DocumentNames, core_words, document_names, name_words
 
 
 def names(path: str, title: str | None = None, **metadata: str) -> DocumentNames:
@@ -70,16 +70,3 @@ def test_the_round_is_the_tables_where_the_name_has_none(metadata: dict[str, str
 def test_a_document_has_the_years_of_its_name_and_of_its_title() -> None:
     said = names("ULTRAMARINE_2023Q4_EARNINGS.pdf", "Ultramarine Announces Fourth Quarter Fiscal 2022 Results").said
     assert [period.number for period in said.periods] == [2023, 2022]
-
-
-@pytest.mark.parametrize(
-    ("name", "title", "entity"),
-    [
-        ("CALDER RIDGE_2020_10K.pdf", None, "calderridge"),
-        ("CalderRidge_2021_10K.pdf", "Annual report", "calderridge"),
-        ("report.pdf", "Calder Ridge, Inc. Annual Report", "calderridge"),
-        ("report.pdf", None, None),
-    ],
-)
-def test_filings_of_one_organisation_have_one_entity(name: str, title: str | None, entity: str | None) -> None:
-    assert entity_of(CatalogueEntry(document="d", name=name, title=title)) == entity
