@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _resources() -> Resources:
-    from flows.running.configuring import step_resources  # the settings are read when the first step needs them
+    from flows.running.settings import step_resources  # the settings are read when the first step needs them
 
     return step_resources()
 

@@ -17,9 +17,10 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
+from flows.running.environment import program
 from flows.running.evaluation_config import EvaluateConfig as EvaluateConfig
 from flows.running.ongoing import EvaluationRun
-from flows.running.run_reporting import flow_version, say, watched
+from flows.running.run_reporting import say, watched
 from flows.running.task_runners import task_runner
 from storage.files import sha256_of
 from storage.storage_errors import StorageError
@@ -39,9 +40,7 @@ from tasks.step import as_is, called, gather, placed
 runner: Any = task_runner(max(4, os.cpu_count() or 1))
 
 
-@flow(
-    name="evaluation", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False
-)
+@flow(name="evaluation", flow_run_name="{config.title}", version=program(), task_runner=runner, persist_result=False)
 @watched
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""

@@ -13,7 +13,8 @@ from prefect import Task, flow, get_run_logger
 from prefect.runtime import flow_run
 
 from flows.running.dispatch import inputs_of, keep_outcome
-from flows.running.run_reporting import flow_version, watched
+from flows.running.environment import program
+from flows.running.run_reporting import watched
 from tasks.step import StepKey, inline
 
 STEPS = "tasks."
@@ -24,7 +25,7 @@ class NotAStep(ValueError):
     """The parameters of a run name something that is no step of this house."""
 
 
-@flow(name="gpu-step", version=flow_version(), persist_result=False)
+@flow(name="gpu-step", version=program(), persist_result=False)
 @watched
 def run_step(entry: str, params: dict[str, Any]) -> None:
     """Do the step `entry` (`tasks.rag.steps.embed`) with parameters as JSON, or the Ref of an artifact with them."""

@@ -15,9 +15,10 @@ from prefect import flow
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.running.environment import program
 from flows.running.lever_config import LeverConfig
 from flows.running.ongoing import LeverRun
-from flows.running.run_reporting import flow_version, say, watched
+from flows.running.run_reporting import say, watched
 from storage.records import Ref
 from tasks.lever import steps
 from tasks.lever.data.folder_layout import Layout
@@ -49,7 +50,7 @@ class Asking(TypedDict):
 runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shards follow one another
 
 
-@flow(name="lever", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False)
+@flow(name="lever", flow_run_name="{config.title}", version=program(), task_runner=runner, persist_result=False)
 @watched
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""

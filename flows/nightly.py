@@ -27,11 +27,11 @@ from flows.evaluate import evaluate
 from flows.lever import post_train
 from flows.rag import build_index
 from flows.running.answer_models import models_of
-from flows.running.environment import git_commit, program_version
+from flows.running.environment import git_commit, program, program_version
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
-from flows.running.run_reporting import alert, as_part, few, flow_version, watched
+from flows.running.run_reporting import alert, as_part, few, watched
 from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.running.open_models import release_models
@@ -63,7 +63,7 @@ class NightlyConfig(Record):
     """YAML file of the suite: models, benchmarks, index, selector. A whole path where a worker runs it."""
 
 
-@flow(name="nightly", flow_run_name="nightly {config.suite.stem}", version=flow_version(), persist_result=False)
+@flow(name="nightly", flow_run_name="nightly {config.suite.stem}", version=program(), persist_result=False)
 @watched
 def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     """Run a suite: refresh its index, measure its models, train its selector, and report what changed."""

@@ -18,10 +18,10 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.running.answer_models import models_of
+from flows.running.environment import program
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
-from flows.running.run_reporting import as_part, few, flow_version, say, watched
-from flows.running.settings import settings
+from flows.running.run_reporting import as_part, few, say, watched
 from flows.running.task_runners import task_runner
 from flows.running.watching import changes
 from models.backends import is_in_process, revision_of
@@ -43,7 +43,7 @@ from tasks.step import Gathered, as_is, on_each, placed
 runner: Any = task_runner(os.cpu_count() or 1)
 
 
-@flow(name="rag", flow_run_name="{config.title}", version=flow_version(), task_runner=runner, persist_result=False)
+@flow(name="rag", flow_run_name="{config.title}", version=program(), task_runner=runner, persist_result=False)
 @watched
 def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     """Index a folder of documents; only what is new or changed is read, described, cut and embedded."""
@@ -130,7 +130,7 @@ def _described(
     return described._replace(unfinished=pictured.unfinished | described.unfinished)
 
 
-@flow(name="rag-watch", flow_run_name="watch {config.documents.name}", version=flow_version(), persist_result=False)
+@flow(name="rag-watch", flow_run_name="watch {config.documents.name}", version=program(), persist_result=False)
 def watch_folder(config: IndexConfig) -> None:
     """Index a folder, and again whenever files in it have changed and are still; until the run is cancelled."""
     for changed in changes(config.documents, apart_from=config.index):
@@ -143,14 +143,14 @@ def watch_folder(config: IndexConfig) -> None:
 @flow(
     name="rag-answer",
     flow_run_name="answer {config.questions.name}",
-    version=flow_version(),
+    version=program(),
     task_runner=runner,
     persist_result=False,
 )
 @watched
 def answer_batch(config: AnswerConfig) -> BatchReport:
     """Answer a file of questions; an answer that was given before on the same index is recalled."""
-    models, reranker = models_of(config.llm), config.reranker or settings().reranker
+    models, reranker = models_of(config.llm), config.reranker
     batch = steps.read_questions(config.questions, index=config.index)
     answered = on_each(
         batch.shards,

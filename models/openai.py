@@ -494,7 +494,7 @@ class Endpoint:
         if cause is None:
             return TransientModelError(
                 f"{self._where} did not answer within {self._timeout_s:g} s; "
-                "raise the time-out if the model is slow (TRIVET_LLM_TIMEOUT_S for language models)."
+                "raise the time-out if the model is slow (`timeout` among its arguments)."
             )
         return TransientModelError(f"{self._where} cannot be reached or hung up ({self._clean(cause)}); is it running?")
 

@@ -61,13 +61,8 @@ class Resources:
     gpu_deployment: str | None
     send: Callable[[Sent, str], Any]
     """(step, deployment) → the step's result on the pool of that deployment; raises what the step raises there."""
-    parse_log: Path | None
-    vlm_base_url: str | None
-    """OpenAI-compatible endpoint of vision models."""
     llm_base_url: str | None
-    """… of local language models."""
-    llm_timeout_s: float
-    """Longest silence of a language model."""
+    """OpenAI-compatible endpoint of local language models."""
     openai_base_url: str | None
     """… of all other models and embedders."""
     api_key: SecretStr | None
@@ -75,6 +70,12 @@ class Resources:
     """Version of the program, and its commit where it has one."""
     secret: Callable[[str], str | None]
     """The value of an environment variable that a user named, such as `--password-env NAME`; never kept."""
+
+
+READ_LOG = Path("logs", "documents.log")
+"""File below the home that gets `start read SHA256` and `finish read SHA256` of each document that is read anew."""
+LLM_TIMEOUT_S = 60.0
+"""Longest silence of a language model whose arguments name no `timeout`."""
 
 
 class NotConfigured(RuntimeError):
@@ -263,8 +264,7 @@ def vision(name: str, *, revision: str = "") -> Chat:
     from models.backends import open_chat
 
     del revision  # part of the key under which the model is kept
-    base_url = resources().vlm_base_url or resources().openai_base_url
-    return open_chat(name, base_url=base_url, api_key=resources().api_key)
+    return open_chat(name, base_url=resources().openai_base_url, api_key=resources().api_key)
 
 
 @_one_at_a_time
@@ -278,7 +278,7 @@ def language(name: str, *, local: bool, revision: str = "") -> Chat:
     del revision  # part of the key under which the model is kept
     told = resources()
     base_url = (told.llm_base_url if local else None) or told.openai_base_url
-    return open_chat(name, base_url=base_url, api_key=told.api_key, timeout_s=told.llm_timeout_s)
+    return open_chat(name, base_url=base_url, api_key=told.api_key, timeout_s=LLM_TIMEOUT_S)
 
 
 @cache

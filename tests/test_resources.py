@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.configuring import configure_steps
-from flows.running.settings import Settings
+from flows.running.settings import configure_steps
 from models.model_errors import TransientModelError
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE, spelled
@@ -29,20 +28,20 @@ def silent() -> Iterator[Server]:
     before = resources.resources()
     with serving() as server:
         server.misbehave = lambda path, body: hangs()
-        resources.configure(replace(before, llm_base_url=server.base_url, llm_timeout_s=0.1))
+        resources.configure(replace(before, llm_base_url=server.base_url))
         yield server
     resources.configure(before)
 
 
 def test_a_silent_language_model_is_given_up_after_the_time_that_is_set(silent: Server) -> None:
-    with pytest.raises(TransientModelError, match=r"0\.1 s; .*TRIVET_LLM_TIMEOUT_S"):
-        resources.language(f"openai:{MODEL}", local=True).complete(REQUEST)
+    with pytest.raises(TransientModelError, match=r"0\.1 s; .*`timeout`"):
+        resources.language(f"openai:{MODEL},timeout=0.1", local=True).complete(REQUEST)
 
 
 def test_who_waits_hears_within_minutes_that_a_model_is_silent() -> None:
     limits = resources.call_limits("some", patient=False).settings
     assert limits == WHILE_SOMEBODY_WAITS
-    assert limits.tries * Settings().llm_timeout_s + limits.most_delay_s <= 150
+    assert limits.tries * resources.LLM_TIMEOUT_S + limits.most_delay_s <= 150
 
 
 def test_where_nobody_waits_a_model_is_asked_as_often_as_helps() -> None:

@@ -28,7 +28,7 @@ from flows.cli import (
     why_command,
 )
 from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
-from flows.running.replacements import explain_removal, replacements
+from flows.running.config_reading import explain_removal, replacements
 
 GARBAGE_AT = 50_000
 """Objects that are made, and not freed, between two searches for cycles among the youngest."""

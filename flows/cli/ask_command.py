@@ -242,7 +242,7 @@ def explain_answer(answered: Answered) -> None:
     ]
     console.print(make_table("", "score", "ranks", "place", rows=rows))
     if not any("rerank" in hit.ranks for hit in answered.retrieved):
-        print_line("rerank    off: no cross-encoder is named (--rerank NAME, TRIVET_RERANKER)")
+        print_line("rerank    off: no cross-encoder is named (--rerank NAME)")
     if answered.reason:
         print_line(f"answer    {escape(answered.reason)}")
     for call in answered.calls:

@@ -6,9 +6,10 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
     from storage.sessions import Session
-    from tasks.rag.answering.assistant import Asks, Event
+    from tasks.rag.answering.assistant import Assistant
     from tasks.rag.answers import Answered
 
 QUIT = "/quit"
@@ -52,14 +53,6 @@ COMMANDS = {
     "/help": "this list",
     QUIT: "end, like Ctrl-D",
 }
-
-
-class Manner(NamedTuple):
-    """How answers are given."""
-
-    as_json: bool
-    speak: bool
-    evidence: Path | None
 
 
 def chat(
@@ -81,52 +74,33 @@ def chat(
     with open_answering(index, given) as assistant:
         if evidence:
             make_folder(evidence)
-        talk = Conversation(assistant, index=index)
+        talk = Conversation(assistant, lasting_name(index), as_json=as_json, speak=speak, evidence=evidence)
         if resume:
             with plain_errors(ValueError):
                 talk.resume(session)
-        code = converse(talk, documents=len(assistant.index.catalogue), manner=Manner(as_json, speak, evidence))
+        if sys.stdin.isatty() and sys.stdout.isatty() and not as_json:
+            code = _converse_at_terminal(talk)
+        else:
+            code = _converse_on_pipe(talk)
     if talk.session:
         _note(_kept(talk.session))
     raise typer.Exit(code)
 
 
+@dataclass
 class Conversation:
     """A conversation about one index: each question sees the turns before it, and each answered one is kept."""
 
-    def __init__(self, asks: Asks, *, index: Path) -> None:
-        from tasks.resources import sessions
-
-        self._asks = asks
-        self._index = lasting_name(index)
-        self._sessions = sessions()  # starts no database before it is used
-        self._is_kept = True
-        self.answers: list[Answered] = []
-        """The turns so far."""
-        self.session: Session | None = None
-        """Where the turns are kept; None before the first."""
-
-    def ask(self, question: str, *, on_event: Callable[[Event], None] | None = None) -> Answered:
-        """The answer; it becomes a turn only by `add`. Raises what `Asks.ask` raises."""
-        from tasks.rag.planning.plan import history_of
-
-        return self._asks.ask(question, history=history_of(self.answers), on_event=on_event)
-
-    def add(self, answered: Answered) -> None:
-        """Add a turn to the conversation, and store it."""
-        if self._is_kept:
-            try:
-                self.session = self.session or self._sessions.start(self._index)
-                kept = answered.model_dump(mode="json")
-                self._sessions.append(self.session.id, question=answered.question, answered=kept)
-            except StorageError as error:
-                self._is_kept = False
-                _note(f"from here on the conversation is not kept: {error}")
-        self.answers.append(answered)
-
-    def reset(self) -> None:
-        """Forget the turns; the next one begins a new session."""
-        self.answers, self.session = [], None
+    assistant: Assistant
+    index: str
+    as_json: bool
+    speak: bool
+    evidence: Path | None
+    is_kept: bool = True
+    answers: list[Answered] = field(default_factory=list["Answered"])
+    """The turns so far."""
+    session: Session | None = None
+    """Where the turns are kept; None before the first."""
 
     def resume(self, prefix: str | None) -> None:
         """Resume the session whose ID begins with `prefix`, or else the last one on this index.
@@ -134,99 +108,119 @@ class Conversation:
         Raises StorageError; ValueError if there is none, or it is about another index.
         """
         from tasks.rag.planning.plan import recall
+        from tasks.resources import sessions
 
-        found = self._sessions.get(prefix) if prefix else self._sessions.latest(self._index)
+        found = sessions().get(prefix) if prefix else sessions().latest(self.index)
         if found is None:
-            raise ValueError(f"no conversation on {self._index} has been kept yet; start without --resume")
-        if found.index_path != self._index:
+            raise ValueError(f"no conversation on {self.index} has been kept yet; start without --resume")
+        if found.index_path != self.index:
             raise ValueError(f"session {found.short_id} is about {found.index_path}; give that as --index to go on")
-        answers, unreadable = recall([turn.answered for turn in self._sessions.turns(found.id)])
+        answers, unreadable = recall([turn.answered for turn in sessions().turns(found.id)])
         if unreadable:
             _note(f"{unreadable} turns of another version of this program are left out")
         self.answers, self.session = [*answers], found
 
+    def respond(self, line: str) -> bool:
+        """Answer a question or execute a command; False if a question got no answer."""
+        from tasks.rag.planning.plan import history_of
 
-def converse(talk: Conversation, *, documents: int, manner: Manner) -> int:
+        if line.startswith("/"):
+            self._execute(line)
+            return True
+        try:
+            with show_draft(quiet=self.as_json) as on_event:
+                answered = self.assistant.ask(line, history=history_of(self.answers), on_event=on_event)
+        except (ValueError, StorageError, ModelError) as error:
+            if state["debug"]:
+                raise
+            typer.secho(f"error: {harmless(str(error))}", fg="red", err=True)
+            return False
+        emit(answered, self.as_json, lambda: show_answer(answered))
+        sys.stdout.flush()  # a program at the other end of a pipe waits for it
+        if self.evidence and answered.citations:  # a folder per turn: each turn numbers its citations from 1
+            images = write_evidence(answered, self.evidence / f"turn-{len(self.answers) + 1:03d}")
+            if not self.as_json:
+                show_evidence(images)
+        self._keep(answered)
+        if self.speak:
+            with suppress(KeyboardInterrupt):  # the turn is kept: this ends the reading only
+                read_aloud(answered.answer)
+        return True
+
+    def _keep(self, answered: Answered) -> None:
+        """Add a turn to the conversation, and store it."""
+        from tasks.resources import sessions
+
+        self.answers.append(answered)
+        if self.is_kept:
+            try:
+                self.session = self.session or sessions().start(self.index)
+                record = answered.model_dump(mode="json")
+                sessions().append(self.session.id, question=answered.question, answered=record)
+            except StorageError as error:
+                self.is_kept = False
+                _note(f"from here on the conversation is not kept: {error}")
+
+    def _execute(self, command: str) -> None:
+        if command == "/reset":
+            kept = f"; {_kept(self.session)}" if self.session else ""
+            _note(f"forgotten; the next question begins anew{kept}")
+            self.answers, self.session = [], None
+        elif command == "/help":
+            for name, meaning in COMMANDS.items():
+                _note(f"{name:<10} {meaning}")
+            _note(f"{'':<10} Ctrl-C stops an answer, or clears the line")
+        elif command not in COMMANDS:
+            _note(f"there is no command {command}; /help lists them")
+        elif self.as_json:
+            _note(f"with --json, every answer contains what {command} shows")
+        elif not self.answers:
+            _note("nothing has been answered yet")
+        elif command == "/explain":
+            explain_answer(self.answers[-1])
+        else:
+            _show_sources(self.answers[-1])
+
+
+def _converse_on_pipe(talk: Conversation) -> int:
     """Answer line after line until there is none; returns the exit code."""
-    if sys.stdin.isatty() and sys.stdout.isatty() and not manner.as_json:
-        _greet(talk, documents)
-        with handling(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
-            _converse_at_terminal(talk, manner)
-        return DONE
     answered = True
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue] for bytes that are no UTF-8
     try:
         for line in takewhile(lambda line: line != QUIT, filter(None, map(str.strip, sys.stdin))):
-            if not manner.as_json:  # nobody has seen it typed
+            if not talk.as_json:  # nobody has seen it typed
                 console.print(f"\n› {escape(line)}", soft_wrap=True)
-            answered &= _respond(talk, line, manner)
+            answered &= talk.respond(line)
     except KeyboardInterrupt:
         return INTERRUPTED
     return DONE if answered else DONE_WITH_FAILURES
 
 
-def _converse_at_terminal(talk: Conversation, manner: Manner) -> None:
+def _converse_at_terminal(talk: Conversation) -> int:
+    """Answer what is typed until Ctrl-D or /quit; returns the exit code."""
+    documents = len(talk.assistant.index.catalogue)
+    console.print(f"[dim]{documents:,} documents; /help lists the commands, Ctrl-D ends[/dim]")
+    if talk.session and talk.answers:
+        begun = f"{talk.session.created_at:%Y-%m-%d}"
+        console.print(f"[dim]session {talk.session.short_id} of {begun}, {len(talk.answers)} turns; the last:[/dim]")
+        console.print(f"[bold]›[/bold] {escape(talk.answers[-1].question)}")
+        show_answer(talk.answers[-1])
     read = line_editor()
-    while (line := read()) is not None:
-        try:
-            with handling(signal.SIGINT, signal.default_int_handler), no_echo():
-                _respond(talk, line, manner)
-        except KeyboardInterrupt:
-            console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
-
-
-def _respond(talk: Conversation, line: str, manner: Manner) -> bool:
-    """Answer a question or execute a command; False if a question got no answer."""
-    if line.startswith("/"):
-        _command(talk, line, manner)
-        return True
-    try:
-        with show_draft(quiet=manner.as_json) as on_event:
-            answered = talk.ask(line, on_event=on_event)
-    except (ValueError, StorageError, ModelError) as error:
-        if state["debug"]:
-            raise
-        typer.secho(f"error: {harmless(str(error))}", fg="red", err=True)
-        return False
-    emit(answered, manner.as_json, lambda: show_answer(answered))
-    sys.stdout.flush()  # a program at the other end of a pipe waits for it
-    if manner.evidence and answered.citations:  # a folder per turn: each turn numbers its citations from 1
-        images = write_evidence(answered, manner.evidence / f"turn-{len(talk.answers) + 1:03d}")
-        if not manner.as_json:
-            show_evidence(images)
-    talk.add(answered)
-    if manner.speak:
-        with suppress(KeyboardInterrupt):  # the turn is kept: this ends the reading only
-            read_aloud(answered.answer)
-    return True
-
-
-def _command(talk: Conversation, line: str, manner: Manner) -> None:
-    if line == "/reset":
-        kept = f"; {_kept(talk.session)}" if talk.session else ""
-        _note(f"forgotten; the next question begins anew{kept}")
-        talk.reset()
-    elif line == "/help":
-        for name, meaning in COMMANDS.items():
-            _note(f"{name:<10} {meaning}")
-        _note(f"{'':<10} Ctrl-C stops an answer, or clears the line")
-    elif line not in COMMANDS:
-        _note(f"there is no command {line}; /help lists them")
-    elif manner.as_json:
-        _note(f"with --json, every answer contains what {line} shows")
-    elif not talk.answers:
-        _note("nothing has been answered yet")
-    elif line == "/explain":
-        explain_answer(talk.answers[-1])
-    else:
-        _sources(talk.answers[-1])
+    with handling(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
+        while (line := read()) is not None:
+            try:
+                with handling(signal.SIGINT, signal.default_int_handler), no_echo():
+                    talk.respond(line)
+            except KeyboardInterrupt:
+                console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
+    return DONE
 
 
 def _kept(session: Session) -> str:
     return f"kept as session {session.short_id}; resume it with `--resume {session.short_id}`"
 
 
-def _sources(answered: Answered) -> None:
+def _show_sources(answered: Answered) -> None:
     for citation in answered.citations:
         print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation))}")
         if citation.place.heading_path:
@@ -236,15 +230,6 @@ def _sources(answered: Answered) -> None:
         print_line(f"    “{escape(citation.quote)}”")
     if not answered.citations:
         print_line("the last answer cites nothing")
-
-
-def _greet(talk: Conversation, documents: int) -> None:
-    console.print(f"[dim]{documents:,} documents; /help lists the commands, Ctrl-D ends[/dim]")
-    if talk.session and talk.answers:
-        begun = f"{talk.session.created_at:%Y-%m-%d}"
-        console.print(f"[dim]session {talk.session.short_id} of {begun}, {len(talk.answers)} turns; the last:[/dim]")
-        console.print(f"[bold]›[/bold] {escape(talk.answers[-1].question)}")
-        show_answer(talk.answers[-1])
 
 
 def _note(text: str) -> None:
@@ -260,7 +245,7 @@ def line_editor() -> Callable[[], str | None]:
     def read() -> str | None:
         while True:
             try:
-                line = _valid(editor.prompt("› ")).strip()
+                line = _without_surrogates(editor.prompt("› ")).strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -293,7 +278,7 @@ def _past_lines() -> History:
 
     class Past(FileHistory):
         def store_string(self, string: str) -> None:
-            super().store_string(_valid(string))
+            super().store_string(_without_surrogates(string))
 
     path = settings().home / "chat_history"
     try:
@@ -304,6 +289,6 @@ def _past_lines() -> History:
     return Past(str(path))
 
 
-def _valid(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """`text` with `?` for lone surrogates, which stand for bytes that are not UTF-8."""
     return text.encode(errors="replace").decode()

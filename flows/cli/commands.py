@@ -23,8 +23,7 @@ from pydantic_core import PydanticUndefined
 from typer.core import TyperCommand, TyperGroup
 
 from flows.cli.output import REFUSED, fail, plain_errors
-from flows.running.config_reading import ConfigUnusable, explain_errors
-from flows.running.replacements import explain_removal
+from flows.running.config_reading import ConfigUnusable, explain_errors, explain_removal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
-from threading import Lock
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -63,13 +61,11 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
     from prefect.exceptions import TerminationSignal  # slow to import, while the server starts
     from prefect.settings import temporary_settings
 
-    from flows.running.run_reporting import outcome_of
-
     # nobody watches the heartbeats of a command, and its flow would wait up to a second for their thread to end
     quiet = temporary_settings({"flows.heartbeat_frequency": None}) if has_server() else nullcontext()
     with quiet, interruptible(left="what is finished is kept, run the same command again to go on"):
         try:
-            return Outcome(outcome_of(flow, config), None)  # a returned state is resolved by Prefect
+            return Outcome(flow(config), None)  # a returned state is resolved by Prefect
         except unfinished as error:
             return Outcome(getattr(error, "report"), str(error))  # noqa: B009 each of them has one
         except TerminationSignal as error:  # Prefect takes SIGTERM for itself
@@ -141,22 +137,18 @@ def progress_bars(quiet: bool) -> Generator[None]:
     if quiet or not console.is_terminal:
         yield
         return
-    lock, done_of, expected_of, bar_of = Lock(), Counter[str](), Counter[str](), dict[str, TaskID]()
     columns = (TextColumn("{task.description:<16}"), BarColumn(), TextColumn("{task.fields[count]}"))
+    bar_of = dict[str, TaskID]()
 
-    def report(stage: str, done: int, expected: int) -> None:
+    def show(stage: str, done: int, expected: int) -> None:
         """Move the bar of a stage; called in the thread of the step."""
-        with lock:
-            if starting in bars.task_ids:
-                bars.remove_task(starting)
-            if stage not in bar_of:
-                bar_of[stage] = bars.add_task(stage, count="")
-            done_of[stage] += done
-            expected_of[stage] += expected
-            count = f"{done_of[stage]}/{expected_of[stage]}"
-            bars.update(bar_of[stage], total=expected_of[stage], completed=done_of[stage], count=count)
+        if starting in bars.task_ids:
+            bars.remove_task(starting)
+        if stage not in bar_of:
+            bar_of[stage] = bars.add_task(stage, count="")
+        bars.update(bar_of[stage], total=expected, completed=done, count=f"{done}/{expected}")
 
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
         starting = bars.add_task("start", total=None, count="")
-        with progress.listening(report):
+        with progress.counting(show):
             yield

@@ -135,10 +135,8 @@ def run(
         refuse_unusable_spec(chosen.judge, "annotator_model")
     with prefect_for_a_command(quiet=as_json):
         from flows.evaluate import evaluate
-        from flows.running.task_runners import placed
 
-        flow = placed(evaluate, None, None)
-        outcome = run_flow(flow, chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept)
+        outcome = run_flow(evaluate, chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept)
     kept = not chosen.settings.debug and chosen.save != "file"
     emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=kept))
     if outcome.unfinished:

@@ -17,7 +17,7 @@ from rich.markup import escape
 from flows.cli.commands import ConfigFile, Flag, Given, Json, Options, Settings, valid
 from flows.cli.engine import TERMINATED, handling, prefect_for_a_command, progress_bars, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, Screen, emit, fail, plain_errors
-from flows.cli.shared_options import ClusterOption, IndexFolder, TaskRunnerOption, refuse_unusable
+from flows.cli.shared_options import IndexFolder, refuse_unusable
 from flows.running.config_reading import merge_parameters
 from models.model_errors import ModelUnavailable
 from storage.engines import index_name
@@ -64,8 +64,14 @@ def index(
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on: index again whenever files have changed and are still.")
     ] = False,
-    task_runner: TaskRunnerOption = None,
-    cluster: ClusterOption = None,
+    task_runner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Where shards of CPU work run: thread, dask or ray, or dask=tcp://HOST:8786, ray=ray://HOST:10001 or "
+            "ray=auto. Unset: TRIVET_TASK_RUNNER, else threads.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -84,7 +90,7 @@ def index(
             figures = plan_figures(IndexConfig.model_validate(chosen))
         emit(figures, as_json, lambda: show_plan(figures))
     else:
-        build_and_show(chosen, index, task_runner=task_runner, cluster=cluster, as_json=as_json)
+        build_and_show(chosen, index, task_runner=task_runner, as_json=as_json)
 
 
 def _watch(chosen: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:
@@ -116,7 +122,6 @@ def build_and_show(
     index: Path,
     *,
     task_runner: str | None = None,
-    cluster: str | None = None,
     as_json: bool,
 ) -> None:
     """Build and show the report; exits where something failed."""
@@ -126,7 +131,7 @@ def build_and_show(
 
         config = IndexConfig.model_validate(chosen)
         _vision_model(config)
-        outcome = run_flow(placed(build_index, task_runner, cluster), config, Unfinished)
+        outcome = run_flow(placed(build_index, task_runner), config, Unfinished)
     emit(outcome.report, as_json, lambda: _show_report(outcome.report, index))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)

@@ -37,7 +37,6 @@ QuestionsFile = Annotated[
         "kind?, lang?}; document null: no document tells."
     ),
 ]
-StoreOption = Annotated[bool, typer.Option(help="Keep the figures in the evaluation tables of the database.")]
 
 
 class MeasureConfig(BaseModel):
@@ -49,14 +48,14 @@ class MeasureConfig(BaseModel):
     """How chunks are found. Unset: rrf; for answers, it depends on the kind of question."""
     bm25_weight: float = Field(default=1.0, ge=0)
     """Weight of BM25 in rrf, relative to the vectors; 0: off."""
-    route: bool = True
-    """Look first in the documents that the question names."""
+    no_route: bool = False
+    """Do not look first in the documents that the question names."""
     rerank: str | None = None
-    """Cross-encoder by name or path. Unset: TRIVET_RERANKER, else none."""
+    """Cross-encoder by name or path. Unset: none."""
     llm: str | None = None
     """Model that answers, as for `trivet rag ask`. Unset: TRIVET_LLM, else none."""
-    answers: bool | None = None
-    """Check answers too. Unset: where lines have an answer to check."""
+    no_answers: bool = False
+    """Check no answers, though lines have an answer to check."""
     max_wrong: float = Field(default=MAX_WRONG, ge=0, le=1)
     """Share of questions that may be answered wrongly, as for `trivet rag ask`; 1: every answer is given."""
     calibration: Calibration | None = None
@@ -70,10 +69,10 @@ OPTIONS = Options(
     {
         "strategy": Flag(),
         "bm25_weight": Flag(),
-        "route": Flag("--route/--no-route"),
+        "no_route": Flag(),
         "rerank": Flag(metavar="NAME"),
         "llm": Flag(metavar="MODEL", callback=known_llm),
-        "answers": Flag("--answers/--no-answers"),
+        "no_answers": Flag(),
         "max_wrong": Flag(metavar="SHARE"),
         "calibration": Flag(type=Path, metavar="FILE", callback=read_calibration),
         "split": Flag(metavar="NAME"),
@@ -85,9 +84,6 @@ def evaluate(
     given: Given,
     questions: QuestionsFile,
     index: IndexFolder,
-    by: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help="Group by this field of the lines. Default: kind, lang.")
-    ] = None,
     details: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the outcome of each question, as JSONL.")
     ] = None,
@@ -95,7 +91,9 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Give every answer, and write a calibration of their confidence."),
     ] = None,
-    store: StoreOption = True,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Do not keep the figures in the evaluation tables of the database.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Measure how often a search finds the page that answers, and how good the answers are, with 95 % intervals."""
@@ -109,7 +107,7 @@ def evaluate(
     started, chosen = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
     with plain_errors(ValueError), open_index(index) as opened:
         asked = figures.choose(read_questions(questions), chosen.split)
-        labels = figures.labels_of(asked, by)
+        labels = figures.labels_of(asked)
         chosen = _as_it_runs(chosen, asked, calibrates=calibrate is not None)
         gold = figures.gold_in(opened, asked)
         with progress_bars(as_json):
@@ -117,17 +115,17 @@ def evaluate(
                 opened,
                 strategy=chosen.strategy or STRATEGY,
                 bm25_weight=chosen.bm25_weight,
-                route=chosen.route,
+                route=not chosen.no_route,
                 rerank=chosen.rerank,
             )
             ranked = rank_questions(progress.counted("search", asked), places, name_of=gold.name_of)
         checks: tuple[AnswerCheck, ...] = ()
-        if chosen.answers:
+        if not chosen.no_answers:
             how = {"llm": chosen.llm, "reranker": chosen.rerank, "answers.strategy": chosen.strategy}
             how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
             with open_answering(index, how, patient=True) as assistant, progress_bars(as_json):
                 checks = check_answers(progress.counted("answer", asked), assistant, name_of=gold.name_of)
-        measured = figures.measure(asked, ranked, checks if chosen.answers else None, by=labels)
+        measured = figures.measure(asked, ranked, None if chosen.no_answers else checks, by=labels)
         measurement = figures.Measurement(measured, ranked, checks)
         if calibrate:
             write(calibrate, f"{calibration_of(checks).model_dump_json(indent=1)}\n".encode())
@@ -142,12 +140,13 @@ def evaluate(
             subject=figures.subject_of(opened, index),
             file=questions,
             split=chosen.split,
-            settings=chosen.model_dump(exclude={"split"}),
+            settings=chosen.model_dump(exclude={"split", "no_route", "no_answers"})
+            | {"route": not chosen.no_route, "answers": not chosen.no_answers},
         )
     notes, run = [*gold.notes], None
     if away := sum(check.model_away for check in checks):
         notes.append(f"the model was away for {away} of {len(checks)} questions; those answers are extracted")
-    if store:
+    if not no_store:
         try:
             evaluations().write([rows])
             run = rows.run.id
@@ -163,9 +162,8 @@ def _as_it_runs(chosen: MeasureConfig, asked: Sequence[Question], *, calibrates:
 
     has_gold = any(one.answer or not one.answerable for one in asked)
     settled = {
-        "rerank": chosen.rerank or settings().reranker,
         "llm": spelled(chosen.llm or settings().llm),
-        "answers": calibrates or (has_gold if chosen.answers is None else chosen.answers),
+        "no_answers": not calibrates and (chosen.no_answers or not has_gold),
         "max_wrong": 1.0 if calibrates else chosen.max_wrong,
     }
     return chosen.model_copy(update=settled)

@@ -48,7 +48,9 @@ def numbers(
     given: Given,
     file: Annotated[Path | None, typer.Argument(help="A document, if not an index.")] = None,
     index: AnyIndexFolder = None,
-    entity: Annotated[str, typer.Option(metavar="WORDS", help="Only documents whose name holds all these words.")] = "",
+    document: Annotated[
+        str, typer.Option(metavar="WORDS", help="Only documents with all these words in the name.")
+    ] = "",
     line: Annotated[
         str, typer.Option("--line", metavar="WORDS", help="Only rows whose labels hold all these words.")
     ] = "",
@@ -67,17 +69,17 @@ def numbers(
     years = _years(period)
     if (file is None) == (index is None):
         fail("name a document, or an index with --index", REFUSED)
-    filtered = bool(entity or line or period or shape == "parquet")
+    filtered = bool(document or line or period or shape == "parquet")
     if sql is not None and filtered:
         fail("--sql goes with no other filter, and not with --format parquet; filter in its WHERE", REFUSED)
     if shape == "parquet" and sys.stdout.isatty():
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
-    filters: Filters = {"entity": entity.split(), "line": line.split(), "years": years}
+    filters: Filters = {"entity": document.split(), "line": line.split(), "years": years}
     opened = _indexed(index) if index else _read(given, file or Path(), password_env, settings or ())
     with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
-        wanted, known = entity.lower().split(), [*source.names.values()]
-        if entity and not any(all(word in name.lower() for word in wanted) for name in known):
-            fail(f"--entity {entity}: no document is called so; there are {', '.join(known[:5])} …", REFUSED)
+        wanted, known = document.lower().split(), [*source.names.values()]
+        if document and not any(all(word in name.lower() for word in wanted) for name in known):
+            fail(f"--document {document}: no document is called so; there are {', '.join(known[:5])} …", REFUSED)
         if sql is not None:
             _show_query(query_numbers(source.paths, source.names, sql), source, "json" if as_json else shape)
         elif as_json or shape != "table":

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 console = Screen()
 EXCERPT_CHARS = 240
-PAGE = 100
-"""Documents."""
+MOST_DOCUMENTS = 100
+"""Documents with problems that are shown; --all shows the rest."""
 PAGES_SHOWN, NOTES_SHOWN, DOCUMENTS_SHOWN = 10, 3, 3
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
 """Dots that lead to the page number in a table of contents."""
@@ -110,7 +110,6 @@ def chunks(
 def status(
     index: IndexFolder,
     every: Annotated[bool, typer.Option("--all", help="Also list documents without problems.")] = False,
-    page: Annotated[int, typer.Option(min=1, help="Page of the documents listed, 100 to a page.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
@@ -123,7 +122,7 @@ def status(
         fail(f"{where} was published from another TRIVET_HOME, which has the status of its builds", REFUSED)
     if found is None:
         fail(f"{where} holds no index; make one with `trivet rag index FOLDER --index {where}`", REFUSED)
-    emit(found, as_json, lambda: _show_status(found, every=every, page=page))
+    emit(found, as_json, lambda: _show_status(found, every=every))
 
 
 def search(
@@ -131,13 +130,10 @@ def search(
     index: IndexFolder,
     strategy: Annotated[Strategy, typer.Option(help="How chunks are found.")] = Strategy(STRATEGY),
     top_k: Annotated[int, typer.Option(min=1, max=1000, help="Number of chunks.")] = 5,
-    bm25_weight: Annotated[
-        float, typer.Option(min=0.0, help="Weight of BM25 in rrf, relative to the vectors; 0: off.")
-    ] = 1.0,
     document: DocumentOption = None,
-    route: Annotated[
-        bool, typer.Option("--route/--no-route", help="Look first in the documents that the question names.")
-    ] = True,
+    no_route: Annotated[
+        bool, typer.Option("--no-route", help="Do not look first in the documents that the question names.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Find the chunks that answer a question best."""
@@ -155,9 +151,8 @@ def search(
             strategy=strategy.value,
             top_k=top_k,
             embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
-            bm25_weight=bm25_weight,
             documents=documents_named(document, opened.catalogue) if document else None,
-            filters=open_router(opened).route(question) if route and not document else Filters(),
+            filters=open_router(opened).route(question) if not (no_route or document) else Filters(),
         )
         found = found._replace(notes=(*found.notes, *_routed(opened, found.filters)))
     hits = [
@@ -227,8 +222,8 @@ def _show_hits(found: Found) -> None:
     console.print_notes(found.notes)
 
 
-def _show_status(status: IndexStatus, *, every: bool, page: int) -> None:
-    """The state of an index, and a page of the documents with problems; every: of all documents, too."""
+def _show_status(status: IndexStatus, *, every: bool) -> None:
+    """The state of an index, and the first documents with problems; every: all of them, and the others."""
     colour = {"completed": "green", "running": "cyan"}.get(status.state, "yellow")
     state = status.state.replace("_", " ")
     console.print(f"[{colour}]{state}[/{colour}] at {status.step}, generation {status.generation or 'none yet'}")
@@ -243,17 +238,16 @@ def _show_status(status: IndexStatus, *, every: bool, page: int) -> None:
     for warning in status.warnings:
         console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
     troubled = [item for item in status.documents if item.status == "failed" or item.troubled_pages or item.notes]
-    shown = slice((page - 1) * PAGE, page * PAGE)
+    shown = slice(None if every else MOST_DOCUMENTS)
     _troubles(sorted(troubled, key=lambda item: item.status != "failed")[shown])
     if every:
         console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
-        for item in status.documents[shown]:
+        for item in status.documents:
             same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
             line = f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}"
             console.print_line(line)
-    last = -(-len(status.documents if every else troubled) // PAGE)
-    if page < last:
-        console.print(f"  page {page} of {last}; the next: --page {page + 1}")
+    elif len(troubled) > MOST_DOCUMENTS:
+        console.print(f"  {len(troubled) - MOST_DOCUMENTS:,} more documents have problems; --all shows them")
 
 
 def _troubles(documents: Sequence[DocumentStatus]) -> None:

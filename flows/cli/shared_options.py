@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.cli.output import REFUSED, fail, plain_errors
-from flows.running.index_places import index_place
+from flows.running.config_reading import index_place
 from flows.running.settings import settings
 from models.model_errors import ModelUnavailable
 from storage.storage_errors import StorageError
@@ -44,15 +44,6 @@ AnyIndexFolder = Annotated[
     typer.Option("--index", metavar="DIR", parser=read_index, help="Folder of the index, or postgresql://…"),
 ]
 DocumentOption = Annotated[list[str] | None, typer.Option(help="Search only this document; may be repeated.")]
-TaskRunnerName = Literal["thread", "dask", "ray"]
-TaskRunnerOption = Annotated[
-    TaskRunnerName | None,
-    typer.Option("--task-runner", help="Where shards of CPU work run. Unset: TRIVET_TASK_RUNNER, else threads."),
-]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="Existing cluster: tcp://HOST:8786, ray://HOST:10001 or auto."),
-]
 
 
 def require_file(path: Path, wanted: str) -> None:

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from flows.cli.commands import Json
 from flows.cli.output import REFUSED, Screen, emit, fail
-from flows.running.index_places import index_place
+from flows.running.config_reading import index_place
 from storage.engines import index_name, is_address
 from storage.storage_errors import UnknownRun, UnknownSession
 

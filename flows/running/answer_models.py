@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from flows.running.settings import settings
+from flows.running.settings import OPENAI_MODEL, OPENAI_SMALL_MODEL, settings
 from models.backends import backends, revision_of, spellings
 from models.model_errors import ModelUnavailable
 from models.registry import named, spelled
@@ -36,7 +36,7 @@ def open_assistant(
         index,
         models=models_of(llm),
         patient=patient,
-        reranker=reranker or settings().reranker,
+        reranker=reranker,
         answers=answers,
     )
 
@@ -66,8 +66,7 @@ def models_of(llm: str | None) -> Models:
                 raise ModelUnavailable(
                     "--llm openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
                 )
-            large, small = settings().openai_model, settings().openai_small_model
-            return Models(wiring="openai", large=f"openai:{large}", small=f"openai:{small}")
+            return Models(wiring="openai", large=f"openai:{OPENAI_MODEL}", small=f"openai:{OPENAI_SMALL_MODEL}")
         case name if name.partition(":")[0] in backends():
             if not (_has_place(name) or settings().openai_api_key):
                 raise ModelUnavailable(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BeforeValidator, PlainSerializer, ValidationError
 
-from flows.running.replacements import explain_removal
+from flows.running.settings import settings as read_settings
+from storage.engines import index_name, is_address, place_of, read_address
+
+Kind = Literal["command", "option", "format", "configuration", "environment"]
 
 
 class ConfigUnusable(ValueError):
@@ -97,3 +103,36 @@ def explain_errors(error: ValidationError, spell: Callable[[str], str] = str) ->
         else:
             lines.append(f"{name}: {item['msg']} (it is {str(given)[:80]!r})")
     return "\n".join(lines)
+
+
+@cache
+def replacements() -> dict[str, dict[str, str]]:
+    """What takes the place of names that an earlier version had: kind → name → what to do instead."""
+    return tomllib.loads(Path(__file__).with_name("replacements.toml").read_text("utf-8"))
+
+
+def explain_removal(kind: Kind, name: str) -> str | None:
+    """One sentence on what replaces `name`; None if no version ever had it."""
+    instead = replacements()[kind].get(name)
+    return instead and f"{name} was removed: {instead}"
+
+
+def index_place(word: str) -> Path:
+    """The folder for `DIR` or for an address; its password goes to PGPASSWORD, for this process and its children.
+
+    Raises NotAnIndex for an engine that there is not.
+    """
+    if not is_address(word):
+        return Path(word)
+    address = read_address(word)
+    if address.password:
+        os.environ["PGPASSWORD"] = address.password
+    return place_of(address.url, read_settings().home)
+
+
+def _parsed(given: object) -> object:
+    return str(index_place(given)) if isinstance(given, str) else given
+
+
+IndexPlace = Annotated[Path, BeforeValidator(_parsed), PlainSerializer(index_name, return_type=str)]
+"""Field of a configuration: read from a folder or an address, and written as that, without a password."""

@@ -11,9 +11,8 @@ import importlib
 import inspect
 import json
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
-from threading import Lock
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 from uuid import UUID
 
@@ -45,8 +44,6 @@ OURS = ("tasks.", "models.", "storage.", "builtins.")
 """Modules whose errors are raised again with their own class."""
 UNDER_WAY = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED)
 STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
-Counts = dict[str, list[int]]
-"""Stage → [done, expected]; lists, since JSON has no tuples."""
 
 _serializer = JSONSerializer()
 _anything = TypeAdapter(dict[str, Any])
@@ -81,11 +78,10 @@ def send(sent: Sent, deployment: str) -> Any:
                 break
             say(f"{child.name} is sent again: {child.state.message}")
             time.sleep(0 if gone else PAUSE_S)
+        # it stays for other runs that wait for this child; `trivet gc` removes it
         told = results().read(outcome_of(child.id))
         if told is None:
             return _recorded(sent, child)
-        if is_own:
-            results().remove(outcome_of(child.id))
     for stage, counts in json.loads(told).get("counts", {}).items():
         progress.report(stage, *counts)
     return opened(told)
@@ -157,7 +153,7 @@ def _cancel(client: SyncPrefectClient, child: UUID) -> None:
 
 
 def _recorded(sent: Sent, child: FlowRun) -> Any:
-    """The cached result of a child whose outcome another run has taken. Raises PoolStepFailed."""
+    """The cached result of a child that has left no outcome. Raises PoolStepFailed."""
     assert child.state is not None
     record = results().read(sent.key)
     if record is None:
@@ -184,7 +180,7 @@ def outcome_of(run: object) -> str:
 def keep_outcome(run: object, work: Callable[[], Any]) -> None:
     """Do the work of a child, and leave its result or error for the parent. Raises what `work` raises."""
     became: dict[str, Any] = {}
-    with counting() as counts:
+    with progress.counting() as counts:
         try:
             became = {"value": _serializer.dumps(work()).decode()}
         except Exception as error:
@@ -223,18 +219,3 @@ def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[s
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)
     return {name: TypeAdapter(hints[name]).validate_python(value) for name, value in params.items()}
-
-
-@contextmanager
-def counting() -> Generator[Counts]:
-    """Counts of what the steps of this process report during the block."""
-    counts: Counts = {}
-    lock = Lock()
-
-    def count(stage: str, done: int, expected: int) -> None:
-        with lock:
-            before = counts.get(stage, [0, 0])
-            counts[stage] = [before[0] + done, before[1] + expected]
-
-    with progress.listening(count):
-        yield counts

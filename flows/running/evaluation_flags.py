@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from flows.running.config_reading import ConfigUnusable, explain_errors, nested, set_parameter
+from flows.running.config_reading import ConfigUnusable, explain_errors, explain_removal, nested, set_parameter
 from flows.running.evaluation_config import EvaluateConfig
-from flows.running.replacements import explain_removal
 from models.backends import PRESS, backends, parse_model_args
 from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, named, registered

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from flows.running.answer_models import priced, spelled_out
-from flows.running.index_places import IndexPlace
+from flows.running.config_reading import IndexPlace
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.documents.document_readers import ReadOptions
@@ -119,6 +119,6 @@ class AnswerConfig(Record):
     `openai:MODEL` at an endpoint; `hf:FOLDER` or `vllm:FOLDER` in this process, arguments after a comma
     (`hf:FOLDER,dtype=bfloat16`); or a name from the file that TRIVET_MODELS names. Unset: TRIVET_LLM, else `none`."""
     reranker: str | None = None
-    """Cross-encoder that reorders the chunks, by name or path (`hf:…` is the same). Unset: TRIVET_RERANKER."""
+    """Cross-encoder that reorders the chunks, by name or path (`hf:…` is the same). Unset: none."""
     answers: AnswerSettings = AnswerSettings()
     """How chunks are found, and how much of them an answer uses."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from functools import wraps
 from inspect import signature
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -23,14 +23,13 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
-from prefect.exceptions import FailedRun, PrefectException
+from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Failed
 
 from flows.running.ending import ending_in_order
-from flows.running.environment import git_commit, program_version
 from flows.running.settings import RETRY
 from tasks import progress
 
@@ -48,8 +47,6 @@ OURS = ("flows.", "tasks.", "models.", "storage.")
 
 _deployed: ContextVar[FlowRun | None] = ContextVar("_deployed", default=None)
 """The run of a deployment, of which the current run may be a part."""
-_errors: ContextVar[list[Exception] | None] = ContextVar("_errors", default=None)
-"""What flows that `outcome_of` called have ended with, the outermost last."""
 
 
 def watched(flow: Callable[P, R]) -> Callable[P, R]:
@@ -74,12 +71,8 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
             # a run that is a part of another ends with that
             in_order = ending_in_order() if is_deployed and not whole else nullcontext()
             with in_order, _progress_artifacts() if is_deployed else nullcontext():
-                result = flow(*args, **kwargs)
-            if isinstance(result, State) and isinstance(error := result.data, Exception):
-                _note(error)
-            return result
+                return flow(*args, **kwargs)
         except Exception as error:
-            _note(error)
             if not _is_running(run):
                 raise
             failed: Any = _failed(error, whole)
@@ -91,27 +84,6 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
     setattr(body, "__signature__", signature(flow, eval_str=True))  # noqa: B010 functions have no such attribute
     body.__qualname__ = f"{flow.__qualname__}.fn"  # where it is once it is a flow: it is pickled by this name
     return body
-
-
-def outcome_of(flow: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The result of a flow of this process. Raises its own error, even where Prefect has lost it.
-
-    Prefect asks again when the answer to the last state of a run is lost, and is told the state without the error.
-    """
-    errors: list[Exception] = []
-    token = _errors.set(errors)
-    try:
-        return flow(*args, **kwargs)
-    except FailedRun as lost:
-        raise (errors[-1] if errors else lost) from lost
-    finally:
-        _errors.reset(token)
-
-
-def _note(error: Exception) -> None:
-    errors = _errors.get()
-    if errors is not None:
-        errors.append(error)
 
 
 def _is_running(run: FlowRun) -> bool:
@@ -137,43 +109,37 @@ def _failed(error: Exception, whole: FlowRun | None) -> State[Any]:
 @contextmanager
 def _progress_artifacts() -> Generator[None]:
     """Count reports of steps, and send them from a thread; the run waits for neither."""
-    counts: dict[str, list[int]] = {}
     shown: dict[str, tuple[UUID, list[int]]] = {}
-    lock, ended = Lock(), Event()
+    ended, succeeded = Event(), False
 
-    def count(stage: str, done: int, expected: int) -> None:
-        with lock:
-            before = counts.get(stage, [0, 0])
-            counts[stage] = [before[0] + done, before[1] + expected]
-
-    def send(*, is_done: bool = False) -> None:
-        with lock:
-            changed = {name: now for name, now in counts.items() if is_done or now != shown.get(name, (None, None))[1]}
-        for stage, (done, expected) in changed.items():
-            # stages that stop early, and shards that were in the cache, are done when the run is
-            percent = 100.0 if is_done else min(1000 * done // max(expected, 1), 1000) / 10
-            words = f"{stage}: {done:,} of {expected:,}"
-            try:
-                artifact: Any  # Prefect's type is that of sync and async calls
-                if stage in shown:
-                    artifact = update_progress_artifact(shown[stage][0], percent, words)
-                else:
-                    key = "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
-                    artifact = create_progress_artifact(percent, key, words)
-            except (httpx.HTTPError, PrefectException):  # the figures are worth more than a bar
-                continue
-            shown[stage] = artifact, [done, expected]
+    def send(stage: str, counts: list[int]) -> None:
+        done, expected = counts
+        # stages that stop early, and shards that were in the cache, are done when the run is
+        percent = 100.0 if succeeded else min(1000 * done // max(expected, 1), 1000) / 10
+        words = f"{stage}: {done:,} of {expected:,}"
+        try:
+            artifact: Any  # Prefect's type is that of sync and async calls
+            if stage in shown:
+                artifact = update_progress_artifact(shown[stage][0], percent, words)
+            else:
+                key = "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
+                artifact = create_progress_artifact(percent, key, words)
+        except (httpx.HTTPError, PrefectException):  # the figures are worth more than a bar
+            return
+        shown[stage] = artifact, counts
 
     def send_on() -> None:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-            while not ended.wait(LOOK_S):
-                send()
-            send(is_done=succeeded)
+            is_last = False
+            while not is_last:
+                is_last = ended.wait(LOOK_S)
+                for stage, now in [*counts.items()]:
+                    if succeeded or stage not in shown or shown[stage][1] != now:
+                        send(stage, now)
 
-    succeeded = False
-    # it sees the settings of this run, and ends with the process at the latest
-    thread = Thread(target=copy_context().run, args=(send_on,), name="progress", daemon=True)
-    with progress.listening(count):
+    with progress.counting() as counts:
+        # it sees the settings of this run, and ends with the process at the latest
+        thread = Thread(target=copy_context().run, args=(send_on,), name="progress", daemon=True)
         thread.start()
         try:
             yield
@@ -195,12 +161,6 @@ def notes_on_retries() -> tuple[str, ...]:
         return ()
     retries = [state.message for state in states if state.message and state.message.startswith(RETRY)]
     return (f"The run lost its process and was continued. {retries[-1]}",) if retries else ()
-
-
-def flow_version() -> str:
-    """`0.1.0`, of a checkout `0.1.0+d19d205e2f31`; Prefect's default is a hash of the file with the function."""
-    commit = git_commit()
-    return f"{program_version()}+{commit[:12]}" if commit else program_version()
 
 
 def say(sentence: str) -> None:

@@ -1,22 +1,26 @@
-"""The environment, read once; other modules get what they need as arguments."""
+"""The environment, read once; other modules get what they need as arguments, and steps as `Resources`."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.running.environment import home_folder
+from flows.running.environment import home_folder, prepare_environment, program
+from tasks.resources import Resources, Sent, configure
 
 RETRY = "Automatic retry"
 """Beginning of the message of the state in which a run waits for flows/service/run_worker.py."""
+OPENAI_MODEL, OPENAI_SMALL_MODEL = "gpt-5-mini", "gpt-4o-mini"
+"""With `--llm openai`: the model that answers, and the one that classifies questions and rewrites answers."""
 
 
 class ClusterUnusable(RuntimeError):
-    """A cluster of TRIVET_CLUSTER cannot be started, reached or used; says what it lacks."""
+    """A cluster of Dask or Ray cannot be started, reached or used; says what it lacks."""
 
 
 class Settings(BaseSettings):
@@ -34,36 +38,22 @@ class Settings(BaseSettings):
     """PostgreSQL to use in place of the embedded one: `postgresql://user:password@host/name`."""
     gpu_deployment: str | None = Field(default=None, validation_alias="TRIVET_GPU_DEPLOYMENT")
     """Prefect deployment that runs GPU steps, `gpu-step/gpu`; unset: they run inline."""
-    task_runner: Literal["thread", "dask", "ray"] = Field(default="thread", validation_alias="TRIVET_TASK_RUNNER")
-    """Where shards of CPU work run: threads of the flow's process, or processes of a Dask or Ray cluster."""
-    cluster: str | None = Field(default=None, validation_alias="TRIVET_CLUSTER")
-    """An existing cluster: `tcp://host:8786` (Dask), `ray://host:10001` or `auto` (Ray); unset: one on this machine."""
-    vlm_base_url: str | None = Field(default=None, validation_alias="TRIVET_VLM_BASE_URL")
-    """OpenAI-compatible endpoint of the figure model: `http://127.0.0.1:8000/v1`."""
+    task_runner: str = Field(default="thread", validation_alias="TRIVET_TASK_RUNNER")
+    """Where shards of CPU work run: `thread`, `dask` or `ray` (on this machine), or `dask=tcp://HOST:8786`."""
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
     """Key of the OpenAI-compatible endpoints."""
     openai_base_url: str | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
-    """OpenAI-compatible endpoint of language models and embedders."""
+    """OpenAI-compatible endpoint of vision models, language models and embedders."""
     llm: str = Field(default="none", validation_alias="TRIVET_LLM")
     """Who answers questions when a command does not say: `none` extracts, `local`, `openai`, or a model's name."""
     llm_model: str | None = Field(default=None, validation_alias="TRIVET_LLM_MODEL")
     """Local language model by the name that its server knows, such as `Qwen/Qwen3-8B`."""
     llm_base_url: str | None = Field(default=None, validation_alias="TRIVET_LLM_BASE_URL")
     """OpenAI-compatible endpoint of the local language model: `http://127.0.0.1:8000/v1`."""
-    llm_timeout_s: float = Field(default=60.0, gt=0, validation_alias="TRIVET_LLM_TIMEOUT_S")
-    """Seconds that a language model may say nothing; a slow one of your own may need more."""
-    openai_model: str = Field(default="gpt-5-mini", validation_alias="TRIVET_OPENAI_MODEL")
-    """Model that answers with `--llm openai`."""
-    openai_small_model: str = Field(default="gpt-4o-mini", validation_alias="TRIVET_OPENAI_SMALL_MODEL")
-    """Model that classifies questions and rewrites answers with `--llm openai`."""
-    reranker: str | None = Field(default=None, validation_alias="TRIVET_RERANKER")
-    """Cross-encoder by name or path that orders what was found; unset: off."""
     serve_token: SecretStr | None = Field(default=None, validation_alias="TRIVET_SERVE_TOKEN")
     """Auth string that `trivet rag serve` asks for; unset: one of its own, in `serve-token` below the home."""
     crash_retries: int = Field(default=2, ge=0, validation_alias="TRIVET_CRASH_RETRIES")
     """Automatic retries of a run, or of a step on the GPU pool, whose process was killed; 0: none."""
-    parse_log: Path | None = Field(default=None, validation_alias="TRIVET_PARSE_LOG")
-    """File that gets `start read SHA256` and `finish read SHA256` of each document that is read anew."""
 
     @property
     def database_address(self) -> str | None:
@@ -75,3 +65,32 @@ class Settings(BaseSettings):
 def settings() -> Settings:
     """The settings of this process."""
     return Settings().model_copy(update={"home": home_folder()})
+
+
+def step_resources() -> Resources:
+    """Where the steps of this process keep things, and what they reach."""
+    read = settings()
+    return Resources(
+        home=read.home,
+        store=read.store or str(read.home / "store"),
+        database_url=read.database_address,
+        gpu_deployment=read.gpu_deployment,
+        send=_send,
+        llm_base_url=read.llm_base_url,
+        openai_base_url=read.openai_base_url,
+        api_key=read.openai_api_key,
+        program=program,
+        secret=os.environ.get,
+    )
+
+
+def _send(sent: Sent, deployment: str) -> Any:
+    from flows.running.dispatch import send  # which imports prefect
+
+    return send(sent, deployment)
+
+
+def configure_steps() -> None:
+    """Configure the steps again, after the settings have changed."""
+    prepare_environment()
+    configure(step_resources())

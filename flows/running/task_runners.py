@@ -23,61 +23,60 @@ from tasks.step import GPU
 
 MODELS = ("model", "models", "vlm", "judge")
 """What the inputs of steps call a model that they may ask."""
-DASK_SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
 OBJECTS_BYTES = 100 << 20
 """Size of Ray's shared memory: steps exchange names of artifacts, never their content."""
 
 
 def task_runner(threads: int) -> TaskRunner[Any]:
     """The task runner of a flow as the settings of this process have it. Raises ClusterUnusable."""
-    return _split(ThreadPoolTaskRunner(max_workers=threads), settings().task_runner, settings().cluster)
+    return _split(ThreadPoolTaskRunner(max_workers=threads), settings().task_runner)
 
 
-def placed(flow: Flow[Any, Any], kind: str | None, cluster: str | None) -> Flow[Any, Any]:
-    """The flow with its shards where a command says; what it leaves open, the settings say. Raises ClusterUnusable."""
-    chosen, address = kind or settings().task_runner, cluster or settings().cluster
-    if cluster and chosen == "thread":
-        raise ClusterUnusable(f"--cluster {cluster}: say whose it is with --task-runner dask or --task-runner ray")
+def placed(flow: Flow[Any, Any], chosen: str | None) -> Flow[Any, Any]:
+    """The flow with its shards where a command says, or else the settings. Raises ClusterUnusable."""
     runner: Any = flow.task_runner
-    return flow.with_options(task_runner=_split(getattr(runner, "here", runner), chosen, address))
+    return flow.with_options(task_runner=_split(getattr(runner, "here", runner), chosen or settings().task_runner))
 
 
-def _split(here: TaskRunner[Any], kind: str, cluster: str | None) -> TaskRunner[Any]:
+def _split(here: TaskRunner[Any], chosen: str) -> TaskRunner[Any]:
+    """chosen: `thread`, `dask`, `ray`, or the last two with `=ADDRESS` of a cluster that exists."""
+    kind, _, address = chosen.partition("=")
     if kind == "thread":
         return here
+    if kind not in ("dask", "ray"):
+        raise ClusterUnusable(f"--task-runner {chosen}: expected thread, dask, ray, dask=ADDRESS or ray=ADDRESS")
     try:
-        there = _dask_runner(cluster) if kind == "dask" else _ray_runner(cluster)
+        return SplitRunner(here, _dask_runner(address) if kind == "dask" else _ray_runner(address))
     except ImportError as error:
         raise ClusterUnusable(f"--task-runner {kind} needs more ({error}): pip install 'trivet[{kind}]'") from error
-    return SplitRunner(here, there)
 
 
-def _dask_runner(address: str | None) -> TaskRunner[Any]:
+def _dask_runner(address: str) -> TaskRunner[Any]:
     """prefect-dask's runner of an existing cluster, else of one on this machine: a process per core, with TLS."""
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # before distributed is imported
     from prefect_dask.task_runners import DaskTaskRunner
 
-    if address is None:
+    if not address:
         # every account of the machine reaches loopback, and who reaches a scheduler runs code: hence TLS
         local = {"host": "127.0.0.1", "security": True, "dashboard_address": None}
         return DaskTaskRunner(cluster_kwargs={**local, "n_workers": os.cpu_count() or 1, "threads_per_worker": 1})
-    if not address.startswith(DASK_SCHEMES):
-        raise ClusterUnusable(f"--cluster {address}: expected the address of a Dask scheduler, tcp://HOST:8786")
+    if "://" not in address:
+        raise ClusterUnusable(f"--task-runner dask={address}: expected a Dask scheduler, dask=tcp://HOST:8786")
     return DaskTaskRunner(address=address)
 
 
-def _ray_runner(address: str | None) -> TaskRunner[Any]:
+def _ray_runner(address: str) -> TaskRunner[Any]:
     """prefect-ray's runner of an existing cluster, else of one on this machine: a process per core, no dashboard."""
     from prefect_ray.task_runners import RayTaskRunner
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if address is None:
+    if not address:
         local = {"include_dashboard": False, "object_store_memory": OBJECTS_BYTES, "_node_ip_address": "127.0.0.1"}
         return RayTaskRunner("local", {**quiet, **local})
     if address == "auto":
         return RayTaskRunner(None, {**quiet, "address": "auto"})
     if not address.startswith("ray://"):
-        raise ClusterUnusable(f"--cluster {address}: expected ray://HOST:10001, or `auto` for this machine's cluster")
+        raise ClusterUnusable(f"--task-runner ray={address}: expected ray=ray://HOST:10001, or ray=auto")
     return RayTaskRunner(address, quiet)
 
 

@@ -15,9 +15,6 @@ STILL_S = 2.0
 LOOK_MS = 500
 """Milliseconds between two looks at whether to stop."""
 
-Look = tuple[tuple[int, int] | None, ...]
-"""Size in bytes and time of change in ns of each file; None for one that is gone."""
-
 
 def changes(folder: Path, *, apart_from: Path, stop: Event | None = None, still_s: float = STILL_S) -> Iterator[int]:
     """The number of files that have changed, each time that they are still; 0 at the beginning.
@@ -47,21 +44,14 @@ def changes(folder: Path, *, apart_from: Path, stop: Event | None = None, still_
 
 def wait_until_still(files: Iterable[Path], *, still_s: float, sleep: Callable[[float], object] = time.sleep) -> None:
     """Return once no file has changed for `still_s` seconds."""
-    files = sorted(files)
-    before = _look(files)
-    while True:
-        sleep(still_s)
-        now = _look(files)
-        if now == before:
-            return
+    files, before = sorted(files), None
+    while (now := [_size_and_time(file) for file in files]) != before:
         before = now
-
-
-def _look(files: Iterable[Path]) -> Look:
-    return tuple(_size_and_time(file) for file in files)
+        sleep(still_s)
 
 
 def _size_and_time(file: Path) -> tuple[int, int] | None:
+    """Size in bytes and time of change in ns; None for a file that is gone."""
     try:
         found = file.stat()
     except OSError:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from flows.running.settings import Settings
+from flows.running.settings import OPENAI_MODEL, OPENAI_SMALL_MODEL, Settings
 from storage.records import Record
 
 LEAST_FREE_BYTES = 2_000_000_000
@@ -76,9 +76,7 @@ def examine(settings: Settings) -> Report:
             _home(settings.home),
             *([ok("store", f"TRIVET_STORE={_without_secret(settings.store)}")] if settings.store is not None else []),
             *_postgres(settings),
-            _vision(settings),
             _language(settings),
-            ok("reranker", settings.reranker or "none: --rerank NAME or TRIVET_RERANKER names one"),
             _configured(settings),
         )
     )
@@ -194,13 +192,6 @@ def _server(name: str, url: str, remedy: str) -> list[Check]:
     return [ok(name, f"PostgreSQL {server} answers"), ok("pg_available_extensions", detail)]
 
 
-def _vision(settings: Settings) -> Check:
-    name, remedy = "vision endpoint", "set TRIVET_VLM_BASE_URL=http://127.0.0.1:8000/v1"
-    if settings.vlm_base_url is None:
-        return warn(name, "not configured: figures are recorded as skipped", remedy)
-    return ok(name, _without_secret(settings.vlm_base_url))
-
-
 def _language(settings: Settings) -> Check:
     """The model that answers by default, and what it lacks."""
     name, model = "language model", settings.llm_model
@@ -222,7 +213,7 @@ def _language(settings: Settings) -> Check:
                 remedy = "set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
                 return missing(name, "TRIVET_LLM=openai has no key", remedy)
             where = f" at {_without_secret(settings.openai_base_url)}" if settings.openai_base_url else ""
-            return ok(name, f"openai: {settings.openai_model}, {settings.openai_small_model}{where}")
+            return ok(name, f"openai: {OPENAI_MODEL}, {OPENAI_SMALL_MODEL}{where}")
         case other:
             return ok(name, other)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from flows.running.index_places import index_place
+from flows.running.config_reading import index_place
 from flows.service.api import Refused
 from storage.engines import index_name, short_name
 from storage.records import Record

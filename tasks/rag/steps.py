@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from storage.files import make_folder
 from storage.records import Record, Ref
 from storage.segments import Segment
 from tasks import progress
@@ -23,7 +24,7 @@ from tasks.rag.indexing.figures import FigureSettings
 from tasks.rag.indexing.index_report import DocumentStatus, IndexReport
 from tasks.rag.indexing.publishing import Catalogued, Published
 from tasks.rag.indexing.scan import ScanResult
-from tasks.resources import artifacts, embedding_cache, resources, responses, results
+from tasks.resources import READ_LOG, artifacts, embedding_cache, resources, responses, results
 from tasks.step import Incomplete, StepKey, paying_run, step
 
 
@@ -49,7 +50,8 @@ def parse(
     from tasks.rag.indexing.document_stages import parse_source
 
     password = resources().secret(password_env) if password_env else None
-    log = resources().parse_log
+    log = resources().home / READ_LOG
+    make_folder(log.parent)
     parsed = tuple(
         parse_source(source, artifacts(), options=options, limits=limits, password=password, log=log)
         for source in progress.counted("parse", sources)

@@ -204,7 +204,7 @@ def begun(running: Running, kind: str, count: int) -> subprocess.Popen[str]:
 
 def time_steps(kind: str) -> dict[str, float]:
     """In this process: a flow without steps, and one with many; its own CPU seconds. kind: `ours`, `plain`."""
-    from flows.running.configuring import configure_steps
+    from flows.running.settings import configure_steps
 
     configure_steps()
     from prefect import flow, task

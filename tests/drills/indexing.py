@@ -30,7 +30,7 @@ class Place(NamedTuple):
     @property
     def parse_log(self) -> Path:
         """Written by the parser children."""
-        return self.home / "parsed.log"
+        return self.home / "logs" / "documents.log"
 
 
 class Process(NamedTuple):
@@ -146,5 +146,5 @@ def _environment(place: Place) -> dict[str, str]:
     """This one, without what other tests set for their own flows; a killed run leaves its scratch in the home."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
     root = str(Path(__file__).parents[2])
-    own = {"TRIVET_HOME": str(place.home), "TRIVET_PARSE_LOG": str(place.parse_log), "TMPDIR": str(place.home)}
+    own = {"TRIVET_HOME": str(place.home), "TMPDIR": str(place.home)}
     return ours | own | {"PYTHONPATH": root}

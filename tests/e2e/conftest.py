@@ -44,7 +44,7 @@ def endpoint(faults: dict[str, Fault]) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def house(endpoint: Server) -> Iterator[House]:
     """The whole product, from an empty home."""
-    models = {"TRIVET_VLM_BASE_URL": endpoint.base_url, "OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}
+    models = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}
     with open_home() as home:
         house = House(home, **models)
         try:

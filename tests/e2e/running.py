@@ -39,12 +39,11 @@ class House:
     def __init__(self, home: Path, **environment: str) -> None:
         self.home = home
         self.steps = home / "steps-run"
-        self.parsed = home / "parsed.log"
+        self.parsed = home / "logs" / "documents.log"
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
         self.environment = ours | {
             "TRIVET_HOME": str(home),
             "TRIVET_STEPS_RUN": str(self.steps),
-            "TRIVET_PARSE_LOG": str(self.parsed),
             "PYTHONPATH": os.pathsep.join(map(str, (COUNTING, ROOT))),
             "OMP_NUM_THREADS": "1",
             **environment,

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -72,7 +72,7 @@ def sharded(salt: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the flow as `argv` says: kind of task runner, salt, address of a cluster."""
-    kind, salt, *address = sys.argv[1:]
-    run: Any = placed(sharded, kind, *(address or [None]))
+    """Run the flow as `argv` says: where shards run, and salt."""
+    where, salt = sys.argv[1:]
+    run: Any = placed(sharded, where)
     print(json.dumps(run(salt)))

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flows.running.configuring import configure_steps
-from flows.running.settings import settings
+from flows.running.settings import configure_steps, settings
 from tests.command import TRIVET, Done, run_here
 from tests.models.server import Reply, Server, hangs, serving, system_of
 

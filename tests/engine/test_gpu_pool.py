@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 from storage.index import open_index
 from tests.command import TRIVET, Done, run_apart, run_here
 

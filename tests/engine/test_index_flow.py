@@ -6,19 +6,18 @@ import csv
 import json
 import shutil
 import sqlite3
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from flows.rag import IndexConfig, build_index
-from flows.running.configuring import configure_steps
-from flows.running.index_places import index_place
+from flows.running.config_reading import index_place
 from flows.running.settings import settings
 from storage.embedded import Cluster
 from storage.files import write
 from storage.index import open_index
+from tasks.resources import READ_LOG
 from tests.command import Done, run_here
 from tests.conftest import HOME
 
@@ -55,18 +54,12 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def parse_log(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
-    """Where the parser children of this module write down what they read."""
-    log = tmp_path_factory.mktemp("log") / "parsed"
+def parse_log() -> Path:
+    """Where the parser children of this home write down what they read."""
+    log = settings().home / READ_LOG
+    log.parent.mkdir(exist_ok=True)
     log.touch()
-    with pytest.MonkeyPatch.context() as patch:
-        # a setting, because every command configures its process by the settings
-        patch.setenv("TRIVET_PARSE_LOG", str(log))
-        settings.cache_clear()
-        configure_steps()
-        yield log
-    settings.cache_clear()
-    configure_steps()
+    return log
 
 
 @pytest.fixture(scope="module")

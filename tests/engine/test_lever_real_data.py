@@ -103,7 +103,7 @@ def whole(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def endpoint() -> Iterator[Server]:
     """A model that answers by the length of what it is asked."""
-    from flows.running.configuring import configure_steps
+    from flows.running.settings import configure_steps
     from tasks.resources import configure, resources
 
     configure_steps()
@@ -111,7 +111,7 @@ def endpoint() -> Iterator[Server]:
     with serving() as running:
         running.answer = lambda body: SAID[len(prompt_of(body)) % 5]
         here = resources()
-        configure(replace(here, vlm_base_url=running.base_url))
+        configure(replace(here, openai_base_url=running.base_url))
         yield running
         configure(here)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -16,11 +14,10 @@ from prefect import flow  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId  # noqa: E402
 from prefect.context import FlowRunContext  # noqa: E402
-from prefect.exceptions import FailedRun  # noqa: E402
 from prefect.states import Cancelling  # noqa: E402
 
 from flows.rag import build_index  # noqa: E402
-from flows.running.run_reporting import outcome_of, watched  # noqa: E402
+from flows.running.run_reporting import watched  # noqa: E402
 from tasks.rag.rag_errors import Unfinished  # noqa: E402
 from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402
 
@@ -68,32 +65,6 @@ def test_the_message_of_a_failure_begins_with_what_happened(
     with pytest.raises(type(error)) as raised:
         fails()
     assert raised.value is error, "who calls the flow gets the error itself"
-
-
-def test_a_command_gets_the_error_though_the_answer_to_its_state_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prefect sends its request again, and is told the state that the server has by now, without the error."""
-    error = Unfinished({"a.pdf": "killed"}, report=None)
-    send, lost = httpx.Client.send, list[httpx.Request]()
-
-    def lossy(self: httpx.Client, request: httpx.Request, **how: Any) -> httpx.Response:
-        answer = send(self, request, **how)
-        if not lost and request.url.path.endswith("/set_state") and b"FAILED" in request.content:
-            lost.append(request)
-            raise httpx.ReadTimeout("the answer is lost", request=request)
-        return answer
-
-    @flow(name="lost")
-    @watched
-    def fails() -> None:
-        raise error
-
-    monkeypatch.setattr(httpx.Client, "send", lossy)
-    with pytest.raises(FailedRun):
-        fails()
-    lost.clear()
-    with pytest.raises(Unfinished) as raised:
-        outcome_of(fails)
-    assert (raised.value, len(lost)) == (error, 1)
 
 
 def test_who_calls_a_flow_gets_its_error_though_the_run_is_being_cancelled(client: SyncPrefectClient) -> None:

@@ -14,7 +14,7 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -27,9 +27,9 @@ from flows.lever import post_train  # noqa: E402
 from flows.nightly import nightly  # noqa: E402
 from flows.rag import IndexConfig, answer_batch, build_index  # noqa: E402
 from flows.running import run_reporting  # noqa: E402
-from flows.running.environment import program_version  # noqa: E402
+from flows.running.environment import program, program_version  # noqa: E402
 from flows.running.lever_config import LeverConfig  # noqa: E402
-from flows.running.run_reporting import as_part, few, flow_version, watched  # noqa: E402
+from flows.running.run_reporting import as_part, few, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
 from tasks.evaluation.running.open_models import ModelSpec  # noqa: E402
@@ -59,7 +59,7 @@ def test_an_index_run_shows_its_stages_its_shards_and_what_failed(client: SyncPr
     assert ran.bars == {f"progress-{stage}": 100 for stage in stages}
     assert ran.artifacts["progress-parse"].description == "parse: 5 of 5"
     assert ran.artifacts["progress-describe-figures"].description == "describe figures: 3 of 3"
-    assert ran.run.flow_version == flow_version()
+    assert ran.run.flow_version == program()
     assert "`broken.docx`" in str(ran.artifacts["rag-tender-index-report"].data)
     expected = {"parse 1/2", "parse 2/2", "embed 1/2", "embed 2/2"}
     assert ran.task_names(expected=expected) >= expected
@@ -184,8 +184,8 @@ def test_bars_move_while_a_run_works_and_a_server_that_takes_none_costs_no_run(
 
 def test_the_version_of_every_flow_is_the_program_that_runs() -> None:
     flows = (build_index, answer_batch, evaluate, post_train, nightly, run_step)
-    assert {one.version for one in flows} == {flow_version()}
-    assert flow_version().startswith(program_version())
+    assert {one.version for one in flows} == {program()}
+    assert program().startswith(program_version())
 
 
 def test_what_is_unfinished_is_named_by_its_file() -> None:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from flows.running.configuring import configure_steps
-from flows.running.settings import ClusterUnusable, settings
+from flows.running.settings import ClusterUnusable, configure_steps, settings
 from storage.index import open_index
 from tests.command import run_apart
 
@@ -30,10 +29,10 @@ ROOT = str(Path(__file__).parents[2])
 CLUSTERS = ["dask", "ray"]
 
 
-def run_sharded(home: Path, kind: str, salt: str, *address: str, **environment: str) -> dict[str, Any]:
+def run_sharded(home: Path, where: str, salt: str, **environment: str) -> dict[str, Any]:
     """What the flow of tests/engine/sharding.py tells, run in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", "from tests.engine.sharding import main; main()", kind, salt, *address],
+        [sys.executable, "-c", "from tests.engine.sharding import main; main()", where, salt],
         env=os.environ | {"TRIVET_HOME": str(home), "PYTHONPATH": ROOT} | environment,
         capture_output=True,
         text=True,
@@ -138,33 +137,25 @@ def dask_cluster(home: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 def test_a_cluster_that_is_there_is_used_when_its_workers_have_the_store(dask_cluster: tuple[str, Path]) -> None:
     address, its_home = dask_cluster
-    told = run_sharded(its_home, "dask", "there", address)
+    told = run_sharded(its_home, f"dask={address}", "there")
     assert told["pid"] not in told["pids"]
 
 
 def test_workers_that_keep_things_elsewhere_are_refused(dask_cluster: tuple[str, Path], home: Path) -> None:
     with pytest.raises(AssertionError, match="start the workers with the same TRIVET_STORE"):
-        run_sharded(home, "dask", "elsewhere", dask_cluster[0])
+        run_sharded(home, f"dask={dask_cluster[0]}", "elsewhere")
 
 
 def test_threads_are_what_nobody_need_ask_for() -> None:
     assert isinstance(task_runner(2), ThreadPoolTaskRunner)
 
 
-def test_an_address_without_its_kind_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("words")
-    done = run_apart("rag", "index", tmp_path, "--index", tmp_path / "index", "--cluster", "tcp://127.0.0.1:1")
-    assert done.code == 1
-    assert "--task-runner dask" in done.stderr
-
-
-@pytest.mark.parametrize(("kind", "address"), [("dask", "127.0.0.1:8786"), ("ray", "tcp://127.0.0.1:10001")])
-def test_an_address_of_another_kind_is_refused(kind: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRIVET_TASK_RUNNER", kind)
-    monkeypatch.setenv("TRIVET_CLUSTER", address)
+@pytest.mark.parametrize("where", ["dask=127.0.0.1:8786", "ray=tcp://127.0.0.1:10001", "tcp://127.0.0.1:1"])
+def test_an_address_of_another_kind_is_refused(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIVET_TASK_RUNNER", where)
     settings.cache_clear()
     try:
-        with pytest.raises(ClusterUnusable, match=f"--cluster {address}: expected"):
+        with pytest.raises(ClusterUnusable, match=f"--task-runner {where}: expected"):
             task_runner(2)
     finally:
         monkeypatch.undo()

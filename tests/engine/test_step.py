@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 from storage.records import Record, Ref
 
 configure_steps()
@@ -17,7 +17,6 @@ from prefect.serializers import JSONSerializer  # noqa: E402
 from prefect.settings import get_current_settings  # noqa: E402
 
 from flows.cli import engine  # noqa: E402
-from flows.running import command_server  # noqa: E402
 from tasks import step as steps  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
 from tasks.step import Incomplete, gather, step  # noqa: E402
@@ -151,7 +150,7 @@ def test_a_cache_hit_decodes_its_record_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_flow_sends_heartbeats_only_to_a_server_that_somebody_watches(
     own: bool, beats: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_server, "has_server", lambda: own)
-    monkeypatch.setattr(command_server, "wait_until_healthy", lambda _: None)
+    monkeypatch.setattr(engine, "has_server", lambda: own)
+    monkeypatch.setattr(engine, "wait_until_healthy", lambda _: None)
     outcome = engine.run_flow(lambda _: get_current_settings().flows.heartbeat_frequency, None)
     assert (outcome.report is not None) is beats

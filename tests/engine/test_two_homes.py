@@ -24,7 +24,7 @@ class Machine(NamedTuple):
     @property
     def parsed(self) -> list[str]:
         """What parser children noted."""
-        log = self.home / "parsed"
+        log = self.home / "logs" / "documents.log"
         return log.read_text().splitlines() if log.exists() else []
 
     @property
@@ -50,7 +50,7 @@ def machines(store: Bucket, tmp_path_factory: pytest.TempPathFactory) -> list[Ma
 
 
 def _index(documents: Path, home: Path, store: Bucket) -> Done:
-    own = {"TRIVET_HOME": str(home), "TRIVET_STORE": store.url, "TRIVET_PARSE_LOG": str(home / "parsed")}
+    own = {"TRIVET_HOME": str(home), "TRIVET_STORE": store.url}
     environment = own | store.environment
     return run_apart("rag", "index", documents, "--index", home / "index", "--json", before=None, **environment)
 

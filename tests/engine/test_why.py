@@ -123,7 +123,7 @@ def test_a_chunk_is_traced_by_its_id(asked: Path) -> None:
 @pytest.mark.slow
 def test_each_hop_from_a_number_to_its_file(asked: Path) -> None:
     listed = run_here(
-        "rag", "numbers", "--index", asked / "idx", "--entity", REPORT.name, "--line", "net sales", "--json"
+        "rag", "numbers", "--index", asked / "idx", "--document", REPORT.name, "--line", "net sales", "--json"
     )
     number = listed.json["numbers"][0]
     place = ":".join(str(number[field]) for field in ("document", "table", "row", "col"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 from tests.command import run_apart
 from tests.engine.local_models import (
     LITTLE,
@@ -37,7 +37,7 @@ def test_figures_are_read_as_a_bare_generate_reads_them(
     place: str, reader: Path, served: Callable[[Path], str], marked: dict[str, str], tmp_path: Path
 ) -> None:
     vlm = "openai:tiny" if place == "served" else f"vllm:{reader},{SMALL}"
-    address = {"TRIVET_VLM_BASE_URL": served(reader)} if place == "served" else {}
+    address = {"OPENAI_BASE_URL": served(reader)} if place == "served" else {}
     index = ("rag", "index", write_documents(tmp_path / "documents"), "--index", tmp_path / "index", "--json")
     done = run_apart(*index, *PLAIN, "--vlm", vlm, before=None, **marked, **address)
     assert done.code == 0, done.stderr

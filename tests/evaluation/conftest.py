@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 from storage.artifacts import Artifacts
 from tasks import resources
 

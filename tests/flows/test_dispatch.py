@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 
@@ -88,7 +88,22 @@ def test_an_error_that_cannot_be_made_again_comes_back_with_its_words(error: Exc
     assert str(error) in str(raised.value)
 
 
-def test_who_comes_after_the_outcome_was_taken_gets_the_record_of_the_step() -> None:
+def test_every_run_that_waits_for_a_step_gets_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    child, runs = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Failed(message="no")), [uuid4(), uuid4()]
+    with pytest.raises(ModelUnavailable):
+        keep_outcome(child.id, lambda: (_ for _ in ()).throw(ModelUnavailable("no weights")))
+    monkeypatch.setattr(dispatch, "get_client", lambda **_: nullcontext(None))
+    monkeypatch.setattr(dispatch, "_whole", lambda _, of: [child.id, runs[0]] if of == child.id else [of])
+    monkeypatch.setattr(dispatch, "_under_way", lambda *_: child)
+    monkeypatch.setattr(dispatch, "_waited_for", lambda _, one, __: one)
+    for run in runs:
+        context = SimpleNamespace(get=lambda run=run: SimpleNamespace(task_run=SimpleNamespace(flow_run_id=run)))
+        monkeypatch.setattr(dispatch, "TaskRunContext", context)
+        with pytest.raises(ModelUnavailable, match="no weights"):
+            dispatch.send(Sent("tasks.x.steps.x", "o" * 64, {}, "embed 1/1"), "run-step/gpu")
+
+
+def test_who_waits_for_a_child_without_an_outcome_gets_the_record_of_the_step() -> None:
     about = ResultRecordMetadata(storage_key="k" * 64, serializer=JSONSerializer())
     results().write("k" * 64, ResultRecord(metadata=about, result=COUNTED).serialize())
     child = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Completed())

@@ -82,7 +82,8 @@ def test_a_database_that_is_away_is_missing_and_no_secret_shows(tmp_path: Path, 
         database_url=SecretStr(url),
         openai_api_key=SecretStr("hunter2"),
         store="s3://key:hunter2@bucket/prefix",
-        vlm_base_url="http://user:hunter2@127.0.0.1:8000/v1?key=hunter2",
+        llm="openai",
+        openai_base_url="http://user:hunter2@127.0.0.1:8000/v1?key=hunter2",
     )
     report = examine(settings)
     assert "hunter2" not in report.model_dump_json()
@@ -111,10 +112,6 @@ def test_who_answers_is_named_with_what_is_lacking(
     nothing = dict.fromkeys(("llm_model", "llm_base_url", "openai_api_key", "openai_base_url"))
     check = found(Settings.model_validate({"home": tmp_path, **nothing, **chosen}))["language model"]
     assert (check.status, check.detail) == (status, detail)
-
-
-def test_the_reranker_is_named(tmp_path: Path) -> None:
-    assert found(Settings(home=tmp_path, reranker="my/reranker"))["reranker"].detail == "my/reranker"
 
 
 def test_configured_variables_are_named(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.configuring import configure_steps
-from flows.running.settings import settings
+from flows.running.settings import configure_steps, settings
 from storage import connections
 from storage.evaluations import Evaluations
 from tasks.evaluation.evaluation_records import Sample, TaskResult

@@ -185,7 +185,7 @@ def test_results_are_json_that_any_reader_takes(two: tuple[Path, Path]) -> None:
 
 @pytest.mark.postgres
 def test_runs_are_found_in_the_database(two: tuple[Path, Path]) -> None:
-    from flows.running.configuring import configure_steps
+    from flows.running.settings import configure_steps
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.evaluation.results.results_file import keep_with
     from tasks.resources import evaluations

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.configuring import configure_steps
-from flows.running.settings import settings
+from flows.running.settings import configure_steps, settings
 from storage import connections
 from storage.responses import StoredResponse
 from tasks import resources

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from flows.running.configuring import configure_steps
 from flows.running.ongoing import EvaluationRun
+from flows.running.settings import configure_steps
 from storage.storage_errors import DatabaseUnavailable
 from tasks import resources
 from tasks.budget import Budget

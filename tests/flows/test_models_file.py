@@ -13,9 +13,9 @@ import pytest
 
 from flows.rag import IndexConfig
 from flows.running.answer_models import models_of
-from flows.running.configuring import configure_steps
 from flows.running.evaluation_flags import read_evaluation
 from flows.running.lever_config import LeverConfig
+from flows.running.settings import configure_steps
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE
 from tasks import resources

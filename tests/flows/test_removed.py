@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.running.replacements import replacements
+from flows.running.config_reading import replacements
 from tests.command import run_here
 
 NAMES = [(name, instead) for kind in ("command", "option", "format") for name, instead in replacements()[kind].items()]

@@ -88,7 +88,7 @@ def test_an_index_may_be_in_an_engine(tmp_path: Path) -> None:
         ("tasks: [A]\nmodels:\n  - model: hf\n    temprature: 1", "line 4: 'temprature' is not known; give annotator_"),
         (
             "tasks: [A]\nmodels:\n  - model: hf\n    cluster: dask",
-            "line 4: eval run --cluster was removed: TRIVET_CLUSTER",
+            "line 4: eval run --cluster was removed: TRIVET_TASK_RUNNER",
         ),
         ("tasks: [A]\nmodels:\n  - model: hf\n    save: file", "line 4: save: a suite keeps its results itself"),
         (

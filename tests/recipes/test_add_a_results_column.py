@@ -49,7 +49,7 @@ print(json.dumps({
 }))
 """
 KEPT = """
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 from tasks.evaluation.results.results_file import keep_with, report_from_rows
 from tasks.resources import evaluations
 

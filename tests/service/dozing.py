@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from flows.running.configuring import configure_steps
+from flows.running.settings import configure_steps
 
 configure_steps()
 

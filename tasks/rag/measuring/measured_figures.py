@@ -24,8 +24,6 @@ from tasks.rag.retrieval.search import search
 
 USUAL_LABELS = ("kind", "lang")
 """Labels that figures are grouped by if no others are chosen."""
-MOST_GROUPS = 50
-"""Maximum number of values of a label to group by."""
 NAMES_SHOWN = 3
 
 
@@ -65,21 +63,9 @@ def measure(
     return Measured(**dict(found), answers=answers, groups=groups)
 
 
-def labels_of(questions: Sequence[Question], asked: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels to group by, those asked for or the usual ones. Raises ValueError for an unknown or crowded label."""
-    names = {name for question in questions for name in question.labels}
-    values = {name: {question.labels.get(name) for question in questions} for name in names}
-    if asked is None:
-        return tuple(name for name in USUAL_LABELS if len(values.get(name, ())) > 1)
-    if unknown := [name for name in asked if name not in values]:
-        has = ", ".join(sorted(values)) or "no other fields"
-        raise ValueError(f"no question has the field {unknown[0]!r} to group by; the lines have {has}")
-    if crowded := [name for name in asked if len(values[name]) > MOST_GROUPS]:
-        raise ValueError(
-            f"the field {crowded[0]!r} has {len(values[crowded[0]])} values, which makes as many groups; group by one "
-            f"with at most {MOST_GROUPS}"
-        )
-    return tuple(dict.fromkeys(asked))
+def labels_of(questions: Sequence[Question]) -> tuple[str, ...]:
+    """The usual labels that have several values among the questions, to group by."""
+    return tuple(name for name in USUAL_LABELS if len({one.labels.get(name) for one in questions}) > 1)
 
 
 def choose(questions: Sequence[Question], split: str | None) -> list[Question]:

@@ -68,9 +68,9 @@ def test_questions_that_are_all_unanswerable_measure_abstention_alone() -> None:
     assert measured.answers.n == 1
 
 
-def test_a_label_that_no_line_has_is_refused() -> None:
-    with pytest.raises(ValueError, match="no question has the field 'colour' to group by; the lines have kind, split"):
-        labels_of(QUESTIONS, ["colour"])
+def test_usual_labels_group_where_they_tell_questions_apart() -> None:
+    assert labels_of(QUESTIONS) == ("kind",)
+    assert labels_of(QUESTIONS[1:2]) == ()
 
 
 def test_a_split_is_chosen_by_name() -> None:
