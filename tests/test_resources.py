@@ -35,7 +35,7 @@ def silent() -> Iterator[Server]:
 
 def test_a_silent_language_model_is_given_up_after_the_time_that_is_set(silent: Server) -> None:
     with pytest.raises(TransientModelError, match=r"0\.1 s; .*`timeout`"):
-        resources.language(f"openai:{MODEL},timeout=0.1", local=True).complete(REQUEST)
+        resources.language(f'openai:{MODEL},{{"timeout": 0.1}}', local=True).complete(REQUEST)
 
 
 def test_who_waits_hears_within_minutes_that_a_model_is_silent() -> None:
