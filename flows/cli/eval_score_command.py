@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import BaseModel, StrictFloat, StrictInt, StrictStr
@@ -19,6 +19,9 @@ from flows.cli.shared_options import require_file
 from storage.files import write
 from tasks.budget import Budget
 from tasks.grading.reading import Policy
+
+if TYPE_CHECKING:
+    from tasks.evaluation.running.planning import EvaluationRequest
 
 FLAGS = RUN_OPTIONS.flags
 KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."
@@ -63,7 +66,8 @@ def score(
     from flows.running.evaluation_flags import judge_of, ks_of
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.evaluation.results.results_file import refuse_output
-    from tasks.evaluation.running.planning import RunSettings
+    from tasks.evaluation.running.open_models import ModelSpec
+    from tasks.evaluation.running.planning import EvaluationRequest, RunSettings, TaskChoice
     from tasks.evaluation.running.rescoring import score_again
     from tasks.resources import artifacts, evaluations
     from tasks.sandbox.bubblewrap import refuse_unsafe
@@ -73,15 +77,19 @@ def score(
         if given["settings.unsafe_code"]:
             refuse_unsafe()
         judge = given["judge.name"] or "auto"
-        grading: dict[str, Any] = {
-            "ks": ks_of(given["settings.ks"]),
-            "extract": given["settings.extract"] or RunSettings().extract,
-            "unsafe_code": bool(given["settings.unsafe_code"]),
-            "judge": judge_of(judge, given["judge.args"]),
-        }
+        settings = RunSettings.model_validate(
+            {
+                "limit": given["settings.limit"],
+                "ks": ks_of(given["settings.ks"]),
+                "extract": given["settings.extract"],
+                "unsafe_code": bool(given["settings.unsafe_code"]),
+            }
+        )
+        chosen = judge_of(judge, given["judge.args"])
         if run is not None:
-            grading |= {"judge": None} if judge == "auto" else {}
-            rescored = score_again(find_run(run, evaluations()), artifacts(), task=task, **grading)
+            again = None if judge == "auto" else chosen
+            found = find_run(run, evaluations())
+            rescored = score_again(found, artifacts(), task=task, judge=again, settings=settings)
             emit(rescored, as_json, lambda: show_rescored(rescored))
             return
         if responses is None or task is None:
@@ -92,13 +100,21 @@ def score(
             return
         if out:
             refuse_output(out.absolute())
-        grading |= {"auto_judge": judge == "auto", "limit": given["settings.limit"], "data_dir": given["data_dir"]}
-        grading["model_name"] = given["model.name"] or "recorded"
-        _score_first(responses, task, grading, out=out, as_json=as_json)
+        request = EvaluationRequest(
+            model=ModelSpec(
+                backend="replay", name=given["model.name"] or "recorded", args={"path": str(responses.absolute())}
+            ),
+            tasks=(TaskChoice(task=task),),
+            data_dir=given["data_dir"],
+            settings=settings,
+            judge=chosen,
+            auto_judge=judge == "auto",
+        )
+        _score_first(request, out=out, as_json=as_json)
 
 
-def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Path | None, as_json: bool) -> None:
-    """Score a file of responses. grading: arguments of `score_file`."""
+def _score_first(request: EvaluationRequest, *, out: Path | None, as_json: bool) -> None:
+    """Score a file of responses."""
     from flows.running.ongoing import EvaluationRun
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards
@@ -107,10 +123,10 @@ def _score_first(responses: Path, task: str, grading: dict[str, Any], *, out: Pa
     from tasks.evaluation.running.shard_grading import left_by_sandbox
     from tasks.resources import artifacts
 
-    judge = grading["judge"] and grading["judge"].model_dump(mode="json")
-    asked = {"responses": str(responses), "tasks": [{"task": task}], "auto_judge": grading["auto_judge"]}
-    ongoing = EvaluationRun.begin(None, asked | {"judge": judge})
-    planned, result = score_file(responses.absolute(), task, artifacts(), **grading)
+    judge = request.judge and request.judge.model_dump(mode="json")
+    asked = {"responses": request.model.args["path"], "tasks": [{"task": request.tasks[0].task}]}
+    ongoing = EvaluationRun.begin(None, asked | {"auto_judge": request.auto_judge, "judge": judge})
+    planned, result = score_file(request, artifacts())
     ongoing.results.append(result)
     if result.family == "code":
         ongoing.unfinished |= left_by_sandbox(result.task, read_shards(artifacts(), result.samples, Sample))

@@ -12,7 +12,7 @@ from models.model_errors import ModelError
 from models.protocols import ChatRequest, ChatResponse, Text
 from storage.artifacts import Artifacts
 from tasks.calls import Answer, response_key
-from tasks.evaluation.benchmarks.benchmark_registry import definition_digest, find_benchmark
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_records import Dataset, Item, Sampling
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.running.benchmark_data import Data
@@ -56,7 +56,6 @@ def plan_of(
         Data(None),
         artifacts,
         named=str(path),
-        definition=definition_digest(benchmark),
         settings=RunSettings.model_validate(settings),
         model=model,
         judge=judge,

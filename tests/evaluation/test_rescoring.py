@@ -15,6 +15,7 @@ from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.results_file import read_results, write_files
 from tasks.evaluation.running.open_models import ModelSpec, release_models
+from tasks.evaluation.running.planning import EvaluationRequest, RunSettings, TaskChoice
 from tasks.evaluation.running.rescoring import Rescored, score_again, score_file
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.sums import SUMS, write_benchmark
@@ -37,16 +38,15 @@ def scored(
     responses: Path, task: str | Path, artifacts: Artifacts, *, judge: ModelSpec | None = None, limit: int | None = None
 ) -> TaskResult:
     release_models()
-    _, result = score_file(
-        responses,
-        str(task),
-        artifacts,
+    request = EvaluationRequest(
+        model=ModelSpec(backend="replay", name="recorded", args={"path": str(responses)}),
+        tasks=(TaskChoice(task=str(task)),),
         data_dir=SAMPLES / "benchmarks",
-        model_name="recorded",
+        settings=RunSettings(limit=limit),
         judge=judge,
         auto_judge=judge is None,
-        limit=limit,
     )
+    _, result = score_file(request, artifacts)
     return result
 
 
@@ -88,7 +88,7 @@ def test_a_judge_grades_and_what_it_took_is_told(tmp_path: Path, artifacts: Arti
 
 def again(run: FoundRun, artifacts: Artifacts, *, task: str | None = None, judge: ModelSpec | None = None) -> Rescored:
     release_models()
-    return score_again(run, artifacts, task=task, judge=judge)
+    return score_again(run, artifacts, task=task, judge=judge, settings=RunSettings())
 
 
 def test_the_same_grader_finds_the_same(tmp_path: Path, artifacts: Artifacts, sums: tuple[Path, TaskResult]) -> None:

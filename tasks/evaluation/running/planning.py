@@ -186,13 +186,15 @@ def plan_task(
     artifacts: Artifacts,
     *,
     named: str,
-    definition: str,
     settings: RunSettings,
     model: ModelSpec,
     judge: ModelSpec | None,
     batch_size: int | None = None,
 ) -> PlannedTask:
     """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
+    from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
+
+    definition = definition_digest(benchmark)
     if settings.demonstrations and benchmark.example_file is None:
         raise OptionUnusable(
             f"{benchmark.name} has no solved examples to show; leave `demonstrations`, or name a training file under "

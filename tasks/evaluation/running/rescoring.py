@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from storage.artifacts import Artifacts
 from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import OptionUnusable, PreflightFailed, ResultsUnusable, UnknownTask
-from tasks.evaluation.evaluation_records import ModelFacts, Sample, Sampling, TaskResult
+from tasks.evaluation.evaluation_records import Sample, Sampling, TaskResult
 from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
-from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import Asking, ModelSpec
 from tasks.evaluation.running.planning import (
     OF_PROGRAMS,
+    EvaluationRequest,
     Plan,
     PlannedTask,
     RunSettings,
     of_programs,
     of_reading,
-    plan_task,
     read_items,
 )
-from tasks.evaluation.running.replaying import repeats_in, replay
+from tasks.evaluation.running.replaying import replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
-from tasks.evaluation.running.task_choice import find, judge_of
+from tasks.evaluation.running.task_choice import choose, find, judge_of
 from tasks.grading.reading import POLICIES, Policy
 from tasks.sandbox.sandbox_python import another_python
 
@@ -56,66 +54,37 @@ class Rescored(Record):
     tasks: tuple[Again, ...]
 
 
-def score_file(
-    responses: Path,
-    task: str,
-    artifacts: Artifacts,
-    *,
-    data_dir: Path | None,
-    model_name: str,
-    judge: ModelSpec | None,
-    auto_judge: bool,
-    limit: int | float | None,
-    ks: tuple[int, ...] = (),
-    extract: Policy | None = None,
-    unsafe_code: bool = False,
-) -> tuple[Plan, TaskResult]:
-    """Figures of recorded answers. Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, OptionUnusable."""
-    from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
+def score_file(request: EvaluationRequest, artifacts: Artifacts) -> tuple[Plan, TaskResult]:
+    """Figures of one task from a file of recorded answers, which the model of `request` replays.
 
-    benchmark = find(task, None)
-    if benchmark is None:
-        raise PreflightFailed(f"{task} is a task of the harness, which scores only what it asks itself")
-    if ks and benchmark.family != "code" and repeats_in(responses) == 1:
+    Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, OptionUnusable.
+    """
+    responses = Path(str(request.model.args["path"]))
+    plan = choose(request, artifacts, None, opened=False)
+    if plan.harness:
+        named = plan.harness[0].task
+        raise PreflightFailed(f"{named} is a task of the harness, which scores only what it asks itself")
+    (planned,) = plan.tasks
+    if request.settings.ks and planned.family != "code" and planned.repeats == 1:
         raise OptionUnusable(f"--k is of several answers to an item, and {responses} has one to each; leave it")
-    digest = sha256_of(responses)
-    model = ModelSpec(backend="replay", name=model_name, args={"path": str(responses)})
-    planned = plan_task(
-        benchmark,
-        Data(data_dir),
-        artifacts,
-        named=task,
-        definition=definition_digest(benchmark),
-        settings=RunSettings(
-            limit=limit, n_repeat=repeats_in(responses), ks=ks, extract=extract, unsafe_code=unsafe_code
-        ),
-        model=model,
-        judge=judge_of(benchmark, judge, auto=auto_judge),
-    )
     if planned.whole:
-        raise PreflightFailed(f"{task} grades only what it generates itself; run it with `trivet eval run`")
+        raise PreflightFailed(f"{planned.task} grades only what it generates itself; run it with `trivet eval run`")
     generated = replay(planned, responses, artifacts)  # a wrong id is said before anything is executed
-    checked = planned.family == "code"
-    if checked and (problems := problems_of(benchmark, planned, read_items(artifacts, planned.items))):
-        raise PreflightFailed(f"{task} does not pass its own checks: {'; '.join(problems)}")
-    facts = ModelFacts(name=model_name, backend="replay", revision=digest[:16], args=model.args)
-    plan = Plan(model=facts, tasks=(planned,), harness=(), skipped={})
-    return plan, _graded(planned, generated, artifacts)
+    if planned.family == "code":
+        benchmark = find(planned.benchmark, None)
+        assert benchmark is not None
+        if problems := problems_of(benchmark, planned, read_items(artifacts, planned.items)):
+            raise PreflightFailed(f"{planned.task} does not pass its own checks: {'; '.join(problems)}")
+    facts = plan.model.model_copy(update={"revision": sha256_of(responses)[:16], "args": request.model.args})
+    return plan.model_copy(update={"model": facts}), _graded(planned, generated, artifacts)
 
 
 def score_again(
-    run: FoundRun,
-    artifacts: Artifacts,
-    *,
-    task: str | None,
-    judge: ModelSpec | None,
-    ks: tuple[int, ...] = (),
-    extract: Policy | None = None,
-    unsafe_code: bool = False,
+    run: FoundRun, artifacts: Artifacts, *, task: str | None, judge: ModelSpec | None, settings: RunSettings
 ) -> Rescored:
     """Old figures beside those of today's grader. Raises ResultsUnusable.
 
-    ks, unsafe_code: today's. extract: today's; None: the run's.
+    settings: of which ks and unsafe_code are today's, and so is extract where it is given.
     """
     if task:
         run.require(task)
@@ -123,8 +92,7 @@ def score_again(
     chosen = [(result, where) for result in named if (where := _benchmark(result, run))]
     if not chosen:
         raise ResultsUnusable(f"run {run.report.run.id} holds no stored answers to grade again")
-    today: dict[str, Any] = {"ks": ks, "extract": extract, "unsafe_code": unsafe_code}
-    planned = [(_planned(old, where, run, judge, **today), old) for old, where in chosen]
+    planned = [(_planned(old, where, run, judge, settings), old) for old, where in chosen]
     return Rescored(run=run.report.run.id, tasks=tuple(_again(task, old, run, artifacts) for task, old in planned))
 
 
@@ -161,16 +129,7 @@ def _name(named: str) -> str | None:
     return benchmark and benchmark.name
 
 
-def _planned(
-    old: TaskResult,
-    named: str,
-    run: FoundRun,
-    judge: ModelSpec | None,
-    *,
-    ks: tuple[int, ...],
-    extract: Policy | None,
-    unsafe_code: bool,
-) -> PlannedTask:
+def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, settings: RunSettings) -> PlannedTask:
     """The task as it was asked, with today's grader."""
     benchmark = find(named, None)
     assert benchmark is not None
@@ -178,20 +137,15 @@ def _planned(
     config = run.report.run.config
     judge_then = ModelSpec.model_validate(config["judge"]) if config.get("judge") else None
     auto_then = bool(config.get("auto_judge", True))
-    extract_then: dict[str, Policy] = {policy: policy for policy in POLICIES}
     repeats = old.settings.get("repeats")
-    programs = benchmark.family == "code"
-    asked_ks = old.settings.get("k")
+    programs, asked_ks, ks = benchmark.family == "code", old.settings.get("k"), settings.ks
     if not ks and isinstance(asked_ks, list):
         ks = tuple(k for k in asked_ks if isinstance(k, int))
-    ks, unsafe_code = ks if programs or repeats != 1 else (), unsafe_code and programs
+    ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
     said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
     asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
-    read = (
-        (extract or extract_then.get(str(old.settings.get("extract")), "published"))
-        if benchmark.reads_answers
-        else "published"
-    )
+    then: Policy = next((one for one in POLICIES if one == old.settings.get("extract")), "published")
+    read: Policy = (settings.extract or then) if benchmark.reads_answers else "published"
     return PlannedTask(
         task=old.task,
         benchmark=named,

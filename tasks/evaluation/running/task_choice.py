@@ -62,8 +62,6 @@ def choose(
     evaluations: where earlier results are; None to look nowhere. A database that is away knows nothing.
     opened: the model must be one that can be asked here.
     """
-    from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
-
     model, settings, include_path = request.model, request.settings, request.include_path
     known = None if request.overwrite or settings.debug else evaluations
     lacking = _lacking([chosen.task for chosen in request.tasks], include_path)
@@ -88,7 +86,6 @@ def choose(
             artifacts,
             # a file or a class is found again as it was named
             named=chosen.task if any(sign in chosen.task for sign in "./:") else benchmark.name,
-            definition=definition_digest(benchmark),
             settings=own,
             model=model,
             judge=judge_of(benchmark, request.judge, auto=request.auto_judge),
