@@ -93,8 +93,3 @@ def test_what_is_no_picture_is_refused_behind_the_likelihoods_of_the_others(back
     assert next(coming)[0] == 1
     with pytest.raises(RequestRefused):
         next(coming)
-
-
-@EVERY
-def test_nothing_asked_is_nothing_told(backend: AnswerLikelihood):
-    assert list(backend.answer_log_probs([])) == []

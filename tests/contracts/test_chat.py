@@ -34,7 +34,6 @@ from tests.contracts.backends import (
 EVERY = those(CHAT)
 SHORT = 16
 """Tokens of a short answer: the Responses API takes no lower limit."""
-KINDS = ("scripted", "replay", "lm_eval", "openai", "responses", "curator", "hf", "vllm")
 
 
 def request(prompt: str = "Say it", **fields: Any) -> ChatRequest:
@@ -56,15 +55,11 @@ def stop_in(text: str) -> str:
 
 
 @EVERY
-def test_an_answer_has_text_and_says_why_it_ended(backend: Chat):
+def test_an_answer_has_text_and_says_why_it_ended_and_is_the_same_at_temperature_zero(backend: Chat):
     answer = backend.complete(request())
     assert answer.text
     assert answer.finish_reason in ("stop", "length")
-
-
-@EVERY
-def test_the_same_request_gets_the_same_answer_at_temperature_zero(backend: Chat):
-    assert backend.complete(request()) == backend.complete(request())
+    assert backend.complete(request()) == answer
 
 
 @those(CHAT, DRAWS)
@@ -116,13 +111,6 @@ def test_an_empty_prompt_is_answered_or_refused(backend: Chat):
         assert isinstance(backend.complete(request("")), ChatResponse)
 
 
-@those(CHAT, BATCHES)
-def test_an_empty_prompt_costs_its_batch_nothing(backend: BatchChat):
-    empty, answered = answers(backend, [request("", template=False), request()])
-    assert isinstance(empty, ChatResponse | RequestRefused)
-    assert answered == backend.complete(request())
-
-
 @EVERY
 def test_a_request_without_messages_is_refused(backend: Chat):
     with pytest.raises(RequestRefused):
@@ -146,9 +134,8 @@ def test_an_answer_ends_where_the_context_does(backend: Chat):
 
 
 @EVERY
-@pytest.mark.parametrize("prompt", [*PROMPTS[2:], HALF_A_PAIR], ids=["hangul", "right to left", "nul", "half a pair"])
-def test_any_writing_is_taken(backend: Chat, prompt: str):
-    assert backend.complete(request(prompt)).text
+def test_any_writing_is_taken(backend: Chat):
+    assert all(backend.complete(request(prompt, max_tokens=SHORT)).text for prompt in (*PROMPTS[2:], HALF_A_PAIR))
 
 
 @EVERY
@@ -188,11 +175,6 @@ def test_threads_may_share_a_backend(backend: Chat):
         assert list(pool.map(lambda prompt: backend.complete(request(prompt)).text, NUMBERED)) == expected
 
 
-@EVERY
-def test_the_id_names_backend_and_model(backend: Chat):
-    assert backend.id.partition(":")[0] in KINDS
-
-
 @those(CHAT, STREAMS)
 def test_a_stream_grows_until_it_is_the_answer(backend: Chat):
     heard: list[str] = []
@@ -203,24 +185,20 @@ def test_a_stream_grows_until_it_is_the_answer(backend: Chat):
 
 
 @EVERY
-@pytest.mark.parametrize("max_tokens", [40, SHORT], ids=["whole", "cut"])
-def test_a_listener_hears_the_answer_that_is_given_without_one(backend: Chat, max_tokens: int):
-    asked, heard = request(f"Say it: {LONG}", max_tokens=max_tokens), list[str]()
+def test_a_listener_hears_the_answer_that_is_given_without_one(backend: Chat):
+    asked, heard = request(f"Say it: {LONG}", max_tokens=SHORT), list[str]()
     answer = backend.complete(asked, on_text=heard.append)
     assert answer == backend.complete(asked)
     assert heard[-1] == answer.text
 
 
 @EVERY
-@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
-def test_what_a_listener_raises_ends_the_answer_and_leaves_the_backend_whole(
-    backend: Chat, raised: type[BaseException]
-):
+def test_what_a_listener_raises_ends_the_answer_and_leaves_the_backend_whole(backend: Chat):
     def stumble(text: str) -> None:
-        raise raised("the screen is gone")
+        raise ValueError("the screen is gone")  # which an endpoint does not take for its own
 
     before = backend.complete(request())
-    with pytest.raises(raised, match="the screen is gone"):
+    with pytest.raises(ValueError, match="the screen is gone"):
         backend.complete(request(), on_text=stumble)
     assert backend.complete(request()) == before
 
@@ -261,17 +239,12 @@ def test_another_question_is_answered_while_a_batch_is_under_way(backend: BatchC
 
 
 @those(CHAT, BATCHES)
-def test_a_batch_gives_a_refusal_beside_the_answers(backend: BatchChat):
-    refused, answered = answers(backend, [ChatRequest(messages=()), request()])
+def test_a_batch_gives_refusals_beside_the_answers(backend: BatchChat):
+    empty, refused, answered = answers(backend, [request("", template=False), ChatRequest(messages=()), request()])
+    assert isinstance(empty, ChatResponse | RequestRefused)
     assert isinstance(refused, RequestRefused)
     assert answered == backend.complete(request())
-
-
-@those(CHAT, BATCHES, OVERFLOWS)
-def test_a_prompt_that_is_too_long_costs_its_batch_nothing(backend: BatchChat):
-    refused, answered = answers(backend, [request(TOO_LONG), request()])
-    assert isinstance(refused, ContextOverflow)
-    assert answered == backend.complete(request())
+    assert list(backend.complete_many([])) == []
 
 
 @those(CHAT, BATCHES)
@@ -280,8 +253,3 @@ def test_a_batch_that_is_left_halfway_leaves_the_backend_whole(backend: BatchCha
     next(under_way)
     under_way.close()  # pyright: ignore[reportAttributeAccessIssue]
     assert backend.complete(request()) == expected
-
-
-@those(CHAT, BATCHES)
-def test_an_empty_batch_has_no_answers(backend: BatchChat):
-    assert list(backend.complete_many([])) == []

@@ -24,10 +24,8 @@ from storage.engines import (
     ENGINE_FILE,
     engine_of,
     is_address,
-    lasting_name,
     place_of,
     read_address,
-    short_name,
 )
 from storage.index import claim, is_current, open_index, pointer_of
 from storage.numbers import query_numbers
@@ -305,22 +303,6 @@ def test_an_engine_that_is_away_is_one_sentence_without_a_password(tmp_path: Pat
         assert "\n" not in str(said.value)
         assert "s3cret" not in str(said.value)
     assert all(b"s3cret" not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-
-
-def test_the_password_of_an_address_is_told_apart() -> None:
-    assert read_address("postgresql://me:a%20b@host:5/x?schema=s&sslmode=require") == (
-        "postgresql://me@host:5/x?schema=s&sslmode=require",
-        "a b",
-    )
-
-
-@pytest.mark.parametrize(
-    ("url", "short"), [("postgresql://me@host/data?schema=law", "law"), ("postgresql://me@host/data", "data")]
-)
-def test_an_engine_is_known_by_its_address(url: str, short: str, tmp_path: Path) -> None:
-    place = place_of(url, tmp_path)
-    assert (lasting_name(place), short_name(place)) == (url, short)
-    assert (lasting_name(tmp_path), short_name(tmp_path)) == (str(tmp_path.resolve()), tmp_path.name)
 
 
 def test_a_server_tells_that_the_engine_is_away(tmp_path: Path) -> None:

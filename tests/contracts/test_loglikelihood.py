@@ -86,9 +86,3 @@ def test_the_likelihoods_of_all_next_words_are_one(backend: LogLikelihood):
     found = [likelihood for _, likelihood in backend.loglikelihood([("The answer is", word) for word in words])]
     assert 0 < sum(math.exp(likelihood.total) for likelihood in found) < 1
     assert sum(likelihood.greedy for likelihood in found) <= 1
-
-
-@those(LIKELIHOOD)
-def test_nothing_asked_is_nothing_told(backend: LogLikelihood):
-    assert list(backend.loglikelihood([])) == []
-    assert list(backend.loglikelihood_rolling([])) == []

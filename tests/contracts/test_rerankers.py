@@ -27,11 +27,6 @@ def test_there_is_one_finite_score_per_text(backend: Reranker) -> None:
 
 
 @EVERY
-def test_no_texts_have_no_scores(backend: Reranker) -> None:
-    assert backend.score("what is the price", []).shape == (0,)
-
-
-@EVERY
 @pytest.mark.parametrize("question", ASKED, ids=["price", "colour"])
 def test_the_text_that_answers_scores_highest(backend: Reranker, question: str) -> None:
     answers = list(ASKED.values())
@@ -51,19 +46,6 @@ def test_a_score_depends_on_its_pair_alone(backend: Reranker) -> None:
     turned = backend.score("what is the price", TEXTS[::-1])[::-1]
     np.testing.assert_allclose(together, alone, atol=1e-4)
     np.testing.assert_allclose(together, turned, atol=1e-4)
-
-
-@EVERY
-def test_many_texts_keep_their_order(backend: Reranker) -> None:
-    texts = [f"{'the red door ' * (number * 7 % 20)}{answer}" for number in range(50) for answer in ASKED.values()]
-    some = [0, 31, 32, 64, 99]
-    alone = np.concatenate([backend.score("what is the price", [texts[number]]) for number in some])
-    np.testing.assert_allclose(backend.score("what is the price", texts)[some], alone, atol=1e-4)
-
-
-@EVERY
-def test_the_same_call_gives_the_same_bits(backend: Reranker) -> None:
-    assert np.array_equal(backend.score("what", TEXTS), backend.score("what", TEXTS))
 
 
 @EVERY

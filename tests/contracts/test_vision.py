@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from models.model_errors import RequestRefused
-from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse, Image, Message, Text
+from models.protocols import BatchChat, Chat, ChatRequest, Image, Message, Text
 from tests.contracts.backends import BATCHES, CHAT, CHECKS, COUNTS, SEES, those
 from tests.models.tiny_vision import make_huge_png, make_png, make_png_without_pixels
 
@@ -38,7 +38,7 @@ def test_pictures_matter_and_so_does_their_order(backend: Chat):
 
 
 @SEEING
-@pytest.mark.parametrize(("width", "height"), [(1, 1), (300, 1), (1, 300)], ids=["a dot", "flat", "thin"])
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (300, 1)], ids=["a dot", "flat"])
 def test_a_picture_of_an_odd_shape_is_taken_or_refused(backend: Chat, width: int, height: int):
     with contextlib.suppress(RequestRefused):
         assert backend.complete(showing(make_png(0, width=width, height=height), max_tokens=16)).text
@@ -72,10 +72,10 @@ def test_a_picture_is_refused_by_what_cannot_see(backend: Chat):
 
 
 @those(CHAT, CHECKS)
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
-def test_what_is_no_picture_is_refused(backend: Chat, broken: bytes):
-    with pytest.raises(RequestRefused, match=r"give a whole PNG"):
-        backend.complete(showing(broken))
+def test_what_is_no_picture_is_refused(backend: Chat):
+    for broken in BROKEN.values():
+        with pytest.raises(RequestRefused, match=r"give a whole PNG"):
+            backend.complete(showing(broken))
 
 
 @those(CHAT, CHECKS)
@@ -85,21 +85,10 @@ def test_a_picture_of_900_million_pixels_is_refused_by_its_header(backend: Chat,
 
 
 @those(CHAT, SEES, BATCHES)
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
-def test_a_picture_that_is_none_costs_its_batch_nothing(backend: BatchChat, broken: bytes):
-    found = dict(backend.complete_many([showing(broken), showing(make_png(0))]))
+def test_a_picture_that_is_none_costs_its_batch_nothing(backend: BatchChat):
+    found = dict(backend.complete_many([showing(BROKEN["half a picture"]), showing(make_png(0))]))
     assert isinstance(found[0], RequestRefused)
     assert found[1] == backend.complete(showing(make_png(0)))
-
-
-@those(CHAT, SEES, BATCHES)
-def test_a_batch_of_other_pictures_changes_no_answer(backend: BatchChat):
-    counts = ((0,), (1, 2), (), (3,), (0, 1, 2))
-    asked = [showing(*(make_png(seed, width=16 + 8 * seed) for seed in seeds)) for seeds in counts]
-    alone = [backend.complete(one) for one in asked]
-    found = dict(backend.complete_many(asked))
-    assert [found[number] for number in range(len(asked))] == alone
-    assert all(isinstance(one, ChatResponse) for one in alone)
 
 
 @pytest.fixture(scope="session")

@@ -51,10 +51,6 @@ def test_rows_are_unit_vectors_of_the_stated_dimension(encoder: VisionEmbedder, 
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
-def test_nothing_gives_no_rows(encoder: VisionEmbedder):
-    assert encoder.embed_images([]).shape == encoder.embed_texts([]).shape == (0, encoder.dimension)
-
-
 def test_a_vector_of_a_picture_depends_on_it_alone(encoder: VisionEmbedder, pngs: Sequence[bytes]):
     alone = np.concatenate([encoder.embed_images([png]) for png in reversed(pngs)])[::-1]
     assert np.array_equal(encoder.embed_images(pngs), alone)
@@ -83,8 +79,3 @@ def test_classes_are_a_row_of_unit_length_for_each_picture_or_nothing_at_all(
 def test_what_is_no_picture_is_refused(encoder: VisionEmbedder):
     with pytest.raises(RequestRefused):
         encoder.embed_images([b"no picture"])
-
-
-def test_the_id_says_what_it_is(encoder: VisionEmbedder):
-    assert encoder.id
-    assert encoder.id.split() == [encoder.id]

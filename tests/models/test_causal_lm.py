@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from collections.abc import Iterator
@@ -217,16 +216,6 @@ def test_the_id_names_model_weights_and_precision(folder: Path, model: CausalLM)
     assert CausalLM(str(folder), max_length=100).id == f"{model.id}:100"
 
 
-def test_other_weights_and_another_template_make_another_id(tmp_path: Path, model: CausalLM):
-    other = CausalLM(str(make_tiny_model(tmp_path / "tiny0", seed=1))).id
-    template = CausalLM(str(make_tiny_model(tmp_path / "tiny0", seed=1, chat_template="{{ messages }}"))).id
-    assert len({fingerprint.partition("@")[2] for fingerprint in (model.id, other, template)}) == 3
-
-
-def test_another_precision_gives_numbers_of_its_own(folder: Path):
-    assert CausalLM(str(folder), dtype="bfloat16").complete(request(max_tokens=3)).completion_tokens == 3
-
-
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
@@ -264,10 +253,3 @@ def test_weights_that_could_run_code_are_refused(tmp_path: Path):
 def test_a_device_that_is_not_here_is_said(folder: Path):
     with pytest.raises(ModelUnavailable, match="no CUDA device"):
         CausalLM(str(folder), device="cuda").complete(request())
-
-
-def test_a_lora_without_its_library_is_said(folder: Path):
-    if importlib.util.find_spec("peft"):
-        return
-    with pytest.raises(ModelUnavailable, match="pip install peft"):
-        CausalLM(str(folder), peft=str(folder))

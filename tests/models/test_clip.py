@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from models.clip import ClipEmbedder
-from models.model_errors import ModelUnavailable, RequestRefused
+from models.model_errors import ModelUnavailable
 from models.weight_files import SAFE_REVISIONS, VIT_B_32, find_clip
 from tests.models.tiny_vision import make_png, make_tiny_clip, make_tiny_qwen
 
@@ -69,15 +69,6 @@ def by_hand(png: bytes) -> torch.Tensor:
     return ((pixels - MEAN) / SPREAD).permute(2, 0, 1)
 
 
-def test_of_a_long_text_the_first_77_tokens_count(embedder: ClipEmbedder):
-    assert np.array_equal(embedder.embed_texts([LONG]), embedder.embed_texts([f"{LONG} but this is beyond it"]))
-
-
-@pytest.mark.parametrize("mode", ["L", "LA", "RGBA"])
-def test_pictures_of_other_kinds_are_taken(embedder: ClipEmbedder, mode: str):
-    assert embedder.embed_images([make_png(1, mode=mode)]).shape == (1, embedder.dimension)
-
-
 def test_what_is_transparent_lies_on_white(embedder: ClipEmbedder):
     def png(picture: PIL.Image.Image) -> bytes:
         file = io.BytesIO()
@@ -86,12 +77,6 @@ def test_what_is_transparent_lies_on_white(embedder: ClipEmbedder):
 
     glass, white = PIL.Image.new("RGBA", (9, 9), (0, 0, 0, 0)), PIL.Image.new("RGB", (9, 9), "white")
     assert np.array_equal(embedder.embed_images([png(glass)]), embedder.embed_images([png(white)]))
-
-
-@pytest.mark.parametrize("broken", [b"", b"no picture", make_png(0)[:-30]], ids=["empty", "words", "cut off"])
-def test_what_is_no_picture_is_refused(embedder: ClipEmbedder, broken: bytes):
-    with pytest.raises(RequestRefused, match=f"{len(broken)} bytes"):
-        embedder.embed_images([make_png(0), broken])
 
 
 def test_batches_of_one_shape_give_the_same_vectors(folder: Path, embedder: ClipEmbedder):
@@ -123,13 +108,6 @@ def test_pickled_weights_are_refused(tmp_path: Path):
     folder = make_tiny_clip(tmp_path)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ModelUnavailable, match="no safetensors"):
-        ClipEmbedder(str(folder))
-
-
-def test_a_folder_without_its_pictures_settings_is_refused(tmp_path: Path):
-    folder = make_tiny_clip(tmp_path)
-    (folder / "preprocessor_config.json").unlink()
-    with pytest.raises(ModelUnavailable, match="cannot be loaded"):
         ClipEmbedder(str(folder))
 
 

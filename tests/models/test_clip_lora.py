@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from models.clip import ClipEmbedder
 from models.model_errors import ModelUnavailable
 from models.weight_files import find_clip
-from tests.models.tiny_adapter import CONFIG, WEIGHTS, merge_adapter
+from tests.models.tiny_adapter import CONFIG, merge_adapter
 from tests.models.tiny_vision import make_png, make_tiny_clip, read, write
 
 pytest.importorskip("peft", reason="adapters need peft, which is not installed here")
@@ -59,15 +58,3 @@ def test_adapters_of_another_model_are_refused(adapters: Path, tmp_path: Path, l
 def test_a_folder_without_adapters_is_said(folder: Path, tmp_path: Path):
     with pytest.raises(ModelUnavailable, match="holds no adapters"):
         find_clip(str(folder), adapters=tmp_path)
-
-
-def test_adapters_without_their_weights_are_said(folder: Path, adapters: Path):
-    (adapters / WEIGHTS).unlink()
-    with pytest.raises(ModelUnavailable, match=f"holds no {WEIGHTS}"):
-        ClipEmbedder(str(folder), adapters=adapters)
-
-
-def test_without_the_library_the_remedy_is_said(folder: Path, adapters: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModelUnavailable, match="pip install peft"):
-        ClipEmbedder(str(folder), adapters=adapters)

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from models.backends import open_backend, open_chat
+from models.backends import open_backend
 from models.curator import PROVIDERS, CuratorChat, Usual, parse_litellm_name, usual_place
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
@@ -113,11 +112,3 @@ def test_the_key_of_openai_goes_to_openai_alone(name: str, environment: dict[str
     place = usual_place(name, environment.get, of_openai)
     assert (place.base_url, place.api_key and place.api_key.get_secret_value()) == (None, key)
     assert usual_place("openai/gpt-4o", environment.get, of_openai) == of_openai
-
-
-def test_the_other_pipelines_open_the_same_names(server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(os.environ, "ANTHROPIC_API_KEY", "sk-ant")
-    place: dict[str, Any] = {"base_url": None, "api_key": SecretStr("sk-openai"), "timeout_s": 10}
-    chat = open_chat(f'curator:anthropic/{MODEL},{{"base_url": "{server.base_url}"}}', **place)
-    chat.complete(REQUEST)
-    assert (chat.id, server.requests[0]["headers"]["authorization"]) == (f"curator:anthropic/{MODEL}", "Bearer sk-ant")

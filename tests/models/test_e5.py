@@ -58,11 +58,6 @@ def test_tokens_beyond_512_change_nothing(e5: E5) -> None:
     assert np.array_equal(long, longer)
 
 
-def test_the_id_names_weights_and_precision(e5: E5) -> None:
-    assert e5.id.startswith("e5@")
-    assert e5.id.endswith("/fp32")
-
-
 def test_a_block_worked_by_hand() -> None:
     # the halves of byte j are weights j and j + 16, each plus 8
     block = np.zeros((1, 1), Q4)

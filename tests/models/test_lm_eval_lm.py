@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from models.backends import open_backend
 from models.lm_eval_lm import HarnessLM
-from models.model_errors import ModelUnavailable, RequestRefused
-from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
+from models.model_errors import ModelUnavailable
+from models.protocols import ChatRequest, ChatResponse, Message, Text
 
 pytest.importorskip("lm_eval")
 from lm_eval.api.model import LM
@@ -59,10 +58,6 @@ def test_a_request_becomes_the_harness_arguments(echo: HarnessLM):
     assert answer.text == ">" + f"<user>Hi|{sent}".partition("Q:")[0]
 
 
-def test_a_raw_prompt_goes_as_it_stands(echo: HarnessLM):
-    assert echo.complete(request(template=False)).text.startswith(">Hi|")
-
-
 def test_many_kinds_of_sampling_are_answered_each(echo: HarnessLM):
     asked = [request(f"{number}", temperature=number % 2, max_tokens=number + 1) for number in range(5)]
     found = dict(echo.complete_many(asked))
@@ -83,16 +78,7 @@ def test_what_it_raises_is_one_sentence(echo: HarnessLM):
         echo.complete(request("fail"))
 
 
-def test_an_image_is_refused(echo: HarnessLM):
-    with pytest.raises(RequestRefused, match="takes no images"):
-        echo.complete(ChatRequest(messages=(Message(role="user", content=(Image(png=b""),)),)))
-
-
 def test_the_id_holds_the_arguments_and_no_secret(echo: HarnessLM):
     ids = [HarnessLM(NAME, args).id for args in ({"prefix": ">"}, {"prefix": "<"}, {"prefix": ">", "api_key": "sk"})]
     assert ids[0] == ids[2] == echo.id != ids[1]
     assert echo.id.startswith(f"lm_eval:{NAME}@")
-
-
-def test_the_harness_own_classes_are_found_by_their_path():
-    assert open_backend("lm_eval.models.dummy.DummyLM").complete(request(template=False)).text

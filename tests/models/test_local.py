@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 import models.vision_language
-from models.backends import Local, is_in_process, local_of, open_backend, open_chat, revision_of
+from models.backends import Local, local_of, open_backend, open_chat, revision_of
 from models.causal_lm import CausalLM
 from models.local import held, release_held
 from models.model_errors import ContextOverflow, ModelUnavailable
@@ -58,17 +57,6 @@ def test_a_comma_in_the_name_of_a_folder_parts_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "big, good"
     folder.mkdir()
     assert local_of(f"hf:{folder},dtype=float32") == Local("hf", str(folder), {"dtype": "float32"})
-
-
-@pytest.mark.parametrize("name", ["hf:/m", "vllm:/m,dtype=auto", "openai:m", "scripted", "digits"])
-def test_who_is_in_this_process_is_told_by_the_name(name: str) -> None:
-    assert is_in_process(name) == name.startswith(("hf", "vllm"))
-
-
-def test_a_benchmark_of_text_opens_a_model_that_sees(seeing: Path) -> None:
-    opened = open_backend("hf", args={"pretrained": str(seeing)})
-    assert isinstance(opened, HFVision)
-    assert opened.complete(request()).completion_tokens
 
 
 def test_a_model_that_can_do_without_its_eyes_has_them_only_where_pictures_are_shown(tmp_path: Path) -> None:
@@ -168,19 +156,4 @@ def test_what_cannot_be_loaded_leaves_nothing_held() -> None:
     with pytest.raises(ZeroDivisionError):
         held("two", lambda: 1 // 0)
     assert held("one", lambda: 3) == 3
-    release_held()
-
-
-def test_who_waits_for_the_model_gets_it_when_it_is_loaded() -> None:
-    begun, loaded = threading.Event(), list[object]()
-
-    def slow() -> object:
-        begun.set()
-        loaded.append(object())
-        return loaded[-1]
-
-    with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(held, "slow", slow) for _ in range(2)]
-    assert begun.is_set()
-    assert both[0].result() is both[1].result() is loaded[0]
     release_held()

@@ -65,11 +65,6 @@ def test_padding_is_not_attended_to(fp32: MiniLM, tokens: int, monkeypatch: pyte
     assert np.allclose(padded, fp32.embed([text]), atol=1e-6)
 
 
-def test_a_lone_surrogate_is_embedded_like_a_question_mark(fp32: MiniLM) -> None:
-    broken, mended = fp32.embed(["price \ud800 list", "price ? list"])
-    assert np.array_equal(broken, mended)
-
-
 @pytest.mark.parametrize(
     "precision", [pytest.param("fp32"), pytest.param("bf16", marks=[needs_bf16, pytest.mark.machine])]
 )
@@ -80,13 +75,6 @@ def test_the_number_of_threads_changes_no_bit(precision: Precision) -> None:
     alone = embedder.embed(TEXTS)
     torch.set_num_threads(2)
     assert np.array_equal(embedder.embed(TEXTS), alone)
-
-
-@pytest.mark.usefixtures("threads")
-def test_thread_settings_are_left_alone() -> None:
-    torch.set_num_threads(3)
-    MiniLM().embed(["x"])
-    assert torch.get_num_threads() == 3
 
 
 def test_another_process_gives_the_same_bits_and_loads_no_transformers() -> None:
@@ -100,11 +88,6 @@ def test_another_process_gives_the_same_bits_and_loads_no_transformers() -> None
     )
     embedder = MiniLM()
     assert child.stdout.split() == [embedder.id, sha256(embedder.embed(TEXTS).tobytes()).hexdigest(), "False"]
-
-
-def test_the_id_names_weights_and_precision() -> None:
-    assert [MiniLM(precision).id.split("/")[1] for precision in PRECISIONS] == ["fp32", "bf16"]
-    assert MiniLM("fp32").id.startswith("minilm@")
 
 
 def test_missing_weights_come_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 import pytest
 from pydantic import SecretStr
 
-from models.backends import open_chat
 from models.model_errors import (
     ModelError,
     NoSuchPath,
     RequestRefused,
     TransientModelError,
 )
-from models.openai import REASONING_TOKENS, OpenAIChat, Thinking
+from models.openai import REASONING_TOKENS, OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from tests.models.server import (
     MODEL,
@@ -98,11 +97,6 @@ def test_a_reasoning_model_gets_an_effort_room_to_think_and_no_temperature(serve
     assert body["reasoning"] == {"effort": "minimal"}
     assert body["max_output_tokens"] == 40 + REASONING_TOKENS
     assert "temperature" not in body
-
-
-def test_fewer_tokens_than_the_api_takes_are_not_asked_for(server: Server):
-    chat(server).complete(REQUEST.model_copy(update={"max_tokens": 3}))
-    assert server.requests[0]["body"]["max_output_tokens"] == 16
 
 
 @pytest.mark.parametrize(
@@ -244,18 +238,6 @@ def test_a_server_that_does_not_repeat_the_answer_at_the_end_is_understood(serve
     assert (heard, answer.text, answer.finish_reason) == (["All"], "All", "stop")
 
 
-def test_what_the_end_says_counts(server: Server):
-    end = response(output=said({"type": "output_text", "text": "All of it"}))
-    server.script.append(stream_reply(delta("All"), {"type": "response.completed", "response": end}))
-    heard, answer = ask(chat(server), stream=True)
-    assert (heard, answer.text) == (["All", "All of it"], "All of it")
-
-
-def test_the_name_opens_the_backend(server: Server):
-    subject = open_chat(f"responses:{MODEL}", base_url=server.base_url, timeout_s=10)
-    assert (subject.id, subject.complete(REQUEST).text[:6]) == (f"responses:{MODEL}", "Answer")
-
-
 def test_sampling_has_the_names_of_this_api_and_a_stop_is_cut_here(server: Server):
     server.answer = lambda body: "one two three"
     request = ChatRequest(
@@ -270,11 +252,3 @@ def test_sampling_has_the_names_of_this_api_and_a_stop_is_cut_here(server: Serve
     assert (answer.text, answer.finish_reason) == ("one two", "stop")
     assert answer.sent == {"max_output_tokens": 16_384, "temperature": 0.7, "top_p": 0.9}
     assert server.requests[0]["body"].keys().isdisjoint({"seed", "stop"})
-
-
-def test_a_chosen_effort_is_sent_and_nothing_added_to_the_limit(server: Server):
-    request = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=40)
-    chosen = Thinking(effort="high", tokens=0)
-    subject = OpenAIChat("gpt-5-mini", responses=True, base_url=server.base_url, timeout_s=10, thinking=chosen)
-    assert subject.complete(request).sent == {"max_output_tokens": 40, "reasoning": {"effort": "high"}}
-    assert subject.id == "responses:gpt-5-mini@effort=high"

@@ -93,10 +93,6 @@ def test_weights_have_the_names_of_the_published_checkpoints():
     }
 
 
-def test_without_a_gate_there_are_no_weights_of_one():
-    assert not [name for name in small_selector(gate=False).state_dict() if "gate" in name]
-
-
 def test_without_a_gate_the_second_pick_is_the_first_without_what_was_taken():
     selector, (query, pool) = small_selector(gate=False), problem()
     first, second = selector.log_probs(query, pool, torch.tensor([[[0, 1]], [[3, 2]]]))[:, 0].unbind(-1)
@@ -135,12 +131,6 @@ def test_the_same_generator_draws_the_same_pointers():
     ]
     assert drawn[0].equal(drawn[1])
     assert not drawn[0].equal(drawn[2])
-
-
-def test_nothing_is_drawn_twice_in_a_pointer():
-    selector, (query, pool) = small_selector(), problem(candidates=4)
-    drawn = selector.sample(query, pool, shots=4, draws=50, temperature=3.0, generator=torch.Generator())
-    assert (drawn.pointers.sort(-1).values == torch.arange(4)).all()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -255,13 +245,6 @@ def test_what_cannot_be_scored_is_named(arguments: dict[str, Any], words: str):
     given = {"query": query, "pool": pool, "pointers": torch.tensor([[[0, 1]]] * 2)} | arguments
     with pytest.raises(ValueError, match=words):
         small_selector().log_probs(**given)
-
-
-@pytest.mark.parametrize("shots", [0, 6])
-def test_more_shots_than_candidates_are_refused(shots: int):
-    query, pool = problem()
-    with pytest.raises(ValueError, match="from a pool of 5"):
-        small_selector().greedy(query, pool, shots=shots)
 
 
 def test_heads_must_share_the_width():

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from models.backends import open_chat
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message
 from models.replay import ReplayChat
@@ -116,18 +115,8 @@ def test_no_recording_is_said(tmp_path: Path, name: str):
         ReplayChat(tmp_path / name)
 
 
-def test_the_name_opens_the_backend(tmp_path: Path):
-    path = record(tmp_path, {"prompt": "One?", "response": "1"})
-    assert open_chat(f"replay:{path}").complete(request(("user", "One?"))).text == "1"
-
-
 def test_recorded_log_probabilities_are_told_to_who_asks(tmp_path: Path):
     chat = ReplayChat(record(tmp_path, {"prompt": "One?", "response": "m", "top_logprobs": {"m": -0.5}}))
     asked = request(("user", "One?"))
     assert chat.complete(asked).top_logprobs == {}
     assert chat.complete(asked.model_copy(update={"top_logprobs": 5})).top_logprobs == {"m": -0.5}
-
-
-def test_recorded_log_probabilities_are_numbers(tmp_path: Path):
-    with pytest.raises(ModelUnavailable, match=":1: `top_logprobs`"):
-        ReplayChat(record(tmp_path, {"prompt": "One?", "response": "m", "top_logprobs": ["m"]}))

@@ -38,19 +38,11 @@ def test_a_common_beginning_stands_in_the_tree_once() -> None:
     assert tree == Tree(tokens=[1, 2, 3, 4, 5, 6], parents=[-1, 0, 1, 1, 3, -1], ends=[2, 4, 5])
 
 
-def test_a_beginning_of_the_text_before_adds_nothing() -> None:
-    assert tree_of([window(1, 2), window(1, 2)]).tokens == [1, 2]
-
-
 def test_packs_hold_so_many_distinct_tokens_and_what_begins_alike_together() -> None:
     windows = [window(1, 2, 3), window(4, 5), window(1, 2, 6), window(4, 7)]
     packs = list(packs_of(windows, most_tokens=4))
     assert packs == [[windows[0], windows[2]], [windows[1], windows[3]]]
     assert [len(tree_of(pack).tokens) for pack in packs] == [4, 3]
-
-
-def test_a_text_longer_than_a_pack_has_one_alone() -> None:
-    assert list(packs_of([window(1, 2, 3), window(1)], most_tokens=2)) == [[window(1)], [window(1, 2, 3)]]
 
 
 @pytest.mark.parametrize("most_tokens", [1, 40, 512])
