@@ -27,7 +27,6 @@ WITHOUT = (
 
 MOST_PIXELS = 80_000_000  # an A3 page at 600 dpi has 70 million; beyond that it is a bomb, or of no use to a model
 KNOWN_SIZES = 64  # pictures that are not decoded again for their size: demonstrations come again and again
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 Turn = dict[str, Any]
 
@@ -108,11 +107,22 @@ def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> 
         text = "\n\n".join(sendable("".join(part)) for part in parts)
     else:
         template = template_of(tokenizer, request.template)
-        turns = [{"role": message.role, "content": _content(message, sight)} for message in request.messages]
+        turns: list[Turn] = []
+        for message in request.messages:
+            content = [
+                {"type": "text", "text": sendable(part.text)} if isinstance(part, Text) else {"type": "image"}
+                for part in message.content
+            ]
+            turns.append({"role": message.role, "content": content if sight else plain_text(message)})
         turns.sort(key=lambda turn: turn["role"] != "system")  # stable: the others keep their order
         text = _apply_template(tokenizer, turns, template)
-    if sight is not None:
-        _check_placeholders(text, request, sight)
+    pictures = len(list(pictures_of(request.messages)))
+    if sight is not None and (places := text.count(sight.token)) != pictures:
+        raise RequestRefused(
+            f"The prompt has {places} places for {pictures} pictures: its words hold {sight.token}, which stands for a "
+            "picture to this model, or its chat template leaves pictures out; take that out of the words, or "
+            f"{WITHOUT}."
+        )
     return text
 
 
@@ -129,15 +139,6 @@ def template_of(tokenizer: Any, wanted: bool | str) -> str:
             f"{', '.join(sorted(named))}; name one of these, or {WITHOUT}"
         )
     return named[name]
-
-
-def _content(message: Message, sight: Sight | None) -> str | list[dict[str, str]]:
-    if sight is None:
-        return plain_text(message)
-    return [
-        {"type": "text", "text": sendable(part.text)} if isinstance(part, Text) else {"type": "image"}
-        for part in message.content
-    ]
 
 
 def _apply_template(tokenizer: Any, turns: list[Turn], template: str) -> str:
@@ -169,16 +170,6 @@ def _without_system(turns: list[Turn]) -> list[Turn]:
     return [{**others[0], "content": content}, *others[1:]]
 
 
-def _check_placeholders(text: str, request: ChatRequest, sight: Sight) -> None:
-    pictures = len(list(pictures_of(request.messages)))
-    if (found := text.count(sight.token)) != pictures:
-        raise RequestRefused(
-            f"The prompt has {found} places for {pictures} pictures: its words hold {sight.token}, which stands for a "
-            "picture to this model, or its chat template leaves pictures out; take that out of the words, or "
-            f"{WITHOUT}."
-        )
-
-
 def pictures_of(messages: Sequence[Message]) -> Iterator[bytes]:
     """The PNGs of messages, in their order."""
     yield from (part.png for message in messages for part in message.content if isinstance(part, Image))
@@ -206,30 +197,17 @@ def picture_size(png: bytes) -> tuple[int, int]:
 
 @contextmanager
 def _opened(png: bytes) -> Generator[PIL.Image.Image]:
-    _check_header(png)
     try:
         with PIL.Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
+            if picture.width * picture.height > MOST_PIXELS:
+                raise PIL.Image.DecompressionBombError(f"it has {picture.width} × {picture.height} pixels")
             yield picture
-    except (OSError, ValueError, SyntaxError) as error:
-        raise _unreadable(png, str(error)) from error
-
-
-def _check_header(png: bytes) -> None:
-    """Before Pillow sees a byte: it warns of large pictures, and where warnings are errors it fails with one."""
-    if not png.startswith(SIGNATURE):
-        raise _unreadable(png, f"it begins with {png[:8].hex() or 'nothing'}, and a PNG with {SIGNATURE.hex()}")
-    if png[12:16] != b"IHDR" or len(png) < 24:
-        raise _unreadable(png, "it has no header")
-    width, height = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
-    if width * height > MOST_PIXELS:
+    except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise RequestRefused(
-            f"A picture has {width} × {height} pixels by its header, and no more than {MOST_PIXELS:,} are decoded; "
-            "make it smaller."
-        )
-
-
-def _unreadable(png: bytes, why: str) -> RequestRefused:
-    return RequestRefused(f"A picture of {len(png)} bytes cannot be read ({why}); give a whole PNG.")
+            f"A picture is too large ({error}); no more than {MOST_PIXELS:,} pixels are decoded, make it smaller."
+        ) from error
+    except (OSError, ValueError, SyntaxError) as error:
+        raise RequestRefused(f"A picture of {len(png)} bytes cannot be read ({error}); give a whole PNG.") from error
 
 
 class Sight(NamedTuple):
@@ -243,20 +221,16 @@ class Sight(NamedTuple):
 
     def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
         """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
-        counts = iter(self._counts(pngs))
-        return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
-
-    def _counts(self, pngs: Sequence[bytes]) -> list[int]:
-        if not pngs:
-            return []
         sizes = [picture_size(png) for png in pngs]
         try:
-            return self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens
+            found = self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens if sizes else []
         except ValueError as error:
             shown = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
             raise RequestRefused(
                 f"The model takes no pictures of this shape ({error}; pictures of {shown} pixels); crop them."
             ) from error
+        counts = iter(found)
+        return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
 
     def seen(self, png: bytes) -> dict[str, Tensor]:
         """The tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""

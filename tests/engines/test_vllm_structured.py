@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from models.backends import open_backend
 from models.model_errors import RequestRefused
-from models.protocols import ChatRequest, ChatResponse
 from tests.engines.test_vllm_text import asking
 
 
@@ -47,23 +46,11 @@ def test_answers_keep_to_the_schema(free: Any, held: Any):
         Shape.model_validate_json(free.complete(ASKED[0]).text)
 
 
-def test_drawn_answers_keep_to_it_too_and_word_by_word(held: Any):
-    heard: list[str] = []
-    drawn: ChatRequest = ASKED[0].model_copy(update={"temperature": 1.0, "seed": 1})
-    answer: ChatResponse = held.complete(drawn, on_text=heard.append)
-    assert Shape.model_validate_json(heard[-1]) == Shape.model_validate_json(answer.text)
-
-
 def test_a_format_is_part_of_the_name_and_no_other_engine(free: Any, held: Any):
     assert held.id.startswith(f"{free.id}@format=")
     assert dict(held.loglikelihood([("The answer is", " word1 word2")])) == dict(
         free.loglikelihood([("The answer is", " word1 word2")])
     )
-
-
-def test_any_object_will_do_where_no_schema_is_given(text_folder: Path, small: dict[str, Any]):
-    args: dict[str, Any] = {"pretrained": str(text_folder), **small, "response_format": {"type": "json_object"}}
-    assert open_backend("vllm", args=args).complete(ASKED[0]).text.startswith("{")
 
 
 def test_a_schema_that_is_none_is_refused_and_the_engine_goes_on(held: Any, text_folder: Path, small: dict[str, Any]):

@@ -6,7 +6,6 @@ import math
 import os
 import signal
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,20 +13,16 @@ import psutil
 import pytest
 
 from models.backends import open_backend
-from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import ModelUnavailable, TransientModelError
 from models.protocols import (
-    AnswerLikelihood,
-    BatchChat,
     ChatRequest,
-    ChatResponse,
-    LogLikelihood,
     LogProb,
     Message,
     Text,
 )
 from tests.models.tiny import make_tiny_model
 from tests.models.tiny_adapter import merge_adapter
-from tests.models.tiny_vision import make_png, read, write
+from tests.models.tiny_vision import read, write
 
 PROMPTS = ("Say it", "word1 word2", "", "예산은 얼마인가? 😀", "A", "Say \ud83d", "word3 " * 40)
 ENGINE = "VLLM::EngineCore"
@@ -86,35 +81,9 @@ def told(chat: Any, requests: Sequence[ChatRequest]) -> dict[int, tuple[Any, ...
     }
 
 
-def test_it_offers_all_protocols(chat: Any, expected: Told):
-    assert isinstance(chat, BatchChat)
-    assert isinstance(chat, LogLikelihood)
-    assert isinstance(chat, AnswerLikelihood)
-    assert chat.id == "vllm:" + expected.id.partition(":")[2]
-
-
 @pytest.mark.parametrize("template", [True, False], ids=["chat template", "as it stands"])
 def test_answers_are_those_of_transformers_token_for_token(chat: Any, expected: Told, template: bool):
     assert told(chat, REQUESTS[template]) == expected.answers[template]
-
-
-def test_threads_share_the_batches_of_one_engine(chat: Any):
-    asked = [asking(f"Say it {number}") for number in range(16)]
-    alone = [chat.complete(one) for one in asked]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(chat.complete, asked)) == alone
-
-
-def test_a_seed_draws_the_same_answer_and_another_draw_another(chat: Any):
-    drawn = [chat.complete(asking("Say it", temperature=1.0, seed=1, draw=draw)).text for draw in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_a_listener_hears_each_token_and_then_the_answer(chat: Any):
-    heard: list[str] = []
-    answer = chat.complete(asking("Say it", stop=("word",)), on_text=heard.append)
-    assert answer == chat.complete(asking("Say it", stop=("word",)))
-    assert heard[-1] == answer.text
 
 
 def test_texts_are_as_likely_as_in_transformers(chat: Any, expected: Told):
@@ -136,18 +105,6 @@ def test_answers_to_one_question_have_its_prompt_computed_once(chat: Any):
     assert all(math.isfinite(log) for log in logs.values())
     tokens, cached = chat.prompt_tokens - before[0], chat.cached_tokens - before[1]
     assert cached >= tokens / 2
-
-
-def test_what_does_not_fit_is_named_with_its_length(chat: Any):
-    with pytest.raises(ContextOverflow, match=r"has 4\d\d tokens and the model takes 256"):
-        chat.complete(asking("word1 " * 400))
-    found = dict(chat.complete_many([asking("word1 " * 400), asking("Say it")]))
-    assert (type(found[0]), type(found[1])) == (ContextOverflow, ChatResponse)
-
-
-def test_a_text_model_takes_no_picture(chat: Any):
-    with pytest.raises(RequestRefused, match="takes no images"):
-        chat.complete(asking("Read it", image=make_png(0)))
 
 
 def test_one_engine_serves_all_who_ask_for_the_same(chat: Any, text_folder: Path, small: dict[str, Any]):
@@ -183,13 +140,6 @@ def test_an_adapter_is_part_of_the_model(text_folder: Path, tmp_path: Path, smal
     adapted = open_backend("vllm", args=args)
     assert "+adapter@" in adapted.id
     assert told(adapted, REQUESTS[True]) == expected
-
-
-def test_a_model_without_a_chat_template_names_the_choice(tmp_path: Path):
-    folder = make_tiny_model(tmp_path, hidden=64, chat_template=None)
-    chat = open_backend("vllm", args={"pretrained": str(folder)})
-    with pytest.raises(ModelUnavailable, match=r"has no chat template; .*`--apply_chat_template False`"):
-        chat.complete(asking("Say it"))
 
 
 @pytest.mark.parametrize(

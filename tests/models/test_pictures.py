@@ -37,13 +37,12 @@ def test_a_picture_of_900_million_pixels_is_refused_within_32_megabytes(tmp_path
     (tmp_path / "small.png").write_bytes(make_png(0))
     command = [sys.executable, "-c", READ_WITH_LITTLE_MEMORY, str(tmp_path / "huge.png"), str(tmp_path / "small.png")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    said = f"30000 × 30000 pixels by its header, and no more than {MOST_PIXELS:,} are decoded"
-    assert (done.stderr, done.stdout.count(said)) == ("", 2)
+    assert (done.stderr, done.stdout.count(f"no more than {MOST_PIXELS:,} pixels are decoded")) == ("", 2)
 
 
 @pytest.mark.parametrize("read", [picture_size, open_picture])
 def test_a_picture_without_a_header_is_refused(read: Callable[[bytes], object]):
-    with pytest.raises(RequestRefused, match="it has no header"):
+    with pytest.raises(RequestRefused, match="cannot be read"):
         read(make_png(0)[:20])
 
 
