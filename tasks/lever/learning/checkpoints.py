@@ -7,10 +7,17 @@ workflows/grpo_post_train.py).
 from __future__ import annotations
 
 import json
+import math
+import pickle
+import pickletools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import struct
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from pydantic import JsonValue, ValidationError
@@ -20,7 +27,6 @@ from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.embeddings import header_of
-from tasks.lever.learning.torch_files import Inert, Weight, open_archive
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe
 
@@ -120,6 +126,22 @@ LAYER = re.compile(r"(?:cross_attn_layers|attn_norms)\.(\d+)\.")
 LOOKED_AT_MOST = 20_000
 """Values of the hyper-parameters that are searched for the number of heads."""
 MOST_HEADS = 1000
+MOST_BYTES = 8 << 20
+"""Largest pickle that is read: checkpoints keep their numbers outside it."""
+DAMAGED = (
+    *(
+        zipfile.BadZipFile,
+        struct.error,
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        AssertionError,
+        pickle.PickleError,
+    ),
+    *(LookupError, TypeError, AttributeError, OverflowError, MemoryError),
+)
+"""What zipfile, pickle and torch raise for files that are no checkpoints, or cut."""
 
 
 class Opened(NamedTuple):
@@ -131,8 +153,7 @@ class Opened(NamedTuple):
     encoder: str | None
     """Encoder whose vectors it was trained with; checkpoints of Lever-Plus do not name it."""
     recipe: PoolRecipe
-    """Pools that it was trained in. Where the file has none, the sampler in its name, else RandSampler, which all were
-    trained with before files told it."""
+    """Pools that it was trained in. Where the file has none, those of the sampler in its name, else of RandSampler."""
 
     @property
     def sees_answers(self) -> bool:
@@ -164,71 +185,57 @@ class Opened(NamedTuple):
 
 
 def open_selector(path: Path, *, heads: int | None = None) -> Opened:
-    """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable."""
+    """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable.
+
+    heads: of each layer, for a checkpoint of Lever-Plus; None takes `num_heads` from its hyper-parameters, else 1.
+    """
+    sampler = next((one for one in SEED_CHOICES if one in path.name), "RandSampler")
+    recipe = PoolRecipe(sampler=sampler, size=0)
+    assumed = f"it does not tell in which pools it was trained; {sampler} is taken, by its name or for its age"
     if path.suffix in SEED_SUFFIXES:
-        return read_seed_checkpoint(path, heads=heads)
+        selector, notes = read_seed_checkpoint(path, heads=heads)
+        return Opened(selector, (*notes, assumed), None, recipe)
     meta = read_header(path)[1]
-    encoder, recipe, notes = meta.get("encoder"), _recipe_before(path), ()
-    if meta.get(POOLS_OF) is None:
-        notes = (_assumed(recipe),)
-    else:
-        try:
-            recipe = PoolRecipe.model_validate(meta[POOLS_OF])
-        except ValidationError as error:
-            raise FileUnusable(f"{path}: `{POOLS_OF}` of its header is no recipe of pools: {error}") from error
-    return Opened(load_selector(path), notes, str(encoder) if encoder else None, recipe)
+    try:
+        told = PoolRecipe.model_validate(meta[POOLS_OF]) if meta.get(POOLS_OF) else None
+    except ValidationError as error:
+        raise FileUnusable(f"{path}: `{POOLS_OF}` of its header is no recipe of pools: {error}") from error
+    encoder = str(meta["encoder"]) if meta.get("encoder") else None
+    return Opened(load_selector(path), () if told else (assumed,), encoder, told or recipe)
 
 
-def _recipe_before(path: Path) -> PoolRecipe:
-    """Of a checkpoint that does not tell: by its name, as `sft_ImgSimSampler.safetensors`."""
-    for sampler in SEED_CHOICES:
-        if sampler in path.name:
-            return PoolRecipe(sampler=sampler, size=0)
-    return PoolRecipe(sampler="RandSampler", size=0)
+def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:
+    """The pointer network in a checkpoint of Lever-Plus, and notes; its image and text encoders are not read.
 
-
-def _assumed(recipe: PoolRecipe) -> str:
-    return f"it does not tell in which pools it was trained; {recipe.sampler} is taken, by its name or for its age"
-
-
-def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> Opened:
-    """The pointer network in a checkpoint of Lever-Plus; the image and text encoders in it are not read.
-
-    heads: of each layer; the weights do not tell. None takes `num_heads` from the hyper-parameters, else 1.
     Raises FileUnusable for what is no such checkpoint, naming the keys that are missing or too many.
     """
-    with open_archive(path) as archive:
-        top = _texts_of(archive.value)
-        if top is None:
-            raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
-        tensors, notes = _pointer_tensors(top, path)
-        config, more = _config(tensors, top, heads, path)
-        require_layout({key: one.size for key, one in tensors.items()}, config, str(path))
-        recipe, selector = _recipe_before(path), selector_of(config, archive.read(tensors), str(path))
-        return Opened(selector, (*notes, *more, _assumed(recipe)), None, recipe)
+    top = _texts_of(read_inert(path))
+    if top is None:
+        raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
+    state, notes = _pointer_state(top, path)
+    weights = {key: one for key, one in state.items() if isinstance(one, Tensor) and one.is_floating_point()}
+    if wrong := state.keys() - weights.keys():
+        raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
+    if sum(one.nbytes for one in weights.values()) > path.stat().st_size:
+        raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
+    config, more = _config(weights, top, heads, path)
+    selector = selector_of(config, {key: one.float().contiguous() for key, one in weights.items()}, str(path))
+    return selector, [*notes, *more]
 
 
-Found = tuple[dict[str, Weight], list[str]]
-"""The tensors of the pointer network, and notes on all others."""
-
-
-def _pointer_tensors(top: Mapping[str, Any], path: Path) -> Found:
+def _pointer_state(top: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[str]]:
+    """The entries of the pointer network, and notes on all others."""
     state, bare = _texts_of(top.get("state_dict")), _texts_of(top.get("model_state_dict"))
-    for where in (state, top):
-        if where is not None and any(key.startswith(PREFIX) for key in where):
-            return _below_prefix(where, path)
-    if bare is not None:
-        return _weights_in(bare, path), []
-    keys = [key[:100] for key in state or top]
-    raise FileUnusable(
-        f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
-        f"its keys are {named(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
-    )
-
-
-def _below_prefix(state: Mapping[str, Any], path: Path) -> Found:
-    inside = {key.removeprefix(PREFIX): value for key, value in state.items() if key.startswith(PREFIX)}
-    outside = [key for key in state if not key.startswith(PREFIX)]
+    whole = next((one for one in (state, top) if one and any(key.startswith(PREFIX) for key in one)), None)
+    if whole is None:
+        if bare is not None:
+            return bare, []
+        keys = [key[:100] for key in state or top]
+        raise FileUnusable(
+            f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
+            f"its keys are {named(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
+        )
+    outside = [key for key in whole if not key.startswith(PREFIX)]
     encoders = [key for key in outside if key.startswith(ENCODERS)]
     notes: list[str] = []
     if encoders:
@@ -237,14 +244,55 @@ def _below_prefix(state: Mapping[str, Any], path: Path) -> Found:
         notes.append("its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from")
     if len(outside) > len(encoders):
         notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
-    return _weights_in(inside, path), notes
+    return {key.removeprefix(PREFIX): one for key, one in whole.items() if key.startswith(PREFIX)}, notes
 
 
-def _weights_in(state: Mapping[str, Any], path: Path) -> dict[str, Weight]:
-    found = {key: one for key, one in state.items() if isinstance(one, Weight)}
-    if wrong := state.keys() - found.keys():
-        raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
-    return found
+def _config(
+    weights: Mapping[str, Tensor], top: Mapping[str, Any], heads: int | None, path: Path
+) -> tuple[PointerConfig, list[str]]:
+    """The configuration that the shapes tell. Layers are as many as have a number; a hole is found by its keys."""
+    projection, entry = weights.get("query_proj.weight"), weights.get("input_proj.weight")
+    if projection is None or projection.ndim != 2:
+        raise FileUnusable(f"{path}: no query_proj.weight, but {named(weights) or 'nothing'}; it is no v2 network")
+    hidden = projection.shape[0]
+    layers = len({match[1] for key in weights if (match := LAYER.match(key))})
+    gate = any(key.startswith("query_update_gate.") for key in weights)
+    notes = [] if gate else ["it has no state gate (`gate=False`): every pick sees the same state"]
+    if not layers:
+        notes.append("it has no cross-attention (`layers=0`): it is a bi-encoder")
+    if heads is None:
+        places = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
+        told = {one for place in places for one in _integers_named("num_heads", top.get(place))}
+        if len(told) > 1:
+            raise FileUnusable(f"{path}: its hyper-parameters name num_heads {sorted(told)}; say which one by `heads`")
+        heads = told.pop() if told else None
+        said = f"{heads} heads, as its hyper-parameters say"
+        notes.append(
+            said if heads else "nothing in it says how many heads it has; 1 is taken, the default of Lever-Plus"
+        )
+    try:
+        dimension = entry.shape[-1] if entry is not None and entry.ndim else hidden
+        config = PointerConfig(embedding_dim=dimension, hidden=hidden, layers=layers, heads=heads or 1, gate=gate)
+    except ValidationError as error:
+        raise FileUnusable(f"{path}: {heads} heads, {hidden} wide: {error.errors()[0]['msg']}") from error
+    return config, notes
+
+
+def _integers_named(name: str, value: Any) -> Iterator[int]:
+    """Small integers under this key, however deep; what OmegaConf wraps them in, with a `_val`, is seen through."""
+    waiting, seen = [value], set[int]()
+    while waiting and len(seen) < LOOKED_AT_MOST:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        for mapping in filter(None, map(_texts_of, (one.items, one.state) if isinstance(one, Inert) else (one,))):
+            waiting.extend(mapping.values())
+            found = mapping.get(name)
+            node = _texts_of(found.state) if isinstance(found, Inert) else None
+            found = node.get("_val") if node else found
+            if type(found) is int and 0 < found < MOST_HEADS:
+                yield found
 
 
 def _texts_of(value: Any) -> dict[str, Any] | None:
@@ -253,59 +301,118 @@ def _texts_of(value: Any) -> dict[str, Any] | None:
     return None if found is None else {key: one for key, one in found.items() if isinstance(key, str)}
 
 
-def _config(
-    tensors: Mapping[str, Weight], top: Mapping[str, Any], heads: int | None, path: Path
-) -> tuple[PointerConfig, list[str]]:
-    """The configuration that the shapes tell. Layers are as many as have a number; a hole is found by its keys."""
-    projection = tensors.get("query_proj.weight")
-    if projection is None or len(projection.size) != 2:
-        raise FileUnusable(f"{path}: no query_proj.weight, but {named(tensors) or 'nothing'}; it is no v2 network")
-    hidden = projection.size[0]
-    entry = tensors.get("input_proj.weight")
-    layers = len({match[1] for key in tensors if (match := LAYER.match(key))})
-    gate = any(key.startswith("query_update_gate.") for key in tensors)
-    notes = [] if gate else ["it has no state gate (`gate=False`): every pick sees the same state"]
-    if not layers:
-        notes.append("it has no cross-attention (`layers=0`): it is a bi-encoder")
-    if heads is None:
-        heads, told = _heads(top, path)
-        notes.append(told)
+class Inert:
+    """Stands for an object whose class is not imported: takes any arguments, members and state, and runs nothing."""
+
+    items: dict[Any, Any]
+    state: Any
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        del args, named
+        made = super().__new__(cls)
+        made.items, made.state = {}, None
+        return made
+
+    def extend(self, values: object) -> None:
+        """Forget the members of a list or set."""
+
+
+def _rebuild_tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Tensor:
+    """torch's `_rebuild_tensor_v2`, which would enlarge a storage that is too small. Raises ValueError."""
+    room = storage._untyped_storage.nbytes() // storage.dtype.itemsize
+    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    if min((offset, *size, *stride)) < 0 or (math.prod(size) and max(last + 1, math.prod(size)) > room):
+        raise ValueError(f"a tensor of size {list(size)} does not fit into its storage of {room} numbers")
+    return torch.empty(0, dtype=storage.dtype).set_(storage._untyped_storage, offset, size, stride)
+
+
+class _Unpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
+    """Python's unpickler with the opcodes that torch writes: C's would allocate whatever a pickle claims."""
+
+    lengths: Mapping[str, int]
+    """Bytes of each storage of the archive."""
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]  # these and persistent_load are of pickle._Unpickler, which has no type stubs
+    persistent_load: Callable[[Any], Any]
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The rebuilding of a tensor, OrderedDict, or Inert; torch itself looks for the classes of storages."""
+        match module, name:
+            case "torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2":
+                return _rebuild_tensor
+            case "torch._utils", "_rebuild_parameter":
+                return lambda data, *_: data
+            case "torch", "Size":
+                return lambda size: size
+            case "collections", "OrderedDict":
+                return OrderedDict
+            case _:
+                return Inert
+
+    def _load_storage(self) -> None:
+        match pid := self.stack.pop():
+            case ("storage", kind, str(key), _, int(count)) if 0 <= count * kind.dtype.itemsize <= self.lengths[key]:
+                self.stack.append(self.persistent_load(pid))
+            case _:
+                raise ValueError("a storage that the archive lacks, or that is larger than its entry")
+
+    def _keep_state(self) -> None:
+        state = self.stack.pop()
+        if isinstance(self.stack[-1], Inert):  # nothing else gets attributes: they might be methods
+            self.stack[-1].state = state
+
+    def _put(self, values: list[Any]) -> None:
+        target = self.stack[-1].items if isinstance(self.stack[-1], Inert) else self.stack[-1]
+        if type(target) not in (dict, OrderedDict):
+            raise ValueError("items for what is no mapping")
+        pairs = zip(values[::2], values[1::2], strict=True)
+        # other keys are not needed, and to hash nested tuples may take for ever
+        target.update((key, value) for key, value in pairs if isinstance(key, str | int))
+
+    def _put_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._put([key, value])
+
+    def _make_dict(self) -> None:
+        values = self.pop_mark()
+        self.stack.append({})
+        self._put(values)
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        code: read
+        for code, read in pickle._Unpickler.dispatch.items()  # pyright: ignore[reportPrivateUsage]
+        if code in {ord(one.code) for one in pickletools.opcodes if one.proto <= 2 and not one.name.startswith("EXT")}
+    } | {
+        pickle.BINPERSID[0]: _load_storage,
+        pickle.BUILD[0]: _keep_state,
+        pickle.SETITEM[0]: _put_item,
+        pickle.SETITEMS[0]: lambda self: self._put(self.pop_mark()),
+        pickle.DICT[0]: _make_dict,
+    }
+
+
+def read_inert(path: Path) -> Any:
+    """What `torch.save` wrote, of plain values, lists, tuples, dicts, tensors and Inert; nothing in it is run.
+
+    Raises FileUnusable if it is no archive of torch's, damaged or too large.
+    """
     try:
-        dimension = entry.size[-1] if entry and entry.size else hidden
-        config = PointerConfig(embedding_dim=dimension, hidden=hidden, layers=layers, heads=heads, gate=gate)
-    except ValidationError as error:
-        raise FileUnusable(f"{path}: {heads} heads, {hidden} wide: {error.errors()[0]['msg']}") from error
-    return config, notes
-
-
-def _heads(top: Mapping[str, Any], path: Path) -> tuple[int, str]:
-    """The number of heads in the hyper-parameters, where they name one, and where it is from."""
-    places = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
-    found = {heads for place in places for heads in _integers_named("num_heads", top.get(place))}
-    if len(found) > 1:
-        raise FileUnusable(f"{path}: its hyper-parameters name num_heads {sorted(found)}; say which one by `heads`")
-    if found:
-        return (heads := found.pop()), f"{heads} heads, as its hyper-parameters say"
-    return 1, "nothing in it says how many heads it has; 1 is taken, the default of Lever-Plus"
-
-
-def _integers_named(name: str, value: Any) -> Iterator[int]:
-    """Small integers under this key, however deep; what OmegaConf wraps them in is seen through."""
-    waiting, seen = [value], set[int]()
-    while waiting and len(seen) < LOOKED_AT_MOST:
-        one = waiting.pop()
-        parts = (one.items, one.state) if isinstance(one, Inert) else (one,)
-        mappings = [found for part in parts if (found := _texts_of(part))]
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        for mapping in mappings:
-            waiting.extend(mapping.values())
-            if type(found := _unwrapped(mapping.get(name))) is int and 0 < found < MOST_HEADS:
-                yield found
-
-
-def _unwrapped(value: Any) -> Any:
-    """The content of an OmegaConf node, which keeps it as `_val`."""
-    state = _texts_of(value.state) if isinstance(value, Inert) else None
-    return value if state is None else state.get("_val")
+        with zipfile.ZipFile(path) as archive:
+            entries = {one.filename.partition("/")[2]: one for one in archive.infolist()}
+            # a packed entry may expand to any size; constants.pkl is that of a program, which torch would open
+            if any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()) or "constants.pkl" in entries:
+                raise ValueError("an archive of another kind")
+            if entries["data.pkl"].file_size > MOST_BYTES or archive.testzip() is not None:
+                raise ValueError("an entry is damaged, or too large for a checkpoint")
+            lengths = {name.removeprefix("data/"): one.file_size for name, one in entries.items()}
+        unpickler = type("Unpickler", (_Unpickler,), {"lengths": lengths})
+        reader: Any = SimpleNamespace(__name__="inert", Unpickler=unpickler)
+        return torch.load(str(path), map_location="cpu", pickle_module=reader, weights_only=False, mmap=True)
+    except FileNotFoundError as error:
+        raise FileUnusable(f"there is no {path}; name a checkpoint") from error
+    except DAMAGED as error:
+        reason = str(error)[:200] or type(error).__name__
+        raise FileUnusable(
+            f"{path} is no whole checkpoint ({reason}); name a .ckpt or .pt file, copy or download it again, or save "
+            "one of a torch before 1.6 again"
+        ) from error
