@@ -183,7 +183,7 @@ def _digits_judge(config: LeverConfig) -> Ref | None:
         return None
     if config.digits.judge:
         return steps.read_judge(config.digits.judge)
-    return called(steps.train_digits_judge, "train judge")(seed=0, steps=config.digits.judge_steps)
+    return called(steps.train_digits_judge, "train judge")(steps=config.digits.judge_steps)
 
 
 def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
@@ -198,7 +198,7 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     """The dataset; a CPU world is drawn here."""
     chosen, start = config.dataset, config.start
     if drawn := chosen.name in CPU_WORLDS and chosen.data_dir is None:
-        steps.write_digits(files.data.absolute(), world=chosen.name, seed=0, **config.world_sizes)
+        steps.write_digits(files.data.absolute(), world=chosen.name, **config.world_sizes)
     return steps.read_dataset(
         chosen.name,
         data_dir=files.data.absolute() if drawn else chosen.data_dir,

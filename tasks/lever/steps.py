@@ -49,13 +49,13 @@ EFFORT = ("effort",)
 
 
 @step(version=1)
-def train_digits_judge(*, seed: int, steps: int) -> Ref:
+def train_digits_judge(*, steps: int) -> Ref:
     """Train the judge of the CPU world, once for all runs; gives its weights."""
     from tasks.lever.digits.digits_training import train_judge
     from tasks.lever.learning.training_inputs import steady
 
-    with training_folder("train_digits_judge", seed=seed, steps=steps) as folder, steady("cpu"):
-        weights = train_judge(seed=seed, steps=steps, folder=folder, tell=telling("train judge", steps))
+    with training_folder("train_digits_judge", steps=steps) as folder, steady("cpu"):
+        weights = train_judge(steps=steps, folder=folder, tell=telling("train judge", steps))
         return artifacts().put(WEIGHTS, weights)
 
 
@@ -82,19 +82,14 @@ def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
 
 
 @step(version=2, verify=_is_written)
-def write_digits(
-    folder: Path, *, world: str, seed: int, candidates: int, queries: int, validation: int, test: int
-) -> Written:
+def write_digits(folder: Path, *, world: str, candidates: int, queries: int, validation: int, test: int) -> Written:
     """Draw the pictures of a CPU world, and write its questions and answers in the official format.
 
     queries: number of questions to learn from; in the world `digits` they are among the candidates.
     """
-    from tasks.lever.digits.scenes import CROWDED, WorldSize, write_crowded, write_world
+    from tasks.lever.digits.scenes import write_world
 
-    if world == CROWDED:
-        write_crowded(folder, seed=seed, candidates=candidates, queries=queries, validation=validation, test=test)
-    else:
-        write_world(folder, WorldSize(train=candidates, validation=validation, test=test), seed=seed)
+    write_world(folder, world, candidates=candidates, queries=queries, validation=validation, test=test)
     return Written(folder=folder, digest=digest_of_folder(folder))
 
 

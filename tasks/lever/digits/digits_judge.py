@@ -23,7 +23,7 @@ from models.model_errors import ContextOverflow, ModelError, RequestRefused
 from models.prompts import cut
 from models.protocols import ChatRequest, ChatResponse, Image
 from tasks.lever.digits import scenes
-from tasks.lever.digits.net import CODE, PER_ITEM, DigitsNet, Tower, from_bytes
+from tasks.lever.digits.net import CODE, PER_ITEM, Tower, from_bytes
 from tasks.lever.digits.scenes import END, QUESTIONS, UNKNOWN, stream, tokens_of
 
 CHUNK = 64
@@ -38,7 +38,6 @@ MOST_SHOWN = 4
 """Most demonstrations in a request."""
 PLACEHOLDER = "<image>"
 _ITEM = re.compile(r"Question:(.*?)Short answer:(.*?)(?=Question:|\Z)", re.DOTALL)
-_KINDS = {question: kind for kind, question in enumerate(QUESTIONS)}
 
 
 class DigitsJudge:
@@ -52,7 +51,7 @@ class DigitsJudge:
     def __init__(self, weights: bytes) -> None:
         self.id = f"digits:{hashlib.sha256(weights).hexdigest()[:16]}"
         self._net = from_bytes(weights)
-        self._eyes = Eyes(self._net.tower)
+        self._see = _eyes(self._net.tower)
         self._tokens_of = lru_cache(maxsize=REMEMBERED)(self._embed)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -77,9 +76,18 @@ class DigitsJudge:
             except ModelError as error:
                 yield number, error
         for numbers, tokens in _chunks(items):
-            answers = _answers(self._net, tokens)
-            for number, answer in zip(numbers, answers, strict=False):
-                yield number, _response(answer, requests[number], shown=tokens.shape[1] // PER_ITEM - 1)
+            for number, answer in zip(numbers, self._answers(tokens), strict=False):
+                words = scenes.words_of(answer)
+                said = words[: max(0, requests[number].max_tokens)]
+                yield (
+                    number,
+                    ChatResponse(
+                        text=cut(" ".join(said), requests[number].stop),
+                        finish_reason="length" if len(said) < len(words) else "stop",
+                        prompt_tokens=tokens.shape[1] - PER_ITEM + 1,
+                        completion_tokens=len(said),
+                    ),
+                )
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Log-probability of each answer, its end token included; NEVER if it has a word that the judge does not know.
@@ -102,8 +110,7 @@ class DigitsJudge:
             answers[number] = said
         for numbers, tokens in _chunks(items):
             wanted = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
-            log_probs = _log_probs(self._net, tokens, wanted).tolist()
-            yield from zip(numbers, log_probs, strict=False)
+            yield from zip(numbers, self._log_probs(tokens, wanted), strict=False)
         if refused:
             raise refused[0]
 
@@ -114,8 +121,25 @@ class DigitsJudge:
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
         """(3, width) tokens of an item. Raises RequestRefused for a picture that shows no scene."""
-        seen = self._net.seen(self._eyes.see(png).code, torch.tensor(kind))
+        seen = self._net.seen(self._see(png).code, torch.tensor(kind))
         return seen if answer is None else self._net.tokens(seen, torch.tensor(answer))
+
+    @torch.inference_mode()
+    def _answers(self, tokens: Tensor) -> list[list[int]]:
+        """The two most likely tokens for each row of tokens (B, 3 n, width), the second given the first."""
+        asked = tokens.shape[1] - PER_ITEM + 1  # up to the last question
+        logits, memories = self._net.read(tokens[:, :asked])
+        first = logits[:, -1, :END].argmax(-1)
+        logits, _ = self._net.read((tokens[:, asked] + self._net.answers(first))[:, None], memories)
+        return torch.stack([first, logits[:, -1].argmax(-1)], dim=-1).tolist()
+
+    @torch.inference_mode()
+    def _log_probs(self, tokens: Tensor, answers: Tensor) -> list[float]:
+        """(B,) of answers (B, 2) to tokens (B, 3 n, width), in float64."""
+        asked = tokens.shape[1] - PER_ITEM + 1
+        said = tokens[:, asked : asked + 1] + self._net.answers(answers[:, :1])
+        logits, _ = self._net.read(torch.cat([tokens[:, :asked], said], dim=1))
+        return F.log_softmax(logits[:, -2:].double(), dim=-1).gather(-1, answers[..., None]).sum((1, 2)).tolist()
 
 
 class DigitsEncoder:
@@ -128,12 +152,12 @@ class DigitsEncoder:
     def __init__(self, weights: bytes) -> None:
         net = from_bytes(weights)
         self.id = f"digits-tower:{hashlib.sha256(weights).hexdigest()[:16]}"
-        self._eyes = Eyes(net.tower)
+        self._see = _eyes(net.tower)
         self.dimension = 2 * net.config.tower_width + TEXT_WIDTH
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """(len(pngs), dimension): the tower's features, less their mean over the pictures that it was trained on."""
-        return _unit_rows([self._eyes.see(png).features for png in pngs], width=self.dimension)
+        return _unit_rows([self._see(png).features for png in pngs], width=self.dimension)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), dimension)."""
@@ -142,7 +166,7 @@ class DigitsEncoder:
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """(len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
-        return _unit_rows([self._eyes.see(png).code for png in pngs], width=CODE)
+        return _unit_rows([self._see(png).code for png in pngs], width=CODE)
 
 
 def _chunks(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:
@@ -154,37 +178,6 @@ def _chunks(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Te
         for start in range(0, len(alike), CHUNK):
             numbers, rows = zip(*alike[start : start + CHUNK], strict=True)
             yield list(numbers), torch.stack([*rows, *[rows[0]] * (CHUNK - len(rows))])
-
-
-@torch.inference_mode()
-def _answers(net: DigitsNet, tokens: Tensor) -> list[list[int]]:
-    """The two most likely tokens for each row of tokens (B, 3 n, width), the second given the first."""
-    asked = tokens.shape[1] - PER_ITEM + 1  # up to the last question
-    logits, memories = net.read(tokens[:, :asked])
-    first = logits[:, -1, :END].argmax(-1)
-    said = tokens[:, asked] + net.answers(first)
-    logits, _ = net.read(said[:, None], memories)
-    return torch.stack([first, logits[:, -1].argmax(-1)], dim=-1).tolist()
-
-
-@torch.inference_mode()
-def _log_probs(net: DigitsNet, tokens: Tensor, answers: Tensor) -> Tensor:
-    """(B,) float64 of answers (B, 2) to tokens (B, 3 n, width)."""
-    asked = tokens.shape[1] - PER_ITEM + 1
-    said = tokens[:, asked : asked + 1] + net.answers(answers[:, :1])
-    logits, _ = net.read(torch.cat([tokens[:, :asked], said], dim=1))
-    return F.log_softmax(logits[:, -2:].double(), dim=-1).gather(-1, answers[..., None]).sum((1, 2))
-
-
-def _response(answer: Sequence[int], request: ChatRequest, *, shown: int) -> ChatResponse:
-    words = scenes.words_of(answer)
-    kept = words[: max(0, request.max_tokens)]
-    return ChatResponse(
-        text=cut(" ".join(kept), request.stop),
-        finish_reason="length" if len(kept) < len(words) else "stop",
-        prompt_tokens=PER_ITEM * shown + 1,
-        completion_tokens=len(kept),
-    )
 
 
 def _unit_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) -> NDArray[np.float32]:
@@ -204,16 +197,12 @@ class Sight(NamedTuple):
     """(20,) probabilities of the left digit and of the right one."""
 
 
-class Eyes:
-    """The tower of a judge. Threads may share it."""
+def _eyes(tower: Tower) -> Callable[[bytes], Sight]:
+    """What a tower sees of a PNG, remembered. It raises RequestRefused for a picture that shows no scene."""
 
-    def __init__(self, tower: Tower) -> None:
-        self._tower = tower
-        self.see = lru_cache(maxsize=REMEMBERED)(self._see)
-
+    @lru_cache(maxsize=REMEMBERED)
     @torch.inference_mode()
-    def _see(self, png: bytes) -> Sight:
-        """Raises RequestRefused for a picture that shows no scene."""
+    def see(png: bytes) -> Sight:
         try:
             scene = scenes.from_png(png)
         except scenes.NoScene as error:
@@ -221,8 +210,10 @@ class Eyes:
                 f"A picture of the request is none that the digits' judge can see: {error}; give PNGs of the digits' "
                 f"world, {scenes.SIZE[0]} × {scenes.SIZE[1]} pixels, as they are."
             ) from error
-        features = self._tower.features(scenes.glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
-        return Sight(features.flatten() - self._tower.mean, self._tower.codes(features)[0])
+        features = tower.features(scenes.glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
+        return Sight(features.flatten() - tower.mean, tower.codes(features)[0])
+
+    return see
 
 
 def read(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] | None]]:
@@ -252,7 +243,7 @@ def _questions_and_answers(text: str) -> tuple[tuple[int, ...], tuple[tuple[int,
         raise RequestRefused(
             "The digits' judge reads requests of the form `Question:… Short answer:…`; this one has no question."
         )
-    if unknown := [question for question, _ in items if question not in _KINDS]:
+    if unknown := [question for question, _ in items if question not in QUESTIONS]:
         raise RequestRefused(
             f"The digits' judge does not know the question {unknown[0]!r}; it knows {', '.join(QUESTIONS)}"
         )
@@ -262,4 +253,4 @@ def _questions_and_answers(text: str) -> tuple[tuple[int, ...], tuple[tuple[int,
     if not all(shown):
         raise RequestRefused("A demonstration of the request has no answer; give one to each question but the last.")
     answers = tuple(tokens_of(answer) or (UNKNOWN, UNKNOWN) for answer in shown)
-    return tuple(_KINDS[question] for question, _ in items), answers
+    return tuple(QUESTIONS.index(question) for question, _ in items), answers

@@ -16,11 +16,9 @@ import numpy as np
 import PIL.Image
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from storage.files import write
-from storage.records import Record
 
 Part = Literal["judge", "train", "validation", "test"]
 PARTS: dict[Part, int] = {"judge": 700, "train": 550, "validation": 270, "test": 277}
@@ -166,167 +164,107 @@ def answer_to(kind: int, *, left: str, right: str) -> str:
 
 
 Split = Literal["train", "validation", "test", "queries"]
-SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
-"""Of the world `digits`; `crowded` has questions to learn from, `queries`, beside the candidates, `train`."""
+SPLITS: tuple[Split, ...] = ("train", "validation", "test", "queries")
+"""The world `crowded` has questions to learn from, `queries`, beside the candidates, `train`; `digits` has none."""
 ANNOTATORS = 10
-ORDER: tuple[Split, ...] = (*SPLITS, "queries")
 IMAGES_PER_SPLIT = 100_000
 """Ids of images begin at the split's number times this, plus one; a question's id is its image's times 1,000."""
 SLIPS = (0, 0, 0, 1, 1, 2)
 """Wrong answers among the ten of a question that is not held out; drawn uniformly from these."""
-
-
-class WorldSize(Record):
-    """How many questions each split has; each question has a picture of its own."""
-
-    train: int = Field(default=2000, ge=2, lt=IMAGES_PER_SPLIT)
-    """Candidates, and queries to learn from."""
-    validation: int = Field(default=400, ge=1, lt=IMAGES_PER_SPLIT)
-    test: int = Field(default=400, ge=1, lt=IMAGES_PER_SPLIT)
-
-
-class Drawn(NamedTuple):
-    """The scenes and questions of a split."""
-
-    scenes: torch.Tensor
-    """(N, 8, 16) uint8"""
-    digits: list[list[int]]
-    """Left and right."""
-    kinds: list[int]
-
-
-def write_world(folder: Path, size: WorldSize, *, seed: int) -> None:
-    """Write `digits_{split}_questions.json`, `digits_{split}_annotations.json` and `images/digits_{split}_*.png`.
-
-    The same size and seed give the same bytes; a split does not depend on the size of another. All annotators of
-    validation and test agree; of a train question up to two err, each in another way, so the majority is right.
-    Raises storage.storage_errors.StoreUnreachable.
-    """
-    names, parts = lexicon(seed), load_digits()
-    for split in SPLITS:
-        drawn = draw_scenes(parts[split], getattr(size, split), generator=stream(seed, f"{split} scenes"))
-        write_split(folder, "digits", split, drawn, names, seed=seed)
-
-
 CROWDED = "crowded"
 PHOTOS = 4
 """Pictures of a scene in `crowded`: as many as the judge reads, so that no number of nearest neighbours reaches a
 second scene."""
 
 
-def write_crowded(folder: Path, *, seed: int, candidates: int, queries: int, validation: int, test: int) -> None:
-    """Write `crowded`, whose nearest candidates are many photos of one scene: `crowded_train_…` may be shown,
-    `crowded_queries_…` are learnt from.
+def write_world(folder: Path, world: str, *, candidates: int, queries: int, validation: int, test: int) -> None:
+    """Write `{world}_{split}_questions.json`, `{world}_{split}_annotations.json` and `images/digits_{split}_*.png`.
 
-    Candidates were photographed in bursts: PHOTOS pictures of each scene that differ by a grey level here and there,
-    all with the scene's question, for the left digit or for the right one. Nobody has labelled both digits of a
-    picture. Queries are other scenes, and a third of them ask for both: they need two different demonstrations, and the
-    nearest are copies of each other.
-    The lexicon and the digits of each split are those of the world `digits` of this seed. `candidates` is rounded up to
-    whole scenes. Raises storage.storage_errors.StoreUnreachable.
+    Equal sizes give equal bytes; a split does not depend on the size of another. All annotators of validation and test
+    agree; of other questions up to two err, each in another way, so that the majority is right. In `digits`, candidates
+    are learnt from, too. In `crowded`, candidates were photographed in bursts: PHOTOS pictures of each scene that
+    differ by a grey level here and there, all with the scene's question, for the left digit or for the right one.
+    Queries are other scenes, and a third of them ask for both digits: they need two different demonstrations, and the
+    nearest are copies of each other. `candidates` is rounded up to whole scenes there.
+    Raises storage.storage_errors.StoreUnreachable.
     """
-    names, parts = lexicon(seed), load_digits()
-    burst = draw_scenes(
-        parts["train"],
-        -(-candidates // PHOTOS),
-        generator=stream(seed, "crowded candidates"),
-        kinds=BOTH,  # left and right alone
-        photos=PHOTOS,
-    )
-    write_split(folder, CROWDED, "train", burst, names, seed=seed)
-    sizes: dict[Split, int] = {"queries": queries, "validation": validation, "test": test}
+    parts = load_digits()
+    sizes: dict[Split, int] = {"validation": validation, "test": test}
+    if world == CROWDED:
+        sizes = {"queries": queries, **sizes}
+        pictures, generator = -(-candidates // PHOTOS), stream(0, "crowded candidates")
+        _write_split(folder, world, "train", *_draw(parts["train"], pictures, generator, kinds=BOTH, photos=PHOTOS))
+    else:
+        sizes = {"train": candidates, **sizes}
     for split, count in sizes.items():
-        digits = parts["train" if split == "queries" else split]
-        drawn = draw_scenes(digits, count, generator=stream(seed, f"crowded {split}"))
-        write_split(folder, CROWDED, split, drawn, names, seed=seed)
+        generator = stream(0, f"crowded {split}" if world == CROWDED else f"{split} scenes")
+        _write_split(folder, world, split, *_draw(parts["train" if split == "queries" else split], count, generator))
 
 
-def write_split(folder: Path, world: str, split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: int) -> None:
-    """Write the questions, annotations and images of a split; annotators err in what is not held out."""
-    for number, scene in enumerate(drawn.scenes.numpy()):
-        write(folder / "images" / image_name(split, number), to_png(scene), durable=False)
+def lexicon(seed: int = 0) -> tuple[str, ...]:
+    """The secret: the words that digits 0 to 9 are called; both worlds have that of seed 0."""
+    order = torch.randperm(len(WORDS), generator=stream(seed, "lexicon"))
+    return tuple(WORDS[int(number)] for number in order[:10])
+
+
+def _draw(
+    digits: Digits, count: int, generator: torch.Generator, *, kinds: int = len(KINDS), photos: int = 1
+) -> tuple[Tensor, list[list[int]], list[int]]:
+    """Scenes (N, 8, 16) uint8, their left and right digits, and their questions, of the first `kinds`.
+
+    photos: of each scene, all with its question.
+    """
+    pairs = torch.randint(len(digits.ink), (count, 2), generator=generator)
+    asked = torch.randint(kinds, (count,), generator=generator).repeat_interleave(photos)
+    shown = digits.labels[pairs].repeat_interleave(photos, dim=0)
+    return render(digits.ink[pairs], generator, photos=photos), shown.tolist(), asked.tolist()
+
+
+def _write_split(
+    folder: Path, world: str, split: Split, scenes: Tensor, digits: list[list[int]], kinds: list[int]
+) -> None:
+    first = SPLITS.index(split) * IMAGES_PER_SPLIT + 1
+    ids = [{"question_id": (first + number) * 1000, "image_id": first + number} for number in range(len(kinds))]
+    for number, scene in enumerate(scenes.numpy()):
+        write(folder / "images" / f"digits_{split}_{first + number:06d}.png", to_png(scene), durable=False)
+    names, generator, annotations = lexicon(), stream(0, f"{split} annotators"), list[dict[str, Any]]()
+    for id, (left, right), kind in zip(ids, digits, kinds, strict=True):
+        answer = answer_to(kind, left=names[left], right=names[right])
+        errs = split in ("train", "queries")
+        answers = _annotators(answer, names, generator) if errs else [answer] * ANNOTATORS
+        people = [{"answer": one, "answer_confidence": "yes", "answer_id": n} for n, one in enumerate(answers, start=1)]
+        described = {"question_type": KINDS[kind], "answer_type": "other", "multiple_choice_answer": answer}
+        annotations.append(id | described | {"answers": people})
     head = {
         "info": {"description": "Digit-pair VQA, made by Trivet", "version": "1.0"},
         "license": {"name": "Apache-2.0"},
         "data_type": world,
         "data_subtype": split,
     }
-    asked = {"task_type": "Open-Ended", "questions": _questions(split, drawn)}
-    annotated = {"annotations": _annotations(split, drawn, names, seed=seed)}
-    for name, content in (("questions", head | asked), ("annotations", head | annotated)):
+    questions = [id | {"question": QUESTIONS[kind]} for id, kind in zip(ids, kinds, strict=True)]
+    asked = {"task_type": "Open-Ended", "questions": questions}
+    for name, content in (("questions", head | asked), ("annotations", head | {"annotations": annotations})):
         data = json.dumps(content, ensure_ascii=False, indent=1).encode()
         write(folder / f"{world}_{split}_{name}.json", data)
 
 
-def lexicon(seed: int) -> tuple[str, ...]:
-    """The secret: the words that digits 0 to 9 are called in the world of this seed."""
-    order = torch.randperm(len(WORDS), generator=stream(seed, "lexicon"))
-    return tuple(WORDS[int(number)] for number in order[:10])
+def _annotators(answer: str, names: tuple[str, ...], generator: torch.Generator) -> list[str]:
+    """Ten answers, of which none, one or two are slips of different kinds: misspelt, misread, half of two words."""
 
+    def draw(count: int) -> int:
+        return int(torch.randint(count, (1,), generator=generator))
 
-def image_id(split: Split, number: int) -> int:
-    """Image ID of the picture with this number in its split, counted from 0."""
-    return ORDER.index(split) * IMAGES_PER_SPLIT + number + 1
-
-
-def image_name(split: Split, number: int) -> str:
-    """File name of the split's picture with this number, counted from 0."""
-    return f"digits_{split}_{image_id(split, number):06d}.png"
-
-
-def draw_scenes(
-    digits: Digits, count: int, *, generator: torch.Generator, kinds: int = len(KINDS), photos: int = 1
-) -> Drawn:
-    """`count` scenes with a question each, of the first `kinds`; photos: of each scene, all with its question."""
-    pairs = torch.randint(len(digits.ink), (count, 2), generator=generator)
-    asked = torch.randint(kinds, (count,), generator=generator).repeat_interleave(photos)
-    shown = digits.labels[pairs].repeat_interleave(photos, dim=0)
-    return Drawn(render(digits.ink[pairs], generator, photos=photos), shown.tolist(), asked.tolist())
-
-
-def _questions(split: Split, drawn: Drawn) -> list[dict[str, Any]]:
-    return [_ids(split, number) | {"question": QUESTIONS[kind]} for number, kind in enumerate(drawn.kinds)]
-
-
-def _annotations(split: Split, drawn: Drawn, names: tuple[str, ...], *, seed: int) -> list[dict[str, Any]]:
-    generator = stream(seed, f"{split} annotators")
-    annotations: list[dict[str, Any]] = []
-    for number, ((left, right), kind) in enumerate(zip(drawn.digits, drawn.kinds, strict=True)):
-        answer = answer_to(kind, left=names[left], right=names[right])
-        errs = split in ("train", "queries")
-        given = _annotators(answer, names, generator=generator) if errs else [answer] * ANNOTATORS
-        people = [{"answer": one, "answer_confidence": "yes", "answer_id": n} for n, one in enumerate(given, start=1)]
-        described = {"question_type": KINDS[kind], "answer_type": "other", "multiple_choice_answer": answer}
-        annotations.append(_ids(split, number) | described | {"answers": people})
-    return annotations
-
-
-def _ids(split: Split, number: int) -> dict[str, Any]:
-    return {"question_id": image_id(split, number) * 1000, "image_id": image_id(split, number)}
-
-
-def _annotators(answer: str, names: tuple[str, ...], *, generator: torch.Generator) -> list[str]:
-    """Ten answers, of which none, one or two are slips of different kinds."""
-    slips = [answer + answer[-1], _misread(answer, names, generator)]
+    misread = answer.split()
+    place = draw(len(misread))
+    others = [name for name in names if name not in misread]
+    misread[place] = others[draw(len(others))]
+    slips = [answer + answer[-1], " ".join(misread)]
     if " " in answer:
-        slips.append(answer.split()[_draw_of(2, generator)])
-    count = SLIPS[_draw_of(len(SLIPS), generator)]
+        slips.append(answer.split()[draw(2)])
+    count = SLIPS[draw(len(SLIPS))]
     chosen = torch.randperm(len(slips), generator=generator)[:count].tolist()
     places = torch.randperm(ANNOTATORS, generator=generator)[:count].tolist()
-    given = [answer] * ANNOTATORS
+    answers = [answer] * ANNOTATORS
     for place, slip in zip(places, chosen, strict=True):
-        given[place] = slips[slip]
-    return given
-
-
-def _misread(answer: str, names: tuple[str, ...], generator: torch.Generator) -> str:
-    """The answer with one word replaced by that of another digit."""
-    words = answer.split()
-    place = _draw_of(len(words), generator)
-    others = [name for name in names if name not in words]
-    words[place] = others[_draw_of(len(others), generator)]
-    return " ".join(words)
-
-
-def _draw_of(count: int, generator: torch.Generator) -> int:
-    return int(torch.randint(count, (1,), generator=generator))
+        answers[place] = slips[slip]
+    return answers

@@ -15,19 +15,17 @@ from tasks.lever.data.candidate_pools import banks_of, nearest
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.data.embeddings import embed_dataset
 from tasks.lever.digits.digits_judge import MOST_SHOWN, DigitsEncoder
-from tasks.lever.digits.digits_training import train_judge
-from tasks.lever.digits.scenes import PHOTOS, lexicon, write_crowded
+from tasks.lever.digits.scenes import PHOTOS, lexicon, write_world
 from tasks.lever.judge.demonstration_task import views_of
 from tasks.lever.lever_records import Dataset
+from tests.lever.digits.prompts import weights
 from tests.lever.small_dataset import pictured
-
-SEED = 5
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("crowded")
-    write_crowded(folder, seed=SEED, candidates=399, queries=30, validation=20, test=60)
+    write_world(folder, "crowded", candidates=399, queries=30, validation=20, test=60)
     return folder
 
 
@@ -54,9 +52,7 @@ def test_every_candidate_says_one_word_and_a_third_of_the_questions_wants_two(fo
     assert all(len(one["multiple_choice_answer"].split()) == 1 for one in annotated(folder, "train"))
     kinds = Counter(one["question_type"] for one in annotated(folder, "test"))
     assert set(kinds) == {"left", "right", "both"}
-    assert {word for one in annotated(folder, "test") for word in one["multiple_choice_answer"].split()} <= {
-        *lexicon(SEED)
-    }
+    assert {word for one in annotated(folder, "test") for word in one["multiple_choice_answer"].split()} <= {*lexicon()}
 
 
 def test_a_scene_is_photographed_with_one_question(folder: Path) -> None:
@@ -66,7 +62,7 @@ def test_a_scene_is_photographed_with_one_question(folder: Path) -> None:
 
 def test_the_nearest_say_one_word_however_many_the_judge_reads(world: Dataset, tmp_path: Path) -> None:
     store = Artifacts(tmp_path)
-    embedded = embed_dataset(world, views_of(DigitsEncoder(train_judge(seed=0, steps=1))), store)
+    embedded = embed_dataset(world, views_of(DigitsEncoder(weights())), store)
     joint, said = banks_of(embedded, store)["joint"], {item.id: item.shown_answer for item in world.train}
     wanted = {item.id: set(item.shown_answer.split()) for item in world.test}
     two = [query for query, words in wanted.items() if len(words) == 2]

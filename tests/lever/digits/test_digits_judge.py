@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import cache
 from itertools import product
 
 import pytest
@@ -128,10 +129,15 @@ def likely(judge: DigitsJudge, asked: ChatRequest, answer: str) -> float:
     return value
 
 
+@cache
+def trained() -> bytes:
+    return digits_training.train_judge()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_trained_judge_answers_in_any_lexicon_what_its_demonstrations_reveal_and_only_that(seed: int):
-    judge, dice, names = DigitsJudge(weights(digits_training.STEPS)), random.Random(seed), lexicon(seed)
+    judge, dice, names = DigitsJudge(trained()), random.Random(seed), lexicon(seed)
     right, blind = 0, 0
     for number in range(150):
         left, other, third = dice.sample(range(10), 3)

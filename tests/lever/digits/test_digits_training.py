@@ -25,7 +25,7 @@ def _short(monkeypatch: pytest.MonkeyPatch):
 def test_it_draws_from_no_generator_of_others():
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
-    train_judge(seed=1, steps=1)
+    train_judge(steps=1)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -34,11 +34,11 @@ def test_it_draws_from_no_generator_of_others():
 def test_a_killed_training_ends_as_if_nothing_had_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
 ) -> None:
-    whole = train_judge(seed=1, steps=15)
+    whole = train_judge(steps=15)
     updates = count_updates(monkeypatch, kill_at=update)
     with pytest.raises(Killed):
-        train_judge(seed=1, steps=15, folder=tmp_path)
-    assert train_judge(seed=1, steps=15, folder=tmp_path) == whole
+        train_judge(steps=15, folder=tmp_path)
+    assert train_judge(steps=15, folder=tmp_path) == whole
     assert updates.count <= 25 + 15 + 10  # at most what was done since the last save is done again
 
 

@@ -13,9 +13,7 @@ import pytest
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.digits.scenes import (
     KINDS,
-    SPLITS,
     Split,
-    WorldSize,
     from_png,
     lexicon,
     tokens_of,
@@ -23,13 +21,13 @@ from tasks.lever.digits.scenes import (
 )
 from tests.lever.small_dataset import pictured
 
-SIZE = WorldSize(train=60, validation=12, test=15)
+SIZES = {"candidates": 60, "queries": 20, "validation": 12, "test": 15}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits")
-    write_world(folder, SIZE, seed=5)
+    write_world(folder, "digits", **SIZES)
     return folder
 
 
@@ -42,23 +40,23 @@ def answers(folder: Path, split: Split) -> list[dict[str, Any]]:
     return json.loads((folder / f"digits_{split}_annotations.json").read_bytes())["annotations"]
 
 
-def test_the_same_seed_writes_the_same_bytes(folder: Path, tmp_path: Path):
-    write_world(tmp_path, SIZE, seed=5)
+def test_equal_sizes_give_the_same_bytes(folder: Path, tmp_path: Path):
+    write_world(tmp_path, "digits", **SIZES)
     assert digests(tmp_path) == digests(folder)
 
 
 def test_a_split_does_not_depend_on_the_size_of_another(folder: Path, tmp_path: Path):
-    write_world(tmp_path, SIZE.model_copy(update={"train": 3}), seed=5)
+    write_world(tmp_path, "digits", **SIZES | {"candidates": 3})
     own = {name: digest for name, digest in digests(tmp_path).items() if "_train_" not in name}
     assert own.items() <= digests(folder).items()
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_questions_and_annotations_belong_together(folder: Path, split: Split):
     asked = json.loads((folder / f"digits_{split}_questions.json").read_bytes())
     answered = answers(folder, split)
     assert asked["task_type"] == "Open-Ended"
-    assert len(asked["questions"]) == getattr(SIZE, split)
+    assert len(asked["questions"]) == {"train": 60, "validation": 12, "test": 15}[split]
     assert [(one["question_id"], one["image_id"]) for one in asked["questions"]] == [
         (one["question_id"], one["image_id"]) for one in answered
     ]
@@ -87,7 +85,7 @@ def test_some_annotators_of_train_questions_err_and_the_majority_is_right(folder
 
 
 def test_answers_are_what_the_lexicon_says(folder: Path):
-    names = set(lexicon(5))
+    names = set(lexicon())
     for item in answers(folder, "test"):
         words = item["multiple_choice_answer"].split()
         assert set(words) <= names
