@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of, beside, read_embeddings
 from tasks.lever.lever_errors import FileUnusable
@@ -18,32 +16,15 @@ VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 BANK = EmbeddingBank(("7", "a b", "9"), VECTORS, "clip-vit@abc")
 
 
-def test_a_missing_id_is_named() -> None:
-    with pytest.raises(FileUnusable, match=r"no embedding for 1 ids \(8\)"):
-        BANK.rows(["7", "8"])
-
-
-@given(st.lists(st.text(max_size=4), unique=True, max_size=5), st.integers(1, 3))
-def test_any_ids_survive(ids: list[str], width: int) -> None:
-    bank = bank_of(
-        ids, torch.arange(len(ids) * width, dtype=torch.float32).reshape(len(ids), width), encoder="", where="x"
-    )
-    again = EmbeddingBank.from_bytes(bank.to_bytes())
-    assert again.ids == tuple(ids)
-    assert torch.equal(again.vectors, bank.vectors)
-
-
 @pytest.mark.parametrize(
     "data",
     [
         b"",
-        b"12345678",
-        b"\xff" * 64,
         BANK.to_bytes()[:40],
         BANK.to_bytes()[:-1],
         (1 << 40).to_bytes(8, "little") + b"{}",
     ],
-    ids=["empty", "short", "noise", "cut in the header", "cut in the numbers", "huge header"],
+    ids=["empty", "cut in the header", "cut in the numbers", "huge header"],
 )
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(FileUnusable, match="no embeddings of ours"):
@@ -53,11 +34,9 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("ids", "vectors", "said"),
     [
-        pytest.param(["1"], VECTORS, "1 ids for 3 embeddings", id="too few ids"),
         pytest.param(["1", "2", "1"], VECTORS, "id 1 stands there twice", id="an id twice"),
         pytest.param(["1", "2", "3"], VECTORS.log() * 0, "embedding of 1 is not finite", id="NaN"),
         pytest.param(["1", "2", "3"], VECTORS.long(), "torch.int64 are no embeddings", id="integers"),
-        pytest.param(["1"], VECTORS[0], r"\[2\] is no \[N, d\]", id="one dimension"),
     ],
 )
 def test_what_is_no_bank_is_refused_by_name(ids: list[str], vectors: torch.Tensor, said: str) -> None:

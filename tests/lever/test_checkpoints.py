@@ -59,15 +59,11 @@ STATE = dict(seed_state())
         pytest.param(
             {k: v for k, v in STATE.items() if k != "cand_proj.weight"}, "missing: cand_proj.weight", id="missing"
         ),
-        pytest.param({**STATE, "gru.weight": torch.ones(1)}, "not of this network: gru.weight", id="extra"),
         pytest.param(
             {**STATE, "cand_proj.weight": torch.ones(8, 7)}, r"cand_proj.weight is \[8, 7\], not \[8, 8\]", id="shape"
         ),
         pytest.param(
             {**STATE, "cand_proj.weight": torch.ones(8, 8) / 0}, "cand_proj.weight: not finite", id="infinite"
-        ),
-        pytest.param(
-            {**STATE, "cand_proj.weight": torch.ones(8, 8).int()}, "cand_proj.weight: not finite", id="integers"
         ),
     ],
 )
@@ -98,14 +94,9 @@ WHOLE = save_selector(selector(), meta=META)
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(b"", id="empty"),
         pytest.param(b"\x80\x02}.", id="pickle"),
         pytest.param(WHOLE[:100], id="cut in the header"),
-        pytest.param(save(STATE), id="safetensors without a header"),
-        pytest.param(save(STATE, metadata={"format": "pt"}), id="safetensors of others"),
-        pytest.param(save(STATE, metadata={"trivet": "[]"}), id="header that is a list"),
         pytest.param(save(STATE, metadata={"trivet": '{"format": "trivet embeddings"}'}), id="embeddings"),
-        pytest.param(WHOLE.replace(b'\\"layers\\": 2', b'\\"layers\\": x'), id="header that is no JSON"),
         pytest.param(WHOLE.replace(b'\\"heads\\": 1', b'\\"heads\\": 3'), id="heads that do not divide"),
     ],
 )

@@ -69,19 +69,6 @@ def test_image_and_question_are_normalised_averaged_and_normalised_again(store: 
     assert opened(store, embedded.images).rows(["t3"])[0].tolist() == pytest.approx([0, 1, 0, 0])
 
 
-def test_each_bank_has_its_own_ids(store: Artifacts, pictures: Path) -> None:
-    embedded = embed(small(pictures), ColourEncoder(), store)
-    everything = ("t1", "t2", "t3", "v1", "x1")
-    found = {name: opened(store, getattr(embedded, name)).ids for name in ("candidates", "queries", "images", "texts")}
-    assert found == {
-        "candidates": ("t1", "t2", "t3"),
-        "queries": ("t2", "v1", "x1"),
-        "images": everything,
-        "texts": everything,
-    }
-    assert (embedded.encoder, embedded.dimension) == ("colours:1", 4)
-
-
 def test_classes_are_kept_where_the_encoder_names_them(store: Artifacts, pictures: Path) -> None:
     with_classes = embed(small(pictures), ColourEncoder(), store)
     assert opened(store, with_classes.classes).rows(["t1", "t3"]).tolist() == [[1, 0], [0, 1]]
@@ -95,13 +82,6 @@ def test_equal_pictures_and_equal_questions_are_embedded_once(store: Artifacts, 
     embed(small(pictures), encoder, store)
     assert encoder.pictures == [RED, GREEN]
     assert encoder.texts == ["aaaa", "bbbb", "cc", "ee"]
-
-
-def test_a_second_export_embeds_nothing_and_gives_the_same(store: Artifacts, pictures: Path) -> None:
-    first = embed(small(pictures), ColourEncoder(), store)
-    idle = ColourEncoder()
-    assert embed(small(pictures), idle, store) == first
-    assert (idle.pictures, idle.texts) == ([], [])
 
 
 def test_an_export_that_was_interrupted_goes_on_where_it_stopped(

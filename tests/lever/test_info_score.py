@@ -41,11 +41,6 @@ def test_the_best_sequence_comes_first_with_its_gain() -> None:
     assert [one.beam_rank for one in best] == [0, 1]
 
 
-def test_a_narrow_beam_misses_what_begins_badly() -> None:
-    likelihoods = {"none": 0.1, "a": 0.3, "b": 0.2, "ab": 0.5, "ba": 0.9}
-    assert found(Likelihoods(**likelihoods), width=1)[0].pointer == (0, 1)
-
-
 def test_the_better_half_goes_behind_the_best_and_what_helps_there_is_tried_elsewhere() -> None:
     judge = Likelihoods(a=0.5, b=0.4, c=0.3, d=0.2, ab=0.6)
     found(judge, width=2)
@@ -75,11 +70,3 @@ def test_no_sequence_is_weighed_twice_none_repeats_a_candidate_and_as_many_are_a
 def test_a_candidate_that_cannot_be_shown_is_in_no_sequence() -> None:
     judge = Likelihoods(a=math.nan, b=0.3, c=0.2)
     assert all(0 not in one.pointer for one in found(judge, width=2))
-
-
-def test_fewer_candidates_may_be_tried_always_the_same_ones() -> None:
-    first, again = Likelihoods(), Likelihoods()
-    found(first, candidates=3)
-    found(again, candidates=3)
-    assert first.asked == again.asked
-    assert len({one for one in first.asked if len(one) == 1}) == 3

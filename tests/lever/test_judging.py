@@ -69,14 +69,6 @@ def test_the_same_question_is_asked_once_and_another_order_is_another_question(
     assert sorted(one.asked) == ["abq", "baq"]
 
 
-def test_another_run_asks_nothing(items: dict[str, VqaItem]) -> None:
-    store, words = Kept(), asked("abq", "baq", "q")
-    first = judging(Endpoint(), items, store).judge(words)
-    later = Endpoint()
-    assert judging(later, items, store).judge(words) == first
-    assert later.asked == []
-
-
 @pytest.mark.parametrize(
     ("latest_pick", "order"),
     # equal beginnings of prompts are neighbours, whichever end the picks were made from
@@ -136,12 +128,6 @@ def test_what_concerns_all_questions_is_raised_and_the_answers_are_kept(
     later = Endpoint()
     judging(later, items, store).judge(words)
     assert later.asked == ["cq"]
-
-
-def test_a_request_that_a_model_in_this_process_refuses_is_a_failure_of_its_own(items: dict[str, VqaItem]) -> None:
-    judge = judging(Engine(refuses=["abq"]), items)
-    assert [one.failed for one in judge.judge(asked("abq", "bq"))] == ["an odd shape", None]
-    assert [one.failed for one in judge.judge(asked("abq"))] == ["an odd shape"]
 
 
 def test_a_judge_that_refuses_everything_ends_the_asking_and_the_question_is_named(items: dict[str, VqaItem]) -> None:

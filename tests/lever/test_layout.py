@@ -10,11 +10,10 @@ from tasks.lever.data.folder_layout import (
     Layout,
     dataset_of,
     judge_of,
-    model_in_names,
     sampler_of,
     vectors_of,
 )
-from tasks.lever.lever_errors import FileUnusable, OptionUnusable
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe
 
 RANDOM = PoolRecipe(sampler="RandSampler", size=64)
@@ -28,20 +27,6 @@ FILES = Layout(Path("results"), "okvqa")
 def test_beam_data_is_called_as_the_seed_calls_it() -> None:
     path = FILES.beam_data("hf:Qwen/Qwen2.5-VL-3B-Instruct", RANDOM, 5, 2, 800)
     assert path == Path("results/okvqa/generated_data") / EXAMPLE
-
-
-@pytest.mark.parametrize(
-    ("judge", "name"),
-    [
-        ("hf:Qwen/Qwen2.5-VL-3B-Instruct", "Qwen2_5-VL-3B-Instruct"),
-        ("hf:Qwen/Qwen2.5-VL-3B-Instruct@abc", "Qwen2_5-VL-3B-Instruct"),
-        ("flamingo_3B", "flamingo_3B"),
-        ("openai:gpt-4o", "openai_gpt-4o"),
-        ("digits", "digits"),
-    ],
-)
-def test_a_judge_has_a_name_that_files_can_bear(judge: str, name: str) -> None:
-    assert model_in_names(judge) == name
 
 
 def test_several_seeds_do_not_overwrite_each_other() -> None:
@@ -70,12 +55,6 @@ VECTORS = {"query_img_text_icd_img_text": "joint", "query_img_icd_img_lever_lm":
 )
 def test_names_of_the_seeds_scripts_are_understood(ours, theirs) -> None:
     assert {name: ours(name) for name in theirs} == theirs
-
-
-@pytest.mark.parametrize("of", [sampler_of, vectors_of])
-def test_an_unknown_name_is_refused_with_those_there_are(of) -> None:
-    with pytest.raises(OptionUnusable, match="'best'; choose one of"):
-        of("best")
 
 
 def touch(*paths: Path) -> None:

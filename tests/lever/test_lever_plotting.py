@@ -15,7 +15,7 @@ from tasks.lever.learning.lever_plots import (
     draw_curves,
 )
 from tasks.lever.learning.selector_comparison import Summary, summarise
-from tasks.lever.lever_records import CurvePoint, Search, SelectorResult, Stage
+from tasks.lever.lever_records import CurvePoint, SelectorResult, Stage
 from tests.lever.outcomes import result, seed_of
 
 ACCURACIES = {"random": 0.2, "similarity": 0.4, "sft": 0.4, "rce": 0.6, "grpo": 0.8, "oracle": 1.0}
@@ -78,12 +78,6 @@ def words_of(svg: bytes) -> list[str]:
 )
 def test_what_is_not_there_is_not_drawn(seeds: int, shots: Sequence[int], selectors: Sequence[str]) -> None:
     size_of(draw_accuracy(summary(seeds=seeds, shots=shots, selectors=selectors)))
-
-
-def test_an_oracle_that_did_not_try_everything_is_said_to_be_at_least_that() -> None:
-    searched = result("oracle", [1.0, 0.5]).model_copy(update={"search": Search(judged=9, settled=1, queries=2)})
-    found = summarise([seed_of(0, {"random": [0.0, 0.5]}).model_copy(update={"results": (searched,)})])
-    assert any("oracle (at least)" in text for text in words_of(draw_accuracy(found, format="svg")))
 
 
 @pytest.mark.parametrize("name", ["한국어-모델-7B", r"$\frac{1}$ $x", "\x00\x1b[31m\n", "\ud800", "x" * 10_000, "<b>&"])

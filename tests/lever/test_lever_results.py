@@ -100,12 +100,6 @@ def test_each_question_and_seed_is_a_sample_with_every_choice() -> None:
     assert choices["grpo@2"] == {"pointer": [5, 2], "shown": ["a", "b"], "answer": "4", "accuracy": 1.0, "failed": None}
 
 
-def test_the_data_set_is_known_by_its_content_not_by_its_place() -> None:
-    moved = dataset([], test=[one.model_copy(update={"image": "/elsewhere.png"}) for one in TEST.test])
-    other = dataset([], test=[TEST.test[0].model_copy(update={"answers": ("no",)}), *TEST.test[1:]])
-    assert rows(moved).dataset == rows().dataset != rows(other).dataset
-
-
 @pytest.fixture(scope="module")
 def evaluations() -> Iterator[Evaluations]:
     with open_home() as home:
@@ -129,17 +123,3 @@ def test_a_run_is_in_the_evaluation_tables_and_writing_it_again_changes_nothing(
     assert list(read.samples) == in_order
     assert [run.id for run in evaluations.runs(kind="lever")] == ["lever-1"]
     assert evaluations.runs(kind="benchmark") == []
-
-
-def test_settings_hold_the_conditions_and_the_seeds() -> None:
-    assert rows().settings.parameters == {
-        "reward": "hard",
-        "judge": "scripted",
-        "encoder": "by hand",
-        "sampler": "RandSampler",
-        "pool_size": 32,
-        "pool_others": 0.0,
-        "threshold": 0.5,
-        "trained_shots": 2,
-        "seeds": [3, 4],
-    }

@@ -15,7 +15,6 @@ from tasks.lever.learning.losses import (
     adapt_beta,
     advantages,
     ess,
-    frac_zero_std,
     grpo_loss,
     linear_temperature,
     rce_loss,
@@ -67,21 +66,12 @@ def test_members_that_were_not_judged_neither_count_nor_learn():
     [
         pytest.param([[1.0]], {}, "group of one", id="group of one"),
         pytest.param([[1.0, 0], [NAN, 1]], {}, "reward 0 of group 1", id="NaN"),
-        pytest.param([[1.0, INF]], {}, "reward 1 of group 0", id="infinite"),
         pytest.param([[1.0, 0]], {"judged": torch.tensor([[False, False]])}, "group 0.*no judged", id="none judged"),
-        pytest.param(torch.empty(1, 0), {}, "group 0.*no judged", id="empty group"),
     ],
 )
 def test_groups_that_cannot_be_compared_are_named(rewards: Any, arguments: dict[str, Any], words: str):
     with pytest.raises(RewardUnusable, match=words):
         advantages(torch.as_tensor(rewards), **arguments)
-
-
-@pytest.mark.parametrize("loss", ["weights", "fraction"])
-def test_nan_is_refused_wherever_rewards_enter(loss: str):
-    rewards = _double([NAN, 1])
-    with pytest.raises(RewardUnusable, match="no finite number"):
-        _ = rce_weights(rewards, 1.0) if loss == "weights" else frac_zero_std(rewards)
 
 
 def test_weighted_imitation_is_worked_by_hand():
@@ -127,9 +117,6 @@ def test_grpo_is_worked_by_hand():
         pytest.param(1.3, -1.0, False, id="likelier though bad"),
         pytest.param(0.7, -1.0, True, id="unlikelier enough"),
         pytest.param(0.7, 1.0, False, id="unlikelier though good"),
-        pytest.param(1.1, 1.0, False, id="inside, good"),
-        pytest.param(0.9, -1.0, False, id="inside, bad"),
-        pytest.param(1.3, 0.0, True, id="no advantage"),
     ],
 )
 def test_the_gradient_is_cut_off_exactly_where_the_policy_has_moved_enough(ratio: float, advantage: float, cut: bool):
@@ -173,12 +160,6 @@ def test_a_query_weighs_the_same_however_many_of_its_pointers_were_judged():
     assert grpo_loss(zero, zero, zero, advantage, beta=0.0, judged=judged).loss.item() == -(1 + 4) / 2
 
 
-def test_an_exact_divergence_takes_the_place_of_the_estimate():
-    zero = torch.zeros(1, 2, dtype=torch.float64)
-    found = grpo_loss(zero, zero, zero - 1, zero, beta=0.5, exact_kl=torch.tensor(3.0))
-    assert (found.kl.item(), found.loss.item()) == (3, 1.5)
-
-
 @given(st.lists(st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.3, 1.6, 2.0]), min_size=2, max_size=8), st.floats(-50, 50))
 def test_what_all_rewards_share_changes_nothing(rewards: list[float], shift: float):
     plain, shifted = _double(rewards), _double(rewards) + shift
@@ -192,8 +173,6 @@ def test_what_all_rewards_share_changes_nothing(rewards: list[float], shift: flo
         pytest.param(0.1, 0.2, 0.15, id="too far"),
         pytest.param(0.15, 0.005, 0.1, id="too near"),
         pytest.param(0.1, 0.05, 0.1, id="between"),
-        pytest.param(0.1, 0.1, 0.1, id="at the upper bound"),
-        pytest.param(0.1, 0.01, 0.1, id="at the lower bound"),
         pytest.param(9.0, 1.0, 10.0, id="never above 10"),
         pytest.param(0.001, 0.0, 0.001, id="never below .001"),
     ],
@@ -208,7 +187,6 @@ def test_beta_follows_the_divergence(beta: float, kl: float, expected: float):
         pytest.param([[0.3, 0.3, 0.3, 0.3]], 1.0, id="equal weights"),
         pytest.param([[0, -1000, -1000, -1000]], 0.25, id="one outweighs all"),
         pytest.param([[math.log(3), 0]], 16 / 20, id="by hand"),
-        pytest.param([[800, 800]], 1.0, id="weights beyond floating point"),
         pytest.param([[0, NAN, 0], [NAN, NAN, NAN]], 1.0, id="unknown behaviour left out"),
         pytest.param([[0, 0], [0, -1000]], 0.75, id="mean over groups"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,19 +68,6 @@ def test_a_pool_depends_neither_on_other_queries_nor_on_the_order_of_candidates(
     assert alone["c07"] == draw(sampler)["c07"]
 
 
-def test_random_candidates_are_uniform() -> None:
-    drawn = Counter(name for seed in range(1_000) for name in draw("RandSampler", ["c03"], size=10, seed=seed)["c03"])
-    assert drawn["c03"] == 0
-    # 39 others, each expected 256.4 times; 6 standard deviations of a binomial are 83
-    assert all(abs(drawn[name] - 10_000 / 39) < 83 for name in IDS if name != "c03")
-
-
-def test_equally_similar_candidates_come_by_id() -> None:
-    alike = {"images": both(bank({name: [0.6, 0.8] for name in IDS}))}
-    pool = draw_pools(["c01"], IDS[::-1], alike, recipe=recipe("ImgSimSampler", 4), seed=0).pools["c01"]
-    assert pool == ("c00", "c02", "c03", "c04")
-
-
 def test_a_mix_is_a_quarter_by_text_a_quarter_by_image_and_random_for_the_rest() -> None:
     pool = draw("MixSampler", ["c00"], size=16)["c00"]
     by_image, by_text = draw("ImgSimSampler", ["c00"])["c00"], draw("TextSimSampler", ["c00"])["c00"]
@@ -99,14 +85,6 @@ def test_retrieved_pools_are_the_nearest_by_each_modality_in_turn_and_a_share_of
     assert pool[:9] == by_image[:9]
     drawn = [name for name in draw("RandSampler", ["c00"], size=12)["c00"] if name not in pool[:9]]
     assert pool[9:] == tuple(drawn[:3])
-
-
-def test_of_equal_questions_the_jointly_nearer_comes_first() -> None:
-    ids = [f"c{number}" for number in range(6)]
-    joint, same = circle(["q", *ids[::-1]]), {name: [1.0, 0.0] for name in ("q", *ids)}
-    banks = {"joint": both(bank(joint)), "texts": both(bank(same))}
-    wanted = recipe("RetrievalSampler", 3, others=0, modalities=("texts",))
-    assert draw_pools(["q"], ids, banks, recipe=wanted, seed=0).pools["q"] == ("c5", "c4", "c3")
 
 
 def test_a_recipe_is_told_and_compared_as_far_as_it_is_known() -> None:

@@ -6,19 +6,10 @@ import pytest
 import torch
 
 from tasks.lever.learning import losses as reference_policy
-from tasks.lever.learning.losses import Reference, read_off, score, step_log_probs
+from tasks.lever.learning.losses import Reference, score
 from tasks.lever.learning.training_inputs import Material
 from tests.lever.small_policies import all_pointers, problem, small_selector
 from tests.lever.small_trainings import small_groups, small_start
-
-
-@pytest.mark.parametrize("shots", [1, 2, 3, 4])
-def test_every_pointer_is_found_in_the_tables(shots: int):
-    selector, given = small_selector(), problem(candidates=5)
-    pointers = all_pointers(5, shots, queries=2)
-    with torch.no_grad():
-        tables = step_log_probs(selector, selector.encode(*given), shots=shots)
-        torch.testing.assert_close(read_off(tables, pointers), selector.log_probs(*given, pointers).sum(-1))
 
 
 def test_a_policy_says_the_same_with_and_without_tables():
@@ -46,16 +37,3 @@ def test_a_reference_gives_the_log_probabilities_of_its_selector(
     with torch.no_grad():
         expected = selector.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
     torch.testing.assert_close(frozen.log_probs(groups.pointers), expected)
-
-
-@pytest.mark.parametrize("most_bytes", [1 << 28, 0], ids=["kept", "made anew"])
-def test_tables_of_some_queries_are_theirs(most_bytes: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reference_policy, "MOST_KEPT_BYTES", most_bytes)
-    groups, selector = small_groups(), small_start()
-    material = Material.of(groups, selector, device=torch.device("cpu"))
-    rows = torch.tensor([11, 3])
-    tables = Reference(selector, material, shots=2, exact=True).tables(rows)
-    with torch.no_grad():
-        expected = step_log_probs(selector, selector.encode(*material(rows)), shots=2)
-    for found, wanted in zip(tables, expected, strict=True):
-        torch.testing.assert_close(found, wanted)

@@ -46,27 +46,6 @@ def test_a_query_gets_beams_then_samples_then_random_pointers(selector: PointerS
         assert len(methods) == 10
 
 
-def test_ordered_pointers_stand_there_once_and_a_reversed_one_is_another(selector: PointerSelector) -> None:
-    [query] = drawn(selector, queries=1, beams=0, samples=0, random=math.perm(K, 2))
-    pointers = {record.pointer for record in query}
-    assert len(pointers) == len(query) == math.perm(K, 2)
-    assert {(b, a) for a, b in pointers} == pointers
-
-
-def test_beams_tell_probabilities_and_all_tell_what_the_policy_thought(selector: PointerSelector) -> None:
-    for query in drawn(selector, random=3):
-        for record in query:
-            assert record.behaviour_logp is not None
-            assert record.behaviour_logp < 0
-            assert (record.logprob_score is None) == (record.gen_method == "random")
-            assert (record.beam_score is None) == (record.gen_method != "beam")
-        beams = [record for record in query if record.gen_method == "beam"]
-        assert [record.beam_rank for record in beams] == list(range(len(beams)))
-        scores = [record.logprob_score or 0.0 for record in beams]
-        assert scores == sorted(scores, reverse=True)
-        assert all(0 < (record.beam_score or 0) <= 2 for record in beams)
-
-
 def test_the_sum_over_all_pointers_of_what_the_policy_thought_is_one(selector: PointerSelector) -> None:
     [query] = drawn(selector, queries=1, random=math.perm(K, 2))
     assert math.fsum(math.exp(record.behaviour_logp or 0) for record in query) == pytest.approx(1, abs=1e-5)

@@ -155,10 +155,7 @@ def changed(place: int | None = None, **changes: Any) -> bytes:
             r"`pointer_candidates\[1\]`: pointer \[0, 3\] leaves its pool: 3 is none of 0 to 2",
             id="outside",
         ),
-        pytest.param(changed(1, pointer=[-1, 0]), "leaves its pool: -1", id="negative"),
         pytest.param(changed(1, pointer=[2, 2]), r"pointer \[2, 2\] repeats a position", id="repeated"),
-        pytest.param(changed(1, pointer=[2]), r"pointer \[2\] has 1 positions, 2 are expected", id="too short"),
-        pytest.param(changed(1, pointer=[]), "has 0 positions", id="empty pointer"),
         pytest.param(
             changed(1, pointer=[1, 0]),
             r"`pointer_candidates\[1\].pointer` is that of \[0\]",
@@ -167,33 +164,15 @@ def changed(place: int | None = None, **changes: Any) -> bytes:
         pytest.param(
             changed(1, pointer=["1", "0"]), r"`pointer_candidates\[1\].pointer\[0\]`: .*integer, not '1'", id="words"
         ),
-        pytest.param(changed(1, pointer=[1.0, 2]), r"`pointer_candidates\[1\].pointer\[0\]`", id="float"),
-        pytest.param(changed(1, gen_method="guess"), r"`pointer_candidates\[1\].gen_method`", id="method"),
-        pytest.param(changed(1, vqa_correct=0.5), r"`pointer_candidates\[1\].vqa_correct`.*not '0.5'", id="half right"),
         pytest.param(changed(1, vqa_correct=None), r"`pointer_candidates\[1\]`: no `vqa_correct`", id="not judged"),
-        pytest.param(
-            changed(1, vqa_acc_score=...),
-            r"`pointer_candidates\[1\]`: no `vqa_correct` or no `vqa_acc_score`",
-            id="no score",
-        ),
         pytest.param(
             changed(1, vqa_acc_score=1.5), r"`pointer_candidates\[1\].vqa_acc_score`.*not '1.5'", id="accuracy"
         ),
-        pytest.param(changed(1, info_score=0.1), r"`pointer_candidates\[1\].info_score`", id="unknown field"),
         pytest.param(changed(1, behaviour_logp=math.nan), "query|NaN is no number", id="NaN"),
-        pytest.param(changed(1, behaviour_logp=1e999), "Infinity is no number", id="infinity"),
-        pytest.param(
-            changed(1, beam_score=7e7).replace(b"70000000.0", b"7e777"),
-            r"pointer_candidates\[1\].beam_score`: .* finite",
-            id="7e777",
-        ),
         pytest.param(changed(pointer_candidates=[]), "`pointer_candidates` is empty", id="empty group"),
-        pytest.param(changed(pointer_candidates=...), "`pointer_candidates`: Field required", id="no group"),
         pytest.param(
             changed(candidate_pool_ids=["7", "8", "7"]), "`candidate_pool_ids` names 7 twice", id="a candidate twice"
         ),
-        pytest.param(changed(candidate_pool_ids=["7", "8", "12345"]), "names the query itself", id="itself"),
-        pytest.param(changed(candidate_pool_ids=["7"]), "leaves its pool", id="a smaller pool"),
         pytest.param(changed(candidate_pool_ids=..., candidate_pool=...), "no `candidate_pool_ids`", id="no pool"),
         pytest.param(b"{}", "holds no pointer", id="nothing"),
     ],
@@ -202,16 +181,6 @@ def test_a_bad_record_is_named_by_file_query_and_field(tmp_path: Path, content: 
     (tmp_path / "rl.json").write_bytes(content)
     with pytest.raises(FileUnusable, match=rf"rl\.json.*({said})"):
         read_rl_data(tmp_path / "rl.json")
-
-
-@pytest.mark.parametrize(
-    "record",
-    [BEAM.model_copy(update={"beam_score": math.nan}), BEAM.model_copy(update={"behaviour_logp": -math.inf})],
-    ids=["NaN", "infinity"],
-)
-def test_numbers_that_are_none_are_not_written(record: PointerRecord) -> None:
-    with pytest.raises(FileUnusable, match="query 1 of the RL data: Out of range float values"):
-        rl_data_bytes({"1": query(record)})
 
 
 # as tensors
@@ -239,10 +208,6 @@ def test_groups_hold_what_the_file_says() -> None:
         pytest.param(
             {"12345": query(BEAM)}, "hard_plus_gtprob", RewardUnusable, "query 12345: .*vqa_gt_prob", id="mode"
         ),
-        pytest.param(
-            {"12345": query(BEAM, pool=("7", "8", "1"))}, "hard_only", FileUnusable, "no embedding for 1 ids", id="pool"
-        ),
-        pytest.param({"1": query(BEAM)}, "hard_only", FileUnusable, r"no embedding for 1 ids \(1\)", id="query"),
         pytest.param(
             {"12345": query(BEAM), "12346": query(BEAM, pool=("7", "8"))},
             "hard_only",

@@ -50,16 +50,6 @@ def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
     )
 
 
-def test_each_number_of_shots_has_its_own_result_and_none_is_zero_shot() -> None:
-    choosers = {"zero_shot": lambda shots: {"q": ()}, "random": lambda shots: {"q": ("a", "b", "c")[:shots]}}
-    results = evaluate(choosers, ["q"], POOLS, Verdicts(lambda *_: 1.0), shots=[0, 1, 3])
-    assert [(one.selector, one.shots, one.outcomes[0].shown) for one in results] == [
-        ("zero_shot", 0, ()),
-        ("random", 1, ("a",)),
-        ("random", 3, ("a", "b", "c")),
-    ]
-
-
 def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
     judge = Verdicts(lambda query, _: None if query == "r" else 1.0)
     (found,) = evaluate({"sft": lambda shots: {"q": ("a",), "r": ("c",)}}, ["q", "r"], POOLS, judge, shots=[1])
@@ -102,15 +92,6 @@ def test_an_interval_of_one_seed_is_that_of_a_bootstrap_over_queries() -> None:
     assert width(found) == pytest.approx(2 * 1.96 * error, rel=0.08)
 
 
-def test_seeds_that_disagree_widen_the_interval() -> None:
-    # each seed alone is sure of its figure
-    summary = summarise([seed_of(number, {"sft": [float(number % 2)] * 50}) for number in range(4)])
-    found = value_of(summary, "sft")
-    assert found.value == 0.5
-    # 4 seeds of 0 and 1: the mean of a resample is below .25 in 1 of 16 cases, so .025 is in the tail at 0
-    assert (found.low, found.high) == (0, 1)
-
-
 def test_the_same_queries_in_every_seed_are_one_cluster_each() -> None:
     hard = [float(number % 2) for number in range(100)]
     one = value_of(summarise([seed_of(0, {"sft": hard})]), "sft")
@@ -124,11 +105,6 @@ def test_a_gain_is_over_the_queries_that_both_were_scored_on() -> None:
     gain = gain_of(found, "grpo", "rce").accuracy
     assert (gain.value, gain.n) == (0.5, 2)
     assert [figure.unscored for figure in found.figures] == [1, 1]
-
-
-def test_a_single_query_has_no_interval() -> None:
-    found = value_of(summarise([seed_of(0, {"sft": [1.0]})]), "sft")
-    assert (found.low, found.high, found.se) == (None, None, None)
 
 
 def test_what_was_trained_is_compared_with_similarity_the_strongest_choice_and_the_stage_before() -> None:

@@ -81,11 +81,6 @@ def test_likelihoods_are_shares_among_the_labels() -> None:
     assert judge.answer_log_probs(asked) == pytest.approx([math.log(0.5), math.log(0.1)])
 
 
-def test_shares_do_not_depend_on_what_is_likely_beside_the_labels() -> None:
-    judge = judging(Reader(lambda context, label: half_a_person(context, label) / 1e9))
-    assert judge.gt_prob([Asked("q", ())]) == pytest.approx([0.5])
-
-
 def test_a_prompt_is_weighed_once_whatever_is_asked_of_it_and_a_second_run_weighs_nothing() -> None:
     store, first = Kept(), Reader(half_a_person)
     judge = judging(first, store)

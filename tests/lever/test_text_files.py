@@ -53,11 +53,6 @@ def test_a_text_that_is_examined_is_never_shown(trec: Path) -> None:
     assert set(found.train_queries) <= set(found.candidates)
 
 
-def test_what_is_drawn_depends_on_the_files_alone(trec: Path) -> None:
-    assert opened(trec) == opened(trec / "trec")
-    assert opened(trec, test=1).validation == opened(trec).validation
-
-
 def test_a_single_file_serves_all_splits(tmp_path: Path) -> None:
     rows = ["Class Index,Title,Description", *(f'{n % 4 + 1},"Title, {n}",Text "" {n}' for n in range(12))]
     write(tmp_path / "agnews" / "test.csv", rows)

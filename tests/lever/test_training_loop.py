@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -123,22 +122,6 @@ def test_the_epoch_with_the_best_accuracy_is_chosen(accuracies: tuple[float, ...
     assert (trained.chosen_epoch, trained.validation) == (chosen, dict(enumerate(accuracies)))
 
 
-def test_the_start_is_not_touched():
-    start = small_start(config=DROPPING)
-    loop = Loop(
-        start,
-        PLAN,
-        Optimization(),
-        TrainingRun(GreedyReward(GROUPS), 3),
-        key="this",
-    )
-    for epoch in loop.epochs():
-        for batch in loop.batches(epoch):
-            loop.learn(batch, _imitate)
-    untouched = small_start(config=DROPPING).state_dict()
-    assert all(torch.equal(one, untouched[name]) for name, one in start.state_dict().items())
-
-
 def test_a_selector_is_validated_without_dropout_and_given_ready_for_use():
     training: list[bool] = []
 
@@ -161,31 +144,3 @@ def test_a_loss_that_is_no_number_stops_the_training_and_names_the_update(wrong:
 
     with pytest.raises(TrainingDiverged, match=r"update 5 of 9 \(epoch 2\).*loss"):
         _train(objective=objective)
-
-
-def test_a_training_that_diverged_left_the_state_of_before(tmp_path: Path, undisturbed: Trained):
-    def objective(selector: PointerSelector, rows: Tensor) -> Learnt:
-        return Learnt(_imitate(selector, rows).loss * math.nan, {})
-
-    with pytest.raises(Interrupted):
-        _train(tmp_path, objective=_stopping(6))
-    with pytest.raises(TrainingDiverged):
-        _train(tmp_path, objective=objective)
-    assert same(_train(tmp_path), undisturbed)
-
-
-def test_updates_that_are_passed_over_are_counted_and_said(caplog: pytest.LogCaptureFixture):
-    loop = Loop(
-        small_start(),
-        PLAN,
-        Optimization(),
-        TrainingRun(GreedyReward(GROUPS), 3),
-        key="this",
-    )
-    with caplog.at_level(logging.WARNING):
-        for epoch in loop.epochs():
-            for batch in loop.batches(epoch):
-                loop.pass_over(batch, frac_zero_std=1.0)
-        trained = loop.trained()
-    assert "updates=9 passed_over=9" in caplog.text
-    assert [point.figures for point in trained.curve] == [{"frac_zero_std": 1.0}] * UPDATES

@@ -64,22 +64,13 @@ def annotation(**fields: Any) -> dict[str, Any]:
 
 WRONG: list[tuple[str, object, type[LeverError], str]] = [
     ("questions", "{", DatasetUnusable, r"q\.json is no JSON"),
-    ("questions", [{"question_id": 7}], DatasetUnusable, r"q\.json: expected an object .* under `questions`"),
-    ("questions", {"questions": []}, DatasetUnusable, r"at least one; found \{\"questions\": \[\]\}"),
-    ("questions", {"questions": [7]}, DatasetUnusable, r"questions\[0\] is 7; expected an object"),
     ("questions", {"questions": [{"id": 7}]}, DatasetUnusable, r"questions\[0\]: `question_id` is null"),
-    ("questions", {"questions": [{"question_id": True}]}, DatasetUnusable, r"`question_id` is true; expected a n"),
     ("questions", {"questions": [{"question_id": 7}] * 2}, DatasetUnusable, r"questions\[1\] .*second time"),
     ("questions", {"questions": [{"question_id": 3}]}, DatasetUnusable, r"a\.json: question 3 has no annotation"),
-    ("annotations", annotation(question_id=7), DatasetUnusable, r"annotations\[1\] \(question 7\): .*second time"),
     ("annotations", annotation(answers=[]), DatasetUnusable, r"question 8: `answers` is \[\]"),
-    ("annotations", annotation(answers="yes"), DatasetUnusable, r"`answers` is \"yes\"; expected a list"),
     ("annotations", annotation(answers=[{"answer": 3}]), DatasetUnusable, r"`answers` is \[\{\"answer\": 3\}\]"),
-    ("annotations", annotation(answer_type=3), DatasetUnusable, r"`answer_type` is 3; expected a text"),
-    ("results", {"results": []}, FileUnusable, r"r\.json: expected a list of entries"),
     ("results", [{"question_id": 7, "answer": None}], FileUnusable, r"question 7: `answer` is null"),
     ("results", [{"question_id": 7, "answer": "a"}], FileUnusable, r"r\.json: question 8 has no answer"),
-    ("results", [{"question_id": 7, "answer": "a"}] * 2, FileUnusable, r"entry 1 \(question 7\): .*second time"),
     (
         "results",
         [{"question_id": n, "answer": "a"} for n in (7, 8, 9, 10)],
@@ -131,7 +122,6 @@ def test_answers_without_a_number_are_counted_one_by_one_and_that_is_said(files:
 @pytest.mark.parametrize(
     "predict",
     [
-        pytest.param(lambda people: people[0], id="first annotator"),
         pytest.param(lambda people: Counter(people).most_common(1)[0][0], id="majority"),
     ],
 )
