@@ -168,13 +168,9 @@ def _recipe(config: LeverConfig, world: World, ongoing: LeverRun) -> PoolRecipe:
     trained = {path: _checkpoint(config, path, world).recipe for path in paths}
     recipe = config.pools(next(iter(trained.values()), None)).of(world.embedded)
     for path, own in trained.items():
-        _say_of_other_pools(path, own, recipe, world, ongoing)
+        if own and not own.of(world.embedded).is_that_of(recipe):
+            ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
     return recipe
-
-
-def _say_of_other_pools(path: Path, own: PoolRecipe, recipe: PoolRecipe, world: World, ongoing: LeverRun) -> None:
-    if not own.of(world.embedded).is_that_of(recipe):
-        ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
 
 
 def _digits_judge(config: LeverConfig) -> Ref | None:
@@ -242,7 +238,7 @@ def _imitate(
     if start.beam_data:
         read = steps.read_beams(start.beam_data, dataset=world.dataset, pools=pools, shots=config.shots)
         ongoing.say(*read.notes)
-        beams, pools = (read.beams,), read.pools
+        beams, pools = (read.content,), read.pools or pools
     if start.sft_checkpoint:
         return _read_checkpoint(config, start.sft_checkpoint, world, ongoing), pools
     seed = asking["learning"].seed
@@ -264,14 +260,14 @@ def _imitate(
     return ongoing.trained(trained), pools
 
 
-def _checkpoint(config: LeverConfig, path: Path, world: World) -> steps.CheckpointRead:
+def _checkpoint(config: LeverConfig, path: Path, world: World) -> steps.FileRead:
     return steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
 
 
 def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: LeverRun) -> Ref:
     read = _checkpoint(config, path, world)
     ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
-    return read.weights
+    return read.content
 
 
 def _rl_data(
@@ -281,7 +277,7 @@ def _rl_data(
     if config.start.rl_data:
         read = steps.read_rl_data(config.start.rl_data, world=world, shots=config.shots)
         ongoing.say(*read.notes)
-        return read.data
+        return read.content
     seed, shards = asking["learning"].seed, shards_of(queries)
     weighed = config.reward in OF_LIKELIHOODS
     chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed, **asking}
@@ -303,10 +299,7 @@ def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: Lever
     drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"
-        figures = drawn.figures | {f"{name}.png": ref for name, ref in drawn.plots.items()}
-        _export(ongoing, {folder / name: ref for name, ref in figures.items()})
-    ongoing.attempt(
-        lambda: steps.publish_report(summary, plots=drawn.plots, files=tuple(ongoing.files)), "the Prefect UI"
-    )
+        _export(ongoing, {folder / name: ref for name, ref in drawn.items()})
+    ongoing.attempt(lambda: steps.publish_report(summary, drawn=drawn, files=tuple(ongoing.files)), "the Prefect UI")
     if config.save != "file":
         ongoing.attempt(lambda: steps.write_database(ongoing.report(), dataset=found.dataset), "the database")

@@ -12,8 +12,7 @@ from tasks.lever.data.embeddings import of_modality
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.demonstration_task import open_task
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
-from tasks.lever.learning.baselines import CLASSES, possible_with
-from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF
+from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, possible_with
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import ZERO_SHOT, Modality
 from tasks.lever.worlds import open_items

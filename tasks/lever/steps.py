@@ -108,10 +108,7 @@ def read_dataset(
     found = open_items(name, data_dir, **sizes, queries_of=queries_of)
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", found),  # texts too: results are found by this name
-        candidates=len(found.candidates),
         train_queries=len(found.train_queries),
-        validation=len(found.validation),
-        test=len(found.test),
         left_out=len(found.left_out),
     )
 
@@ -350,18 +347,20 @@ def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
 
 
-class CheckpointRead(Record):
-    """A selector that was read from a file."""
+class FileRead(Record):
+    """What was read from a file of an earlier run, ours or Lever-Plus's."""
 
-    weights: Ref
-    recipe: PoolRecipe
-    """Of the pools that it was trained in."""
+    content: Ref
     notes: tuple[str, ...]
     """Notes for the user."""
+    recipe: PoolRecipe | None = None
+    """Of the pools that a selector was trained in."""
+    pools: Ref | None = None
+    """Pools of this run, extended by the candidates that beam data show."""
 
 
-@step(version=2, reads_world=True)
-def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> CheckpointRead:
+@step(version=3, reads_world=True)
+def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
     """The selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
     from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
 
@@ -370,44 +369,27 @@ def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> Checkpoint
     opened.refuse_other_sight(with_answers=embedded.shows_answers, path=path)
     meta = {"read_from": path.name, "encoder": opened.encoder, POOLS_OF: opened.recipe.model_dump(mode="json")}
     weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
-    return CheckpointRead(weights=weights, recipe=opened.recipe, notes=opened.notes)
+    return FileRead(content=weights, notes=opened.notes, recipe=opened.recipe)
 
 
-class BeamsRead(Record):
-    """Beam data that were read from a file."""
-
-    beams: Ref
-    pools: Ref
-    """Pools of this run, extended by the candidates that the beams show."""
-    notes: tuple[str, ...]
-    """Notes for the user."""
-
-
-@step(version=1, reads_world=True)
-def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> BeamsRead:
+@step(version=2, reads_world=True)
+def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> FileRead:
     """Beam data from a file for the train queries, in pools that contain what the beams show."""
     from tasks.lever.data.earlier_files import beams_in
 
-    found = beams_in(path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots)
-    beams, around = artifacts().save("beams", found.beams), artifacts().save("pools", found.pools)
-    return BeamsRead(beams=beams, pools=around, notes=found.notes)
+    beams, around, notes = beams_in(
+        path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots
+    )
+    return FileRead(content=artifacts().save("beams", beams), notes=notes, pools=artifacts().save("pools", around))
 
 
-class RlDataRead(Record):
-    """RL data that were read from a file."""
-
-    data: Ref
-    notes: tuple[str, ...]
-    """Notes for the user."""
-
-
-@step(version=1, reads_world=True)
-def read_rl_data(path: Path, *, world: World, shots: int) -> RlDataRead:
+@step(version=2, reads_world=True)
+def read_rl_data(path: Path, *, world: World, shots: int) -> FileRead:
     """RL data from a file, every record checked; this run's threshold decides which answers are right."""
     from tasks.lever.data.earlier_files import rl_data_in
 
     content, notes = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
-    return RlDataRead(data=artifacts().put("rl-data", content), notes=notes)
+    return FileRead(content=artifacts().put("rl-data", content), notes=notes)
 
 
 class Exported(Record):
@@ -445,23 +427,13 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
     return Exported(files={str(path): sha256_of(path) for path in written})
 
 
-class Results(Record):
-    """Files that tell how well selectors choose: name → content."""
-
-    figures: dict[str, Ref]
-    plots: dict[str, Ref]
-
-
-@step(version=3)
-def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> Results:
-    """The accuracies as the seed's repository has them, all figures, their plot and the learning curves."""
+@step(version=4)
+def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> dict[str, Ref]:
+    """File name → content: the accuracies as the seed's repository has them, all figures, their plot, and curves."""
     from tasks.lever.learning.lever_results import figures_of, plots_of
 
-    plots = plots_of(summary, seeds, artifacts())
-    return Results(
-        figures={name: artifacts().put("lever-figures", content) for name, content in figures_of(summary).items()},
-        plots={name: artifacts().put("lever-plot", content) for name, content in plots.items()},
-    )
+    files = figures_of(summary) | plots_of(summary, seeds, artifacts())
+    return {name: artifacts().put("lever-result", content) for name, content in files.items()}
 
 
 def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
@@ -484,7 +456,7 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
 
 
 @step(version=1, reads_world=True)
-def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
+def publish_report(summary: Summary, *, drawn: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
     """Show the run in the Prefect UI: its tables, plots and files."""
     from base64 import b64encode
 
@@ -493,7 +465,8 @@ def publish_report(summary: Summary, *, plots: dict[str, Ref], files: tuple[str,
     from tasks.lever.learning.lever_results import markdown_of
 
     key = f"lever-{summary.conditions.dataset}-report"
-    urls = {name: f"data:image/png;base64,{b64encode(artifacts().get(ref)).decode()}" for name, ref in plots.items()}
+    plots = {name: artifacts().get(ref) for name, ref in drawn.items() if name.endswith(".png")}
+    urls = {name: f"data:image/png;base64,{b64encode(plot).decode()}" for name, plot in plots.items()}
     markdown = markdown_of(summary, files=files, plots=urls)
     create_markdown_artifact(markdown=markdown, key=key, description="Accuracy, plots, learning curves, files")
     return [key]

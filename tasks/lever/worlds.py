@@ -60,10 +60,7 @@ class DatasetRead(Record):
     """A dataset that was read, with its counts."""
 
     dataset: Ref
-    candidates: int
     train_queries: int
-    validation: int
-    test: int
     left_out: int
     """Items that cannot be used, such as questions without a picture or an answer."""
 

@@ -17,7 +17,8 @@ from tasks.lever.data.earlier_files import SOLVED, banks_by_file, embedded_in
 from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
 from tasks.lever.judge.demonstration_task import text_views
 from tasks.lever.learning.checkpoints import Opened
-from tasks.lever.learning.predicting import predict, predict_files
+from tasks.lever.learning.predicting import predict_files
+from tasks.lever.learning.training_inputs import likeliest
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, TextItem
 from tests.lever.small_dataset import dataset
@@ -104,7 +105,7 @@ def test_predictions_see_them_too_and_ask_for_their_file_by_name(store: Artifact
     opened = Opened(SELECTOR, (), "hand@1+answers", PoolRecipe(sampler="RandSampler", size=2))
     pools = {"when": ("who", "many")}
     chosen = predicted(tmp_path, opened)["when"]
-    by_hand = predict(SELECTOR, files["test_embeddings.pt"], files[SOLVED], shots=2, pools=pools)["when"]
+    by_hand = likeliest(SELECTOR, files["test_embeddings.pt"], files[SOLVED], pools, shots=2)["when"]
     assert chosen.demonstrations == by_hand.demonstrations
     assert chosen.log_prob == pytest.approx(by_hand.log_prob)
     (tmp_path / SOLVED).unlink()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of
-from tasks.lever.learning.baselines import (
+from tasks.lever.learning.choosing import (
     Shown,
     choose_at_random,
     choose_by_sampler,

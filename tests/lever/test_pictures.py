@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from PIL import Image as Decoder
 
-from tasks.lever.data import dataset_pictures as module
-from tasks.lever.data.dataset_pictures import MOST_PIXELS, Pictures, trouble_of
+from tasks.lever.data import vqa_files as module
+from tasks.lever.data.vqa_files import MOST_PIXELS, Pictures, trouble_of
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import VqaItem
 

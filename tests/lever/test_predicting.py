@@ -12,7 +12,8 @@ from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.candidate_pools import draw_pools
 from tasks.lever.data.embeddings import of_modality
 from tasks.lever.learning.checkpoints import Opened
-from tasks.lever.learning.predicting import Predicted, predict, predict_files
+from tasks.lever.learning.predicting import Predicted, predict_files
+from tasks.lever.learning.training_inputs import likeliest
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe
 from tests.lever.small_dataset import bank
@@ -49,7 +50,7 @@ def ask(folder: Path, recipe: PoolRecipe, *, alone: bool = True, **how: Any) -> 
 def test_pools_are_those_of_the_training(tmp_path: Path, recipe: PoolRecipe) -> None:
     found = ask(tmp_path, recipe)
     pools = draw_pools(["q", "r"], IDS, BANKS, recipe=recipe, seed=0).pools
-    assert found.chosen == predict(SELECTOR, *BANKS["joint"], shots=2, pools=pools)
+    assert found.chosen == likeliest(SELECTOR, *BANKS["joint"], pools, shots=2)
     assert found.warnings == ()
 
 

@@ -74,7 +74,6 @@ def test_a_paired_gain_is_surer_than_its_two_figures() -> None:
     summary = summarise([seed_of(0, {"rce": rce.astype(float).tolist(), "grpo": grpo.astype(float).tolist()})])
     widths = [width(one) for one in (gain_of(summary, "grpo", "rce").accuracy, value_of(summary, "grpo"))]
     assert widths[0] < widths[1] / 2
-    assert gain_of(summary, "grpo", "rce").is_sure
 
 
 def width(one: SeedEstimate) -> float:
@@ -148,6 +147,3 @@ def test_the_way_from_similarity_to_the_oracle_is_a_share() -> None:
     back, way = summary.ways
     assert (back.selector, back.share) == ("random", pytest.approx(-0.25))
     assert (way.selector, way.share) == ("grpo", pytest.approx(0.75))
-    assert way.low is not None
-    assert way.high is not None
-    assert 0 < way.low < 0.75 < way.high <= 1

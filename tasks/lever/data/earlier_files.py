@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, compress
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,18 +24,11 @@ SOLVED = "candidate_embeddings.solved.pt"
 ALONE: tuple[Modality, ...] = ("images", "texts")
 
 
-class BeamsRead(NamedTuple):
-    """Beam data of a file, as pointers."""
+def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple[BeamPart, Pools, tuple[str, ...]]:
+    """Sequences to imitate, of demonstrations that may be shown; pools that contain these; and notes for the user.
 
-    beams: BeamPart
-    pools: Pools
-    """Pools of this run, extended by the candidates that the beams show."""
-    notes: tuple[str, ...]
-    """Notes for the user."""
-
-
-def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> BeamsRead:
-    """Sequences to imitate, of demonstrations that may be shown. Raises FileUnusable, PointerUnusable, PoolTooSmall."""
+    Raises FileUnusable, PointerUnusable, PoolTooSmall.
+    """
     beams, by_number = _read_by_id(path, dataset.counted)
     found = {query: beam for query, beam in beams.items() if query in pools.pools}
     if not found:
@@ -51,7 +43,7 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> Beams
             f"{path.name}: {lost} of {_sequences(found)} sequences are not imitated; they show questions that were "
             "left out, or whose pictures are set apart for validation"
         )
-    return BeamsRead(BeamPart(queries=pointer_files.pointers_in(shown, around, shots=shots)), around, tuple(notes))
+    return BeamPart(queries=pointer_files.pointers_in(shown, around, shots=shots)), around, tuple(notes)
 
 
 def _sequences(beams: Beams) -> int:

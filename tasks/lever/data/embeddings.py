@@ -139,16 +139,6 @@ def header_of(data: bytes) -> Mapping[str, str]:
     return json.loads(data[8 : 8 + length])["__metadata__"]
 
 
-class _Ids(NamedTuple):
-    """What a JSON file says about a tensor."""
-
-    path: Path
-    ids: tuple[str, ...]
-    candidates: tuple[tuple[str, ...], ...] | None
-    """Ids of the candidates of each query, if the tensor is [Q, K, d]."""
-    encoder: str
-
-
 class QueryPools(NamedTuple):
     """The candidates of each query, as `[Q, K, d]` files have them."""
 
@@ -170,115 +160,98 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
     Raises FileUnusable naming the file: no ids, not as many as rows, ids twice, NaN, or a content that changed since
     the ids were written.
     """
-    found, known = _load(path), _ids(path, ids)
-    if isinstance(found, Mapping):
-        return _by_id(cast(Mapping[Any, Any], found), known, path)
-    if not isinstance(found, Tensor) or found.ndim not in (2, 3):
-        what = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    content, about = _load(path), _about(path, ids)
+    encoder = "@".join(str(about[key]) for key in ("encoder", "revision") if about.get(key))
+    if isinstance(content, Mapping) and content:  # a dict tells its ids itself
+        by_id = cast("Mapping[Any, Tensor]", content)
+        if len({tuple(vector.shape) for vector in by_id.values()}) > 1:
+            raise FileUnusable(f"{path}: embeddings of different shapes; all must be [d], or [K, d]")
+        names, vectors = tuple(map(str, by_id)), torch.stack(list(by_id.values()))
+    elif isinstance(content, Tensor) and content.ndim in (2, 3):
+        if "ids" not in about:
+            raise FileUnusable(
+                f"{path} is {list(content.shape)} without ids: no {beside(path).name} lies beside it; "
+                "name a JSON list of ids, one for each row, by --ids FILE"
+            )
+        names, vectors = _names(about["ids"], f"{path}: `ids`"), content
+    else:
+        what = list(content.shape) if isinstance(content, Tensor) else type(content).__name__
         raise FileUnusable(f"{path}: {what} are no embeddings; a dict by id, [N, d] or [Q, K, d] is expected")
-    if known is None:
-        raise FileUnusable(
-            f"{path} is {list(found.shape)} without ids: no {beside(path).name} lies beside it; "
-            "name a JSON list of ids, one for each row, by --ids FILE"
-        )
-    if found.ndim == 3:
-        return _pools(found, known.ids, known, path)
-    if len(known.ids) != len(found):
-        raise FileUnusable(
-            f"{path} holds {len(found)} embeddings, and {known.path} names {len(known.ids)} ids: "
-            "they are of different files"
-        )
-    return bank_of(known.ids, found, encoder=known.encoder, where=str(path))
+    if vectors.ndim == 2:
+        return bank_of(names, vectors, encoder=encoder, where=str(path))
+    return _pools(names, vectors, about, encoder, path)
 
 
 def _load(path: Path) -> Any:
-    """Raises FileUnusable for more than tensors, and for tensors that claim more numbers than the file holds."""
+    """A tensor, or tensors by id. Raises FileUnusable for more, and for those that claim more than the file holds."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                     raise FileUnusable(f"{path} is packed, and may unfold to any size; torch writes none like that")
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {path}; run the embedding step, or name the file") from error
     except NOT_TENSORS as error:
         raise FileUnusable(f"{path} holds more than tensors, or is damaged; export the embeddings again") from error
-    tensors = [one for one in (found.values() if isinstance(found, Mapping) else [found]) if isinstance(one, Tensor)]
-    if any(one.layout == torch.strided and one.nbytes > one.untyped_storage().nbytes() for one in tensors):
-        raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
-    return found
+    by_id = cast("Mapping[Any, Any]", content) if isinstance(content, Mapping) else {"": content}
+    for id, one in by_id.items():
+        if by_id is content and not isinstance(one, Tensor):
+            raise FileUnusable(f"{path}: nothing but tensors by id is expected, and {str(id)[:80]!r} is none")
+        if isinstance(one, Tensor) and one.layout == torch.strided and one.nbytes > one.untyped_storage().nbytes():
+            raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
+    return content
 
 
-def _ids(path: Path, named: Path | None) -> _Ids | None:
-    """The content of the named file, else of the one beside the embeddings, else None."""
+def _about(path: Path, named: Path | None) -> dict[str, Any]:
+    """What the named JSON file says about embeddings, else the one beside them; nothing where there is none."""
     place = named or beside(path)
     if named is None and not place.exists():
-        return None
+        return {}
     try:
-        said: Any = json.loads(place.read_bytes())
+        content: Any = json.loads(place.read_bytes())
     except (OSError, ValueError) as error:
         raise FileUnusable(f"the ids of {path}: {place} cannot be read as JSON ({error})") from error
-    about = cast(dict[str, Any], said) if isinstance(said, dict) else {"ids": said}
+    about = cast(dict[str, Any], content) if isinstance(content, dict) else {"ids": content}
     if about.get("sha256") not in (None, sha256_of(path)):
         raise FileUnusable(
             f"{place} was written for another content of {path.name} (its sha256 differs); export both again"
         )
-    ids, candidates = _names(about.get("ids"), place, "ids"), about.get("candidates")
-    encoder = "@".join(str(about[key]) for key in ("encoder", "revision") if about.get(key))
-    if candidates is None:
-        return _Ids(place, ids, None, encoder)
-    if not isinstance(candidates, list):
-        raise FileUnusable(f"{place}: `candidates` is no list of lists of ids")
-    lists = enumerate(cast(list[Any], candidates))
-    return _Ids(place, ids, tuple(_names(one, place, f"candidates[{row}]") for row, one in lists), encoder)
+    return about
 
 
-def _names(value: Any, place: Path, field: str) -> tuple[str, ...]:
+def _names(value: Any, where: str) -> tuple[str, ...]:
     members = cast(list[Any], value) if isinstance(value, list) else [None]
     if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in members):
-        raise FileUnusable(f"{place}: `{field}` is no list of ids")
+        raise FileUnusable(f"{where} is no list of ids")
     return tuple(map(str, members))
 
 
-def _by_id(found: Mapping[Any, Any], known: _Ids | None, path: Path) -> EmbeddingBank | QueryPools:
-    """A dict tells its ids itself; a file of ids beside it may only tell more."""
-    wrong = next((id for id, vector in found.items() if not isinstance(vector, Tensor)), None)
-    if wrong is not None or not found:
-        raise FileUnusable(f"{path}: nothing but tensors by id is expected, and {str(wrong)[:80]!r} is none")
-    shapes = {tuple(vector.shape) for vector in found.values()}
-    if len(shapes) > 1 or len(next(iter(shapes))) not in (1, 2):
-        raise FileUnusable(f"{path}: embeddings of different shapes, {sorted(shapes)[:3]}; all must be [d], or [K, d]")
-    ids, stacked = tuple(map(str, found)), torch.stack(list(found.values()))
-    if stacked.ndim == 3:
-        return _pools(stacked, ids, known, path)
-    return bank_of(ids, stacked, encoder=known.encoder if known else "", where=str(path))
-
-
-def _pools(vectors: Tensor, queries: tuple[str, ...], known: _Ids | None, path: Path) -> QueryPools:
+def _pools(queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], encoder: str, path: Path) -> QueryPools:
     """vectors: (Q, K, d). Raises FileUnusable, also if one id has different embeddings in different pools."""
-    if known is None or known.candidates is None:
+    listed = about.get("candidates")
+    if not isinstance(listed, list):
         raise FileUnusable(
             f"{path} is {list(vectors.shape)}, candidates of each query, and nothing names them; "
             'give --ids FILE with {"ids": [queries], "candidates": [[ids of the candidates] of each query]}'
         )
-    named = dict(zip(known.ids, known.candidates, strict=False))
-    if len(known.ids) != len(known.candidates) or sorted(known.ids) != sorted(queries) or len(queries) != len(vectors):
+    ids = _names(about.get("ids"), f"{path}: `ids`")
+    lists = [_names(one, f"{path}: `candidates[{row}]`") for row, one in enumerate(cast(list[Any], listed))]
+    named = dict(zip(ids, lists, strict=False))
+    if sorted(ids) != sorted(queries) or not len(named) == len(lists) == len(queries) == len(vectors):
         raise FileUnusable(
-            f"{path} holds pools of {len(vectors)} queries; {known.path} names {len(known.ids)} queries and "
-            f"{len(known.candidates)} pools, which are not these"
+            f"{path} holds pools of {len(vectors)} queries; its ids name {len(ids)} queries and {len(lists)} pools, "
+            "which are not these"
         )
-    if len(set(queries)) < len(queries):
-        raise FileUnusable(f"{known.path}: a query stands there twice")
     pools = {query: named[query] for query in queries}
     if wrong := next((query for query in queries if len(set(pools[query])) != vectors.shape[1]), None):
-        raise FileUnusable(f"{known.path}: query {wrong} needs {vectors.shape[1]} candidates, each once")
-    kept: dict[str, Tensor] = {}
+        raise FileUnusable(f"{path}: query {wrong} needs {vectors.shape[1]} candidates, each once")
+    rows: dict[str, Tensor] = {}
     for pool, embeddings in zip(pools.values(), _floats(vectors, queries, str(path)), strict=True):
         for id, vector in zip(pool, embeddings, strict=True):
-            if not torch.equal(kept.setdefault(id, vector), vector):
+            if not torch.equal(rows.setdefault(id, vector), vector):
                 raise FileUnusable(f"{path}: candidate {id} has one embedding in one pool, another in another")
-    bank = bank_of(list(kept), torch.stack(list(kept.values())), encoder=known.encoder, where=str(path))
-    return QueryPools(pools, bank)
+    return QueryPools(pools, bank_of(list(rows), torch.stack(list(rows.values())), encoder=encoder, where=str(path)))
 
 
 Shard = dict[str, Vectors]

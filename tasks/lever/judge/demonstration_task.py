@@ -114,7 +114,7 @@ class VqaTask:
         self.prompts = prompts
         self._stem = stem
         if pictures is None:
-            from tasks.lever.data.dataset_pictures import Pictures  # brings Pillow
+            from tasks.lever.data.vqa_files import Pictures  # brings Pillow
 
             pictures = Pictures()
         self._pictures = pictures
@@ -150,7 +150,7 @@ class VqaTask:
 
 def views_of(encoder: VisionEmbedder) -> Views:
     """What an encoder of pictures and words sees of a question about a picture."""
-    from tasks.lever.data.dataset_pictures import Pictures
+    from tasks.lever.data.vqa_files import Pictures
 
     pictures = Pictures(most=0)  # each is needed once
 

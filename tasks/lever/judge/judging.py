@@ -6,22 +6,28 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from pydantic import JsonValue
 
 from models.model_errors import ModelError, RequestRefused, TransientModelError
-from models.protocols import Chat, ChatRequest
-from tasks.budget import Budget
-from tasks.bulk import ask_all
-from tasks.calls import Limits, ResponseStore
+from models.protocols import AnswerLikelihood, Chat, ChatRequest, LogLikelihood, Text
+from tasks.budget import Budget, BudgetSpent, Tokens
+from tasks.bulk import UNSTORED, ask_all
+from tasks.calls import Limits, ResponseStore, canonical, digest, estimate, refuse_when_stopped
 from tasks.lever.judge.demonstration_task import DemonstrationTask
-from tasks.lever.judge.likelihoods import Weighed, weigh
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.lever_records import Item
+
+if TYPE_CHECKING:
+    from storage.responses import StoredResponse
 
 log = logging.getLogger(__name__)
 
 TOGETHER = 512
 """Answers whose log-probabilities are looked up and asked for at once."""
+MATTERS = ("messages", "template")
+"""Fields of a request that the likelihood of an answer depends on."""
 
 
 class Asked(NamedTuple):
@@ -104,13 +110,13 @@ class Judging:
         right = [self._known(one.query).shown_answer for one in asked]
         if not (choices := self.task.choices):
             return self.log_probs(list(zip(asked, right, strict=True)))
-        found = list[float]()
+        shares = list[float]()
         for one, answer in zip(self._weigh([(one, choices) for one in asked]), right, strict=True):
             most = max(one.log_probs)
             if math.isfinite(most):
                 most += math.log(math.fsum(math.exp(each - most) for each in one.log_probs))  # log Σ exp
-            found.append(one.log_probs[choices.index(answer)] - most)
-        return found
+            shares.append(one.log_probs[choices.index(answer)] - most)
+        return shares
 
     def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
         """log P(answer | prompt) of each, in order, its end included; NaN where it cannot be shown or is refused.
@@ -226,12 +232,12 @@ class Judging:
             except DatasetUnusable:
                 self._likely[one, answers] = _Likely((math.nan,) * len(answers), None)
                 continue
-            key = question.key(self.chat.id)
+            key = digest({"backend": self.chat.id} | question.plain())
             questions[key] = question
             askers.setdefault(key, []).append(one)
         if not questions:
             return
-        found, refusal = weigh(self.chat, questions, responses=self.responses, limits=self.limits, budget=self.budget)
+        found, refusal = self._look_up(questions)
         left: dict[Asked, RequestRefused] = {}
         for key, question in questions.items():
             given = found.get(key)
@@ -245,6 +251,119 @@ class Judging:
             raise self._useless(left)
         log.warning("no log-probability prompts=%d query=%s error=%s", len(left), next(iter(left)).query, refusal)
 
+    def _look_up(self, asked: Mapping[str, Weighed]) -> tuple[dict[str, tuple[float, ...]], RequestRefused | None]:
+        """Natural log-probabilities by key, from the store or from the judge; and its word where it refuses some.
+
+        Each is stored while the judge goes on, so that a kill loses the last few. A prompt is one call of the budget,
+        however many answers are weighed behind it. Raises JudgeUnusable where the judge gives none, or NaN, and
+        BudgetSpent and what else the judge and the store raise, when what was given is stored.
+        """
+        found = dict[str, tuple[float, ...]]()
+        for key, stored in self.responses.many(list(asked)).items():
+            response = cast("dict[str, Any]", stored.response)
+            several = response["log_probs"] if "log_probs" in response else [response["log_prob"]]
+            found[key] = tuple(map(float, several))
+        keys, spent = list[str](), None
+        for key, one in asked.items():  # what the judge refuses is paid for, too
+            try:
+                if key not in found and self.budget:
+                    self.budget.take(one.tokens)
+            except BudgetSpent as error:
+                spent = error
+                break
+            if key not in found:
+                keys.append(key)
+        started, refusal, unstored = self.limits.clock(), None, dict[str, "StoredResponse"]()
+        try:
+            for number, log_probs in _given(self.chat, [asked[key] for key in keys]):
+                if any(map(math.isnan, log_probs)):
+                    raise JudgeUnusable(
+                        f"{self.chat.id} gave NaN as a log-probability; its weights or precision are bad"
+                    )
+                key, latency_s = keys[number], self.limits.clock() - started
+                found[key] = log_probs
+                unstored[key] = asked[key].stored(self.chat.id, log_probs, latency_s=latency_s)
+                if len(unstored) >= UNSTORED:
+                    self.responses.put_many(unstored)
+                    unstored = {}
+                refuse_when_stopped()
+        except RequestRefused as error:
+            refusal = error
+        finally:
+            if unstored:
+                self.responses.put_many(unstored)
+        if spent:
+            raise spent
+        if refusal is None and (missing := [key for key in keys if key not in found]):
+            raise RuntimeError(f"{self.chat.id} gave no log-probabilities for {len(missing)} of {len(keys)} prompts")
+        return found, refusal
+
 
 def _parts(whole: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     yield from (whole[start : start + size] for start in range(0, len(whole), size))
+
+
+class Weighed(NamedTuple):
+    """A prompt, and the answers that are weighed behind it: a single one, its end included, or all that may be chosen.
+
+    Choices are weighed as the words that follow the prompt, without an end.
+    """
+
+    request: ChatRequest
+    answers: tuple[str, ...]
+
+    @property
+    def tokens(self) -> Tokens:
+        """Tokens that are read, on the high side; none is written."""
+        return Tokens(prompt=estimate(self.request).prompt + len(self.answers), answer=0)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON; of the request only what matters."""
+        request = {name: value for name, value in canonical(self.request).items() if name in MATTERS}
+        asked = {"log-prob": self.answers[0]} if len(self.answers) == 1 else {"log-probs": list(self.answers)}
+        return {**asked, "request": request}
+
+    def stored(self, backend: str, log_probs: Sequence[float], *, latency_s: float) -> StoredResponse:
+        """What the response store holds."""
+        from storage.responses import StoredResponse  # brings SQLAlchemy
+
+        kind, _, model = backend.partition(":")
+        values: list[JsonValue] = [one if math.isfinite(one) else str(one) for one in log_probs]  # JSON has no infinity
+        response: dict[str, JsonValue] = {"log_prob": values[0]} if len(values) == 1 else {"log_probs": values}
+        return StoredResponse(backend=kind, model=model, request=self.plain(), response=response, latency_s=latency_s)
+
+
+def _given(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """What the judge gives, with its number; prompts with choices and those with a single answer do not mix."""
+    if not asked:
+        return
+    if len(asked[0].answers) > 1:
+        yield from _of_choices(judge, asked)
+    elif isinstance(judge, AnswerLikelihood):
+        for number, log_prob in judge.answer_log_probs([(one.request, one.answers[0]) for one in asked]):
+            yield number, (log_prob,)
+    else:
+        raise JudgeUnusable(
+            f"{judge.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, `digits`)"
+        )
+
+
+def _of_choices(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """All choices of a prompt at once: a model in this process reads what they have in common once."""
+    if not isinstance(judge, LogLikelihood):
+        raise JudgeUnusable(
+            f"{judge.id} gives no log-probabilities of labels; take a model in this process (`hf:…`, `vllm:…`)"
+        )
+    places = [(number, place) for number, one in enumerate(asked) for place in range(len(one.answers))]
+    contexts = [
+        "".join(part.text for message in one.request.messages for part in message.content if isinstance(part, Text))
+        for one in asked
+    ]
+    pairs = [(contexts[number], f" {asked[number].answers[place]}") for number, place in places]
+    found: dict[int, dict[int, float]] = {}
+    for at, log_prob in judge.loglikelihood(pairs):
+        number, place = places[at]
+        known = found.setdefault(number, {})
+        known[place] = log_prob.total
+        if len(known) == len(asked[number].answers):
+            yield number, tuple(known[place] for place in sorted(found.pop(number)))

@@ -147,11 +147,10 @@ def _lines(summary: Summary) -> Iterator[str]:
         se = f"{one.se:.3f}" if one.se is not None else "—"
         yield f"| {figure.selector}{bound} | {one.value:.3f} | {se} | {_interval(one)} | {way} |"
     if gains := [gain for gain in summary.gains if gain.shots == shots]:
-        yield from ("", "| gain | difference | 95 % interval, paired | sure |", "|---|---:|---|---|")
+        yield from ("", "| gain | difference | 95 % interval, paired |", "|---|---:|---|")
         for gain in gains:
-            sure = "yes" if gain.is_sure else "no"
             difference = f"{gain.accuracy.value:+.3f} | {_interval(gain.accuracy, sign='+')}"
-            yield f"| {gain.better} over {gain.worse} | {difference} | {sure} |"
+            yield f"| {gain.better} over {gain.worse} | {difference} |"
     yield from _by_shots(summary)
     if unscored := sum(figure.unscored for figure in summary.figures):
         yield from ("", f"{unscored:,} answers could not be given, and are in no mean.")
@@ -239,13 +238,13 @@ def _checksum(items: Sequence[Item]) -> str:
 
 
 def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
-    """PNGs by name."""
+    """PNGs by file name."""
     trainings = [
         Training(one.stage, seed.seed, artifacts.load(Curve, one.curve).points, one.validation, one.chosen_epoch)
         for seed in seeds
         for one in seed.trained
     ]
-    return {"accuracy": draw_accuracy(summary)} | (
+    return {"accuracy.png": draw_accuracy(summary)} | (
         {"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {}
     )
 

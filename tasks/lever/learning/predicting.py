@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.pointer import PointerSelector
 from storage.records import Record
 from tasks.lever.data.candidate_pools import Banks, draw_pools
 from tasks.lever.data.embeddings import (
@@ -26,8 +25,8 @@ from tasks.lever.data.embeddings import (
     read_embeddings,
     solved_beside,
 )
-from tasks.lever.learning.baselines import Shown, choose_at_random, choose_nearest
 from tasks.lever.learning.checkpoints import Opened, open_selector
+from tasks.lever.learning.choosing import Shown, choose_at_random, choose_nearest
 from tasks.lever.learning.training_inputs import Prediction, likeliest
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
@@ -77,7 +76,12 @@ def predict_files(
     refuse_others(asked, bank)
     seen = _solved(opened, checkpoint, candidates, bank) if opened.sees_answers else bank
     if given is not None:
-        return Predicted(predict(opened.selector, asked, seen, shots=shots, pools=given), ())
+        if missing := [query for query in asked.ids if query not in given]:
+            raise FileUnusable(
+                f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
+            )
+        own = {query: given[query] for query in asked.ids}
+        return Predicted(likeliest(opened.selector, asked, seen, own, shots=shots), ())
     recipe, banks = _pools_as_trained(
         opened.recipe, checkpoint, queries, candidates, sampler=sampler, size=pool_size, joint=(asked, bank)
     )
@@ -85,7 +89,7 @@ def predict_files(
     pools = draw_pools(asked.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
     same = opened.recipe.is_that_of(recipe)
     warning = f"{checkpoint.name} was trained in {opened.recipe.told}; it chooses from {recipe.told}"
-    return Predicted(predict(opened.selector, asked, seen, shots=shots, pools=pools), () if same else (warning,))
+    return Predicted(likeliest(opened.selector, asked, seen, pools, shots=shots), () if same else (warning,))
 
 
 def _solved(opened: Opened, checkpoint: Path, candidates: Path, plain: EmbeddingBank) -> EmbeddingBank:
@@ -146,22 +150,6 @@ def refuse_others(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
         )
 
 
-def predict(
-    selector: PointerSelector,
-    queries: EmbeddingBank,
-    candidates: EmbeddingBank,
-    *,
-    shots: int,
-    pools: Mapping[str, Sequence[str]],
-) -> dict[str, Prediction]:
-    """The likeliest demonstrations of every query from its pool. Raises PoolTooSmall, FileUnusable for unknown ids."""
-    if missing := [query for query in queries.ids if query not in pools]:
-        raise FileUnusable(
-            f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
-        )
-    return likeliest(selector, queries, candidates, {query: pools[query] for query in queries.ids}, shots=shots)
-
-
 Embed = Callable[[Sequence[str]], NDArray[np.float16]]
 """(n, dimension), a row for each text."""
 
@@ -210,7 +198,7 @@ def choose_examples(
     pools = _pools(trained, queries, candidates, banks, seed=seed)
     if trained.sees_answers:
         of_examples = _with_answers(texts, of_examples, embed)
-    chosen = predict(trained.selector, of_queries, of_examples, shots=count, pools=pools)
+    chosen = likeliest(trained.selector, of_queries, of_examples, pools, shots=count)
     return {query: one.demonstrations for query, one in chosen.items()}
 
 

@@ -72,11 +72,6 @@ class Gain(Record):
     """Of `better`."""
     accuracy: SeedEstimate
 
-    @property
-    def is_sure(self) -> bool:
-        """The interval is above zero."""
-        return self.accuracy.low is not None and self.accuracy.low > 0
-
 
 class Way(Record):
     """How far a selector gets from similarity towards the oracle: 0 is the nearest neighbours among all candidates, 1
@@ -85,8 +80,6 @@ class Way(Record):
     selector: str
     shots: int
     share: float
-    low: float | None
-    high: float | None
 
 
 class Summary(Record):
@@ -144,7 +137,7 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         figures=tuple(figures.values()),
         headline=next((over[stage] for stage in reversed(TRAINED) if stage in over), None),
         gains=gains,
-        ways=tuple(way for key in figures if (way := _way(key, figures, drawn))),
+        ways=tuple(way for key in figures if (way := _way(key, figures))),
     )
 
 
@@ -219,7 +212,7 @@ def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
     return pairs
 
 
-def _way(key: Key, figures: Mapping[Key, Figure], drawn: Mapping[Key, Values]) -> Way | None:
+def _way(key: Key, figures: Mapping[Key, Figure]) -> Way | None:
     """None for the two ends, where one of them is missing, and where they are no way apart."""
     start, end = (SIMILARITY, key[1]), (ORACLE, key[1])
     if key in (start, end) or start not in figures or end not in figures:
@@ -227,8 +220,4 @@ def _way(key: Key, figures: Mapping[Key, Figure], drawn: Mapping[Key, Values]) -
     least, most = figures[start].accuracy.value, figures[end].accuracy.value
     if most <= least:
         return None
-    lengths = drawn[end] - drawn[start]
-    shares = (drawn[key] - drawn[start])[lengths > 0] / lengths[lengths > 0]
-    low, high = _interval(shares) if figures[key].accuracy.n > 1 else (None, None)
-    share = (figures[key].accuracy.value - least) / (most - least)
-    return Way(selector=key[0], shots=key[1], share=share, low=low, high=high)
+    return Way(selector=key[0], shots=key[1], share=(figures[key].accuracy.value - least) / (most - least))
