@@ -197,7 +197,7 @@ def vqa_score(
 ) -> None:
     """Score answers about pictures by VQA accuracy, from 0 to 1: overall and per type of answer.
 
-    With --json also per question: {overall, per_answer_type, per_question, notes}.
+    With --json also per question: {overall, per_answer_type, per_question}.
     """
     from tasks.lever.data.vqa_files import score_files
 
@@ -209,8 +209,6 @@ def vqa_score(
         lines += [f"{accuracy:.4f}  {name}" for name, accuracy in scores.per_answer_type.items()]
         for line in lines:
             screen.print(line, markup=False, soft_wrap=True)
-        for note in scores.notes:
-            screen.print(f"note: {note}", markup=False, style="yellow", soft_wrap=True)
 
     emit(scores, as_json, show)
 

@@ -259,14 +259,15 @@ def train_rce(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector learns the whole group of pointers, each as far as it was rewarded."""
-    from tasks.lever.learning.training_inputs import groups_in
+    from tasks.lever.learning.training_inputs import groups_of
     from tasks.lever.learning.trainings import learn_rce
 
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
     with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
         setting, candidates, run = opened
         start = open_weights(selector, run.device)
-        groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        banks: Any = {"queries": setting.queries, "candidates": setting.candidates}
+        groups = groups_of(artifacts().get(data), **banks, mode=reward, shots=learning.shots)
         trained = learn_rce(start, groups, settings, run)
         return keep_selector("rce", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
 
@@ -284,7 +285,7 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever.learning.training_inputs import groups_in, online_rewards
+    from tasks.lever.learning.training_inputs import groups_of, online_rewards
     from tasks.lever.learning.trainings import learn_grpo
 
     epochs = settings.offline_epochs + settings.rounds
@@ -292,7 +293,8 @@ def train_grpo(
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
         setting, candidates, run = opened
         start = open_weights(selector, run.device)
-        groups = groups_in(setting, artifacts().get(data), mode=reward, shots=learning.shots)
+        banks: Any = {"queries": setting.queries, "candidates": setting.candidates}
+        groups = groups_of(artifacts().get(data), **banks, mode=reward, shots=learning.shots)
         trained = learn_grpo(start, groups, settings, run, judge=online_rewards(setting, groups, mode=reward))
         return keep_selector("grpo", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 QUERIES_PER_SHARD = 64
 """Judged together: a judge in this process gets the same batches however often it is interrupted."""
-TRAINING_VERSION = 1
+TRAINING_VERSION = 2
 """Raise it, with the steps', when a training would learn otherwise: no half-trained state of before is taken up."""
 
 

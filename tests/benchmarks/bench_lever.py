@@ -63,7 +63,7 @@ def measure_memory(queries: int) -> dict[str, float]:
     import torch
 
     from tasks.lever.data.embeddings import EmbeddingBank
-    from tasks.lever.data.pointer_files import iter_rl_data, rl_data_bytes
+    from tasks.lever.data.pointer_files import rl_data_bytes
     from tasks.lever.learning.training_inputs import groups_of
     from tasks.lever.lever_records import PointerRecord, RlQuery
 
@@ -98,7 +98,7 @@ def measure_memory(queries: int) -> dict[str, float]:
             file.write(b"{" + b",".join(part.strip()[1:-1] for part in parts) + b"}")
         size = path.stat().st_size
         started = time.process_time()
-        groups = groups_of(iter_rl_data(path), queries=bank, candidates=bank, mode="hard_plus_soft")
+        groups = groups_of(path, queries=bank, candidates=bank, mode="hard_plus_soft")
         spent = time.process_time() - started
     assert groups.pointers.shape == (queries, GROUP, 2)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

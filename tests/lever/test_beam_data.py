@@ -11,12 +11,9 @@ import pytest
 from tasks.lever.data.pointer_files import (
     BeamQuery,
     beam_bytes,
-    pointers_in,
-    pools_around,
     read_beams,
-    with_ids,
 )
-from tasks.lever.lever_errors import FileUnusable, PointerUnusable
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools
 
 OLD = {"100": {"id_list": [[7, 8, 100], [9, 7, 100]], "score_list": [0.046, 0.045]}}
@@ -122,39 +119,6 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path, text: bytes, said: st
         read_beams(tmp_path / "beams.json")
 
 
-def test_sequences_become_positions_in_the_querys_own_pool() -> None:
-    records = pointers_in(read_beams(as_file(OLD)), POOLS, shots=2)["100"]
-    assert [record.pointer for record in records] == [(1, 2), (3, 1)]
-    assert [(record.beam_rank, record.beam_score) for record in records] == [(0, 0.046), (1, 0.045)]
-
-
 def test_what_was_found_in_pools_is_written_with_them() -> None:
     found = {"100": (PointerRecord(pointer=(1, 2), gen_method="beam", beam_rank=0, beam_score=0.5),)}
-    again = read_beams(beam_bytes(found, POOLS))
-    assert again == {"100": BeamQuery((("7", "8"),), (0.5,), POOLS.pools["100"])}
-    assert pointers_in(again, POOLS, shots=2) == found
-
-
-@pytest.mark.parametrize(
-    ("pool", "shots", "said"),
-    [
-        pytest.param({"100": ("6", "7", "9")}, 2, "query 100: 8 is none of its 3 candidates", id="outside"),
-        pytest.param({"101": ("6", "7", "9")}, 2, "query 100 of the beam data has no pool", id="no pool"),
-        pytest.param({"100": ("6", "7", "8", "9")}, 3, "2 demonstrations, 3 are wanted", id="other shots"),
-    ],
-)
-def test_sequences_that_cannot_be_pointed_at_are_refused(pool: Any, shots: int, said: str) -> None:
-    with pytest.raises(PointerUnusable, match=said):
-        pointers_in(read_beams(as_file(OLD)), POOLS.model_copy(update={"pools": pool}), shots=shots)
-
-
-def test_pools_take_in_what_the_beams_name_and_keep_their_size() -> None:
-    pools = POOLS.model_copy(update={"pools": {"100": ("1", "7", "2", "3"), "101": ("1", "2", "3", "4")}})
-    around = pools_around(read_beams(as_file(OLD)), pools)
-    assert around.pools == {"100": ("1", "7", "8", "9"), "101": ("1", "2", "3", "4")}
-    assert pointers_in(read_beams(as_file(OLD)), around, shots=2)["100"][0].pointer == (1, 2)
-
-
-def test_numbers_of_the_training_file_become_ids() -> None:
-    beams = read_beams(as_file({"0": {"id_list": [[2, 1, 0]], "score_list": [0.5]}}))
-    assert with_ids(beams, ["q5", "q6", "q7"]) == {"q5": BeamQuery((("q7", "q6"),), (0.5,))}
+    assert read_beams(beam_bytes(found, POOLS)) == {"100": BeamQuery((("7", "8"),), (0.5,), POOLS.pools["100"])}

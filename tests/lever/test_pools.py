@@ -129,7 +129,6 @@ def test_what_is_most_similar_is_exact_however_it_is_looked_up(seed: int) -> Non
     assert most_similar(queries, candidates, own=own, count=7).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "QUERIES_AT_ONCE", 2)
-        patch.setattr(module, "SLACK", 0)
         assert most_similar(queries, candidates, own=own, count=7).tolist() == expected
 
 

@@ -190,7 +190,7 @@ QUERIES = bank_of(["12346", "12345"], torch.tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 
 
 
 def test_groups_hold_what_the_file_says() -> None:
-    groups = groups_of(DATA.items(), queries=QUERIES, candidates=CANDIDATES, mode="hard_plus_soft")
+    groups = groups_of(rl_data_bytes(DATA), queries=QUERIES, candidates=CANDIDATES, mode="hard_plus_soft")
     assert groups.ids == ("12345", "12346")
     assert groups.queries.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
     assert groups.pools.tolist() == [[2, 1, 0], [2, 1, 0]]
@@ -219,4 +219,4 @@ def test_groups_hold_what_the_file_says() -> None:
 )
 def test_what_cannot_be_learnt_from_is_refused(data, mode, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        groups_of(data.items(), queries=QUERIES, candidates=CANDIDATES, mode=mode)
+        groups_of(rl_data_bytes(data), queries=QUERIES, candidates=CANDIDATES, mode=mode)

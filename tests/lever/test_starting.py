@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.lever.data.earlier_files import beams_in, with_queries_of
-from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_errors import FileUnusable, PointerUnusable
 from tasks.lever.lever_records import Dataset
 from tests.lever.small_dataset import dataset, item, pools
 
@@ -84,3 +84,12 @@ def test_a_pool_of_the_file_keeps_its_size(tmp_path: Path) -> None:
     assert around.pools["9251"] == ("9250", "250", "3"), "4381 is set apart; 3 of this run's pool takes its place"
     [best] = beams.queries["9251"]
     assert best.pointer == (0, 1)
+
+
+def test_pools_take_in_what_the_beams_name_and_keep_their_size(tmp_path: Path) -> None:
+    path = old(tmp_path / "vqa.json", {"3": [["9251", "250"]]})
+    around = pools({"3": ["9250", "9251", "4380"]})
+    _, made, _ = beams_in(path, around, okvqa(), shots=2)
+    assert made.pools["3"] == ("9250", "9251", "250")
+    with pytest.raises(PointerUnusable, match="query 3: 2 demonstrations, 3 are wanted"):
+        beams_in(path, around, okvqa(), shots=3)

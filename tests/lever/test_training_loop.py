@@ -35,7 +35,6 @@ def _train(
     objective: Objective = _imitate,
     validate: Callable[[PointerSelector], float] | None = None,
     save_every: int = 2,
-    key: str = "this",
     lr: float = 1e-2,
 ) -> Trained:
     loop = Loop(
@@ -43,7 +42,6 @@ def _train(
         PLAN,
         Optimization(lr=lr),
         TrainingRun(validate or GreedyReward(GROUPS), 3, folder, save_every=save_every),
-        key=key,
     )
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.lever.learning.training_loop import NAME, Progress, key_of, load_state, save_state
-from tasks.lever.lever_options import SftSettings
+from tasks.lever.learning.training_loop import NAME, Progress, load_state, save_state
 from tasks.lever.lever_records import CurvePoint
 
-DEFAULTS = SftSettings()
 PROGRESS = Progress(
-    key="this",
     update=7,
     beta=0.1 + 0.2,
     curve=[CurvePoint(step=7, epoch=1, figures={"loss": 1 / 3, "kl": 5e-324})],
@@ -48,39 +44,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
-    kept = load_state(saved.parent, "this")
+    kept = load_state(saved.parent)
     assert kept is not None
     assert kept[0] == PROGRESS
     assert _bits(kept[1]) == _bits(TENSORS)
-
-
-def test_the_state_of_another_training_is_left_alone_and_said(saved: Path, caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.WARNING):
-        assert load_state(saved.parent, "another") is None
-    assert "that of other data or settings: starting anew" in caplog.text
-
-
-def test_a_flipped_bit_anywhere_is_noticed(saved: Path):
-    whole = saved.read_bytes()
-    for place in range(0, len(whole), 37):
-        damaged = bytearray(whole)
-        damaged[place] ^= 4
-        saved.write_bytes(damaged)
-        assert load_state(saved.parent, "this") is None
-
-
-def _key(settings: SftSettings = DEFAULTS, seed: int = 0, tensors: dict[str, Tensor] = TENSORS) -> str:
-    return key_of("sft", {"settings": settings, "seed": seed}, tensors)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        pytest.param({"settings": SftSettings(lr=0.1)}, id="a setting"),
-        pytest.param({"seed": 1}, id="the seed"),
-        pytest.param({"tensors": TENSORS | {"held/none": torch.zeros(4, 0)}}, id="the shape of a tensor"),
-        pytest.param({"tensors": TENSORS | {"adam/0.step": torch.tensor(4.0)}}, id="a number of a tensor"),
-    ],
-)
-def test_the_key_of_a_training_changes_with(changed: dict[str, Any]):
-    assert _key(**changed) != _key()

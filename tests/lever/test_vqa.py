@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.lever.data.vqa_files import UNNUMBERED, VqaScores, score_files
+from tasks.lever.data.vqa_files import VqaScores, score_files
 from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, LeverError
 from tests.command import Done, run_here
 from tests.lever.second_vqa_accuracy import second_accuracy
@@ -105,17 +105,6 @@ def test_the_command_speaks_to_people(files: Files) -> None:
         "0.6000  other",
         "1.0000  yes/no",
     ]
-
-
-def test_answers_without_a_number_are_counted_one_by_one_and_that_is_said(files: Files) -> None:
-    rows = json.loads(files.annotations.read_text())
-    for row in rows["annotations"]:
-        row["answers"] = [{"answer": one["answer"]} for one in row["answers"]]
-    before = files.score()
-    files.write("annotations", rows)
-    assert files.score().per_question == before.per_question
-    assert (before.notes, files.score().notes) == ((), (UNNUMBERED,))
-    assert "counted one by one; the published script drops" in run(files).stdout.replace("\n", " ")
 
 
 @pytest.mark.shared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -15,8 +15,8 @@ from tasks.lever.data import pointer_files
 from tasks.lever.data.candidate_pools import banks_of
 from tasks.lever.data.embeddings import EmbeddingBank, of_modality, read_bank, solved_beside
 from tasks.lever.data.pointer_files import BeamQuery, Beams
-from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, Pools, RlQuery
+from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
+from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, PointerRecord, Pools, RlQuery
 
 HELD_OUT = ("validation_embeddings.pt", "test_embeddings.pt")
 CANDIDATES = "candidate_embeddings.pt"
@@ -30,39 +30,58 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple
     Raises FileUnusable, PointerUnusable, PoolTooSmall.
     """
     beams, by_number = _read_by_id(path, dataset.counted)
-    found = {query: beam for query, beam in beams.items() if query in pools.pools}
-    if not found:
+    known, candidates = {query: beam for query, beam in beams.items() if query in pools.pools}, set(dataset.candidates)
+    if not known:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
-    shown = _showable(found, set(dataset.candidates), pools)
-    if not _sequences(shown):
+    changed, pointers, lost = dict[str, tuple[str, ...]](), dict[str, tuple[PointerRecord, ...]](), 0
+    for query, beam in known.items():
+        whole = [(ids, score) for ids, score in beam.sequences if candidates.issuperset(ids)]
+        lost += len(beam.sequences) - len(whole)
+        shown = [ids for ids, _ in whole]
+        if wrong := next((ids for ids in shown if len(ids) != shots), None):
+            raise PointerUnusable(f"query {query}: {len(wrong)} demonstrations, {shots} are wanted; change the shots")
+        changed[query] = pool = _pool_with(query, shown, [one for one in beam.pool if one in candidates], beam, pools)
+        place = {id: position for position, id in enumerate(pool)}
+        pointers[query] = tuple(
+            PointerRecord(pointer=tuple(place[id] for id in ids), gen_method="beam", beam_rank=rank, beam_score=score)
+            for rank, (ids, score) in enumerate(whole)
+        )
+    if not any(pointers.values()):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
-    around = pointer_files.pools_around(shown, pools)
+    if len(sizes := {len(pool) for pool in changed.values()}) > 1:
+        raise FileUnusable(f"{path}: pools of different sizes, {sorted(sizes)[:5]}; search for beams again")
     notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
-    if lost := _sequences(found) - _sequences(shown):
+    if lost:
+        every = sum(len(beam.sequences) for beam in known.values())
         notes.append(
-            f"{path.name}: {lost} of {_sequences(found)} sequences are not imitated; they show questions that were "
-            "left out, or whose pictures are set apart for validation"
+            f"{path.name}: {lost} of {every} sequences are not imitated; they show questions that were left out, or "
+            "whose pictures are set apart for validation"
         )
-    return BeamPart(queries=pointer_files.pointers_in(shown, around, shots=shots)), around, tuple(notes)
+    around = pools.model_copy(update={"pools": pools.pools | changed})
+    return BeamPart(queries=pointers), around, tuple(notes)
 
 
-def _sequences(beams: Beams) -> int:
-    return sum(len(beam.demonstrations) for beam in beams.values())
+def _pool_with(
+    query: str, shown: Sequence[tuple[str, ...]], own: Sequence[str], beam: BeamQuery, pools: Pools
+) -> tuple[str, ...]:
+    """The pool of a query that contains all that its sequences show.
 
-
-def _showable(beams: Beams, candidates: set[str], pools: Pools) -> Beams:
-    """The sequences of nothing but candidates; what leaves a pool is replaced by a candidate of this run's."""
-    kept: Beams = {}
-    for query, beam in beams.items():
-        whole = [candidates.issuperset(shown) for shown in beam.demonstrations]
-        pool = [one for one in beam.pool if one in candidates]
-        spare = [one for one in pools.pools[query] if one not in pool]
-        kept[query] = BeamQuery(
-            tuple(compress(beam.demonstrations, whole)),
-            tuple(compress(beam.scores, whole)),
-            (*pool, *spare[: len(beam.pool) - len(pool)]),
-        )
-    return kept
+    A pool that the beam data bring replaces that of this run, whose candidates fill it up. Without one, what the run's
+    pool lacks takes the place of its last candidates that no sequence shows. Raises PointerUnusable, PoolTooSmall.
+    """
+    pool = pools.pools[query]
+    if beam.pool:
+        if query in beam.pool:
+            raise PointerUnusable(f"query {query}: the pool of its beams holds the query; search for beams again")
+        spare = [one for one in pool if one not in own]
+        return (*own, *spare[: len(beam.pool) - len(own)])
+    named = list(dict.fromkeys(chain.from_iterable(shown)))
+    if len(named) > len(pool):
+        raise PoolTooSmall(f"query {query}: its beams name {len(named)} candidates, its pool holds {len(pool)}")
+    missing = [id for id in named if id not in pool]
+    spare = [id for id in pool if id not in named]
+    dropped = set(spare[len(spare) - len(missing) :])
+    return (*(id for id in pool if id not in dropped), *missing)
 
 
 def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
@@ -72,9 +91,17 @@ def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
     and not all of them are ids: an id of VQA is that of a picture times ten or more, so a single name may be both.
     """
     beams = pointer_files.read_beams(path)
-    names = set(beams).union(*(shown for beam in beams.values() for shown in (*beam.demonstrations, beam.pool)))
-    by_number = not names <= set(counted) and all(one.isdecimal() and int(one) < len(counted) for one in names)
-    return (pointer_files.with_ids(beams, counted) if by_number else beams), by_number
+    names = set(beams).union(*(ids for beam in beams.values() for ids in (beam.pool, *beam.demonstrations)))
+    if names <= set(counted) or not all(one.isdecimal() and int(one) < len(counted) for one in names):
+        return beams, False
+
+    def by_id(numbers: Sequence[str]) -> tuple[str, ...]:
+        return tuple(counted[int(number)] for number in numbers)
+
+    return {
+        counted[int(query)]: BeamQuery(tuple(map(by_id, beam.demonstrations)), beam.scores, by_id(beam.pool))
+        for query, beam in beams.items()
+    }, True
 
 
 def with_queries_of(dataset: Dataset, path: Path) -> Dataset:

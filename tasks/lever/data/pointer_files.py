@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PointerRecord, Pools, RlData, RlQuery, first_twice
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -34,6 +34,11 @@ class BeamQuery(NamedTuple):
     """One for each sequence."""
     pool: tuple[str, ...] = ()
     """Ids of its candidates in the order in which pointers count them; empty in the old format, which has none."""
+
+    @property
+    def sequences(self) -> list[tuple[tuple[str, ...], float]]:
+        """Demonstrations with their score."""
+        return list(zip(self.demonstrations, self.scores, strict=True))
 
 
 Beams = dict[str, BeamQuery]
@@ -60,81 +65,6 @@ def beam_bytes(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> by
         for query, records in found.items()
     }
     return json.dumps(written, ensure_ascii=False).encode()
-
-
-def pointers_in(beams: Mapping[str, BeamQuery], pools: Pools, *, shots: int) -> dict[str, tuple[PointerRecord, ...]]:
-    """The sequences as positions in the pools of this run, best first.
-
-    Raises PointerUnusable naming query and candidate: no pool, a candidate outside of it, another number of shots.
-    """
-    found: dict[str, tuple[PointerRecord, ...]] = {}
-    for query, beam in beams.items():
-        place = {id: position for position, id in enumerate(_pool(query, pools))}
-        records: list[PointerRecord] = []
-        for rank, (ids, score) in enumerate(zip(beam.demonstrations, beam.scores, strict=True)):
-            if missing := [id for id in ids if id not in place]:
-                raise PointerUnusable(
-                    f"query {query}: {missing[0]} is none of its {len(place)} candidates; widen its pool"
-                )
-            if len(ids) != shots:
-                raise PointerUnusable(f"query {query}: {len(ids)} demonstrations, {shots} are wanted; change the shots")
-            pointer = tuple(place[id] for id in ids)
-            records.append(PointerRecord(pointer=pointer, gen_method="beam", beam_rank=rank, beam_score=score))
-        found[query] = tuple(records)
-    return found
-
-
-def pools_around(beams: Mapping[str, BeamQuery], pools: Pools) -> Pools:
-    """`pools`, changed so that they contain every demonstration of the beams.
-
-    Pools that the beam data bring replace those of this run. In any other pool, demonstrations that it lacks replace
-    its last candidates that no beam names.
-    Raises PointerUnusable for a query without a pool or in its own, PoolTooSmall if its beams name more than a pool
-    holds, FileUnusable for pools of different sizes.
-    """
-    changed: dict[str, tuple[str, ...]] = {}
-    for query, beam in beams.items():
-        pool = _pool(query, pools)
-        if beam.pool:
-            if query in beam.pool:
-                raise PointerUnusable(f"query {query}: the pool of its beams holds the query; search for beams again")
-            changed[query] = beam.pool
-            continue
-        named = list(dict.fromkeys(id for ids in beam.demonstrations for id in ids))
-        if len(named) > len(pool):
-            raise PoolTooSmall(f"query {query}: its beams name {len(named)} candidates, its pool holds {len(pool)}")
-        missing = [id for id in named if id not in pool]
-        spare = [id for id in pool if id not in named]
-        dropped = set(spare[len(spare) - len(missing) :])
-        changed[query] = (*(id for id in pool if id not in dropped), *missing)
-    if len(sizes := {len(pool) for pool in changed.values()}) > 1:
-        raise FileUnusable(f"the beam data have pools of different sizes, {sorted(sizes)[:5]}; search for beams again")
-    return pools.model_copy(update={"pools": pools.pools | changed})
-
-
-def _pool(query: str, pools: Pools) -> tuple[str, ...]:
-    if query not in pools.pools:
-        raise PointerUnusable(f"query {query} of the beam data has no pool: it is no train query of this dataset")
-    return pools.pools[query]
-
-
-def with_ids(beams: Mapping[str, BeamQuery], ids: Sequence[str]) -> Beams:
-    """Beams of Lever-Plus, which names an item by its number in the training file, with ids in place of the numbers.
-
-    ids: of the training file, in its order. Raises PointerUnusable for a number beyond its end.
-    """
-
-    def name(number: str) -> str:
-        if not number.isdecimal() or int(number) >= len(ids):
-            raise PointerUnusable(f"{number[:80]} is no number of a training item; there are {len(ids)}")
-        return ids[int(number)]
-
-    return {
-        name(query): BeamQuery(
-            tuple(tuple(map(name, shown)) for shown in beam.demonstrations), beam.scores, tuple(map(name, beam.pool))
-        )
-        for query, beam in beams.items()
-    }
 
 
 class _Old(BaseModel):

@@ -76,8 +76,6 @@ class Annotation(NamedTuple):
     answers: tuple[str, ...]
     """One for each person."""
     answer_type: str
-    numbered: bool
-    """False where equal answers cannot be told apart."""
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Annotation | None:
@@ -88,8 +86,7 @@ class Annotation(NamedTuple):
         answers = tuple(text for text in texts if isinstance(text, str))
         if not answers or len(answers) < len(texts):
             return None
-        numbered = all(isinstance(one, dict) and "answer_id" in one for one in people)
-        return cls(answers, kind if isinstance(kind, str) else OTHER, numbered)
+        return cls(answers, kind if isinstance(kind, str) else OTHER)
 
 
 class Asked(NamedTuple):
@@ -193,18 +190,13 @@ class VqaScores(Record):
     """`yes/no`, `number`, `other`."""
     per_question: dict[str, float]
     """By question id, in the order of the questions."""
-    notes: tuple[str, ...] = ()
-    """What is counted otherwise than the authors' program counts it."""
-
-
-UNNUMBERED = (
-    "answers of people without an `answer_id`, such as VizWiz's, are counted one by one; the published script drops "
-    "all that equal the one left out, so that its figures are a little lower"
-)
 
 
 def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool = False) -> VqaScores:
     """The VQA accuracy of recorded answers. Each question has one answer; annotations may hold further questions.
+
+    Answers of people without an `answer_id`, such as VizWiz's, are counted one by one; the published script drops all
+    that equal the one left out, so that its figures are a little lower.
 
     stem: as in tasks.grading.vqa_accuracy. Raises DatasetUnusable, and FileUnusable for the results.
     """
@@ -237,7 +229,6 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
         overall=sum(per_question.values()) / len(per_question),
         per_answer_type={name: sum(found) / len(found) for name, found in sorted(by_type.items())},
         per_question=per_question,
-        notes=() if all(given[one].numbered for one in asked) else (UNNUMBERED,),
     )
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.embeddings import header_of
 from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe
+from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler
 
 FORMAT = "trivet pointer selector"
 POOLS_OF = "pools"
@@ -189,7 +189,8 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
 
     heads: of each layer, for a checkpoint of Lever-Plus; None takes `num_heads` from its hyper-parameters, else 1.
     """
-    sampler = next((one for one in SEED_CHOICES if one in path.name), "RandSampler")
+    in_name: list[Sampler] = [one for one in SEED_CHOICES if one in path.name]
+    sampler: Sampler = in_name[0] if in_name else "RandSampler"
     recipe = PoolRecipe(sampler=sampler, size=0)
     assumed = f"it does not tell in which pools it was trained; {sampler} is taken, by its name or for its age"
     if path.suffix in SEED_SUFFIXES:
@@ -332,8 +333,7 @@ class _Unpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
     lengths: Mapping[str, int]
     """Bytes of each storage of the archive."""
     stack: list[Any]
-    pop_mark: Callable[[], list[Any]]  # these and persistent_load are of pickle._Unpickler, which has no type stubs
-    persistent_load: Callable[[Any], Any]
+    pop_mark: Callable[[], list[Any]]  # of pickle._Unpickler, which has no type stubs
 
     def find_class(self, module: str, name: str) -> Any:
         """The rebuilding of a tensor, OrderedDict, or Inert; torch itself looks for the classes of storages."""

@@ -245,7 +245,7 @@ def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts
         for one in seed.trained
     ]
     return {"accuracy.png": draw_accuracy(summary)} | (
-        {"curves": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {}
+        {"curves.png": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {}
     )
 
 

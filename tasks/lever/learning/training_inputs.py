@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -126,7 +127,7 @@ def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[Poi
 
 
 def groups_of(
-    data: Iterable[tuple[str, RlQuery]], *, queries: EmbeddingBank, candidates: EmbeddingBank, mode: RewardMode
+    data: bytes | Path, *, queries: EmbeddingBank, candidates: EmbeddingBank, mode: RewardMode, shots: int | None = None
 ) -> Groups:
     """Judged pointers of RL data, padded to equal numbers; queries without a judged pointer are left out.
 
@@ -135,7 +136,7 @@ def groups_of(
     """
     kept: dict[str, RlQuery] = {}
     rewards: list[list[float]] = []
-    for query, rl in data:
+    for query, rl in iter_rl_data(data, shots=shots):
         try:
             found = [reward_of(one, mode) if one.status == "judged" else None for one in rl.pointer_candidates]
         except RewardUnusable as error:
@@ -165,12 +166,6 @@ def groups_of(
             math.nan,
         ),
     )
-
-
-def groups_in(setting: Setting, data: bytes, *, mode: RewardMode, shots: int) -> Groups:
-    """The judged pointers of RL data; their pools are the file's own."""
-    found = iter_rl_data(data, shots=shots)
-    return groups_of(found, queries=setting.queries, candidates=setting.candidates, mode=mode)
 
 
 class Prediction(NamedTuple):
@@ -256,11 +251,6 @@ def _judged(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
     if len(failed) > MOST_FAILED * len(judged):
         raise JudgeUnusable(f"{len(failed)} of {len(judged)} questions cannot be asked ({failed[0]}); see the dataset")
     return judged
-
-
-def tensors_of(data: Labelled | Groups) -> dict[str, Tensor]:
-    """All that is learnt from, by name."""
-    return {name: one for name, one in data._asdict().items() if isinstance(one, Tensor)}
 
 
 def possible_pointers(groups: Groups) -> Tensor:

@@ -7,14 +7,13 @@ only the number of updates that are done.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from pydantic import BaseModel, Field, ValidationError
@@ -28,9 +27,6 @@ from tasks.lever.lever_errors import TrainingDiverged
 from tasks.lever.lever_options import Optimization
 from tasks.lever.lever_records import CurvePoint
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
 log = logging.getLogger(__name__)
 
 WARMUP_SHARE = 0.1
@@ -39,7 +35,6 @@ WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
 """Decoupled weight decay of AdamW; the norm that gradients are clipped to."""
 NAME = "training.safetensors"
 PROGRESS = "progress"
-DIGEST = "sha256"
 
 
 class TrainingRun(NamedTuple):
@@ -47,7 +42,7 @@ class TrainingRun(NamedTuple):
 
     validate: Callable[[PointerSelector], float]  # accuracy on queries that the selector does not learn from
     seed: int = 0
-    folder: Path | None = None  # holds the state of this training alone, for resuming; the caller makes and removes it
+    folder: Path | None = None  # of the state of this very training, for resuming; the caller makes and removes it
     device: str = "cpu"
     amp: bool | None = None  # compute in bfloat16 where that is safe; None: on a GPU only
     save_every: int = 100  # updates between two saves inside an epoch; the state is also saved after each epoch
@@ -76,8 +71,6 @@ class Trained(NamedTuple):
 class Progress(BaseModel):
     """Progress of a training, as its state file has it."""
 
-    key: str
-    """Digest of the data, the settings and the initial weights."""
     update: int = 0
     """Updates that are done."""
     beta: float = 0.0
@@ -92,7 +85,7 @@ class Progress(BaseModel):
 class Loop:
     """Updates a copy of `start`. Raises LeverError where it cannot go on.
 
-    key: identifies the training (`key_of`). dropout: whether it is on while learning.
+    dropout: whether it is on while learning.
     beta: weight of the KL divergence; the caller may change `progress.beta` at the end of an epoch.
     """
 
@@ -103,20 +96,19 @@ class Loop:
         settings: Optimization,
         run: TrainingRun,
         *,
-        key: str,
         dropout: bool = True,
         beta: float = 0.0,
     ) -> None:
         self.plan, self.run, self.device = plan, run, torch.device(run.device)
         self.selector = deepcopy(start).to(self.device)
-        self.progress = Progress(key=key, beta=beta)
+        self.progress = Progress(beta=beta)
         self.held: dict[str, Tensor] = {}
         self._settings, self._dropout = settings, dropout
         self._optimizer = torch.optim.AdamW(
             self.selector.parameters(), lr=settings.lr, weight_decay=WEIGHT_DECAY, fused=True
         )
         self._best = self._weights()
-        if kept := load_state(run.folder, key):
+        if kept := load_state(run.folder):
             self.progress, tensors = kept
             parts = _nested(tensors, "/")
             self.held = parts.get("held", {})
@@ -311,47 +303,24 @@ class Batch(NamedTuple):
     rows: Tensor  # (b,) numbers of the queries, on the CPU
 
 
-def key_of(stage: str, about: Mapping[str, BaseModel | int], tensors: Mapping[str, Tensor]) -> str:
-    """Digest of everything that determines the result of a training; where it runs is not included."""
-    plain = {name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in about.items()}
-    return _digest(json.dumps({"format": 1, "stage": stage, **plain}, sort_keys=True), tensors)
-
-
 def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
     """Replace the state that `folder` keeps; without a folder nothing is kept. Raises StoreUnreachable."""
-    if folder is None:
-        return
-    text = progress.model_dump_json()
-    held = {name: one.detach().cpu().contiguous() for name, one in tensors.items()}
-    files.write(folder / NAME, save(held, metadata={PROGRESS: text, DIGEST: _digest(text, held)}))
+    if folder is not None:
+        held = {name: one.detach().cpu().contiguous() for name, one in tensors.items()}
+        files.write(folder / NAME, save(held, metadata={PROGRESS: progress.model_dump_json()}))
 
 
-def load_state(folder: Path | None, key: str) -> tuple[Progress, dict[str, Tensor]] | None:
-    """The saved state of the training `key`; None, with a warning, if it is damaged or belongs to another training."""
+def load_state(folder: Path | None) -> tuple[Progress, dict[str, Tensor]] | None:
+    """The saved state; None where there is none, and with a warning where it is damaged."""
     if folder is None or not (path := folder / NAME).exists():
         return None
     try:
         with files.reachable(path), safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            progress = Progress.model_validate_json((file.metadata() or {})[PROGRESS])
             # copies: where a tensor begins in memory can change the last bit of what is computed from it
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 it is no dict
-        progress = Progress.model_validate_json(about[PROGRESS])
-        if about[DIGEST] != _digest(about[PROGRESS], tensors):
-            raise KeyError(DIGEST)
     except (SafetensorError, KeyError, ValidationError):
         log.warning("training state %s is damaged: starting anew", path)
         return None
-    if progress.key != key:
-        log.warning("training state %s is that of other data or settings: starting anew", path)
-        return None
     log.info("training goes on after update=%d file=%s", progress.update, path)
     return progress, tensors
-
-
-def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(cast("Buffer", content.numpy()))
-    return digest.hexdigest()

@@ -20,7 +20,7 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning import losses
 from tasks.lever.learning.losses import CHUNK, Reference, exact_kl, score
-from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn, possible_pointers, tensors_of
+from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn, possible_pointers
 from tasks.lever.learning.training_loop import (
     Learnt,
     Loop,
@@ -28,11 +28,10 @@ from tasks.lever.learning.training_loop import (
     Trained,
     TrainingRun,
     generator_of,
-    key_of,
     seed_of,
     seeded,
 )
-from tasks.lever.lever_options import GrpoSettings, Optimization, RceSettings, SftSettings
+from tasks.lever.lever_options import GrpoSettings, RceSettings, SftSettings
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +48,7 @@ def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, 
     with seeded(seed_of(run.seed, "weights"), torch.device("cpu")):
         start = PointerSelector(config).to(labelled.queries.dtype)
     plan = Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs)
-    about = {"settings": settings, "seed": run.seed, "config": config}
-    loop = Loop(start, plan, settings, run, key=key_of("sft", about, tensors_of(labelled)))
+    loop = Loop(start, plan, settings, run)
     material = Material.of(labelled, start, device=loop.device)
     labels = labelled.labels.to(loop.device)[:, None]  # (Q, 1, S)
 
@@ -66,7 +64,7 @@ def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, 
 def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run: TrainingRun) -> Trained:
     """A copy of `start` that imitates rewarded pointers, all alike at first and the best ones in the end."""
     plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
-    loop = Loop(start, plan, settings, run, key=_key("rce", start, groups, settings, seed=run.seed))
+    loop = Loop(start, plan, settings, run)
     material = Material.of(groups, start, device=loop.device)
     tensors = possible_pointers(groups), groups.rewards, groups.judged
     pointers, rewards, counted = (one.to(loop.device) for one in tensors)
@@ -142,9 +140,8 @@ class _Grpo:
         turns = (1,) * settings.offline_epochs + (INNER_EPOCHS,) * settings.rounds
         self.groups, self.settings, self.shots = groups, settings, groups.pointers.shape[-1]
         plan = Plan(len(groups.ids), settings.batch_size, turns)
-        key = _key("grpo", start, groups, settings, seed=run.seed)
         # without dropout: the log-probabilities of a ratio are the policy's own
-        self.loop = Loop(start, plan, settings, run, key=key, dropout=False, beta=settings.beta)
+        self.loop = Loop(start, plan, settings, run, dropout=False, beta=settings.beta)
         self.material = Material.of(groups, start, device=self.loop.device)
         self.exact = math.perm(groups.pools.shape[1], self.shots) <= EXACT_KL_UP_TO
         with self.loop.autocast():
@@ -230,8 +227,3 @@ class _Grpo:
             ]
         pointers, log_probs = zip(*((one.pointers, one.log_probs.sum(-1)) for one in parts), strict=True)
         return torch.cat(pointers).cpu(), torch.cat(log_probs).cpu()
-
-
-def _key(stage: str, start: PointerSelector, groups: Groups, settings: Optimization, *, seed: int) -> str:
-    weights = {f"start/{name}": one for name, one in start.state_dict().items()}
-    return key_of(stage, {"config": start.config, "settings": settings, "seed": seed}, tensors_of(groups) | weights)
