@@ -116,9 +116,10 @@ def made_up() -> list[Answered]:
 
 def read_answers(path: Path) -> list[Answered]:
     """The first annotator's answer to each question."""
-    from tasks.lever.data.vqa_files import read_annotations
+    from tasks.lever.data.vqa_files import Annotation, entries_of
 
-    return [(one.answers[0], one.answers) for one in read_annotations(path).values()][:ANSWERS]
+    read = map(Annotation.of, entries_of(path, under="annotations").values())
+    return [(one.answers[0], one.answers) for one in read if one][:ANSWERS]
 
 
 def measure_metric(answered: Sequence[Answered]) -> dict[str, float]:
