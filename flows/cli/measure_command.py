@@ -107,7 +107,6 @@ def evaluate(
     started, chosen = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
     with plain_errors(ValueError), open_index(index) as opened:
         asked = figures.choose(read_questions(questions), chosen.split)
-        labels = figures.labels_of(asked)
         chosen = _as_it_runs(chosen, asked, calibrates=calibrate is not None)
         gold = figures.gold_in(opened, asked)
         with progress_bars(as_json):
@@ -125,7 +124,7 @@ def evaluate(
             how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
             with open_answering(index, how, patient=True) as assistant, progress_bars(as_json):
                 checks = check_answers(progress.counted("answer", asked), assistant, name_of=gold.name_of)
-        measured = figures.measure(asked, ranked, None if chosen.no_answers else checks, by=labels)
+        measured = figures.measure(ranked, None if chosen.no_answers else checks)
         measurement = figures.Measurement(measured, ranked, checks)
         if calibrate:
             write(calibrate, f"{calibration_of(checks).model_dump_json(indent=1)}\n".encode())
@@ -198,8 +197,6 @@ def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -
     console.print(f"[dim]{measured.n} questions, {measured.paged} of them with gold pages[/dim]")
     if measured.answers:
         _show_answers(measured.answers, promised)
-    for label, groups in measured.groups.items():
-        _show_groups(label, groups)
     console.print_notes(notes)
 
 
@@ -214,22 +211,5 @@ def _show_answers(figures: AnswerFigures, promised: float | None) -> None:
     console.print(f"[dim]{figures.n} questions asked{unscored}[/dim]")
 
 
-def _show_groups(label: str, groups: dict[str, Measured]) -> None:
-    answered = any(group.answers for group in groups.values())
-    further = ("correct", "cited", "false answers") if answered else ()
-    rows: list[tuple[object, ...]] = []
-    for value, group in groups.items():
-        figures = group.answers
-        shares = (figures.correct, figures.citation, figures.abstention.false_answer_rate) if figures else (None,) * 3
-        cells = [rounded(group.page.get("hit@5")), *_cells(group.page.get("mrr@10")), *map(rounded, shares)]
-        rows.append((value, figures.n if figures else group.n, *cells[: 3 + len(further)]))
-    console.print(make_table(label, "n", "page hit@5", "page mrr@10", "95 %", *further, rows=rows))
-
-
 def _cells(mean: Mean | None) -> tuple[str, str]:
-    return ("–", "") if mean is None else (rounded(mean), f"{mean.low:.3f} … {mean.high:.3f}")
-
-
-def rounded(mean: Mean | None) -> str:
-    """A mean as tables show it."""
-    return "–" if mean is None else f"{mean.value:.3f}"
+    return ("–", "") if mean is None else (f"{mean.value:.3f}", f"{mean.low:.3f} … {mean.high:.3f}")

@@ -87,8 +87,7 @@ def measure_index(
                 index, models=models, patient=True, reranker=asked.rerank, answers=settings
             ) as assistant:
                 checks = check_answers(progress.counted("answer", questions), assistant, name_of=gold.name_of)
-        by = measured_figures.labels_of(questions)
-        measured = measured_figures.measure(questions, ranked, checks if asked.answers else None, by=by)
+        measured = measured_figures.measure(ranked, checks if asked.answers else None)
         made = Made(program.version, program.git_commit, started, datetime.now(started.tzinfo))
         rows = measured_figures.record(
             Measurement(measured, ranked, checks),

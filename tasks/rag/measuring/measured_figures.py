@@ -1,4 +1,4 @@
-"""Metrics of an index over a file of questions, in total and by label, and the rows that the database keeps of them."""
+"""Metrics of an index over a file of questions, and the rows that the database keeps of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from storage.engines import index_name
 from storage.evaluations import Dataset, EvalSettings, Evaluated, Run, Sample
@@ -22,50 +22,20 @@ from tasks.rag.measuring.ranking_metrics import Evaluation, Place, Question, Ran
 from tasks.rag.planning.routing import open_router
 from tasks.rag.retrieval.search import search
 
-USUAL_LABELS = ("kind", "lang")
-"""Labels that figures are grouped by if no others are chosen."""
 NAMES_SHOWN = 3
 
 
 class Measured(Evaluation):
-    """Retrieval figures, with those of the answers and of the groups where they were asked for."""
+    """Retrieval figures, with those of the answers where they were asked for."""
 
     answers: AnswerFigures | None = None
-    groups: dict[str, dict[str, Measured]] = Field(default_factory=dict)
-    """Label → value → figures of the questions that have it."""
 
 
-def measure(
-    questions: Sequence[Question],
-    ranked: Sequence[Ranked],
-    checks: Sequence[AnswerCheck] | None = None,
-    *,
-    by: Sequence[str] = (),
-) -> Measured:
-    """The figures of all questions, and of the groups that the labels `by` make; checks: None without answers."""
+def measure(ranked: Sequence[Ranked], checks: Sequence[AnswerCheck] | None = None) -> Measured:
+    """The figures of all questions; checks: None without answers."""
     # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
     found = summarise(ranked) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
-    groups: dict[str, dict[str, Measured]] = {}
-    for label in by:
-        ids: dict[str, set[str]] = {}
-        for question in questions:
-            if label in question.labels:
-                ids.setdefault(question.labels[label], set()).add(question.id)
-        groups[label] = {
-            value: measure(
-                (),
-                [one for one in ranked if one.id in members],
-                None if checks is None else [check for check in checks if check.id in members],
-            )
-            for value, members in sorted(ids.items())
-        }
-    answers = summarise_answers(checks) if checks is not None else None
-    return Measured(**dict(found), answers=answers, groups=groups)
-
-
-def labels_of(questions: Sequence[Question]) -> tuple[str, ...]:
-    """The usual labels that have several values among the questions, to group by."""
-    return tuple(name for name in USUAL_LABELS if len({one.labels.get(name) for one in questions}) > 1)
+    return Measured(**dict(found), answers=summarise_answers(checks) if checks is not None else None)
 
 
 def choose(questions: Sequence[Question], split: str | None) -> list[Question]:
@@ -93,8 +63,8 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
     )
 
 
-def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
-    """All figures by their full names, `page.mrr@10` or `answers.abstention.false_answer_rate`; the groups' last."""
+def figures(measured: Measured) -> Iterator[Estimate]:
+    """All figures by their full names, `page.mrr@10` or `answers.abstention.false_answer_rate`."""
     found = [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
     found += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
     if measured.answers:
@@ -102,10 +72,7 @@ def figures(measured: Measured, part: str = "") -> Iterator[Estimate]:
         shares = dict(measured.answers) | abstention
         found += [(f"answers.{name}", one, one.n) for name, one in shares.items() if isinstance(one, Share)]
     for metric, mean, n in found:
-        yield Estimate(metric=metric, part=part, value=mean.value, low=mean.low, high=mean.high, n=n)
-    for label, groups in measured.groups.items():
-        for value, group in groups.items():
-            yield from figures(group, part=f"{label}={value}")
+        yield Estimate(metric=metric, value=mean.value, low=mean.low, high=mean.high, n=n)
 
 
 class Measurement(NamedTuple):

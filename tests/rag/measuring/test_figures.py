@@ -1,4 +1,4 @@
-"""What a file of questions says of an index, in all and by label, and how the database holds it."""
+"""What a file of questions says of an index, and how the database holds it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tasks.rag.measuring.measured_figures import (
     Subject,
     choose,
     figures,
-    labels_of,
     measure,
     record,
     unknown_documents,
@@ -50,27 +49,11 @@ CHECKS = [
 ]
 
 
-def test_groups_have_the_figures_of_their_own_questions() -> None:
-    measured = measure(QUESTIONS, RANKED, CHECKS, by=["kind"])
-    kinds = measured.groups["kind"]
-    assert measured.page["hit@1"].value == pytest.approx(1 / 3)
-    assert {kind: group.page["hit@1"].value for kind, group in kinds.items() if group.page} == {"table": 1, "text": 0}
-    none = kinds["none"].answers
-    assert none
-    assert none.abstention.false_answer_rate
-    assert (none.abstention.false_answer_rate.value, none.correct) == (1.0, None)
-
-
 def test_questions_that_are_all_unanswerable_measure_abstention_alone() -> None:
-    measured = measure(QUESTIONS[3:], [], CHECKS[3:])
+    measured = measure([], CHECKS[3:])
     assert (measured.n, measured.page, measured.document) == (0, {}, {})
     assert measured.answers
     assert measured.answers.n == 1
-
-
-def test_usual_labels_group_where_they_tell_questions_apart() -> None:
-    assert labels_of(QUESTIONS) == ("kind",)
-    assert labels_of(QUESTIONS[1:2]) == ()
 
 
 def test_a_split_is_chosen_by_name() -> None:
@@ -89,7 +72,7 @@ def test_gold_documents_that_the_index_lacks_are_named_and_counted() -> None:
 
 
 def test_every_figure_has_a_full_name_and_its_n() -> None:
-    told = {(one.metric, one.part): (one.value, one.n) for one in figures(measure(QUESTIONS, RANKED, CHECKS))}
+    told = {(one.metric, one.part): (one.value, one.n) for one in figures(measure(RANKED, CHECKS))}
     assert told["page.hit@1", ""] == (pytest.approx(1 / 3), 3)
     assert told["answers.number", ""] == (0.5, 2)
     assert told["answers.abstention.false_answer_rate", ""] == (1.0, 1)
@@ -97,7 +80,7 @@ def test_every_figure_has_a_full_name_and_its_n() -> None:
 
 
 def test_a_run_is_recorded_with_its_figures_and_items() -> None:
-    measured = measure(QUESTIONS, RANKED, CHECKS, by=["kind"])
+    measured = measure(RANKED, CHECKS)
     evaluated = record(
         Measurement(measured, RANKED, tuple(CHECKS)),
         QUESTIONS,
@@ -110,6 +93,5 @@ def test_a_run_is_recorded_with_its_figures_and_items() -> None:
     )
     assert (evaluated.dataset.name, evaluated.dataset.count) == ("own/dev", 4)
     assert len({(result.metric, result.part) for result in evaluated.results}) == len(evaluated.results)
-    assert {result.part for result in evaluated.results} == {"", "kind=table", "kind=text", "kind=none"}
     assert [sample.item for sample in evaluated.samples] == ["1", "2", "3", "4"]
     assert "page" not in evaluated.samples[3].detail
