@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
@@ -48,10 +48,17 @@ class Command(TyperCommand):
     """A command whose options may be spelled with `_` or `-`, with short type names in its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with every option in its declared spelling."""
+        """Parse the arguments, with every option in its declared spelling; one of an earlier version is refused."""
         known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
-        _refuse_removed(_path(ctx), args, known)
-        return super().parse_args(ctx, [_declared(word, known) for word in args])
+        path, declared = _path(ctx), list[str]()
+        for word, following in zip(args, [*args[1:], ""], strict=False):
+            flag, equals, value = word.partition("=")
+            dashed = flag.replace("_", "-")
+            said = explain_removal("format", f"{path} {dashed} {value or following}")
+            if said := said or (None if dashed in known else explain_removal("option", f"{path} {dashed}")):
+                fail(said, REFUSED)
+            declared.append(f"{dashed}{equals}{value}" if dashed in known else word)
+        return super().parse_args(ctx, declared)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; expected errors end it with one sentence."""
@@ -59,8 +66,19 @@ class Command(TyperCommand):
             return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with short type names."""
-        return [_briefly(param) for param in super().get_params(ctx)]
+        """The parameters, with short type names; a switch, which takes no value, gets none."""
+        params = super().get_params(ctx)
+        for param in params:
+            if param.metavar is None and param.param_type_name == "option":
+                kind = param.type_descriptor.annotation
+                [inner] = get_args(kind)[:1] or [kind]
+                if getattr(param, "is_flag", False):
+                    param.metavar = ""
+                elif param.min is not None or param.max is not None:
+                    param.metavar = "N"
+                elif getattr(inner, "__name__", "") in ("str", "Path"):
+                    param.metavar = "PATH" if inner.__name__ == "Path" else "TEXT"
+        return params
 
 
 class Group(TyperGroup):
@@ -103,38 +121,6 @@ class App(typer.Typer):
 def _path(ctx: Any) -> str:
     """Names of the groups and the command below `trivet`: `rag index`."""
     return ctx.command_path.partition(" ")[2]
-
-
-def _refuse_removed(path: str, args: list[str], known: Collection[str]) -> None:
-    """Exit where an argument is an option, or a value of one, that an earlier version had."""
-    for word, following in zip(args, [*args[1:], ""], strict=False):
-        flag, _, value = word.partition("=")
-        flag = flag.replace("_", "-")
-        said = explain_removal("format", f"{path} {flag} {value or following}")
-        if said := said or (None if flag in known else explain_removal("option", f"{path} {flag}")):
-            fail(said, REFUSED)
-
-
-def _declared(word: str, known: Collection[str]) -> str:
-    """`--data-dir=x` for `--data_dir=x` if that is an option; any other word unchanged."""
-    flag, equals, value = word.partition("=")
-    dashed = flag.replace("_", "-")
-    return f"{dashed}{equals}{value}" if dashed in known else word
-
-
-def _briefly(param: Any) -> Any:
-    """The parameter with a short type name; a switch, which takes no value, gets none."""
-    if param.metavar is not None or param.param_type_name != "option":
-        return param
-    kind = param.type_descriptor.annotation
-    [inner] = get_args(kind)[:1] or [kind]
-    if getattr(param, "is_flag", False):
-        param.metavar = ""
-    elif param.min is not None or param.max is not None:
-        param.metavar = "N"
-    elif getattr(inner, "__name__", "") in ("str", "Path"):
-        param.metavar = "PATH" if inner.__name__ == "Path" else "TEXT"
-    return param
 
 
 Given = Mapping[str, Any]
@@ -191,8 +177,13 @@ class Options:
     def parameter(self, path: str, flag: Flag) -> inspect.Parameter:
         """An option as a parameter of a function for typer."""
         field, usual = self._field(path)
-        least, most = (_bound(field, side) for side in ("ge", "le"))
-        kind = flag.type or (_typed(field.annotation) if field else str)
+        limits = [
+            (side, getattr(one, side, None)) for one in (field.metadata if field else ()) for side in ("ge", "le")
+        ]
+        bounds = {side: limit for side, limit in limits if limit is not None}
+        kind = flag.type or (_unwrapped(field.annotation) if field else str)
+        if get_origin(kind) is tuple:
+            kind = list[get_args(kind)[0]]  # which may be repeated
         default = None if flag.shown or flag.type else usual
         shown = flag.shown or "{usual}"
         if flag.type is str and isinstance(usual, tuple):
@@ -202,8 +193,8 @@ class Options:
             help=flag.help or (field.description if field else None),
             metavar=flag.metavar,
             envvar=flag.envvar,
-            min=least if flag.min is None else flag.min,
-            max=most if flag.max is None else flag.max,
+            min=bounds.get("ge") if flag.min is None else flag.min,
+            max=bounds.get("le") if flag.max is None else flag.max,
             callback=flag.callback,
             show_default=shown.format(usual=usual) if default is None and (flag.shown or usual is not None) else True,
         )
@@ -315,19 +306,8 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
     return run
 
 
-def _bound(field: FieldInfo | None, side: str) -> Any:
-    metadata = field.metadata if field else ()
-    return next((value for one in metadata if (value := getattr(one, side, None)) is not None), None)
-
-
 def _unwrapped(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, type(int | None)):
         return annotation
     [inner] = [one for one in get_args(annotation) if one is not NoneType]
     return inner
-
-
-def _typed(annotation: Any) -> Any:
-    """The type of an option: `list[str]`, which may be repeated, for `tuple[str, ...]`."""
-    plain = _unwrapped(annotation)
-    return list[get_args(plain)[0]] if get_origin(plain) is tuple else plain

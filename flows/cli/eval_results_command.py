@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.cells import cell_len
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json", "csv", "markdown", "html"]
 ExportFormat = Literal["inspect", "lm-eval"]
-MODEL_WIDTH, MIN_SCORE = 20, 5
+MODEL_WIDTH = 20
 MOST_ROWS = 100
 """Rows of a table in a terminal; every other format has all of them."""
 LEFT_OUT = ("date", "differing", "n")
@@ -122,16 +122,10 @@ def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
 
 def show_boards(boards: Sequence[Board]) -> None:
     """Print the rankings; a table that would be too wide goes without some columns, and no heading is cut."""
-    from tasks.evaluation.results.ranking import models_of
-
     console = Screen()
     if not boards:
         console.print("no results yet; evaluate a model with `trivet eval run`, or name a folder with --path")
         return
-    models = models_of(boards)
-    if len(boards) > 1 and len(models) > 1:
-        for together in _side_by_side(boards, models, console.width):
-            console.print(_overview(together, models[:MOST_ROWS]), "")
     left_out = set[str]()
     for board in boards:
         lower = "" if board.higher_is_better else ", lower is better"
@@ -146,41 +140,6 @@ def show_boards(boards: Sequence[Board]) -> None:
     )
     if left_out:
         console.print(f"[dim]a wider terminal, or --format, has {', '.join(sorted(left_out))} too[/dim]")
-
-
-def _side_by_side(boards: Sequence[Board], models: Sequence[str], width: int) -> Iterator[list[Board]]:
-    """Boards whose columns stand beside each other without a word of a heading being cut."""
-    room = width - min(MODEL_WIDTH, max(map(cell_len, models)))
-    together, taken = cast("list[Board]", []), 0
-    for board in boards:
-        needed = 2 + _score_width(board)
-        if together and taken + needed > room:
-            yield together
-            together, taken = [], 0
-        together.append(board)
-        taken += needed
-    yield together
-
-
-def _score_width(board: Board) -> int:
-    return max(MIN_SCORE, *map(cell_len, board.name.split()))
-
-
-def _overview(boards: Sequence[Board], models: Sequence[str]) -> Table:
-    from tasks.evaluation.results.ranking import cell
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("model", overflow="fold")
-    for board in boards:
-        table.add_column(Text(board.name), justify="right", min_width=_score_width(board))
-    for model in models:
-        cells = [Text(model)]
-        for board in boards:
-            row = cell(board, model)
-            best = "bold" if row and row.rank == 1 and len(board.rows) > 1 else ""
-            cells.append(Text(board.shown(row.score.value), style=best) if row else Text("–", style="dim"))
-        table.add_row(*cells)
-    return table
 
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
