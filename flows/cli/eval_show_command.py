@@ -19,7 +19,7 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.grading.reading import READINGS, readings_of
 
 if TYPE_CHECKING:
-    from tasks.evaluation.evaluation_records import Counts, Estimate, EvalReport, RunFacts, Sample, TaskResult, Usage
+    from tasks.evaluation.evaluation_records import Estimate, EvalReport, RunFacts, Sample, TaskResult, Usage
     from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked
     from tasks.evaluation.results.run_comparison import TaskComparison
 
@@ -39,9 +39,6 @@ def show(
     run: RunArgument,
     task: Annotated[str | None, typer.Option(help="Only this benchmark, with all its groups.")] = None,
     item: Annotated[str | None, typer.Option(metavar="ID", help="Show this item: prompt, answer and verdict.")] = None,
-    repeat: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Only this repeat of the item, counted from 0.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a run and its figures, or what was asked, answered and decided about one item."""
@@ -52,8 +49,6 @@ def show(
     if task is not None:
         found.require(task)
     if item is None:
-        if repeat is not None:
-            fail("--repeat names a repeat of an item; give --item too", REFUSED)
         report = found.report
         if task is not None:
             shown = tuple(one for one in report.results if one.task == task)
@@ -64,7 +59,11 @@ def show(
     if task is None and len(tasks) != 1:
         fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
     chosen = task or tasks[0]
-    samples = _samples(found, chosen, item, repeat)
+    samples = found.item(chosen, item)
+    if not samples:
+        first = list(dict.fromkeys(sample.item for sample in islice(found.samples(chosen), 100)))
+        known = ", ".join([*first[:5], *(["…"] if len(first) > 5 else [])]) or "none: no samples were kept with it"
+        fail(f"{chosen} of run {found.report.run.id} has no item {item}; its items are {known}", REFUSED)
     looked = [look_up(found, chosen, sample, artifacts(), responses().many) for sample in samples]
     told = {
         "run": found.report.run.id,
@@ -73,18 +72,6 @@ def show(
         "samples": [one.model_dump(mode="python") for one in looked],
     }
     emit(told, as_json, lambda: _show_item(found.report, chosen, looked))
-
-
-def _samples(found: FoundRun, task: str, item: str, repeat: int | None) -> list[Sample]:
-    samples = found.item(task, item)
-    if not samples:
-        first = list(dict.fromkeys(sample.item for sample in islice(found.samples(task), 100)))
-        known = ", ".join([*first[:5], *(["…"] if len(first) > 5 else [])]) or "none: no samples were kept with it"
-        fail(f"{task} of run {found.report.run.id} has no item {item}; its items are {known}", REFUSED)
-    chosen = [sample for sample in samples if repeat is None or sample.repeat == repeat]
-    if not chosen:
-        fail(f"item {item} has {len(samples)} repeats, from 0 to {len(samples) - 1}; there is no {repeat}", REFUSED)
-    return chosen
 
 
 console = Screen()
@@ -216,7 +203,11 @@ def _task(result: TaskResult, *, every: bool) -> None:
     console.print(make_table("metric", "value", "std. error", "95 %", "n", rows=rows))
     if hidden:
         console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
-    console.print_line(f"  samples    {_counts(result.counts)}")
+    counts = result.counts
+    parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
+    for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
+        parts.append(f"[yellow]{count} {name}[/yellow]" if count else f"0 {name}")
+    console.print_line(f"  samples    {', '.join(parts)}")
     console.print_line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
     console.print_line(f"  settings   {_words(result.settings)}")
     console.print_line(f"  calls      {_usage(result.usage)}")
@@ -236,13 +227,6 @@ def _figure(estimate: Estimate) -> list[Text]:
     error = "" if estimate.std_err is None else f"{estimate.std_err:.3g}"
     style = "bold" if estimate.headline else ""
     return [Text(cell, style=style) for cell in (name, f"{estimate.value:.4g}", error, interval, str(estimate.n))]
-
-
-def _counts(counts: Counts) -> str:
-    parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
-    for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
-        parts.append(f"[yellow]{count} {name}[/yellow]" if count else f"0 {name}")
-    return ", ".join(parts)
 
 
 def _usage(usage: Usage) -> str:

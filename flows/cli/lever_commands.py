@@ -131,13 +131,11 @@ def predict(
     cand_emb: Annotated[Path, typer.Option(help="File candidate_embeddings.pt, with its IDs beside it.")],
     ids: Annotated[Path | None, typer.Option(help="IDs of the queries, if not beside their file.")] = None,
     cand_ids: Annotated[Path | None, typer.Option(help="IDs of the candidates, if not beside their file.")] = None,
-    shots: Annotated[int, typer.Option("--shots", "--shot-num", min=1, help="Number of demonstrations per query.")] = 2,
+    shots: Annotated[int, typer.Option(min=1, help="Number of demonstrations per query.")] = 2,
     sampler: Annotated[str | None, typer.Option(help=SAMPLER, show_default="that of the checkpoint's training")] = None,
     pool_size: Annotated[
         int | None,
         typer.Option(
-            "--pool-size",
-            "--candidate-num",
             min=1,
             help="Number of candidates to choose from.",
             show_default="that of the checkpoint's training",

@@ -77,17 +77,17 @@ def test_an_item_is_shown_with_why(file: Path) -> None:
 
 
 def test_an_item_without_an_answer_says_so(file: Path) -> None:
-    shown = run_here("eval", "show", file, "--task", "Sums", "--item", "1", "--repeat", "1").stdout
+    shown = run_here("eval", "show", file, "--task", "Sums", "--item", "1").stdout
     assert "0, truncated, missing" in shown
     assert "(no answer was found)" in shown
 
 
 def test_control_signs_of_a_model_do_not_reach_the_terminal(file: Path) -> None:
-    done = run_here("eval", "show", file, "--task", "Sums", "--item", "2", "--repeat", "1")
+    done = run_here("eval", "show", file, "--task", "Sums", "--item", "2")
     assert "It is 5." in done.stdout
     assert "\x00" not in done.stdout
-    told = run_here("eval", "show", file, "--task", "Sums", "--item", "2", "--repeat", "1", "--json").json
-    assert told["samples"][0]["sample"]["extracted"] == "5\x00"
+    told = run_here("eval", "show", file, "--task", "Sums", "--item", "2", "--json").json
+    assert told["samples"][1]["sample"]["extracted"] == "5\x00"
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,6 @@ def test_control_signs_of_a_model_do_not_reach_the_terminal(file: Path) -> None:
         (("--item", "1"), "has 2 tasks; say which with --task Sums|Terms"),
         (("--task", "MBPP"), "no task MBPP; it has Sums, Terms"),
         (("--task", "Sums", "--item", "9"), "no item 9; its items are 1, 2"),
-        (("--task", "Sums", "--item", "1", "--repeat", "5"), "2 repeats, from 0 to 1; there is no 5"),
-        (("--repeat", "1"), "give --item too"),
     ],
 )
 def test_what_is_not_there_is_refused(file: Path, options: tuple[str, ...], says: str) -> None:
