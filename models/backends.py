@@ -47,6 +47,8 @@ class BackendArgs(BaseModel):
     """Accepted by every backend, used by those that run in this process."""
 
 
+WHICH_WEIGHTS = ("revision", "gguf_file", "trust_remote_code")
+"""Arguments that say which files of a folder or of the hub a model is."""
 Args = TypeVar("Args", bound=BackendArgs)
 
 
@@ -461,9 +463,8 @@ def revision_of(name: str) -> str:
     if local := local_of(name):
         from models.causal_weights import find_weights
 
-        revision, gguf_file = (value and str(value) for value in map(local.args.get, ("revision", "gguf_file")))
-        trusted = bool(local.args.get("trust_remote_code"))
-        found = find_weights(local.pretrained, revision=revision, trust_remote_code=trusted, gguf_file=gguf_file)
+        args: Any = {name: local.args[name] for name in WHICH_WEIGHTS if local.args.get(name)}
+        found = find_weights(local.pretrained, **args)
         if not (adapter := local.args.get("peft") or local.args.get("lora_local_path")):
             return found.fingerprint
         return f"{found.fingerprint}+{digest_folder(hub_folder(str(adapter), what='LoRA', wanted=GENERATOR_FILES))}"

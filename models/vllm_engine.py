@@ -307,6 +307,7 @@ def _log_file() -> Path:
 class EndsWithItsOpener:
     """vLLM makes its workers of this class too, by `worker_extension_cls`.
 
+    Its engine outlives an opener that is killed (vllm-project/vllm#55510); its workers end with the engine by a pipe.
     They stand in the engine's own process, or, where there are more than one, in processes whose end ends the engine.
     """
 

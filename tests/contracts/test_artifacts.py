@@ -125,7 +125,7 @@ def test_a_missing_artifact_is_named(place: Place, read: str) -> None:
     assert not place.store.verify(ref)
 
 
-@pytest.mark.parametrize("damage", [b"abd", b"ab", b"", b"abcd"], ids=["bit", "truncated", "emptied", "longer"])
+@pytest.mark.parametrize("damage", [b"abd", b"ab"], ids=["bit", "truncated"])
 @pytest.mark.parametrize("read", ["get", "path"])
 def test_a_damaged_artifact_is_set_aside_and_made_anew(place: Place, read: str, damage: bytes) -> None:
     ref = place.store.put("document", b"abc")

@@ -39,8 +39,8 @@ def test_a_vector_depends_on_its_text_alone(backend: Embedder) -> None:
 
 @EVERY
 def test_many_texts_keep_their_order(backend: Embedder) -> None:
-    texts = ["word " * (1 + number * 7 % 20) + str(number) for number in range(150)]
-    some = [0, 63, 64, 101, 149]
+    texts = ["word " * (1 + number * 7 % 20) + str(number) for number in range(70)]
+    some = [0, 63, 64, 69]
     alone = np.concatenate([backend.embed([texts[number]]) for number in some])
     np.testing.assert_allclose(backend.embed(texts)[some], alone, atol=1e-4)
 
