@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -200,20 +200,16 @@ class Asking:
         """The answer, and the session that is to keep it."""
         with live.borrow() as current:
             documents = documents_named(asked.documents, current.index.catalogue) if asked.documents else None
-            session = self._session(asked.session, lasting_name(live.folder))
-            history: Sequence[Turn] = asked.history
-            if session:
+            session, history = None, cast("Sequence[Turn]", asked.history)
+            if asked.session:
+                index, is_new = lasting_name(live.folder), asked.session == NEW_SESSION
+                session = self.sessions.start(index) if is_new else self.sessions.get(asked.session)
+                if session.index_path != index:
+                    said = f"session {session.short_id} is about another index"
+                    raise OtherIndex(f"{said}; go on with it where that is served")
                 history = history_of(recall([turn.answered for turn in self.sessions.turns(session.id)]).answers)
             tell(Begun(session.id if session else None))
             return current.ask(asked.question, history=history, documents=documents, on_event=tell), session
-
-    def _session(self, named: str | None, index: str) -> Session | None:
-        if named is None:
-            return None
-        session = self.sessions.start(index) if named == NEW_SESSION else self.sessions.get(named)
-        if session.index_path != index:
-            raise OtherIndex(f"session {session.short_id} is about another index; go on with it where that is served")
-        return session
 
     async def _items(self, is_gone: Callable[[], Awaitable[bool]], work: _Work | None) -> AsyncGenerator[Item]:
         """The items of the work, until it ends or the client is gone."""

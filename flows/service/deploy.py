@@ -29,7 +29,7 @@ TAG = "trivet"
 READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
-CONFLICT, NOT_FOUND = 409, 404
+CONFLICT = 409
 TOLD_LINES = 12
 """Last lines shown of a `prefect deploy` that fails."""
 
@@ -73,8 +73,9 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     content = [file.read_bytes() for file in (*files, folder / "prefect.yaml")]
     content += [os.environ.get(name, "").encode() for name in READ_FROM_ENVIRONMENT]
     digest = hashlib.sha256(b"\0".join(content)).hexdigest()
-    before = _find(api, f"/variables/name/{VARIABLE}")
-    if before and before["value"] == digest and not even_unchanged:
+    stored = api.post("/variables/filter", {"variables": {"name": {"any_": [VARIABLE]}}})
+    unchanged = any(each["value"] == digest for each in stored)
+    if unchanged and not even_unchanged:
         return Deployed(deployments=_deployed(api), unchanged=True)
 
     for file, template in zip(files[2:], pools, strict=True):
@@ -84,11 +85,11 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
         _create(api, "/v2/concurrency_limits/", {"name": slot, "limit": most, "active": True})
     _place_automations(api, automations)
     _run_prefect_deploy(folder / "prefect.yaml")
-    if before:
+    if stored:
         api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
     else:
         api.post("/variables/", {"name": VARIABLE, "value": digest, "tags": [TAG]})
-    return Deployed(deployments=_deployed(api), unchanged=bool(before) and before["value"] == digest)
+    return Deployed(deployments=_deployed(api), unchanged=unchanged)
 
 
 def _read(file: Path) -> Any:
@@ -96,15 +97,6 @@ def _read(file: Path) -> Any:
         return yaml.safe_load(file.read_text())  # JSON is YAML
     except (OSError, yaml.YAMLError) as error:
         raise DeployFailed(f"{file}: {error}") from error
-
-
-def _find(api: Api, path: str) -> Any:
-    try:
-        return api.get(path)
-    except ApiFailed as error:
-        if error.status != NOT_FOUND:
-            raise
-        return None
 
 
 def _create(api: Api, path: str, body: dict[str, Any]) -> None:
@@ -119,7 +111,13 @@ def _create(api: Api, path: str, body: dict[str, Any]) -> None:
 def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
     """As `prefect automation create --from-file`, once each; those that call a webhook need TRIVET_NOTIFY_URL."""
     there = {one["name"]: one for one in api.post("/automations/filter", {})}
-    block = _webhook(url) if (url := os.environ.get("TRIVET_NOTIFY_URL")) else None
+    block = None
+    if url := os.environ.get("TRIVET_NOTIFY_URL"):
+        from prefect.blocks.webhook import Webhook
+
+        headers = {"Content-Type": "application/json"}
+        webhook: Any = Webhook.model_validate({"method": "POST", "url": url, "headers": headers})
+        block = str(webhook.save(WEBHOOK, overwrite=True, _sync=True))
     for automation in automations:
         calls = [action for action in automation["actions"] if action["type"] == "call-webhook"]
         if calls and block is None:
@@ -130,14 +128,6 @@ def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
             api.put(f"/automations/{found['id']}", automation | {"enabled": found["enabled"]})
         else:
             api.post("/automations/", automation)
-
-
-def _webhook(url: str) -> str:
-    """ID of the block with this address."""
-    from prefect.blocks.webhook import Webhook
-
-    block: Any = Webhook.model_validate({"method": "POST", "url": url, "headers": {"Content-Type": "application/json"}})
-    return str(block.save(WEBHOOK, overwrite=True, _sync=True))
 
 
 def _run_prefect_deploy(file: Path) -> None:

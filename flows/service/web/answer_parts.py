@@ -46,19 +46,13 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
             table.append(line)
             continue
         if table:
-            made.append(Block(tuple(_cells(row, answered) for row in table if not _is_rule(row)), is_table=True))
+            rows = [row.strip().strip("|").split("|") for row in table if row.strip("|-: \t")]  # all but its rule
+            cells = (tuple(tuple(_parts(cell.strip(), answered)) for cell in row) for row in rows)
+            made.append(Block(tuple(cells), is_table=True))
             table = []
         if line.strip():
             made.append(_line(line, answered))
     return tuple(made)
-
-
-def _is_rule(row: str) -> bool:
-    return not row.strip("|-: \t")
-
-
-def _cells(row: str, answered: Answered) -> tuple[tuple[Part, ...], ...]:
-    return tuple(tuple(_parts(cell.strip(), answered)) for cell in row.strip().strip("|").split("|"))
 
 
 def _line(line: str, answered: Answered) -> Block:

@@ -46,7 +46,10 @@ def _nights(visit: Visit) -> Response:
         spans=[(n, link(last=n)) for n in SPANS],
         span=span,
         nights=len(nights),
-        listed=[(one, _failed(one)) for one in reversed(nights[-LISTED:])],
+        listed=[
+            (one, "; ".join(f"{failure.what}: {failure.why}" for failure in one.failures))
+            for one in reversed(nights[-LISTED:])
+        ],
         incidents=of_suite,
         pins=incidents().pins(suite),
         runs=f"{ROOT}/runs/",
@@ -64,10 +67,6 @@ def _suites(found: Sequence[Incident]) -> list[str]:
     except NoNight:
         last = []
     return list(dict.fromkeys([*last, *(one.suite for one in found)]))
-
-
-def _failed(night: Night) -> str:
-    return "; ".join(f"{one.what}: {one.why}" for one in night.failures)
 
 
 def _charts(nights: Sequence[Night], found: Sequence[Incident]) -> dict[str, Any]:

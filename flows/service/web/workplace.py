@@ -192,10 +192,6 @@ def _local(address: str) -> str:
 
 
 def _sign_in(visit: Visit) -> Response:
-    return visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False)
-
-
-def _signed_in(visit: Visit) -> Response:
     to = _local(visit.form.get("to", ""))
     cookie = visit.workplace.keys.cookie(visit.form.get("auth", "").strip())
     if cookie is None:
@@ -220,8 +216,13 @@ def _language(visit: Visit) -> Response:
 
 
 OWN_PAGES = (
-    Page("GET", "/sign-in", _sign_in, public=True),
-    Page("POST", "/sign-in", _signed_in, public=True),
+    Page(
+        "GET",
+        "/sign-in",
+        lambda visit: visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False),
+        public=True,
+    ),
+    Page("POST", "/sign-in", _sign_in, public=True),
     Page("POST", "/sign-out", _sign_out),
     Page("GET", "/language", _language, public=True),
     Page("GET", "/docs", lambda visit: visit.page("docs.html", described=visit.workplace.described())),
