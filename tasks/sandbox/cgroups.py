@@ -74,8 +74,9 @@ def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
     for memory, pids, is_v2 in _parents():
         group = Cgroup(memory / name, pids / name, is_v2=is_v2)
         try:
-            if is_v2:
-                _hand_down(memory)
+            if is_v2 and (missing := CONTROLLERS - set(_read(memory / "cgroup.subtree_control").split())):
+                # to groups below; the kernel refuses it to a group that holds processes
+                _write(memory / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
             for parent in {memory, pids}:
                 _remove_leftovers(parent)
                 (parent / name).mkdir()
@@ -117,12 +118,6 @@ def _own_groups() -> Iterator[tuple[str, Path]]:
         for name in set(names) & set(paths):
             with suppress(ValueError):  # our group is not below what is mounted there
                 yield name, Path(point) / PurePosixPath(paths[name]).relative_to(root)
-
-
-def _hand_down(folder: Path) -> None:
-    """Enable the controllers for groups below one of version 2. Raises OSError when it holds processes."""
-    if missing := sorted(CONTROLLERS - set(_read(folder / "cgroup.subtree_control").split())):
-        _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in missing))
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The languages that programs are written in: how a source is compiled and run, and whether this machine can.
 
 A program that calls `exit(0)` has not passed its tests, so after their last line a token is written to the descriptor
-REPORT. inside/python.py does that for Python. Bash: a line after the tests copies the token from the descriptor TOKEN
+REPORT. inside/zygote.py does that for Python. Bash: a line after the tests copies the token from the descriptor TOKEN
 if the line before it had status 0. JavaScript: its runner in languages.toml reads the token, closes TOKEN, runs the
 program as the main module and writes the token once nothing is left to do. Other languages: only the exit code counts,
 so `exit(0)` passes.
@@ -63,7 +63,7 @@ class Language(NamedTuple):
         return self._filled(self.compile)
 
     def _filled(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        tools = {tool: _shown(tool) or tool for tool in self.tools}
+        tools = {tool: _seek(tool, os.environ.get("PATH", os.defpath)) or tool for tool in self.tools}
         values = {"{source}": f"{{folder}}/{self.file}", "{binary}": "{folder}/main", **tools}
         return tuple(values.get(argument, argument) for argument in argv)
 
@@ -92,23 +92,20 @@ def language_named(name: str) -> str | None:
 
 def unavailable(language: Language) -> str | None:
     """Why its programs cannot be run here; None: they can."""
-    tool = next((tool for tool in language.tools if not _shown(tool)), None)
-    if tool is None:
-        return None
-    path = shutil.which(tool)
-    if path is None:
-        return f"{tool} is not on PATH"
-    where = os.path.realpath(path) if _is_shown(Path(path)) else path
-    return f"{tool} is at {where}, outside of what the sandbox shows ({SHOWN[0]})"
-
-
-def _shown(tool: str) -> str | None:
-    """Path of a tool that the sandbox shows; None: it shows none."""
-    return _seek(tool, os.environ.get("PATH", os.defpath))
+    for tool in language.tools:
+        if _seek(tool, os.environ.get("PATH", os.defpath)):
+            continue
+        path = shutil.which(tool)
+        if path is None:
+            return f"{tool} is not on PATH"
+        where = os.path.realpath(path) if _is_shown(Path(path)) else path
+        return f"{tool} is at {where}, outside of what the sandbox shows ({SHOWN[0]})"
+    return None
 
 
 @cache
 def _seek(tool: str, path: str) -> str | None:
+    """Path of a tool that the sandbox shows; None: it shows none."""
     for one in filter(None, (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))):
         real = os.path.realpath(one)
         if _is_shown(Path(real)):

@@ -39,7 +39,7 @@ def test_the_token_that_ends_the_tests_is_not_found(any_arena: Arena, source: st
     assert (done.status, done.reason) == ("failed", "AssertionError"), done
 
 
-@pytest.mark.xfail(reason="tests run in the program's own interpreter, see pool.py")
+@pytest.mark.xfail(reason="tests run in the program's own interpreter, see sandbox_pool.py")
 @pytest.mark.parametrize("source", PROGRAMS["possible"].values(), ids=PROGRAMS["possible"])
 def test_what_a_program_can_do_to_its_tests_is_known(any_arena: Arena, source: str):
     with any_arena.unharmed():

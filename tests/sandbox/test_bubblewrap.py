@@ -29,7 +29,7 @@ from tasks.sandbox.bubblewrap import (
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter
 
-ETC = dict.fromkeys(("passwd", "group", "hosts", "resolv.conf", "nsswitch.conf"), 9)
+ETC: dict[str, int] = dict.fromkeys(("passwd", "group", "hosts", "resolv.conf", "nsswitch.conf"), 9)
 WALLS = {"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"}
 ARGUMENTS = {
     **dict.fromkeys((*WALLS, "--unshare-user", "--as-pid-1"), 0),
@@ -69,7 +69,7 @@ def below_tmp() -> Iterator[str]:
 @pytest.mark.parametrize("engine", [ROOT, USER], ids=["root", "user"])
 def test_only_the_system_the_python_and_our_own_files_are_shown_and_to_read_only(engine: Engine, below_tmp: str):
     options = options_of(engine, python_of(below_tmp, "/srv/packages"))
-    shown = {there: here for name, here, there in (option for option in options if option[0] == "--ro-bind")}
+    shown = {option[2]: option[1] for option in options if option[0] == "--ro-bind"}
     ours = {
         "/usr": "/usr",
         "/python/bin": f"{below_tmp}/bin",

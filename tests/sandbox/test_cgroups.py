@@ -203,14 +203,6 @@ def test_version_2_climbs_for_users_and_not_for_root(
     assert parents() == [(tmp_path / one, tmp_path / one) for one in found]
 
 
-def test_version_2_hands_down_what_is_missing(tmp_path: Path):
-    (tmp_path / "cgroup.subtree_control").write_text("cpu  memory")
-
-    cgroups._hand_down(tmp_path)
-
-    assert (tmp_path / "cgroup.subtree_control").read_text().startswith("+pids")
-
-
 def test_version_2_takes_limits_and_tells_kills(tmp_path: Path):
     for name, text in {
         "memory.max": "max",

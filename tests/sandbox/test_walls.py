@@ -27,8 +27,9 @@ from tests.sandbox.attacking import watchdog
 
 HOME = Path.home()
 KINDS = ("pid", "mnt", "net", "ipc", "uts")
+NAMESPACES: dict[str, str] = dict.fromkeys(KINDS, "another")
 SEEN = {
-    "namespaces": dict.fromkeys(KINDS, "another"),
+    "namespaces": NAMESPACES,
     "Uid": "1900000001\t1900000001",
     "CapEff": "0" * 16,
     "NoNewPrivs": "1",
@@ -129,7 +130,9 @@ def test_an_engine_that_shows_too_much_is_found_out(inspection: Inspection, tmp_
             place = command.index("--remount-ro")
             return [*command[:place], "--ro-bind", str(shadow), "/etc/shadow", *command[place:]]
 
-    with Sandbox(workers=1, engine=Shows(*(find_engine() or ()))) as sandbox, watchdog(sandbox):
+    engine = find_engine()
+    assert engine
+    with Sandbox(workers=1, engine=Shows(engine.bwrap, engine.privileged)) as sandbox, watchdog(sandbox):
         found = walls.inspect(sandbox)
     fell = [probe for probe in found.probes if not probe.held]
     assert (found.ok, fell) == (False, [Probe("reading /etc/shadow", held=False, detail="it can be read")])
@@ -146,7 +149,7 @@ def test_an_engine_that_shows_too_much_is_found_out(inspection: Inspection, tmp_
         pytest.param(where("bytearray", passed("335544320\n")), "memory", "more than the limit was given", id="memory"),
         pytest.param(where("'wb'", passed("written\n")), "files", "more than the limit was written", id="files"),
         pytest.param(
-            sees(namespaces=SEEN["namespaces"] | {"pid": str(Path("/proc/self/ns/pid").readlink())}),
+            sees(namespaces=NAMESPACES | {"pid": str(Path("/proc/self/ns/pid").readlink())}),
             "pid namespace",
             "shared with this machine",
             id="namespace",

@@ -195,7 +195,7 @@ _VALUES: dict[str, Callable[..., complex]] = {
     "neg": lambda value: -value,
     "pow": _general_power,
     "root": _general_root,
-    "abs": abs,
+    "abs": lambda value: abs(value),
     "floor": lambda value: math.floor(round(_real(value), 9)),
     "ceil": lambda value: math.ceil(round(_real(value), 9)),
     "factorial": _gamma,

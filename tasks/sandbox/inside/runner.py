@@ -93,7 +93,12 @@ class Task(NamedTuple):
 
 def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | None:
     """Execute a program and reply to the host; in the fork that is to be a Python program: return its task."""
-    task = Task.read(request, FOLDER if settings.isolated else _new_folder())
+    folder = FOLDER
+    if not settings.isolated:
+        import tempfile  # here, so that isolated programs do not pay for it
+
+        folder = tempfile.mkdtemp(prefix="trivet-program-")
+    task = Task.read(request, folder)
     pipes = {name: Pipe(*os.pipe()) for name in ("stdout", "stderr", "report", "token", "status")}
     os.write(pipes["token"].write, task.token)
     os.close(pipes["token"].write)
@@ -117,18 +122,12 @@ def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | No
         watched.failed = str(error)
     watched.end_all()
     if not settings.isolated:
-        import shutil  # here, so that isolated programs do not pay for it
+        import shutil
 
         shutil.rmtree(task.folder, ignore_errors=True)
     if not watched.host_is_gone:
         send(channel, watched.reply(), (bytes(watched.taken["stdout"]), bytes(watched.taken["stderr"])))
     return None
-
-
-def _new_folder() -> str:
-    import tempfile
-
-    return tempfile.mkdtemp(prefix="trivet-program-")
 
 
 def _become_init(settings: Settings, task: Task) -> int:

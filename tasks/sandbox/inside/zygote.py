@@ -21,6 +21,7 @@ import socket
 import sys
 import types
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -68,16 +69,17 @@ def _serve() -> Iterable[Step]:
     """Serve until the host is gone; returns nothing there, and in a fork the steps of its program."""
     channel = socket.socket(fileno=os.dup(CHANNEL))
     os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), CHANNEL)
-    told = receive(channel)
-    if told is None:
+    greeting = receive(channel)
+    if greeting is None:
         return ()
-    settings = Settings(system_calls=told.blobs[0], **told.fields["settings"])
+    settings = Settings(system_calls=greeting.blobs[0], **greeting.fields["settings"])
     _keep_signals_from_runners()
     kernel.leave_session_keyring()
     if settings.isolated:
         kernel.drop_bounding_set()  # its own capabilities stay, and no program can get any
-    _add_what_site_adds()
-    _import(told.fields["preload"])
+    for name in greeting.fields["preload"]:
+        with suppress(Exception):  # a library that fails at import fails again where it is needed
+            importlib.import_module(name)
     _look_new(settings)
     gc.collect()
     gc.freeze()  # pages that forks share stay shared
@@ -120,26 +122,13 @@ def _is_asked(channel: socket.socket) -> bool:
     return not event & (select.POLLRDHUP | select.POLLHUP | select.POLLERR)
 
 
-def _add_what_site_adds() -> None:
-    """Add `exit`, `quit` and `help`, which an interpreter without site lacks."""
-    import _sitebuiltins
-
-    for name in ("exit", "quit"):
-        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
-    builtins.help = _sitebuiltins._Helper()
-
-
-def _import(names: Iterable[str]) -> None:
-    """Import the modules that this Python has, so that programs need not."""
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except Exception:  # noqa: BLE001 a library that fails at import fails again where it is needed
-            continue
-
-
 def _look_new(settings: Settings) -> None:
     """Put the zygote's interpreter into the state that programs find, once all that it needs itself is imported."""
+    import _sitebuiltins
+
+    for name in ("exit", "quit"):  # what an interpreter without site lacks
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+    builtins.help = _sitebuiltins._Helper()
     os.environ["PYTHONPATH"] = os.pathsep.join(settings.packages)  # for interpreters that a program starts itself
     sys.path = [*(one for one in sys.path if one not in ("", OURS)), *settings.packages]
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
