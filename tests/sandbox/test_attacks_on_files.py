@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.sandbox import Execution, Program
-from tests.sandbox.attacking import PRELUDE, ROOT, SECRET, SMALL, Arena, wait_for_name, watchdog
+from tests.sandbox.attacking import PRELUDE, PROGRAMS, ROOT, SECRET, SMALL, Arena, wait_for_name, watchdog
 
 OWN = ("/tmp", "/dev/shm", "/dev/pts", "/proc")
 """Folders of a program: in memory, its own terminals, its own processes; /proc is tried by itself."""
@@ -162,55 +162,12 @@ def test_the_kernel_is_not_told_otherwise(arena: Arena):
     arena.attack(f"for path in {KERNELS!r}: attempt(path, os.open, path, os.O_WRONLY)")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "os.symlink('/etc/shadow', 'link')\nattempt('read', open, 'link')",
-        "os.symlink(aims['file'], 'link')\nattempt('read', open, 'link')\nattempt('write', open, 'link', 'r+')",
-        "os.symlink('/', 'root')\nattempt('read', open, 'root' + aims['file'])\nattempt('write', open, 'root/x', 'w')",
-        "os.symlink('loop', 'loop')\nattempt('read', open, 'loop')",
-        "attempt('link', os.link, aims['file'], 'link')",
-        "attempt('link', os.link, '/usr/bin/env', 'link')",
-        "attempt('link', os.link, '/etc/passwd', 'link')",
-        "attempt('device', os.mknod, 'device', 0o60666, os.makedev(8, 0))",
-        "attempt('device', os.mknod, 'device', 0o20666, os.makedev(1, 1))",
-        "attempt('rename', os.rename, '/usr/bin', '/tmp/work/bin')",
-        "attempt('up', open, '../../x', 'w')",
-        "fd = os.open('/', os.O_RDONLY)\nattempt('at', os.open, 'x', os.O_CREAT | os.O_WRONLY, dir_fd=fd)\n"
-        "attempt('at', os.open, 'tmp/../' + aims['file'], os.O_RDONLY, dir_fd=fd)",
-    ],
-    ids=[
-        "to a secret",
-        "to a file outside",
-        "to the root",
-        "in a circle",
-        "hard, outside",
-        "hard, of the system",
-        "hard, of a bound file",
-        "a disk",
-        "the memory",
-        "renamed",
-        "up",
-        "from the root",
-    ],
-)
+@pytest.mark.parametrize("source", PROGRAMS["links"].values(), ids=PROGRAMS["links"])
 def test_a_link_leads_nowhere_else(arena: Arena, source: str):
     arena.attack(source)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "os.rename('/tmp/work', '/tmp/old')\nos.symlink('/', '/tmp/work')",
-        "import shutil\nshutil.rmtree('/tmp/work', ignore_errors=True)\nos.symlink('/usr', '/tmp/work')",
-        "os.chmod('/tmp/work', 0)",
-        "os.unlink('main.py')\nos.symlink('/etc/passwd', 'main.py')",
-        "os.mkdir('deep')\nfor n in range(300):\n    os.chdir('deep')\n    os.mkdir('deep')",
-        "for n in range(300):\n    os.mkfifo(f'{n}')",
-        "os.unlink('main.py')\nos.mkfifo('main.py')\nraise ValueError",
-    ],
-    ids=["a link for it", "removed", "closed", "another source", "a deep one", "pipes", "a source that never ends"],
-)
+@pytest.mark.parametrize("source", PROGRAMS["traps"].values(), ids=PROGRAMS["traps"])
 def test_a_work_folder_that_is_made_a_trap_is_none_for_the_next_program(arena: Arena, source: str):
     """Which the arena executes, and it reads and writes files of its own."""
     waits = source.endswith("raise ValueError")  # for the line of the source that is to be shown

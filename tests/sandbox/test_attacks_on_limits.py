@@ -7,7 +7,7 @@ import pytest
 from tasks.sandbox import Program
 from tasks.sandbox.inside.runner import REPORT
 from tasks.sandbox.sandbox_records import MIB
-from tests.sandbox.attacking import SMALL, SPARE, Arena
+from tests.sandbox.attacking import PROGRAMS, SMALL, SPARE, Arena
 
 BEYOND = SMALL._replace(processes=SMALL.processes + 16)
 """What an attack counts to."""
@@ -240,17 +240,7 @@ for name in 'NPROC AS FSIZE NOFILE CPU MEMLOCK CORE MSGQUEUE'.split():
 """)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "while True: print('x' * 1000)",
-        "import sys\nwhile True: sys.stderr.write('x' * 1000)",
-        "while True: os.write(1, bytes(100_000))",
-        "import subprocess\nsubprocess.run(['yes'])",
-        "while os.fork() == 0 and os.getpid() < 6: pass\nwhile True: os.write(1, bytes(100_000))",
-    ],
-    ids=["print", "stderr", "write", "another program", "children too"],
-)
+@pytest.mark.parametrize("source", PROGRAMS["talkative"].values(), ids=PROGRAMS["talkative"])
 def test_endless_output_is_cut_and_ended(arena: Arena, source: str):
     done = arena.attack(source, status="output", reason=None)
     assert max(len(done.stdout), len(done.stderr)) == SMALL.output_bytes
@@ -273,35 +263,7 @@ def test_a_result_of_100_megabytes_is_no_pass(arena: Arena, source: str, status:
     assert len(done.reason) <= 200
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "while True: pass",
-        "import time\ntime.sleep(10**6)",
-        "import signal\nfor n in signal.valid_signals() - {9, 19}: signal.signal(n, signal.SIG_IGN)\nwhile True: pass",
-        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass",
-        "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
-        "import signal\nos.kill(os.getpid(), signal.SIGSTOP)",
-        "read, write = os.pipe()\nos.read(read, 1)",
-        "class Slow(Exception):\n    def __str__(self):\n        while True: pass\nraise Slow",
-        "10 ** (10 ** 10)",
-        "import re\nre.match('(a+)+$', 'a' * 40 + 'b')",
-        "class Stays:\n    def __del__(self):\n        while True: pass\nStays()",
-    ],
-    ids=[
-        "endless loop",
-        "sleep",
-        "ignores all signals",
-        "blocks all signals",
-        "waits for itself",
-        "stops itself",
-        "waits for nobody",
-        "an error that is told for ever",
-        "one operation",
-        "one search",
-        "at its deletion",
-    ],
-)
+@pytest.mark.parametrize("source", PROGRAMS["endless"].values(), ids=PROGRAMS["endless"])
 def test_a_program_without_an_end_is_ended(arena: Arena, source: str):
     done = arena.attack(source, status="timeout", reason=None, limits=SMALL._replace(wall_s=0.1))
     assert done.reason == "killed after 0.1 s"

@@ -7,26 +7,10 @@ import json
 import pytest
 
 from tasks.sandbox import Program
-from tests.sandbox.attacking import SMALL, Arena, watchdog
+from tests.sandbox.attacking import PROGRAMS, SMALL, Arena, watchdog
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "for port in aims['ports']: attempt(f'tcp {port}', socket.create_connection, ('127.0.0.1', port), 1)",
-        "for port in aims['ports']: attempt(f'tcp {port}', socket.create_connection, ('localhost', port), 1)",
-        "for port in aims['ports']: attempt(f'tcp {port}', socket.create_connection, ('0.0.0.0', port), 1)",
-        "for port in aims['ports']: attempt(f'tcp {port}', socket.create_connection, ('::1', port), 1)",
-        "for port in aims['ports']: attempt(f'tcp {port}', socket.create_connection, ('::ffff:127.0.0.1', port), 1)",
-        "import urllib.request as r\nfor port in aims['ports']: attempt('http', r.urlopen, f'http://127.0.0.1:{port}/')",
-        "attempt('abstract', socket.socket(socket.AF_UNIX).connect, '\\0' + aims['abstract'])",
-        "attempt('path', socket.socket(socket.AF_UNIX).connect, aims['socket'])",
-        "attempt('abstract', socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).connect, '\\0' + aims['abstract'])",
-        "import subprocess as s\nfor port in aims['ports']:\n"
-        "    attempt('bash', s.run, ['bash', '-c', f'echo x > /dev/tcp/127.0.0.1/{port}'], check=True)",
-    ],
-    ids=["tcp", "by name", "any", "v6", "v4 as v6", "http", "abstract", "path", "abstract datagram", "bash"],
-)
+@pytest.mark.parametrize("source", PROGRAMS["calling"].values(), ids=PROGRAMS["calling"])
 def test_nobody_outside_is_called(arena: Arena, source: str):
     arena.attack("import socket\n" + source)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.sandbox import Program
 from tasks.sandbox.inside.runner import REPORT
-from tests.sandbox.attacking import SMALL, Arena, command, wait_for_name, watchdog
+from tests.sandbox.attacking import PROGRAMS, SMALL, Arena, command, wait_for_name, watchdog
 
 NAMES_ITSELF = "import ctypes\nctypes.CDLL(None).prctl(15, b'trivet-ready', 0, 0, 0)\n"
 """What this machine sees of a program from outside."""
@@ -26,18 +26,7 @@ def test_what_kills_reaches_nobody_else(arena: Arena, number: int):
             assert done.status in ("failed", "timeout"), (target, done)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "for n in range(-400, 400):\n    try: os.kill(n, 9 if n not in (0, 2) else 0)\n    except OSError: pass",
-        "import ctypes\nlibc = ctypes.CDLL(None)\nfor n in range(1, 400): libc.syscall(234, n, n, 9)",
-        "import signal\nfor pid in (1, os.getppid()): signal.pidfd_send_signal(os.pidfd_open(pid), 9)",
-        "import subprocess\nsubprocess.run(['sh', '-c', 'kill -9 -1; kill -9 1; kill -9 $PPID'])\nraise SystemExit(1)",
-        "os.killpg(os.getppid(), 9)",
-        "import ctypes\nctypes.CDLL(None).prctl(1, 9)\nos._exit(3)",
-    ],
-    ids=["everybody", "every thread", "by descriptor", "by the shell", "a group", "bound to its parent's death"],
-)
+@pytest.mark.parametrize("source", PROGRAMS["killing"].values(), ids=PROGRAMS["killing"])
 def test_killing_at_large_reaches_nobody_else(arena: Arena, source: str):
     arena.attack(source, reason=None)
 
