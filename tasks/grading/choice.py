@@ -112,21 +112,19 @@ def asked_of(item: Item) -> Asked:
 
 def find_choice(text: str, asked: Asked) -> Choice | None:
     """The choice that `text`, which holds no reasoning, announces last; None where it announces none."""
-    if "box" in text and (letters := _boxed(text, asked)):
-        return Choice(letters, "box")
+    if "box" in text:
+        from tasks.grading.math.boxes import last_boxed
+
+        box = last_boxed(text)
+        if box is not None and len(box) <= LONGEST_BOX and (letters := _all_that_is_said(box, asked)):
+            return Choice(letters, "box")
     for plain in map(unmarked, (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)):
-        if letters := _last_stated(plain, asked):
+        ends = (match.end() for match in islice(STATES.backwards(plain), MOST_STATEMENTS))
+        if letters := next(filter(None, (_stated(plain[end : end + WINDOW_CHARS], asked) for end in ends)), None):
             return Choice(letters, "statement")
         if letters := _last_remarked(plain, asked):
             return Choice(letters, "remark")
     return None
-
-
-def _boxed(text: str, asked: Asked) -> str | None:
-    from tasks.grading.math.boxes import last_boxed
-
-    box = last_boxed(text)
-    return _all_that_is_said(box, asked) if box is not None and len(box) <= LONGEST_BOX else None
 
 
 def find_unannounced(text: str, asked: Asked) -> Choice | None:
@@ -294,12 +292,6 @@ def _all_that_is_said(said: str, asked: Asked) -> str | None:
         return letters
     match = patterns.label.fullmatch(plain)
     return match and (match["closed"] or match["open"])
-
-
-def _last_stated(plain: str, asked: Asked) -> str | None:
-    ends = (match.end() for match in islice(STATES.backwards(plain), MOST_STATEMENTS))
-    said = (_stated(plain[end : end + WINDOW_CHARS], asked) for end in ends)
-    return next((letters for letters in said if letters), None)
 
 
 def _stated(following: str, asked: Asked) -> str | None:

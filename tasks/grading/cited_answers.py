@@ -82,7 +82,11 @@ def renumbered(answer: str, *, blocks: int) -> Renumbered:
 
 def sentences_in(answer: str) -> list[Sentence]:
     """The sentences of an answer with the blocks that each cites."""
-    return [_read(sentence) for sentence in sentences_of(answer)]
+    sentences: list[Sentence] = []
+    for sentence in sentences_of(answer):
+        marks = frozenset(number for mark in CITATION_MARK.finditer(sentence) for number in _numbers_of(mark.group()))
+        sentences.append(Sentence(sentence, CITATION_MARK.sub("", sentence).strip(), marks))
+    return sentences
 
 
 def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
@@ -117,8 +121,13 @@ def abstains(answer: str) -> bool:
 
 def same_evidence(draft: str, rewritten: str) -> bool:
     """Whether a rewrite keeps every number and every mark, each number with the marks behind it."""
-    one, other = _evidence(draft), _evidence(rewritten)
-    return one.keys() == other.keys() and all(_same_numbers(one[marks], other[marks]) for marks in one)
+    evidence = _evidence(draft), _evidence(rewritten)
+    return evidence[0].keys() == evidence[1].keys() and all(
+        any(same_number(number, beside) for beside in theirs[marks])
+        for ours, theirs in (evidence, evidence[::-1])
+        for marks, numbers in ours.items()
+        for number in numbers
+    )
 
 
 def has_numbers(answer: str, gold: str) -> bool:
@@ -154,11 +163,6 @@ def _numbers_of(mark: str) -> Iterator[int]:
     for part in re.findall(r"\d+(?:\s*[–-]\s*\d+)?", mark):
         first, *last = (int(number) for number in re.findall(r"\d+", part))
         yield from range(first, min(last[0], first + MOST_RANGE) + 1) if last else (first,)
-
-
-def _read(sentence: str) -> Sentence:
-    marks = frozenset(number for mark in CITATION_MARK.finditer(sentence) for number in _numbers_of(mark.group()))
-    return Sentence(sentence, CITATION_MARK.sub("", sentence).strip(), marks)
 
 
 def _claims(sentence: Sentence, question: str) -> bool:
@@ -205,12 +209,6 @@ def _keep(found: dict[frozenset[int], list[Number]], marks: frozenset[int], told
     numbers = read_numbers(_without_label(told))
     if marks or numbers:
         found.setdefault(marks, []).extend(numbers)
-
-
-def _same_numbers(one: Sequence[Number], other: Sequence[Number]) -> bool:
-    return all(any(same_number(a, b) for b in other) for a in one) and all(
-        any(same_number(a, b) for b in one) for a in other
-    )
 
 
 def _plain_words(text: str) -> str:
@@ -283,14 +281,12 @@ def has_close_number(answer: str, gold: str) -> bool:
 
 def _signed_numbers(text: str) -> Iterator[Signed]:
     for sentence in sentences_of(text.translate(FULL_WIDTH)):
-        plain = _BRACKETS.sub(_with_minus, sentence)
+        plain = _BRACKETS.sub(
+            lambda bracket: f" -{bracket['before'] or bracket['after'] or ''}{bracket['digits']}", sentence
+        )
         either_sign = FALLING.search(plain) is not None
         for number in read_numbers(plain):
             yield Signed(number, either_sign or "(" in number.text or plain != sentence)
-
-
-def _with_minus(bracket: re.Match[str]) -> str:
-    return f" -{bracket['before'] or bracket['after'] or ''}{bracket['digits']}"
 
 
 def _is_calendar(number: Number) -> bool:

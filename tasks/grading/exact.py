@@ -60,7 +60,9 @@ def read(response: str, rule: Rule) -> Readings:
     if text is None:
         return UNREAD
     strict = _announced(text)
-    return rule.read(text, strict, strict or _last_line(text))
+    line = text[-LONGEST_LINE:].rstrip().rpartition("\n")[2]
+    bold = _BOLD.findall(line)
+    return rule.read(text, strict, strict or (bold[-1] if bold else line).strip("* ") or None)
 
 
 def _announced(text: str) -> str | None:
@@ -74,12 +76,6 @@ def _announced(text: str) -> str | None:
     rests = (text[end : end + LONGEST_LINE].split("\n") for end in ends)
     lines = (next((line.strip() for line in rest if line.strip()), "").strip("* ") for rest in rests)
     return next((line for line in lines if line), None)
-
-
-def _last_line(text: str) -> str | None:
-    line = text[-LONGEST_LINE:].rstrip().rpartition("\n")[2]
-    bold = _BOLD.findall(line)
-    return (bold[-1] if bold else line).strip("* ") or None
 
 
 def same_words(gold: str, said: str) -> bool:

@@ -198,22 +198,6 @@ def test_a_script_that_comes_to_its_end_passes(source: str, tests: str, bash):
     assert bash(source, tests).status == "ok"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param("exit 0", id="exit"),
-        pytest.param("exit", id="exit as the line before"),
-        pytest.param("exec true", id="exec"),
-        pytest.param("trap 'exit 0' EXIT; set -e; false", id="trap"),
-        pytest.param("trap 'exit 0' ERR", id="trap of errors"),
-        pytest.param("cat << NEVER > /dev/null", id="text that never ends"),
-        pytest.param("echo ok; echo passed >&2; exit 0", id="says so"),
-    ],
-)
-def test_a_script_that_ends_before_is_unfinished(source: str, bash):
-    assert bash(source, "false").status == "unfinished"
-
-
 # the end of the tests: JavaScript
 
 
@@ -239,27 +223,6 @@ def test_a_module_that_comes_to_its_end_passes(source: str, tests: str, javascri
     execution = javascript(source, tests)
 
     assert execution.status == "ok", execution
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param("process.exit(0)", id="exit"),
-        pytest.param("process.exit()", id="exit without a code"),
-        pytest.param("process.reallyExit(0)", id="exit of the engine"),
-        pytest.param("setTimeout(() => process.exit(0), 1)", id="exit later"),
-        pytest.param("process.emit('beforeExit', 0); process.exit(0)", id="calls the event"),
-        pytest.param("process.listeners('beforeExit').forEach((f) => f()); process.exit(0)", id="calls the listener"),
-        pytest.param("process.on('exit', () => { process.exitCode = 0; })", id="covers its exit code up"),
-        pytest.param("process.on('uncaughtException', () => {}); process.exit(0)", id="swallows errors"),
-        pytest.param("console.log('ok', 'passed'); process.exit(0)", id="says so"),
-        pytest.param("require('fs').writeSync(251, 'f'.repeat(32)); process.exit(0)", id="writes something"),
-    ],
-)
-def test_a_module_that_ends_before_does_not_pass(source: str, javascript):
-    execution = javascript(source, "setTimeout(() => { throw new Error('reached'); }, 50)")
-
-    assert execution.status == "unfinished", execution
 
 
 @pytest.mark.parametrize(
