@@ -44,7 +44,7 @@ class Grader(Record):
         if kind == "rubric":
             raise ValueError(
                 "was removed, as its judge's words were ours and compare with nothing; a class has a judge's prompt of "
-                "your own (JudgedBenchmark; `trivet eval new NAME --python` begins one)"
+                "your own (JudgedBenchmark; tests/recipes/add_a_benchmark.md shows one)"
             )
         return kind
 
