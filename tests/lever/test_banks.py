@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.lever.data.embeddings import EmbeddingBank, bank_of, beside, read_embeddings
+from tasks.lever.data.embeddings import EmbeddingBank, bank_of, beside
 from tasks.lever.lever_errors import FileUnusable
 
 VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -54,11 +54,3 @@ def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None
         "revision": "abc",
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
-
-
-def test_an_export_is_read_back(tmp_path: Path) -> None:
-    BANK.export_pt(tmp_path / "q.pt")
-    again = read_embeddings(tmp_path / "q.pt")
-    assert isinstance(again, EmbeddingBank)
-    assert (again.ids, again.encoder) == (BANK.ids, BANK.encoder)
-    assert torch.equal(again.vectors, VECTORS)

@@ -54,17 +54,6 @@ def test_candidates_may_be_named_in_the_pool_itself(pool: dict[str, Any]) -> Non
     assert read_beams(as_file(content))["100"].demonstrations == BEST_FIRST
 
 
-def test_judged_pointers_are_ordered_by_what_the_judge_said() -> None:
-    judged = [
-        {"pointer": [0, 1], "gen_method": "beam", "beam_score": 9.0, "vqa_correct": 0, "vqa_acc_score": 0.3},
-        {"pointer": [1, 0], "gen_method": "random", "beam_score": None, "vqa_correct": 1, "vqa_acc_score": 0.6},
-        {"pointer": [2, 0], "gen_method": "random", "beam_score": None},
-    ]
-    beam = read_beams(as_file({"1": {"candidate_pool_ids": ["a", "b", "c"], "pointer_candidates": judged}}))["1"]
-    assert beam.demonstrations == (("b", "a"), ("a", "b"))
-    assert beam.scores == (1.6, 0.3)
-
-
 def old(**changes: Any) -> dict[str, Any]:
     return {"100": {**OLD["100"], **changes}}
 

@@ -62,15 +62,9 @@ def test_pools_of_queries_keep_their_candidates(tmp_path: Path, content: object,
     ("content", "ids", "said"),
     [
         pytest.param(ROWS, None, r"\[3, 2\] without ids.*--ids FILE", id="no ids"),
-        pytest.param(ROWS, [7, 8, 7], "id 7 stands there twice", id="an id twice"),
         pytest.param(ROWS * float("inf"), [7, 8, 9], "embedding of 7 is not finite", id="infinity"),
         pytest.param(ROWS[:1].expand(9, 2), list(range(9)), "repeat the same numbers", id="one row many times"),
         pytest.param({7: ROWS[0], "meta": "x"}, None, "'meta' is none", id="text in a dict"),
-        pytest.param(POOLS, [100, 101], "nothing names them", id="[Q, K, d] without candidates"),
-        pytest.param(POOLS, {"ids": [1], "candidates": [[7, 8]]}, "are not these", id="pools of other queries"),
-        pytest.param(
-            POOLS, {"ids": [1, 2], "candidates": [[7, 8], [7, 9]]}, "candidate 7 has one emb", id="two vectors"
-        ),
     ],
 )
 def test_what_is_unclear_is_refused(tmp_path: Path, content: object, ids: object, said: str) -> None:
@@ -101,15 +95,6 @@ def test_a_file_that_would_run_something_runs_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileUnusable, match="holds more than tensors"):
         read_embeddings(path)
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\x80\x02.", b"PK\x03\x04", b"noise" * 100], ids=["empty", "pickle", "zip", "noise"]
-)
-def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "q.pt").write_bytes(content)
-    with pytest.raises(FileUnusable, match=r"q\.pt holds more than tensors, or is damaged"):
-        read_embeddings(tmp_path / "q.pt")
 
 
 def test_a_packed_file_is_refused_before_it_unfolds(tmp_path: Path) -> None:

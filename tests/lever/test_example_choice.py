@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning.checkpoints import save_selector
 from tasks.lever.learning.predicting import Encoder, Texts, choose_examples
-from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import PoolRecipe
 
 DIRECTIONS = {"red": (1.0, 0.0), "pink": (0.8, 0.6), "blue": (0.0, 1.0), "grey": (0.6, 0.8)}
@@ -71,12 +70,6 @@ def test_a_selector_chooses_from_pools_like_those_of_its_training(tmp_path: Path
     }
 
 
-def test_a_selector_of_other_vectors_is_refused(tmp_path: Path) -> None:
-    path = saved(tmp_path, encoder="other@1", recipe=PoolRecipe(sampler="TextSimSampler", size=2))
-    with pytest.raises(FileUnusable, match="trained with vectors of other@1"):
-        chosen("selector", 2, path)
-
-
 def test_a_selector_that_saw_answers_sees_those_of_the_examples(tmp_path: Path) -> None:
     recipe = PoolRecipe(sampler="TextSimSampler", size=4)
     plain = saved(tmp_path, encoder="hand@1", recipe=recipe)
@@ -89,9 +82,3 @@ def test_a_selector_that_saw_answers_sees_those_of_the_examples(tmp_path: Path) 
     path = saved(tmp_path, encoder="hand@1+answers", recipe=recipe)
     one, other = (chosen("selector", 4, path, texts=texts) for texts in (TEXTS, turned))
     assert (one["0"][0], other["0"][0]) == ("example red", "example pink")
-
-
-@pytest.mark.parametrize("by", ["random", "similarity"])
-def test_fewer_examples_than_are_asked_for_are_refused(by: str) -> None:
-    with pytest.raises(PoolTooSmall, match="4 examples, and 5 are to be shown"):
-        chosen(by, 5)

@@ -65,8 +65,3 @@ def test_no_sequence_is_weighed_twice_none_repeats_a_candidate_and_as_many_are_a
     counted = count_weighed(BeamSettings(width=width), queries=1, pool=4, shots=shots, screened=screened)
     assert len(judge.asked) == len(set(judge.asked))
     assert {shown: sum(len(one) == shown for one in judge.asked) for shown in counted} == counted
-
-
-def test_a_candidate_that_cannot_be_shown_is_in_no_sequence() -> None:
-    judge = Likelihoods(a=math.nan, b=0.3, c=0.2)
-    assert all(0 not in one.pointer for one in found(judge, width=2))

@@ -13,7 +13,7 @@ from storage.responses import Responses
 from tasks.budget import Budget, BudgetSpent
 from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Judgment
-from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
+from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import VqaItem
 from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
 from tests.storage.conftest import open_home
@@ -44,18 +44,6 @@ def test_an_answer_gets_its_accuracy_and_is_right_from_the_threshold_on(
     [judged] = judging(Endpoint(lambda _: said), items, threshold=threshold).judge(asked("abq"))
     assert judged._replace(key=None) == judgment
     assert judged.key
-
-
-def test_who_watches_hears_of_what_is_answered_and_of_nothing_that_failed(items: dict[str, VqaItem]) -> None:
-    def say(names: str) -> str:
-        if names == "bq":
-            raise TransientModelError("busy")
-        return "ferry"
-
-    judge, told = judging(Endpoint(say), items), list[int]()
-    judge.judge(asked("aq"))
-    judge.judge(asked("aq", "bq", "cq", "cq"), told.append)
-    assert sum(told) == 2
 
 
 @pytest.mark.parametrize("chat", [Endpoint, Engine])
@@ -128,11 +116,6 @@ def test_what_concerns_all_questions_is_raised_and_the_answers_are_kept(
     later = Endpoint()
     judging(later, items, store).judge(words)
     assert later.asked == ["cq"]
-
-
-def test_a_judge_that_refuses_everything_ends_the_asking_and_the_question_is_named(items: dict[str, VqaItem]) -> None:
-    with pytest.raises(JudgeUnusable, match=r"all 2 questions .* b: an odd shape"):
-        judging(Engine(refuses=["abq", "b"]), items).judge(asked("b", "abq"))
 
 
 def test_a_spent_budget_is_raised_and_the_answers_are_kept(items: dict[str, VqaItem]) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.budget import Budget, BudgetSpent
-from tasks.lever.lever_errors import JudgeUnusable
 from tasks.lever.lever_records import VqaItem
-from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, judging
+from tests.lever.small_judges import Engine, Kept, asked, five_questions, judging
 
 
 @pytest.fixture
@@ -37,11 +36,6 @@ def test_an_impossible_answer_has_minus_infinity_in_the_store_too(items: dict[st
     assert judging(Sure(), items, store).log_probs(pairs) == [-math.inf]
     assert judging(Engine(), items, store).log_probs(pairs) == [-math.inf]
     assert judging(Sure(), items, store).gt_prob(asked("abq")) == [0.0]
-
-
-def test_a_judge_without_log_probabilities_is_refused(items: dict[str, VqaItem]) -> None:
-    with pytest.raises(JudgeUnusable, match="endpoint:1 gives no log-probabilities"):
-        judging(Endpoint(), items).gt_prob(asked("abq"))
 
 
 def test_log_probabilities_that_came_before_a_failure_are_kept(items: dict[str, VqaItem]) -> None:

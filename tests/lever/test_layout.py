@@ -13,7 +13,6 @@ from tasks.lever.data.folder_layout import (
     sampler_of,
     vectors_of,
 )
-from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe
 
 RANDOM = PoolRecipe(sampler="RandSampler", size=64)
@@ -91,8 +90,3 @@ def test_a_checkpoint_of_the_seed_serves_where_there_is_none_of_ours(tmp_path: P
     )
     touch(theirs)
     assert Layout(tmp_path, "okvqa").files_before("rl-data", sampler="RandSampler") == {"sft_checkpoint": theirs}
-
-
-def test_a_stage_whose_file_is_missing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileUnusable, match="there is no v2 checkpoint"):
-        Layout(tmp_path, "okvqa").files_before("rce", sampler="RandSampler")

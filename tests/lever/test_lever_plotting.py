@@ -85,16 +85,6 @@ def test_any_judge_can_be_named(name: str) -> None:
     ElementTree.fromstring(draw_accuracy(summary(judge=name, seeds=1, shots=(2,), selectors=("sft",)), format="svg"))
 
 
-def test_every_stage_has_a_row_of_its_figures() -> None:
-    stages = [training("sft"), training("rce", reward_mean=0.5), training("grpo", reward_mean=0.6, kl=0.01)]
-    one, three = size_of(draw_curves(stages[:1], about="x")), size_of(draw_curves(stages, about="x"))
-    assert three[0] > one[0]
-    assert three[1] > one[1]
-    texts = words_of(draw_curves(stages, about="x", format="svg"))
-    assert {"validation accuracy", "loss", "mean reward", "KL to where it started"} <= set(texts)
-    assert "entropy of the picks, nats" not in texts
-
-
 @pytest.mark.parametrize(
     "trainings",
     [

@@ -43,17 +43,6 @@ def test_no_selector_is_better_than_the_oracle_and_what_it_found_is_not_asked_ag
     assert found.outcomes == (chosen,)
 
 
-def test_what_another_shows_from_outside_the_pool_may_be_the_best_and_is_no_pointer_of_it() -> None:
-    outside = Outcome(query="q", pointer=(), shown=("far", "c0"), accuracy=0.9, correct=1)
-    known = [SelectorResult(selector="similarity", shots=2, outcomes=(outside,))]
-    judge = Verdicts(lambda *_: 0.3)
-    found = search_best(["q"], POOLS, judge, shots=2, seed=0, known=known)
-    assert found.outcomes == (outside,)
-    assert len(judge.asked) == 8 * 7
-    assert found.search
-    assert (found.search.settled, found.search.is_lower_bound) == (1, False)
-
-
 def test_a_limit_ends_the_search_with_the_best_so_far() -> None:
     judge = Verdicts(lambda query, _: 1.0 if query == "q" else 0.3)
     found = search_best(["q", "r"], POOLS, judge, shots=2, seed=0, most_judgments=20)

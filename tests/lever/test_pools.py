@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.artifacts import Artifacts
 from tasks.lever.data import candidate_pools as module
-from tasks.lever.data.candidate_pools import build, draw_pools, most_similar
-from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
-from tasks.lever.judge.demonstration_task import views_of
+from tasks.lever.data.candidate_pools import draw_pools, most_similar
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
-from tests.lever.small_dataset import ColourEncoder, bank, dataset, item, png
+from tests.lever.small_dataset import bank
 
 IDS = [f"c{number:02d}" for number in range(40)]
 SAMPLERS: list[Sampler] = ["RetrievalSampler", "RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
@@ -130,15 +127,3 @@ def test_what_is_most_similar_is_exact_however_it_is_looked_up(seed: int) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "QUERIES_AT_ONCE", 2)
         assert most_similar(queries, candidates, own=own, count=7).tolist() == expected
-
-
-def test_pools_of_a_dataset_are_those_of_all_its_queries(tmp_path: Path) -> None:
-    train = [item(f"t{at}", picture=png(at, 100), question="a" * at, folder=tmp_path) for at in range(1, 9)]
-    asked = [item("v", picture=png(8, 100), question="b", folder=tmp_path)]
-    small = dataset(train, train_queries=["t4"], validation=asked)
-    store = Artifacts(tmp_path / "store")
-    embedded = embed_dataset(small, views_of(ColourEncoder()), store)
-    made = build(small, embedded, store, recipe=recipe("ImgSimSampler", 2), seed=5)
-    assert (made.recipe, made.seed) == (recipe("ImgSimSampler", 2), 5)
-    # the angle between [4, 100] and [5, 100] is smaller than that to [3, 100]; v has the picture of t8
-    assert made.pools == {"t4": ("t5", "t3"), "v": ("t8", "t7")}

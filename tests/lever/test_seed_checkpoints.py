@@ -40,16 +40,9 @@ def test_a_lightning_checkpoint_gives_the_very_weights(tmp_path: Path) -> None:
     assert all(torch.equal(selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
-def test_a_grpo_checkpoint_gives_the_very_weights(tmp_path: Path) -> None:
-    content = {"epoch": 2, "phase": "grpo", "model_state_dict": STATE, "kl_beta": 0.1, "metrics": {"loss": 1.0}}
-    selector, _ = read_seed_checkpoint(save(content, tmp_path / "v3.pt"))
-    assert all(torch.equal(selector.state_dict()[key], STATE[key]) for key in STATE)
-
-
 @pytest.mark.parametrize(
     "config",
     [
-        pytest.param(CONFIG.model_copy(update={"gate": False}), id="no gate"),
         pytest.param(PointerConfig(), id="the defaults of the seed"),
     ],
 )
@@ -63,7 +56,6 @@ def test_the_shape_of_the_network_is_read_off_its_weights(tmp_path: Path, config
         pytest.param(CONFIG.model_copy(update={"gate": False}), lightning, "`gate=False`", id="no gate"),
         pytest.param(CONFIG.model_copy(update={"layers": 0}), lightning, "`layers=0`", id="bi-encoder"),
         pytest.param(CONFIG, lightning, "2 weights of the image and text encoders were not read", id="encoders"),
-        pytest.param(CONFIG, lightning, "1 is taken, the default", id="heads"),
     ],
 )
 def test_what_was_left_out_or_assumed_is_said(tmp_path: Path, config: PointerConfig, content: Any, said: str) -> None:
@@ -113,29 +105,12 @@ def without(key: str) -> dict[str, torch.Tensor]:
         pytest.param(
             {**STATE, "decoder_gru.weight": torch.ones(2)}, "not of this network: decoder_gru.weight", id="gru"
         ),
-        pytest.param(
-            {**STATE, "cross_attn_layers.3.in_proj_bias": torch.ones(24)}, "cross_attn_layers.3.in_proj_bias", id="hole"
-        ),
-        pytest.param({**STATE, "cand_proj.weight": 3}, "cand_proj.weight: no tensors of a kind", id="a number"),
-        pytest.param({"fc.weight": torch.ones(2, 2)}, "no query_proj.weight, but fc.weight", id="another network"),
     ],
 )
 @pytest.mark.parametrize("wrap", [lightning, lambda state: {"model_state_dict": state}], ids=["v2", "v3"])
 def test_wrong_weights_are_refused_by_name(tmp_path: Path, wrap: Any, state: Any, said: str) -> None:
     with pytest.raises(FileUnusable, match=said):
         read_seed_checkpoint(save(wrap(state), tmp_path / "v2.ckpt"))
-
-
-def test_a_checkpoint_of_something_else_is_refused_with_its_keys(tmp_path: Path) -> None:
-    path = save({"state_dict": {"encoder.weight": torch.ones(2), "decoder.weight": torch.ones(2)}}, tmp_path / "x.ckpt")
-    with pytest.raises(FileUnusable, match=r"no pointer network.*its keys are decoder\.weight, encoder\.weight"):
-        read_seed_checkpoint(path)
-
-
-def test_nan_weights_are_refused(tmp_path: Path) -> None:
-    state = {**STATE, "cand_proj.weight": torch.full((8, 8), torch.nan)}
-    with pytest.raises(FileUnusable, match=r"cand_proj\.weight: not finite"):
-        read_seed_checkpoint(save(lightning(state), tmp_path / "v2.ckpt"))
 
 
 def text(value: str) -> bytes:
@@ -147,27 +122,23 @@ def call(module: str, name: str, *args: bytes) -> bytes:
 
 
 def evils(folder: str) -> dict[str, bytes]:
-    made, code = text(folder), text(f"import os; os.mkdir({folder!r})")
+    made = text(folder)
     inner = pickle.dumps(None, 2)[:-2] + call("os", "mkdir", made) + b"."
     blob = b"B" + len(inner).to_bytes(4, "little") + inner
     os_module = call("builtins", "__import__", text("os"))
     mkdir = call("builtins", "getattr", os_module, text("mkdir"))
     return {
         "os.mkdir": call("os", "mkdir", made),
-        "exec": call("builtins", "exec", code),
         "getattr chain": mkdir + b"(" + made + b"tR",
-        "map": call("builtins", "list", call("builtins", "map", b"cos\nmkdir\n", b"(" + made + b"l")),
         "stack global": b"\x80\x04\x8c\x02os\x8c\x05mkdir\x93(" + made + b"tR",
         "obj": b"(cos\nmkdir\n" + made + b"o",
         "newobj": b"csubprocess\nPopen\n(" + text(f"mkdir {folder}") + b"t\x81",
         "build of an object": call("collections", "OrderedDict") + b"}" + text("__class__") + b"cos\nmkdir\nsb",
         "build of a class": b"ccollections\nOrderedDict\n}" + text("__init__") + b"cos\nmkdir\nsb",
-        "setstate": call("torch.nn", "Module") + b"}" + text("__setstate__") + b"cos\nmkdir\ns" + b"b" + made + b"b",
         "key of a dict": b"}(" + call("os", "mkdir", made) + b"Nu",
         "pickle in bytes": call("pickle", "loads", blob),
         "rebuild with hooks": call("torch._utils", "_rebuild_tensor_v2", b"N", b"K\x00", b")", b")", b"\x89", mkdir),
         "import": call("evil_when_imported", "anything"),
-        "persistent id that calls": call("os", "mkdir", made) + b"Q",
         "persistent id, a storage of another kind": b"(" + text("storage") + b"cos\nmkdir\n" + made + made + b"K\x01tQ",
     }
 
@@ -230,13 +201,8 @@ BIG = b"\x8a\x20" + b"\x7f" * 32
     [
         pytest.param(tensor_of(storage_of("0"), size=EIGHT, stride=EIGHT), id="stride beyond the end"),
         pytest.param(tensor_of(storage_of("0"), size=EIGHT, stride=b"(K\x00K\x00t"), id="stride of 0"),
-        pytest.param(tensor_of(storage_of("0"), size=HUGE, stride=b"(K\x00K\x00t"), id="huge"),
         pytest.param(tensor_of(storage_of("99"), size=EIGHT, stride=b"(K\x08K\x01t"), id="no such storage"),
-        pytest.param(
-            tensor_of(storage_of("0", b"M\xff\xff"), size=EIGHT, stride=b"(K\x08K\x01t"), id="more than there is"
-        ),
         pytest.param(tensor_of(storage_of("0"), size=b"(" + BIG + b"t", stride=b"(K\x01t"), id="endless size"),
-        pytest.param(tensor_of(storage_of("0"), size=b"(J\xff\xff\xff\xffK\x08t", stride=EIGHT), id="negative"),
     ],
 )
 def test_a_tensor_that_leaves_its_storage_is_refused(tmp_path: Path, opcodes: bytes) -> None:
@@ -258,24 +224,13 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
     "change",
     [
         pytest.param(lambda name, data: None if name == "data.pkl" else data, id="no pickle"),
-        pytest.param(lambda name, data: None if name == "data/0" else data, id="no storage"),
         pytest.param(lambda name, data: data[:-4] if name == "data/0" else data, id="a short storage"),
-        pytest.param(lambda name, data: data[:-9] if name == "data.pkl" else data, id="cut pickle"),
         pytest.param(lambda name, data: bytes(MOST_BYTES + 1) if name == "data.pkl" else data, id="endless"),
     ],
 )
 def test_damaged_archives_are_refused(tmp_path: Path, change: Any) -> None:
     path = repack(save(lightning(STATE), tmp_path / "v2.ckpt"), change)
     with pytest.raises(FileUnusable, match="no whole checkpoint"):
-        read_seed_checkpoint(path)
-
-
-def test_a_flipped_bit_in_a_weight_is_found(tmp_path: Path) -> None:
-    path = save(lightning(STATE), tmp_path / "v2.ckpt")
-    data = bytearray(path.read_bytes())
-    data[data.index(STATE["cand_proj.weight"].numpy().tobytes()) + 3] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(FileUnusable, match="an entry is damaged"):
         read_seed_checkpoint(path)
 
 
@@ -303,13 +258,6 @@ def test_a_checkpoint_of_a_torch_before_1_6_is_refused_with_a_remedy(tmp_path: P
     torch.save(lightning(STATE), tmp_path / "v2.ckpt", _use_new_zipfile_serialization=False)
     with pytest.raises(FileUnusable, match=r"save one of a torch before 1\.6 again"):
         read_seed_checkpoint(tmp_path / "v2.ckpt")
-
-
-def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileUnusable, match="there is no"):
-        read_seed_checkpoint(tmp_path / "x.ckpt")
-    with pytest.raises(FileUnusable, match="no whole checkpoint"):
-        read_seed_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -372,11 +320,3 @@ def test_a_checkpoint_without_a_recipe_is_read_as_what_it_was(tmp_path: Path, na
     old = open_selector(tmp_path / name)
     assert old.recipe == PoolRecipe(sampler=sampler, size=0)
     assert sampler in old.notes[0]
-
-
-def test_a_recipe_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
-    theirs = open_selector(save(lightning(STATE), tmp_path / "v2.ckpt"))
-    path = tmp_path / "w.safetensors"
-    path.write_bytes(save_selector(theirs.selector, meta={POOLS_OF: {"sampler": "psychic"}}))
-    with pytest.raises(FileUnusable, match=r"w\.safetensors: `pools` of its header is no recipe"):
-        open_selector(path)

@@ -12,7 +12,6 @@ from tasks.lever import (
     compute_step_logits,
     evaluate_pointer_candidate,
     generate_pointer_candidates_for_query,
-    predict_with_v3,
     sample_pointer_with_temperature,
 )
 from tests.lever.seed_world import POOL, QUERY, K, model
@@ -80,13 +79,3 @@ def test_a_pointer_is_judged_with_its_demonstrations_in_order(pointer: list[int]
     )
     assert found == (" ".join(pool[at] for at in pointer), 1, 1.0)
     assert [type(one) for one in found] == [str, int, float]
-
-
-def test_prediction_is_the_greedy_pointer_with_its_logits() -> None:
-    made = model().train()
-    predictions, scores = predict_with_v3(made, QUERY, POOL)
-    assert torch.equal(predictions, made.greedy(QUERY, POOL, shots=2))
-    made.eval()
-    torch.testing.assert_close(scores[1, 0], compute_step_logits(made, QUERY[1:], POOL[1:]).max())
-    picked = predictions[1, :1].tolist()
-    torch.testing.assert_close(scores[1, 1], compute_step_logits(made, QUERY[1:], POOL[1:], picked).max())

@@ -7,7 +7,6 @@ import pytest
 
 from tasks.lever.learning.choosing import evaluate
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
-from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_records import Outcome
 from tests.lever.outcomes import accuracy_of, result, seed_of
 from tests.lever.small_dataset import Verdicts, pools
@@ -57,13 +56,6 @@ def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
     assert found.outcomes[1].failed == "the judge is away"
 
 
-def test_shots_beyond_the_pool_are_refused_before_anything_is_judged() -> None:
-    judge = Verdicts(lambda *_: 1.0)
-    with pytest.raises(PoolTooSmall, match="query q: 3 candidates, 4 are to be shown"):
-        evaluate({"sft": lambda shots: {"q": ("a",) * shots}}, ["q"], POOLS, judge, shots=[1, 4])
-    assert judge.asked == []
-
-
 # summarise
 
 
@@ -97,13 +89,6 @@ def test_the_same_queries_in_every_seed_are_one_cluster_each() -> None:
     five = value_of(summarise([seed_of(number, {"sft": hard}) for number in range(5)]), "sft")
     # five seeds that agree on every query know no more about other queries than one
     assert width(five) == pytest.approx(width(one), rel=0.1)
-
-
-def test_a_gain_is_over_the_queries_that_both_were_scored_on() -> None:
-    found = summarise([seed_of(0, {"rce": [0.0, 1.0, None, 0.0], "grpo": [1.0, 1.0, 0.0, None]})])
-    gain = gain_of(found, "grpo", "rce").accuracy
-    assert (gain.value, gain.n) == (0.5, 2)
-    assert [figure.unscored for figure in found.figures] == [1, 1]
 
 
 def test_what_was_trained_is_compared_with_similarity_the_strongest_choice_and_the_stage_before() -> None:

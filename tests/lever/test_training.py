@@ -13,7 +13,7 @@ import torch
 
 from models.pointer import PointerSelector
 from tasks.lever.learning import trainings
-from tasks.lever.learning.losses import adapt_beta, ess
+from tasks.lever.learning.losses import adapt_beta
 from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import Trained, TrainingRun
 from tasks.lever.learning.trainings import learn_grpo, learn_rce, learn_sft
@@ -145,18 +145,6 @@ def test_beta_follows_the_divergence_of_the_epoch_before():
     assert expected != 0.02
     fixed = small_grpo(settings=GRPO.model_copy(update={"rounds": 4, "adapt_beta": False})).curve
     assert {point.figures["beta"] for point in fixed if "beta" in point.figures} == {0.02}
-
-
-def test_the_start_is_compared_with_the_policy_that_wrote_the_file(caplog: pytest.LogCaptureFixture):
-    groups, start = small_groups(), small_start()
-    with torch.no_grad():
-        old = start.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
-    behaviour = groups.behaviour.clone()
-    behaviour[0] = math.nan
-    with caplog.at_level(logging.INFO):
-        curve = _grpo(groups._replace(behaviour=behaviour), OFFLINE.model_copy(update={"batch_size": 20})).curve
-    assert curve[0].figures["ess_behaviour"] == ess(old - behaviour)
-    assert f"ess={ess(old - behaviour):.3f} of stored pointers" in caplog.text
 
 
 # other machines

@@ -128,13 +128,6 @@ def _about(summary: Summary, lines: str) -> str:
     )
 
 
-def _set_grid(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color=style.GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-
-
 PANELS = {
     "loss": "loss",
     "reward_mean": "mean reward",
@@ -143,8 +136,6 @@ PANELS = {
 }
 """Figures of a curve that are drawn, with what stands above them; the validation accuracy comes before these."""
 PANEL_IN, CURVE_ROW_IN, CURVE_FRAME_IN = 2.7, 2.15, 0.95
-SMOOTHED = 0.06
-"""Share of a curve that a point of its bold line is the mean of."""
 
 
 class Training(NamedTuple):
@@ -163,10 +154,12 @@ class Training(NamedTuple):
 
 
 def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
-    """Validation accuracy by epoch and the figures of each update, stage by stage. about: a few words for the title."""
+    """Validation accuracy by epoch and the figures of each update, a row for each stage, a line for each seed.
+
+    about: a few words for the title.
+    """
     stages: list[Stage] = list(dict.fromkeys(one.stage for one in trainings))
     shown = [panel for panel in PANELS if any(one.known(panel) for one in trainings)]
-    bold = "mean of the seeds, smoothed" if len({one.seed for one in trainings}) > 1 else "smoothed"
 
     def draw() -> Drawing:
         height = CURVE_FRAME_IN + CURVE_ROW_IN * max(1, len(stages))
@@ -174,50 +167,36 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
         grid = drawing.subplots(max(1, len(stages)), 1 + len(shown), squeeze=False)
         for row, stage in zip(grid, stages, strict=False):
             of_stage = [one for one in trainings if one.stage == stage]
-            _draw_validation(row[0], of_stage)
             row[0].set_ylabel(LOOKS[stage][0], fontsize=11, fontweight="bold", color=_colour(stage))
+            _draw_lines(row[0], [dict(sorted(one.validation.items())) for one in of_stage], stage, "epoch")
+            for one in of_stage:
+                if one.chosen_epoch in one.validation:
+                    chosen: Any = {"s": 30, "facecolors": "white", "edgecolors": _colour(stage), "zorder": 4}
+                    row[0].scatter([one.chosen_epoch], [one.validation[one.chosen_epoch]], **chosen)
             for axes, panel in zip(row[1:], shown, strict=True):
                 if curves := [known for one in of_stage if (known := one.known(panel))]:
-                    _draw_curves(axes, curves, stage, "update", linewidth=0.7, alpha=0.3, smooth=True)
+                    _draw_lines(axes, curves, stage, "update")
                 else:  # the stage does not have the figure
                     axes.set_axis_off()
         for axes, text in zip(grid[0], ["validation accuracy", *map(PANELS.__getitem__, shown)], strict=True):
             axes.set_title(text, fontsize=9.5, loc="left", color=INK)
         if not stages:
             grid[0][0].set_axis_off()
-        style.title(drawing, "How the selectors learnt", f"{about} · bold: {bold} · ring: the chosen epoch")
+        style.title(drawing, "How the selectors learnt", f"{about} · ring: the chosen epoch")
         return drawing
 
     return style.save(draw, format)
 
 
-def _draw_validation(axes: Axes, trainings: Sequence[Training]) -> None:
-    """Accuracy over epochs; the chosen epoch of each seed is ringed."""
-    curves, stage = [dict(sorted(one.validation.items())) for one in trainings], trainings[0].stage
-    _draw_curves(axes, curves, stage, "epoch", linewidth=1, alpha=0.45)
-    ring: Any = {"s": 30, "facecolors": "white", "edgecolors": _colour(stage), "linewidths": 1.4, "zorder": 4}
-    for one in trainings:
-        if one.chosen_epoch in one.validation:
-            axes.scatter([one.chosen_epoch], [one.validation[one.chosen_epoch]], **ring)
-
-
-def _draw_curves(
-    axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage, unit: str, *, smooth: bool = False, **faint: Any
-) -> None:
-    """A faint line for each seed, and a bold one for their mean at the points that all of them have."""
+def _draw_lines(axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage, unit: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     for curve in curves:
-        axes.plot(list(curve), list(curve.values()), color=_colour(stage), zorder=2, **faint)
-    shared = sorted(set.intersection(*map(set, curves)))
-    means = [math.fsum(curve[at] for curve in curves) / len(curves) for at in shared]
-    if smooth and len(means) > 3:  # means of windows around each value, shorter at the ends
-        half = max(1, round(SMOOTHED * len(means) / 2))
-        windows = [means[max(0, at - half) : at + half + 1] for at in range(len(means))]
-        means = [math.fsum(window) / len(window) for window in windows]
-    axes.plot(shared, means, color=_colour(stage), linewidth=2, zorder=3)
-    _set_grid(axes)
-    axes.tick_params(labelsize=8)
+        axes.plot(list(curve), list(curve.values()), color=_colour(stage), linewidth=1.2, zorder=2)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=style.GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel(unit, fontsize=8, color=SOFT, labelpad=1)

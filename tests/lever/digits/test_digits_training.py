@@ -22,13 +22,6 @@ def _short(monkeypatch: pytest.MonkeyPatch):
     torch.set_num_threads(1)
 
 
-def test_it_draws_from_no_generator_of_others():
-    torch.manual_seed(3)
-    before = torch.random.get_rng_state()
-    train_judge(steps=1)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("update", [12, 31], ids=["in the tower's training", "in the reader's"])
 def test_a_killed_training_ends_as_if_nothing_had_been(
