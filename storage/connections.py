@@ -24,8 +24,6 @@ from storage.storage_errors import DatabaseUnavailable
 Result = TypeVar("Result")
 
 CONNECT_S = 10
-FIRST = "0009"
-"""Revision of the first migration; tables before it are not brought on."""
 UPGRADE_LOCK = 0x7472_6976  # "triv": any number that all of us use and nobody else does
 
 
@@ -71,15 +69,10 @@ def upgrade(url: str) -> Revisions:
         connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": UPGRADE_LOCK})
         known = {script.revision for script in _scripts().walk_revisions()}
         current = MigrationContext.configure(connection).get_current_revision()
-        if current is not None and current < FIRST:
-            raise DatabaseUnavailable(
-                f"the tables are at revision {current}, of an early version of Trivet; bring them to {FIRST} by "
-                "`trivet db upgrade` of the last version before this one, or name an empty database"
-            )
         if current is not None and current not in known:
             raise DatabaseUnavailable(
                 f"the tables are at revision {current}, which this version of Trivet does not know; "
-                "install the newer version that made them"
+                "install the version that made them, or name an empty database"
             )
         config = _config()
         config.attributes["connection"] = connection

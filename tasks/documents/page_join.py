@@ -54,7 +54,9 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     drawn = _Drawn(laid)
     margins = {_folded(text) for page in laid for zone in "hf" if (text := _zone(page, zone)[0])}
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
-    placed = drawn.places([block for block in blocks if not _stands_in(block, margins)])
+    # a header or footer that is shown in the margin of a page gets a block of its own there
+    shown = [block for block in marginal if any(_folded(block.text) in margin for margin in margins)]
+    placed = drawn.places([block for block in blocks if not any(block is one for one in shown)])
     by_page: dict[int | None, list[Block]] = {}
     for block in _with_neighbours(placed, drawn):
         by_page.setdefault(block.page, []).append(block)
@@ -371,12 +373,6 @@ def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
             text += "\n" if not same_line else " " if apart > _WORD_GAP * (box[3] - box[1]) else ""
         text += sign
     return text, [box for _, box in inside]
-
-
-def _stands_in(block: Block, margins: set[str]) -> bool:
-    """Whether a header or footer is shown in the margin of a page, which gets a block of its own."""
-    key = _folded(block.text)
-    return block.kind in ("header", "footer") and any(key in margin for margin in margins)
 
 
 def _margin(page: LaidPage, number: int, kind: str, known: Sequence[Block]) -> list[Block]:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TextIO
+from typing import Any, cast
 
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.documents.document_readers import ReadOptions
@@ -31,10 +31,12 @@ OUT_OF_MEMORY = re.compile(
 
 def main(memory_mb: int, parent: int) -> None:
     """Answer jobs until stdin closes."""
-    answers = _claim_stdout()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+    os.dup2(2, 1)  # what libraries print goes to stderr
     _die_with(parent)
     _limit_memory(memory_mb)
-    _leave_out_layout_models()
+    # PyMuPDF's layout models take a CPU second and 90 MB, and no reader here uses them; None: `import` raises
+    sys.modules.update(cast("dict[str, Any]", {"pymupdf.layout": None, "pymupdf4llm": None}))
     for line in sys.stdin:
         job = json.loads(line)
         _log(job, "start")
@@ -106,13 +108,6 @@ def _target(job: dict[str, Any]) -> Callable[..., Any]:
         raise ReaderUnusable(message) from error
 
 
-def _claim_stdout() -> TextIO:
-    """Stdout for answers only; what libraries print goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
-    os.dup2(2, 1)
-    return answers
-
-
 def _die_with(parent: int) -> None:
     """Ask the kernel (Linux) to kill this process when its parent dies, however it dies."""
     with contextlib.suppress(OSError, AttributeError):
@@ -120,12 +115,6 @@ def _die_with(parent: int) -> None:
     if os.getppid() != parent:
         sys.exit()  # the parent died during start-up: the kernel signals later deaths only
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-
-
-def _leave_out_layout_models() -> None:
-    """Keep PyMuPDF from importing its layout models: a CPU second and 90 MB that no reader here uses."""
-    without: dict[str, Any] = {"pymupdf.layout": None, "pymupdf4llm": None}  # None: `import` raises ImportError
-    sys.modules.update(without)
 
 
 def _limit_memory(memory_mb: int) -> None:

@@ -29,10 +29,10 @@ def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
 @pytest.mark.postgres
 def test_tables_of_a_newer_and_of_an_early_version_are_refused(url: str) -> None:
     head = connections.upgrade(url).head
-    for revision, said in (("9999", r"9999.*newer version"), ("0008", r"0008.*last version before this one")):
+    for revision in ("9999", "0008"):
         with connections.connected(connections.engine(url)) as connection:
             connection.execute(text("update alembic_version set version_num = :at"), {"at": revision})
-        with pytest.raises(DatabaseUnavailable, match=said):
+        with pytest.raises(DatabaseUnavailable, match=f"{revision}.*install the version that made them"):
             connections.upgrade(url)
     with connections.connected(connections.engine(url)) as connection:
         connection.execute(text("update alembic_version set version_num = :head"), {"head": head})

@@ -51,7 +51,9 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
     paths: as pymupdf's `Page.get_cdrawings()` gives them.
     words: boxes of the page's words; asked for only when the drawings look like a picture.
     """
-    elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if _is_content(element, page)]
+    elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if page.touches(element.rect)]
+    # neither the border of the page nor its background
+    elements = [one for one in elements if one.kind != "box" or one.rect.area <= PAGE_SHARE * page.area]
     shapes = any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS
     if not (shapes or _bar_groups(elements) or _is_diagram(elements)):
         return []  # most pages end here, before their words are read
@@ -122,11 +124,6 @@ def _extent(item: tuple[Any, ...]) -> Rect:
     points = item[1] if item[0] == "qu" else [point for point in item[1:] if isinstance(point, tuple)]
     xs, ys = [point[0] for point in points], [point[1] for point in points]
     return Rect(min(xs), min(ys), max(xs), max(ys))
-
-
-def _is_content(element: Element, page: Rect) -> bool:
-    """Whether an element is on the page and neither its border nor its background."""
-    return page.touches(element.rect) and not (element.kind == "box" and element.rect.area > PAGE_SHARE * page.area)
 
 
 def _is_shape(element: Element) -> bool:
@@ -205,16 +202,12 @@ def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) ->
         return False  # an ornament: what informs has labels
     if any(_holds_no_text(bars, words) for bars in _bar_groups(cluster)):
         return True
-    if _is_ruled_table(cluster, box):
-        return sum(_is_shape(element) and element.segments >= 3 for element in cluster) > 0
-    return any(map(_is_shape, cluster)) or _is_scatter(cluster, box) or _is_diagram(cluster)
-
-
-def _is_ruled_table(cluster: Sequence[Element], box: Rect) -> bool:
-    """Three or more lines each way along most of the width or height; slanted lines in it strike out cells."""
+    # three or more lines each way along most of the width or height; slanted lines in it strike out cells
     across = sum(element.kind == "rule" and element.rect.width > 0.6 * box.width for element in cluster)
     down = sum(element.kind == "rule" and element.rect.height > 0.6 * box.height for element in cluster)
-    return across >= 3 and down >= 3
+    if across >= 3 and down >= 3:
+        return sum(_is_shape(element) and element.segments >= 3 for element in cluster) > 0
+    return any(map(_is_shape, cluster)) or _is_scatter(cluster, box) or _is_diagram(cluster)
 
 
 def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:

@@ -159,7 +159,10 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
     """The grid with the lines above it that name its columns, if amounts are the first to stand in them."""
     top = grid.ys[0]
     named = [[p.text for p in phrases_of(line) if p.x0 > grid.xs[1] - SNAP] for line in lines_of(inside)]
-    if not any(map(_is_figure, next(filter(None, named), []))):
+    figures = (
+        is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in next(filter(None, named), [])
+    )
+    if not any(figures):
         return grid
     above = lines_of(words_in((grid.xs[0] - SNAP, top - HEADER_POINTS, grid.xs[-1] + SNAP, top), words))
     begins = reached = top
@@ -177,11 +180,6 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
         return grid
     header = text_row_boxes(grid.xs, begins, top, words)
     return grid_of(grid.xs, [*header, *map(grid.box, grid.cells)])
-
-
-def _is_figure(text: str) -> bool:
-    """Whether a text is an amount with digits, and no year."""
-    return is_amount(text) and not is_year(text) and any(map(str.isdigit, text))
 
 
 def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word]]]:

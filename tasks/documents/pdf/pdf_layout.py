@@ -82,7 +82,9 @@ def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
     rows: list[list[Fragment]] = []
     lead = None
     for fragment in sorted(fragments, key=lambda f: f.y0 + f.y1):
-        if lead and _level(lead, fragment):
+        # they share a baseline, or one is a subscript or superscript of the other
+        shared = min(lead.y1, fragment.y1) - max(lead.y0, fragment.y0) if lead else 0.0
+        if lead and shared >= 0.5 * min(lead.y1 - lead.y0, fragment.y1 - fragment.y0):
             rows[-1].append(fragment)
             lead = max(lead, fragment, key=lambda f: f.size)
         else:
@@ -91,12 +93,6 @@ def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
     for row in rows:
         row.sort(key=lambda f: f.x0)
     return rows
-
-
-def _level(a: Fragment, b: Fragment) -> bool:
-    """Whether two runs share a baseline, or one is a subscript or superscript of the other."""
-    shared = min(a.y1, b.y1) - max(a.y0, b.y0)
-    return shared >= 0.5 * min(a.y1 - a.y0, b.y1 - b.y0)
 
 
 def join_rows(rows: Sequence[Row]) -> str:

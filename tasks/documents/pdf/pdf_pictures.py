@@ -67,7 +67,9 @@ def _page_images(page: pymupdf.Page, number: int) -> Iterator[ImageCandidate]:
 def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     """The pictures of a page, and whether it has a background image besides."""
     upright = Rect(*(page.rect * page.derotation_matrix))
-    tiles = _chained_both_ways(_placements(page, upright))
+    infos = cast("list[dict[str, Any]]", page.get_image_info())  # inline images and stencils included
+    images = [Placement(common(Rect(*info["bbox"]), upright), _density(info), "raster") for info in infos]
+    tiles = _chained_both_ways([image for image in images if min(image.rect.width, image.rect.height) > SMALLEST_PT])
     grounds = [image for image in tiles if image.rect.area > GROUND_SHARE * upright.area]
     if grounds and _visible_chars(page) < GROUND_CHARS:
         return [_joined(grounds)], False  # a scan
@@ -76,13 +78,6 @@ def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     found = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
     charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in found]
     return _layered([*images, *charts]), bool(grounds)
-
-
-def _placements(page: pymupdf.Page, upright: Rect) -> list[Placement]:
-    """Every image that the page shows, inline ones and stencils included."""
-    infos = cast("list[dict[str, Any]]", page.get_image_info())
-    found = [Placement(common(Rect(*info["bbox"]), upright), _density(info), "raster") for info in infos]
-    return [image for image in found if image.rect.width > SMALLEST_PT and image.rect.height > SMALLEST_PT]
 
 
 def _density(info: dict[str, Any]) -> tuple[float, float]:

@@ -237,7 +237,11 @@ def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
             words += 1
         else:
             columns[cell.col].append(value)
-    marks = sum(len(column) for column in columns.values() if _goes_by_steps(column))
+    marks = 0
+    for column in columns.values():
+        steps = [after - before for before, after in pairwise(column)]
+        if len(column) >= AXIS_MARKS and steps[0] != 0 and all(isclose(step, steps[0]) for step in steps):
+            marks += len(column)
     amounts = sum(map(len, columns.values()))
     return words < amounts / 2 and marks > 0.8 * amounts
 
@@ -247,11 +251,6 @@ def _value(text: str) -> float | None:
         return float(text.replace(",", "").rstrip("%"))
     except ValueError:
         return None
-
-
-def _goes_by_steps(column: Sequence[float]) -> bool:
-    steps = [after - before for before, after in pairwise(column)]
-    return len(column) >= AXIS_MARKS and steps[0] != 0 and all(isclose(step, steps[0]) for step in steps)
 
 
 def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:

@@ -121,14 +121,11 @@ def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
         for shift in (0.0, 2.0):  # two grids of 4 points: what is near is in one place of either
             place = (begin, int((fragment.x0 + shift) / 4), int((fragment.y0 + shift) / 4))
             other = places.setdefault(place, fragment)
-            if other is not fragment and _overlie(other, fragment):
+            near = STRUCK_EMS * other.size
+            over = abs(other.x0 - fragment.x0) < near and abs(other.y0 - fragment.y0) < near
+            if other is not fragment and over and (other.text in fragment.text or fragment.text in other.text):
                 return True
     return False
-
-
-def _overlie(a: Fragment, b: Fragment) -> bool:
-    near = STRUCK_EMS * a.size
-    return abs(a.x0 - b.x0) < near and abs(a.y0 - b.y0) < near and (a.text in b.text or b.text in a.text)
 
 
 def _extract_along(

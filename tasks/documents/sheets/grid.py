@@ -224,18 +224,15 @@ def _header_rows(area: Area, cells: Cells) -> int:
     rows = range(area.top, min(area.bottom, area.top + MOST_HEADER_ROWS) + 1)
     count = next((i for i, row in enumerate(rows) if _has_amount(cells, row, area)), None)
     if count is None:
-        return int(area.bottom > area.top and area.right > area.left and _names_all(cells, area))
+        # words for all: the first row names the columns if it has a different short text for each
+        first = cells.get(area.top, {})
+        texts = [first[column].text for column in range(area.left, area.right + 1) if column in first]
+        named = len(set(texts)) == area.right - area.left + 1 and all(len(text) <= 40 for text in texts)
+        return int(area.bottom > area.top and area.right > area.left and named)
     while count and not any(area.left < column <= area.right for column in cells.get(area.top + count - 1, {})):
         count -= 1  # a label alone on its row heads a group of rows
     labelled = sum(area.left in cells.get(area.top + i, {}) for i in range(count))
     return count if labelled <= 1 else 1  # rows with labels of their own are data, told in words
-
-
-def _names_all(cells: Cells, area: Area) -> bool:
-    """Whether the first row has a different short text for every column."""
-    first = cells.get(area.top, {})
-    texts = [first[column].text for column in range(area.left, area.right + 1) if column in first]
-    return len(set(texts)) == area.right - area.left + 1 and all(len(text) <= 40 for text in texts)
 
 
 _NAME = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?")
