@@ -94,15 +94,6 @@ def test_merged_cells_stand_once_with_their_spans(tmp_path: Path) -> None:
     )
 
 
-def test_cells_without_addresses_take_the_first_free_column(tmp_path: Path) -> None:
-    def cell(text: str, rows: int = 1) -> str:
-        return f'<hp:tc><hp:cellSpan rowSpan="{rows}" colSpan="1"/>{p(t(text))}</hp:tc>'
-
-    tbl = f"<hp:tbl><hp:tr>{cell('가', 2)}{cell('나')}</hp:tr><hp:tr>{cell('다')}</hp:tr></hp:tbl>"
-    (block,) = read(package(tmp_path, {"Contents/section0.xml": section(tbl)}))
-    assert [(cell.row, cell.col, cell.text) for cell in block.cells] == [(0, 0, "가"), (0, 1, "나"), (1, 1, "다")]
-
-
 @pytest.mark.parametrize("side", ["TOP", "BOTTOM"])
 def test_a_caption_stands_beside_its_object(side: str, tmp_path: Path) -> None:
     number = (
@@ -130,12 +121,6 @@ def test_text_boxes_stand_at_their_anchor_and_asides_last(tmp_path: Path) -> Non
     ]
 
 
-def test_grouped_shapes_and_pictures_are_told(tmp_path: Path) -> None:
-    box = f"<hp:ellipse><hp:drawText><hp:subList>{p(t('원 안'))}</hp:subList></hp:drawText></hp:ellipse>"
-    group = f"<hp:container><hp:shapeComment>조직도</hp:shapeComment>{box}<hp:pic/></hp:container>"
-    assert said(tmp_path, p(group)) == [("figure", "조직도"), ("paragraph", "원 안")]
-
-
 def test_words_of_odd_objects_are_kept(tmp_path: Path) -> None:
     runs = (
         "<hp:equation><hp:script>a over b</hp:script></hp:equation>",
@@ -150,11 +135,6 @@ def test_words_of_odd_objects_are_kept(tmp_path: Path) -> None:
 def test_unknown_elements_do_not_swallow_their_paragraphs(tmp_path: Path) -> None:
     odd = f"<hp:ctrl><hp:ofTomorrow><hp:subList>{p(t('새 것'))}</hp:subList></hp:ofTomorrow></hp:ctrl>"
     assert said(tmp_path, p(odd, t("본문"))) == [("paragraph", "본문"), ("note", "새 것")]
-
-
-def test_the_first_variant_of_a_switch_is_read(tmp_path: Path) -> None:
-    switch = f"<hp:switch><hp:case>{t('새')}</hp:case><hp:default>{t('옛')}</hp:default></hp:switch>"
-    assert said(tmp_path, p(switch)) == [("paragraph", "새")]
 
 
 def test_master_pages_count_as_headers(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pymupdf
 import pytest
 from numpy.typing import NDArray
 
-from tasks.documents.blocks import LONGEST_SIDE_PX, ImageCandidate
+from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import NeedsPassword
 from tasks.documents.embedded_images import Undecodable, decode_image
 from tasks.documents.formats import format_named
@@ -150,12 +150,6 @@ def test_a_picture_in_pieces_is_one_picture(tmp_path: Path, columns: int, rows: 
     np.testing.assert_array_equal(pixels(image), np.asarray(whole))
 
 
-def test_a_poster_is_scaled_down_and_remembers_its_size(tmp_path: Path):
-    (image,) = found(made(tmp_path, placed(PIL.Image.new("RGB", (6000, 30), "red"), (20, 200, 520, 203))))
-    assert (image.width, image.height) == (6000, 30)
-    assert pixels(image).shape[1] == LONGEST_SIDE_PX
-
-
 def test_a_scanned_page_is_a_picture(tmp_path: Path):
     (image,) = found(made(tmp_path, placed(noise(100, 140), (0, 0, 595, 842))))
     assert (image.width, image.height, image.problem) == (100, 140, None)
@@ -169,15 +163,6 @@ def test_a_background_under_text_is_none_and_is_said(tmp_path: Path):
     (image,) = found(made(tmp_path, draw))
     assert image.problem == "the image under the page's text is its background"
     assert not image.png
-
-
-def test_text_that_ocr_laid_under_a_scan_does_not_make_it_a_background(tmp_path: Path):
-    def draw(page: pymupdf.Page) -> None:
-        placed(noise(100, 140), (0, 0, 595, 842))(page)
-        page.insert_text((50, 100), "Words that nobody sees, but search does. " * 2, render_mode=3)
-
-    (image,) = found(made(tmp_path, draw))
-    assert image.png
 
 
 def test_a_damaged_image_is_a_record_and_the_next_one_follows(tmp_path: Path):
@@ -251,12 +236,6 @@ def test_a_drawn_chart_is_one_picture_with_its_labels(tmp_path: Path, draw: Draw
     assert sorted(inside.split()) == sorted(everywhere.split())
 
 
-def test_a_chart_is_rendered_at_150_dpi(tmp_path: Path):
-    (image,) = found(made(tmp_path, bars))
-    assert image.bbox is not None
-    assert image.width == pytest.approx((image.bbox[2] - image.bbox[0]) * 150 / 72, abs=1)
-
-
 def ruled_table(page: pymupdf.Page) -> None:
     for row in range(8):
         page.draw_line((80, 100 + 20 * row), (480, 100 + 20 * row))
@@ -313,25 +292,16 @@ def test_common_formats_are_decoded(format: str):
     assert PIL.Image.open(io.BytesIO(picture.png)).mode == "RGB"
 
 
-def test_sixteen_bits_of_grey_keep_their_brightness():
-    levels = np.full((10, 10), 32768, dtype=np.uint16)
-    picture = decode_image(encoded(PIL.Image.fromarray(levels)))
-    assert PIL.Image.open(io.BytesIO(picture.png)).getpixel((5, 5)) == (128, 128, 128)
-
-
 @pytest.mark.parametrize(
     ("data", "says"),
     [
         (b"", "no bytes"),
         (b"\xd7\xcd\xc6\x9a" + bytes(40), "WMF"),
-        (b"\x01\x00\x00\x00" + bytes(80), "EMF"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "SVG"),
         (b"no picture", "format is not supported"),
         (encoded(noise(30, 20))[:200], "damaged"),
-        (encoded(noise(300, 200), "JPEG")[:900], "damaged"),
         (encoded(PIL.Image.new("1", (20_000, 20_000))), "than the 100,000,000"),
     ],
-    ids=["empty", "wmf", "emf", "svg", "text", "cut png", "cut jpeg", "bomb"],
+    ids=["empty", "wmf", "text", "cut png", "bomb"],
 )
 def test_what_gives_no_picture_says_why(data: bytes, says: str):
     with pytest.raises(Undecodable, match=says):
@@ -377,13 +347,6 @@ def test_hwpx_pictures_come_in_the_order_of_the_text(tmp_path: Path):
 
 
 @pytest.mark.shared
-def test_both_hangul_formats_give_the_same_picture(shared: Path):
-    folder = shared / "documents" / "hwp"
-    (old,), (new,) = found(folder / "borderfill.hwp"), found(folder / "borderfill.hwpx")
-    assert old.png == new.png
-
-
-@pytest.mark.shared
 def test_a_distribution_document_gives_its_pictures(shared: Path):
     images = found(shared / "documents" / "hwp" / "distribution.hwp")
     assert [(image.width, image.height) for image in images] == [(601, 936), (154, 350), (456, 213), (60, 60)]
@@ -402,11 +365,6 @@ def test_a_locked_hangul_document_opens_with_its_password(shared: Path, name: st
 def test_images_outside_a_docx_are_not_fetched(shared: Path):
     (image,) = found(shared / "documents" / "office" / "docx_external_image.docx")
     assert image.problem == "the image is outside the document and is not fetched"
-
-
-@pytest.mark.shared
-def test_grouped_images_of_a_docx_are_found_once(shared: Path):
-    assert len(found(shared / "documents" / "office" / "docx_grouped_images.docx")) == 6
 
 
 @pytest.mark.shared

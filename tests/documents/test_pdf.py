@@ -278,18 +278,3 @@ def test_a_bullet_far_from_its_text_begins_an_item_of_several_rows(tmp_path: Pat
             "- Sales in our six largest markets came to more than eight billion, two fifths of all sales of the system",
         )
     ]
-
-
-@pytest.mark.parametrize("white", [14, 24], ids=["single spaced", "double spaced"])
-def test_large_rows_of_one_sentence_are_one_paragraph(tmp_path: Path, white: int) -> None:
-    rows = (
-        "That she, a director of the company named above, appoints all of the persons",
-        "who are named below as her attorneys, together or alone, for the purpose of",
-        "signing on her behalf the report of the year.",
-    )
-    draw = both(
-        *(line(text, y=100 + white * n, size=13) for n, text in enumerate(rows)), column(PROSE, (72, 400, 523, 700))
-    )
-    (page,) = read(write(tmp_path / "a.pdf", draw))
-    assert page.blocks[0].text == " ".join(rows)
-    assert page.blocks[0].kind == "paragraph"

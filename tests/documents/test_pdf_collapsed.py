@@ -11,8 +11,6 @@ import pytest
 from tasks.documents.blocks import Block
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tasks.documents.pdf.pdf_text import Word
-from tasks.documents.pdf.pdf_words import phrases_of
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 
@@ -176,14 +174,6 @@ def test_the_row_of_years_is_a_header_and_a_section_is_none(sheet: Sheet) -> Non
     assert (x1, y0 < 130 + HIGH * 3 < y1, x0 > 230) == (pytest.approx(250, abs=1), True, True)
 
 
-def test_leader_dots_are_neither_text_nor_contents(sheet: Sheet) -> None:
-    for n, (label, *amounts) in enumerate(ROWS * 3):
-        sheet.write(LEFT, 130 + HIGH * n, f"{label} {'.' * 40}")
-        sheet.amounts(130 + HIGH * n, *amounts, ends=(280, 350, 420))
-    (table,) = sheet.tables()
-    assert table.text == "\n".join(" | ".join(row) for row in ROWS * 3)
-
-
 def test_a_page_of_contents_is_no_table(sheet: Sheet) -> None:
     for n in range(6):
         sheet.write(LEFT, 130 + HIGH * n, f"Chapter {n} {'.' * 60}")
@@ -204,33 +194,6 @@ def test_an_index_of_exhibits_is_a_list_with_whole_titles(sheet: Sheet) -> None:
     ]
 
 
-def test_an_index_that_says_in_columns_where_each_exhibit_is_filed_is_a_table(sheet: Sheet) -> None:
-    for n, (number, date) in enumerate((("3.1", "4/26/11"), ("3.2", "10/9/18"), ("4.1", "1/26/15"), ("4.2", "2/3/16"))):
-        for x, text in ((LEFT, number), (110, "Amended terms of notes"), (260, "8-K"), (310, "4.1"), (360, date)):
-            sheet.write(x, 130 + HIGH * n, text)
-    (table,) = sheet.tables()
-    assert [cell.text for cell in table.cells if cell.row == 1] == [
-        "3.2",
-        "Amended terms of notes",
-        "8-K",
-        "4.1",
-        "10/9/18",
-    ]
-
-
-def test_contents_without_leader_dots_are_a_list(sheet: Sheet) -> None:
-    sheet.write(390, 130, "Page")
-    for n, (title, page) in enumerate((("Balance sheets", "45"), ("Cash flows", "47"), ("Notes", "51")), start=1):
-        sheet.write(LEFT, 130 + HIGH * n, title)
-        sheet.amounts(130 + HIGH * n, page, ends=(410,))
-    assert sheet.tables() == []
-    assert [block.text for block in sheet.blocks() if block.kind == "list"][1:] == [
-        "Balance sheets 45",
-        "Cash flows 47",
-        "Notes 51",
-    ]
-
-
 def test_a_note_below_a_table_is_prose(sheet: Sheet) -> None:
     boxed(sheet, 6)
     for n, (label, *amounts) in enumerate(ROWS * 2):
@@ -242,36 +205,3 @@ def test_a_note_below_a_table_is_prose(sheet: Sheet) -> None:
     sheet.write(LEFT + 4, 130 + HIGH * 5, "70.7 million.")
     (table,) = sheet.tables()
     assert table.text == "\n".join(" | ".join(row) for row in ROWS * 2)
-
-
-def test_sentences_in_a_box_are_no_table(sheet: Sheet) -> None:
-    boxed(sheet, 4)
-    for n in range(4):
-        sheet.write(LEFT + 4, 130 + HIGH * n, f"In {2015 + n} we borrowed $2 million and repaid it in the year after.")
-    assert sheet.tables() == []
-
-
-def words(*placed: tuple[float, str]) -> list[Word]:
-    """Words of a line of height 10; each character is 5 wide."""
-    return [Word(x, 0, x + 5 * len(text), 10, text, (0, 0)) for x, text in placed]
-
-
-@pytest.mark.parametrize(
-    ("line", "phrases"),
-    [
-        (words((0, "Net"), (18, "sales"), (60, "$"), (90, "17,606"), (124, "15")), ["Net sales", "$ 17,606", "15"]),
-        (words((0, "(18"), (28, ")%"), (60, "7"), (75, "%")), ["(18 )%", "7 %"]),
-        (words((0, "1,234"), (28, "(18.5%)"), (70, "9")), ["1,234 (18.5%)", "9"]),
-        (words((0, "13"), (13, "951"), (31, "207"), (60, "4")), ["13 951 207", "4"]),
-        (words((0, "Rent......"), (52, "300")), ["Rent......", "300"]),
-        (
-            words((0, "2024."), (28, "5."), (41, "7."), (54, "17:00"), (82, "~"), (90, "5."), (103, "9."), (140, "3")),
-            ["2024. 5. 7. 17:00", "~ 5. 9.", "3"],
-        ),
-        (words((0, "May"), (18, "31,"), (36, "2022"), (70, "9")), ["May 31, 2022", "9"]),
-        (words((0, "-"), (30, "2023"), (54, "2022"), (90, "-"), (97, "4")), ["-", "2023", "2022", "- 4"]),
-    ],
-    ids=["currency", "signs", "share", "groups", "dots", "dates", "day and year", "years"],
-)
-def test_phrases_by_hand(line: list[Word], phrases: list[str]) -> None:
-    assert [phrase.text for phrase in phrases_of(line)] == phrases

@@ -10,7 +10,6 @@ import pytest
 
 from tasks.documents.blocks import Block
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.pdf.pdf_grids import Edge, Edges, GridCell, find_grids
 from tasks.documents.pdf.pdf_reader import open_pdf
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
@@ -175,15 +174,6 @@ def test_a_word_over_a_line_is_cut_there(tmp_path: Path) -> None:
     (table,) = tables(blocks_of(page, tmp_path))
     assert {cell.text for cell in table.cells if cell.row == 0} != {"품목", "수량", "금액"}
     assert "".join(sorted(c for cell in table.cells for c in cell.text if c in "ABCD")) == "ABCD"
-
-
-def test_edges_snap_join_and_cross_by_hand() -> None:
-    horizontal = [Edge(0, 0, 50), Edge(1, 52, 100), Edge(20, 0, 100), Edge(40, 0, 100)]
-    vertical = [Edge(0, 0, 40), Edge(50, 0, 40), Edge(100, 20, 40), Edge(99, 0, 19)]
-    (grid,) = find_grids(Edges(horizontal, vertical))
-    assert grid.xs == (0, 50, 99.5)
-    assert grid.ys == (0.5, 20, 40)
-    assert grid.cells == (GridCell(0, 0), GridCell(0, 1), GridCell(1, 0), GridCell(1, 1))
 
 
 @pytest.mark.shared

@@ -122,18 +122,6 @@ def test_a_merged_title_is_the_caption_and_a_source_below_is_text(tmp_path: Path
     ]
 
 
-def test_merged_cells_stand_once_with_their_spans(tmp_path: Path) -> None:
-    def write(book: Any, sheet: Any) -> None:
-        sheet.merge_range("A1:A2", "부서")
-        sheet.merge_range("B1:C1", "예산")
-        sheet.write_row("B2", ("본예산", "추경"))
-        sheet.write_row("A3", ("총무과", 5, 6))
-
-    (table,) = blocks(written(tmp_path / "a.xlsx", ("S", write)))
-    spans = {cell.text: (cell.row_span, cell.col_span, cell.header) for cell in table.cells}
-    assert (spans["부서"], spans["예산"], spans["본예산"]) == ((2, 1, True), (1, 2, True), (1, 1, True))
-
-
 def test_what_is_hidden_is_read_and_said(tmp_path: Path) -> None:
     def write(book: Any, sheet: Any) -> None:
         rows(*BUDGET)(book, sheet)

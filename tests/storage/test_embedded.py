@@ -134,21 +134,6 @@ def test_a_long_home_gets_a_short_socket_folder_which_is_made_again_when_it_is_s
         cluster.remove()
 
 
-def test_odd_characters_in_the_home_and_postgres_variables_of_the_user_are_no_obstacle(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGPORT", "6000")
-    monkeypatch.setenv("PGDATA", "/nowhere")
-    monkeypatch.setenv("PGHOST", "nowhere.invalid")
-    odd = home / "a \"b\", $c 'd' 한글 %2F"
-    odd.mkdir()
-    cluster = Cluster(odd)
-    try:
-        assert ask(cluster.start(), "select 1") == 1
-    finally:
-        cluster.remove()
-
-
 @root_only
 def test_root_runs_the_server_as_another_account(running: Path) -> None:
     pid = Cluster(running).status().pid

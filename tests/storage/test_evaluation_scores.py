@@ -152,13 +152,6 @@ def test_samples_are_made_while_they_are_written(evaluations: Evaluations) -> No
     assert evaluations.has("streamed", {"MBPP": 1203})
 
 
-def test_what_is_known_of_a_model_is_not_forgotten(evaluations: Evaluations) -> None:
-    told = model("known", weights_location="/weights", training_parameters={"lr": 0.1})
-    evaluations.write_run(run("known1", told))
-    evaluations.write_run(run("known2", model("known")))
-    assert evaluations.run("known2").model == told
-
-
 @pytest.mark.parametrize(
     "changed",
     [

@@ -169,13 +169,6 @@ def file_of(out: Path, generation: Generation, kind: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["segment-vectors", "manifest.json", "segment-text", "segment-catalogue"])
-def test_a_missing_file_is_damage(tmp_path: Path, kind: str) -> None:
-    file_of(tmp_path, put(tmp_path, OLD), kind).unlink()
-    with pytest.raises(DamagedIndex, match=kind):
-        open_index(tmp_path)
-
-
 def test_a_flipped_bit_is_found_by_verify_and_mended_by_publishing(tmp_path: Path) -> None:
     path = file_of(tmp_path, put(tmp_path, OLD), "segment-text")
     data = bytearray(path.read_bytes())

@@ -11,7 +11,6 @@ from sqlalchemy import text
 
 from storage import connections
 from storage.lineage import EVERY, FILE, Edge, Lineage, StepRun
-from storage.storage_errors import StoreUnreachable
 
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
@@ -88,14 +87,6 @@ def test_of_equal_contents_the_maker_of_what_stands_beside_is_told(lineage: Line
     assert set(found) == {digest(sign) for sign in "f2eb"}
 
 
-def test_of_equal_contents_the_maker_that_used_what_its_reader_used_is_told(lineage: Lineage) -> None:
-    """Pools may come out the same from two embeddings; a training from the first ones leads to those."""
-    lineage.record(ran("pools", key="first"), [made("d"), used("a")])
-    lineage.record(ran("pools", key="later", at=AT.replace(hour=11)), [made("d"), used("b")])
-    lineage.record(ran("train"), [made("f"), used("d"), used("a")])
-    assert set(lineage.origins([digest("f")], most=100)) == {digest(sign) for sign in "fda"}
-
-
 def test_of_equal_contents_the_maker_with_the_settings_of_its_readers_is_told(lineage: Lineage) -> None:
     """Another threshold may find the same; a training with the first one leads to the first."""
     first = ran("data", key="first").model_copy(update={"parameters": {"world": {"threshold": 0.5}}})
@@ -137,9 +128,3 @@ def test_many_write_at_once(lineage: Lineage) -> None:
         list(pool.map(write, range(40)))
     found = lineage.origins([f"{number:064x}" for number in range(40)], most=100)
     assert sum(one.step is not None for one in found.values()) == 40
-
-
-def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"not a database" * 100)
-    with pytest.raises(StoreUnreachable, match="cannot be used"):
-        Lineage(None, tmp_path / FILE).record(ran("parse"), [made("1")])

@@ -39,8 +39,3 @@ def test_another_process_waits_until_the_holder_is_gone_even_when_it_is_killed(t
         holder.wait()
         with alone(tmp_path, "run", wait=give_up):
             pass
-
-
-def test_other_names_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    with alone(tmp_path, "one", wait=give_up), alone(tmp_path, "other", wait=give_up):
-        pass

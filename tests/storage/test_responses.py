@@ -64,15 +64,6 @@ def test_many_are_put_at_once_and_first_answers_stay(store: Responses) -> None:
 
 
 @pytest.mark.postgres
-def test_answers_of_many_millions_of_characters_go_in_several_statements(store: Responses) -> None:
-    long = {key(number): answer("가" * 9_000_000 + str(number)) for number in range(4000, 4004)}
-    store.put_many(long)
-    assert {name: each.response for name, each in store.many(long).items()} == {
-        name: each.response for name, each in long.items()
-    }
-
-
-@pytest.mark.postgres
 def test_what_postgres_cannot_hold_comes_back_whole(store: Responses) -> None:
     hostile: JsonValue = {"a\x00": ["\ud800", "\udfff\x00", "\ufdd00041", "😀 ㎡", 1.5, 10**20, None, True]}
     store.put_many({key(3): answer(hostile, request="\x00")})

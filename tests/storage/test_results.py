@@ -49,12 +49,6 @@ def test_what_one_machine_writes_another_reads(place: Place) -> None:
     assert place.there.read(KEY) == b"{}"
 
 
-def test_a_record_is_replaced_as_a_whole(place: Place) -> None:
-    place.here.write(KEY, b"a long first record")
-    place.there.write(KEY, b"{}")
-    assert place.here.read(KEY) == b"{}"
-
-
 def test_a_listing_tells_name_size_and_age(place: Place) -> None:
     place.here.write(KEY, b"{}")
     [found] = place.there.listed()

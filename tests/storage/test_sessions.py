@@ -55,14 +55,6 @@ def test_the_latest_is_the_one_talked_in_last_on_this_index(sessions: Sessions) 
 
 
 @pytest.mark.postgres
-def test_recent_gives_the_last_talked_in_first_and_none_without_a_question(sessions: Sessions) -> None:
-    for name in ("a?", "b?", "c?"):
-        talk(sessions, "/an/index", name)
-    sessions.start("/an/index")
-    assert [session.title for session in sessions.recent(2)] == ["c?", "b?"]
-
-
-@pytest.mark.postgres
 def test_a_session_is_found_by_the_beginning_of_its_id(sessions: Sessions) -> None:
     started = sessions.start("/an/index")
     assert sessions.get(f" {started.short_id.upper()} ") == started

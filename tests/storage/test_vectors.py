@@ -125,14 +125,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 class TestGroupedByAGpu:
-    @pytest.mark.parametrize(("rows", "gpus"), [(8_000, []), (9_000, [48])], ids=["few rows", "many rows"])
-    def test_it_is_asked_from_a_number_of_rows_on(
-        self, rows: int, gpus: list[int], asked: list[int], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "GPU_FROM", 9_000)
-        grouped(clustered(rows))
-        assert asked == gpus
-
     def test_without_memory_the_cpu_takes_over_and_that_is_logged(
         self, asked: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
