@@ -276,3 +276,9 @@ def test_a_server_that_comes_back_gets_all_samples(running: Path, url: str) -> N
     made = evaluated(run("came-back", model("back"))).model_copy(update={"more_samples": samples})
     evaluations.write([made])
     assert (len(tries), count(url, "samples", "came-back")) == (2, 1100)
+
+
+def test_equal_settings_have_equal_digests_whatever_their_order() -> None:
+    one = EvalSettings(name="rag", parameters={"a": 1, "b": [1.5, None]})
+    other = EvalSettings(name="rag", parameters={"b": [1.5, None], "a": 1})
+    assert one.digest == other.digest != EvalSettings(name="rag", parameters={"a": 2}).digest
