@@ -169,7 +169,6 @@ def _stat(name: str, facts: dict[str, Any]) -> Stat:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-BLOCK_BYTES = 1 << 20
 FRESH = timedelta(days=1)
 """A remote object put again within this time is left alone; an older one is renewed: `gc` must not see it as old."""
 RESULTS = "results"
