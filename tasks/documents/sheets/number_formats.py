@@ -17,9 +17,6 @@ from typing import NamedTuple
 
 _TABLE = tomllib.loads(Path(__file__).with_name("number_formats.toml").read_text("utf-8"))
 BUILT_IN: dict[int, str] = {int(number): code for number, code in _TABLE["built_in"].items()}
-MONTHS: list[str] = _TABLE["words"]["months"]
-WEEKDAYS: list[str] = _TABLE["words"]["weekdays"]
-KOREAN_WEEKDAYS: list[str] = _TABLE["words"]["korean_weekdays"]
 GENERAL = "General"
 LAST_DAY = 2_958_466  # the day after 9999-12-31
 MOST_DIGITS = 60
@@ -218,22 +215,14 @@ def _are_minutes(i: int, tokens: Sequence[Token], timed: Sequence[int]) -> bool:
 
 
 def _date_part(said: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
-    width = len(said)
-    match said[0]:
-        case "y":
-            return f"{moment.year:04d}" if width > 2 else f"{moment.year % 100:02d}"
-        case "m" if minutes:
-            return str(moment.minute).zfill(min(width, 2))
-        case "m":
-            name = MONTHS[moment.month - 1]
-            return [str(moment.month), f"{moment.month:02d}", name[:3], name, name[0]][min(width, 5) - 1]
-        case "d":
-            name = WEEKDAYS[moment.weekday()]
-            return [str(moment.day), f"{moment.day:02d}", name[:3], name][min(width, 4) - 1]
-        case "a":
-            return KOREAN_WEEKDAYS[moment.weekday()] + ("요일" if width > 3 else "")
-        case "h":
-            hour = (moment.hour - 1) % 12 + 1 if half_day else moment.hour
-            return str(hour).zfill(min(width, 2))
-        case _:
-            return str(moment.second).zfill(min(width, 2))
+    letter, width = said[0], len(said)
+    if letter == "a":
+        return "월화수목금토일"[moment.weekday()] + ("요일" if width > 3 else "")
+    if letter == "y":
+        return f"{moment:%Y}" if width > 2 else f"{moment:%y}"
+    if letter in "md" and width > 2 and not minutes:
+        name = f"{moment:%B}" if letter == "m" else f"{moment:%A}"
+        return name[:3] if width == 3 else name[0] if width > 4 and letter == "m" else name
+    hour = (moment.hour - 1) % 12 + 1 if half_day else moment.hour
+    value = {"h": hour, "m": moment.minute if minutes else moment.month, "d": moment.day, "s": moment.second}[letter]
+    return str(value).zfill(min(width, 2))
