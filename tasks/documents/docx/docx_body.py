@@ -60,6 +60,8 @@ class Findings:
     """Section properties, one per section."""
     hidden: int = 0
     """Runs of hidden text."""
+    pictures: list[tuple[Part, str]] = field(default_factory=list[tuple[Part, str]])
+    """In the order of the text: the part that shows each, and the id of its relationship there."""
     external_images: int = 0
     foreign_parts: int = 0
     """Embedded documents of other formats (altChunk)."""
@@ -139,6 +141,7 @@ class StoryWalker:
         elif isinstance(token, docx_inline.Picture):
             relationship = self._part.relationships.get(token.relationship or "")
             self._findings.external_images += bool(relationship and relationship.external)
+            self._findings.pictures += [(self._part, token.relationship)] if token.relationship else []
             self._later.append(self._figure(token.alt))
         elif isinstance(token, docx_inline.Drawn):
             self._later.append(self._figure(self._drawn(token)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from tasks.documents.blocks import BBox, ImageCandidate, Kind, Page
 from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
-from tasks.documents.docx.docx_inline import MC, VML, A
 from tasks.documents.docx.docx_styles import Numbering, Styles, integer
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
 from tasks.documents.office_package import Part, R, W, WordPackage, attribute, core_properties, refuse_encrypted
@@ -155,41 +153,12 @@ def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
 
 
 def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """Pictures of body, headers, footers and notes, in the order of the text. Raises DocumentError."""
+    """Pictures of body, notes, headers and footers, in the order of the text. Raises DocumentError."""
     del password  # encrypted documents are refused on opening
     with WordPackage(path) as package:
-        main = package.main()
-        others = (
-            package.part(relationship.target)
-            for relationship in main.relationships.values()
-            if relationship.type in ("header", "footer", "footnotes", "endnotes")
-            and relationship.target in package.names
-        )
-        parts = chain([main], others)
-        yield from candidates(_docx_image(package, part, id_) for part in parts for id_ in _picture_ids(part.root))
-
-
-def _picture_ids(root: ET.Element) -> Iterator[str]:
-    """Relationship ids of pictures; a fallback counts only if no choice has a picture."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if node.tag == f"{MC}AlternateContent":
-            choices = [child for child in node if child.tag == f"{MC}Choice" and any(_picture_ids(child))]
-            fallbacks = [child for child in node if child.tag == f"{MC}Fallback"]
-            waiting += choices[:1] or fallbacks[:1]
-        elif id_ := _picture_id(node):
-            yield id_
-        else:
-            waiting += reversed(node)
-
-
-def _picture_id(node: ET.Element) -> str | None:
-    if node.tag == f"{A}blip":
-        return node.get(f"{R}embed") or node.get(f"{R}link")
-    if node.tag == f"{VML}imagedata":
-        return node.get(f"{R}id") or node.get(f"{R}href")
-    return None
+        findings = Findings()
+        _items(package, package.main(), findings)
+        yield from candidates(_docx_image(package, part, id_) for part, id_ in findings.pictures)
 
 
 def _docx_image(package: WordPackage, part: Part, id_: str) -> Embedded:

@@ -170,7 +170,11 @@ class Numbering:
         counters = self._counters.setdefault(entry.abstract, {})
         self._advance(entry, list_id, level, counters)
         rule = entry.levels[level]
-        return _bullet(rule.text) if rule.format == "bullet" else _fill(rule, entry.levels, counters)
+        if rule.format != "bullet":
+            return _fill(rule, entry.levels, counters)
+        # symbol fonts keep their bullets in the private area, where they mean nothing to others
+        private = any(ord(sign) in _PRIVATE_USE for sign in rule.text)
+        return "•" if rule.text == "o" or private else rule.text.strip()
 
     def _advance(self, entry: _List, list_id: str, level: int, counters: dict[int, int]) -> None:
         if level in entry.starts and (list_id, level) not in self._started:
@@ -196,11 +200,6 @@ def _fill(rule: _Level, levels: dict[int, _Level], counters: dict[int, int]) -> 
         return format_number(counters.get(level, levels[level].start), format)
 
     return re.sub(r"%(\d)", number, rule.text).strip()
-
-
-def _bullet(text: str) -> str:
-    """The bullet as Unicode; symbol fonts keep theirs in the private area, where it means nothing to others."""
-    return "•" if text == "o" or any(ord(sign) in _PRIVATE_USE for sign in text) else text.strip()
 
 
 def format_number(number: int, format: str) -> str:

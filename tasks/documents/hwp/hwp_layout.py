@@ -121,7 +121,8 @@ def _page(svg: str) -> LaidPage:
     for found, inside in _elements(svg):
         attributes = dict(_ATTRIBUTE.findall(found[1] or found[3] or ""))
         if found[1] is None:
-            images.append((len(boxes), _image_box(attributes)))
+            x, y, across, down = (_number(attributes, name) for name in ("x", "y", "width", "height"))
+            images.append((len(boxes), _points(x, y, x + across, y + down)))
             continue
         text = unicodedata.normalize("NFC", html.unescape(found[2]))
         for sign, box in _sign_boxes(text, attributes):
@@ -159,11 +160,6 @@ def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str,
         if not sign.isspace():
             yield sign, _points(x, y - _ASCENT * size, x + width * stretch, y + _DESCENT * size)
         x += width * stretch
-
-
-def _image_box(attributes: Mapping[str, str]) -> BBox:
-    x, y, width, height = (_number(attributes, name) for name in ("x", "y", "width", "height"))
-    return _points(x, y, x + width, y + height)
 
 
 def _points(*edges: float) -> BBox:

@@ -89,7 +89,10 @@ def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, in
     bold = all(row.bold for row in rows) and not body.bold
     if CAPTION.match(text) and len(text) < 2 * MAX_HEADING_CHARS and len(rows) <= MAX_HEADING_ROWS and not larger:
         return "caption", None
-    if _could_head(paragraph, text) and not (_fills(paragraph) and first.size < FAR_LARGER * body.size and not bold):
+    # all lines but the last run to the margin, as those of sentences do
+    margin = paragraph.left + FULL_SHARE * (paragraph.right - paragraph.left)
+    fills = len(rows) > 1 and all(row.x1 > margin for row in rows[:-1])
+    if _could_head(paragraph, text) and not (fills and first.size < FAR_LARGER * body.size and not bold):
         level = _heading_level(text, first.size / body.size, larger=larger, bold=bold)
         if level is not None:
             return "heading", level
@@ -144,12 +147,6 @@ def _could_head(paragraph: Paragraph, text: str) -> bool:
         and text.count("”") <= text.count("“")
         and (DIVISION.match(text) or not any(row.tabular for row in paragraph.rows))
     )
-
-
-def _fills(paragraph: Paragraph) -> bool:
-    """Whether all lines but the last run to the margin, as those of sentences do."""
-    rows, width = paragraph.rows, paragraph.right - paragraph.left
-    return len(rows) > 1 and all(row.x1 - paragraph.left > FULL_SHARE * width for row in rows[:-1])
 
 
 def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int | None:
