@@ -228,7 +228,8 @@ class CausalLM:
         """The sums over the windows of each text, each as soon as its last window is done."""
         missing, sums = [len(group) for group in windows], [LogProb(0.0, True)] * len(windows)
         yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
-        for (number, _, _), part in self._scored([window for group in windows for window in group]):
+        for window, part in self._scored([window for group in windows for window in group]):
+            number = window.number
             sums[number] = LogProb(sums[number].total + part.total, sums[number].greedy and part.greedy)
             missing[number] -= 1
             if not missing[number]:

