@@ -32,10 +32,6 @@ class Rule(BaseModel):
     """First token → its log-probability, told where a request asks for them."""
     prompt: str | None = None
     """Regular expression, searched in the texts of all messages, one per line."""
-    image_size: tuple[int, int] | None = None
-    """Width and height in pixels of the last image."""
-    image_sha256: str | None = None
-    """Start of the SHA-256 (hex) of the last image's PNG."""
 
     @field_validator("prompt")
     @classmethod
@@ -97,12 +93,12 @@ class ScriptedChat:
     def _answer(self, request: ChatRequest) -> str:
         if rule := self._rule(request):
             return rule.answer
-        png = _last_picture(request)
-        return describe_image(png) if png else f"You said: {_prompt(request.messages)}"
+        pngs = list(pictures_of(request.messages))
+        return describe_image(pngs[-1]) if pngs else f"You said: {_prompt(request.messages)}"
 
     def _rule(self, request: ChatRequest) -> Rule | None:
-        prompt, png = _prompt(request.messages), _last_picture(request)
-        return next((rule for rule in self.rules if _fits(rule, prompt, png)), None)
+        prompt = _prompt(request.messages)
+        return next((rule for rule in self.rules if rule.prompt is None or re.search(rule.prompt, prompt)), None)
 
 
 class ScriptedReranker:
@@ -134,7 +130,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
 def describe_image(png: bytes) -> str:
     """A made-up description with a title, a period and a table; the same bytes always give the same one."""
     seed = hashlib.sha256(png).digest()
-    width, height = _png_size(png)
+    height, width = picture_size(png)
     rows = "\n".join(f"| {2020 + year} | {100 + seed[year]} |" for year in range(3))
     return (
         f"Title: Scripted figure {seed.hex()[:8]} ({width} × {height} px)\nPeriod: 2020–2022\nLegend: none\n\n"
@@ -142,28 +138,8 @@ def describe_image(png: bytes) -> str:
     )
 
 
-def _fits(rule: Rule, prompt: str, png: bytes | None) -> bool:
-    if rule.prompt is not None and not re.search(rule.prompt, prompt):
-        return False
-    if rule.image_size is not None and (png is None or _png_size(png) != rule.image_size):
-        return False
-    if rule.image_sha256 is None:
-        return True
-    return png is not None and hashlib.sha256(png).hexdigest().startswith(rule.image_sha256)
-
-
-def _last_picture(request: ChatRequest) -> bytes | None:
-    pngs = list(pictures_of(request.messages))
-    return pngs[-1] if pngs else None
-
-
 def _prompt(messages: Sequence[Message]) -> str:
     return "\n".join(part.text for message in messages for part in message.content if isinstance(part, Text))
-
-
-def _png_size(png: bytes) -> tuple[int, int]:
-    """Width and height from the header chunk, which every PNG has first."""
-    return int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
 
 
 def _words(text: str) -> list[str]:
@@ -177,7 +153,8 @@ def _vocabulary(text: str) -> set[str]:
 
 def _digest(rules: Sequence[Rule]) -> str:
     """Names the script, so that answers of another script are not taken for its own."""
-    # a field that came later leaves the names of older scripts as they were
-    said = [rule.model_dump(exclude=None if rule.top_logprobs else {"top_logprobs"}) for rule in rules]
+    # fields that came later or are gone leave the names of older scripts as they were
+    gone = {"image_size": None, "image_sha256": None}
+    said = [rule.model_dump(exclude=None if rule.top_logprobs else {"top_logprobs"}) | gone for rule in rules]
     text = json.dumps(said, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -36,21 +36,6 @@ def test_the_first_rule_that_fits_answers():
     assert (ask(chat, "What budget?"), ask(chat, "bb"), ask(chat, "else")) == ("₩10", "later", "You said: else")
 
 
-def test_a_rule_may_ask_for_the_size_of_the_image():
-    chat = ScriptedChat([Rule(image_size=(30, 20), answer="wide")])
-    assert ask(chat, "Read", png(30, 20)) == "wide"
-    assert ask(chat, "Read", png(20, 30)) != "wide"
-    assert ask(chat, "Read") != "wide"
-
-
-def test_a_rule_may_ask_for_one_image():
-    import hashlib
-
-    digest = hashlib.sha256(png()).hexdigest()
-    chat = ScriptedChat([Rule(image_sha256=digest[:12], answer="that one")])
-    assert (ask(chat, "Read", png()), ask(chat, "Read", png(9, 9)) == "that one") == ("that one", False)
-
-
 def test_a_rule_tells_log_probabilities_to_who_asks_and_older_scripts_keep_their_id():
     chat = ScriptedChat([Rule(answer="m", top_logprobs={"m": -0.1, "M": -2.4})])
     asked = ChatRequest(messages=(Message(role="user", content=(Text(text="?"),)),))
