@@ -31,14 +31,6 @@ def test_a_candidate_holds_the_type_that_is_asked_for(question: str, answers: st
     assert (fits(question, Passage(answers)), fits(question, Passage(does_not))) == (True, False)
 
 
-def test_a_row_is_counted_and_priced_by_the_words_and_the_unit_of_its_table() -> None:
-    row = Passage("Tarn — 2023: 41", is_row=True, before="Ferries by port")
-    assert fits("How many ferries has Tarn?", row)
-    assert not fits("How many crews has Tarn?", row)
-    assert fits("What was the cost of the quay?", Passage("Quay — 2023: 812", is_row=True, unit="in thousands"))
-    assert not fits("What was the cost of the quay?", Passage("Quay — crew: 12 people", is_row=True))
-
-
 @pytest.mark.parametrize(
     "text", ["See Note 7.", "Item 12 has more.", "2023", "제12조에 있다.", "3. The fee is waived."], ids=str
 )

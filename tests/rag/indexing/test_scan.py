@@ -175,14 +175,6 @@ def test_bad_members_are_refused_and_the_others_taken(folder: Path, artifacts: A
     ]
 
 
-def test_a_broken_zip_is_a_record(folder: Path, artifacts: Artifacts) -> None:
-    _write(folder, "a.txt", "broken.zip")
-
-    result = scan_folder(folder, artifacts=artifacts)
-
-    assert [(refused.name, refused.reason) for refused in result.refused] == [("broken.zip", "corrupt")]
-
-
 def test_folders_that_cannot_be_indexed(folder: Path, artifacts: Artifacts) -> None:
     with pytest.raises(FolderUnusable, match="does not exist"):
         scan_folder(folder / "nowhere", artifacts=artifacts)

@@ -182,25 +182,6 @@ def test_a_label_that_goes_on_in_the_row_below_is_one() -> None:
     assert found[2].unit == "shares"
 
 
-def test_years_in_mid_table_are_a_header_of_the_rows_below() -> None:
-    rows = [
-        ("", "Quarters Ended June 30,", ""),
-        ("", "2023", "2022"),
-        ("Revenues", "50", "40"),
-        ("", "Six Months Ended June 30,", ""),
-        ("(in millions)", "2023", "2022"),
-        ("Revenues", "90", "70"),
-    ]
-    found = facts(rows, headers=2)
-    assert [fact.period.label for fact in found if fact.period] == [
-        "3 months to 2023-06-30",
-        "3 months to 2022-06-30",
-        "6 months to 2023-06-30",
-        "6 months to 2022-06-30",
-    ]
-    assert found[2].column_path == ("Six Months Ended June 30,", "2023")
-
-
 def test_a_day_without_its_year_above_the_table_is_that_of_its_years() -> None:
     found = facts([HEADER, ("Net sales", "5", "6")], above="Quarters Ended June 30,")
     assert found[0].period

@@ -160,13 +160,6 @@ def test_operations_over_lines_and_years(question: str, end: str) -> None:
     assert answer(question).text.endswith(end)
 
 
-def test_years_that_the_documents_do_not_have_are_said() -> None:
-    computation = read_computation("Revenue in FY2012?")
-    assert computation
-    told = work_out(computation, lines(MILL), documents=[NAME], years=lambda: (2017, 2018, 2019))
-    assert told.text.endswith("Their tables are of FY2017 … FY2019.")
-
-
 def test_another_value_in_another_document_is_said_and_makes_less_sure() -> None:
     other = rows("income", {"Net sales": (1_250,)}, document=B, name="Marlow Mills 10-K/A")
     books = [lines(MILL), lines(other, (B,))]

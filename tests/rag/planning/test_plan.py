@@ -92,16 +92,6 @@ def test_the_label_of_a_model_wins_over_words() -> None:
     assert (plan.query_type, plan.decided_by, plan.words, plan.top_k) == ("multi", "model", (), 10)
 
 
-def test_strategy_and_top_k_of_the_user_win_and_the_type_stays() -> None:
-    plan = make_plan("두 사업을 비교해줘", strategy="bm25", top_k=30)
-    assert short(plan) == ("compare", "bm25", 30, True, "words")
-
-
-def test_without_vectors_that_mean_something_the_plan_says_rrf() -> None:
-    assert make_plan("나래시의 인구는?", similarity_alone=False).strategy == "rrf"
-    assert make_plan("나래시의 인구는?", similarity_alone=False, strategy="mmr").strategy == "mmr"
-
-
 @pytest.mark.parametrize(
     ("question", "expected"),
     [

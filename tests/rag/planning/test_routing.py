@@ -190,15 +190,6 @@ def test_documents_that_fit_equally_well_are_named(question: str, count: int) ->
     assert set(found.ambiguous) <= {one.name for one in CATALOGUE if one.document in found.documents}
 
 
-def test_two_formats_of_a_document_are_not_ambiguous() -> None:
-    both = [
-        entry(f"라온군_한파쉼터 설치.{ending}", issuer="라온군", project_name="한파쉼터 설치")
-        for ending in ("hwp", "hwpx")
-    ]
-    found = Router([*both, entry("나래시_가로등 교체.hwp")]).route("라온군 한파쉼터 설치의 금액은?")
-    assert (len(found.documents), found.ambiguous) == (2, ())
-
-
 @pytest.mark.parametrize(
     ("question", "groups"),
     [

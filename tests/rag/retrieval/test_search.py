@@ -17,7 +17,7 @@ from tasks.language.tokens import BIGRAM, WrongTokenizer
 from tasks.rag.answers import Filters, NameMatch, RetrievalPlan, RouteMode
 from tasks.rag.indexing.chunks import Chunk, tokenize_chunks
 from tasks.rag.rag_errors import NoLexicalIndex
-from tasks.rag.retrieval.retrievers import DEFAULTS, SearchSettings
+from tasks.rag.retrieval.retrievers import SearchSettings
 from tasks.rag.retrieval.search import retrieve, search
 from tests.storage.publishing import publish
 
@@ -97,12 +97,6 @@ def test_rrf_of_the_seed_sums_the_reciprocal_ranks_of_three_retrievers(index: In
     assert not found.notes
 
 
-def test_rrf_gives_the_rank_in_each_retriever_and_the_fused_score(index: Index) -> None:
-    found = search(index, "delivery months", strategy="rrf", top_k=1, embedder=WordEmbedder)
-    assert found.hits[0].ranks == {"similarity": 1, "mmr": 1, "bm25": 1, "words": 1}
-    assert found.hits[0].score == pytest.approx((3 + DEFAULTS.words_weight) / 61)
-
-
 def test_without_weight_words_have_no_say(index: Index) -> None:
     question = "won price 12 months 6개월 bid 41,000,000"
     ranks = [
@@ -178,21 +172,6 @@ def test_an_english_embedder_has_no_vote_on_a_korean_question(tmp_path: Path) ->
 
     assert "does not read" in found.notes[0]
     assert all(hit.ranks.keys() <= {"bm25", "words"} for hit in found.hits)
-
-
-@pytest.mark.parametrize(
-    ("embedder", "closeness", "first"),
-    [("minilm@1", 0.0, "price"), ("minilm@1", 5.0, "Delivery"), ("e5@1", 5.0, "Delivery")],
-)
-def test_nearness_counts_beside_words(embedder: str, closeness: float, first: str, tmp_path: Path) -> None:
-    class Near(WordEmbedder):
-        id = embedder
-
-    # `bid` is a word of the prices; `xdeliveryx` is in no chunk, and means delivery to this embedder
-    settings = DEFAULTS.model_copy(update={"closeness": closeness, "similarity_weight": 0, "mmr_weight": 0})
-    index = published(tmp_path, embedder=embedder)
-    found = search(index, "bid xdeliveryx", strategy="rrf", top_k=1, embedder=Near, settings=settings)
-    assert first in found.hits[0].chunk.text
 
 
 STRATEGIES: list[str] = ["similarity", "mmr", "bm25", "rrf"]
