@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage.index import Index
 from tasks.language.sentences import Language
 from tasks.rag.answering.cell_lookup import Cells, said_in
-from tasks.rag.answering.cell_questions import BESIDE_WEIGHT, NAME_WEIGHT
+from tasks.rag.answering.question_reading import BESIDE_WEIGHT, NAME_WEIGHT
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.cell_search import PERCENTS, Match, digits_of
 from tasks.rag.numbers.computation_reading import shown_as

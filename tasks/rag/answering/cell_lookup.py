@@ -15,8 +15,8 @@ from storage.index import Index
 from tasks.language.numbers import CALENDAR, read_numbers
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
-from tasks.rag.answering.cell_questions import line_question, phrase_question, read_cell_question
 from tasks.rag.answering.passages import Passage, read_passages
+from tasks.rag.answering.question_reading import line_question, phrase_question, read_cell_question
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_search import (

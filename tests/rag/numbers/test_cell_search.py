@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks.language.sentences import language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_lookup import answer_of, confidence_of
-from tasks.rag.answering.cell_questions import read_cell_question
+from tasks.rag.answering.question_reading import read_cell_question
 from tasks.rag.answers import Draft
 from tasks.rag.numbers.cell_search import CellQuestion, Context, Found, search_cells
 from tasks.rag.numbers.identities import Broken
