@@ -246,11 +246,8 @@ def _scores(night: Night, rows: _Rows, cells: Mapping[tuple[str, str], Cell]) ->
                     task=task,
                     measure=cell.measure if cell else None,
                     counts=Counts.model_validate(row.task.counts),
-                    usage=Usage.model_validate(row.task.usage),
-                    judge_usage=Usage.model_validate(row.task.judge_usage) if row.task.judge_usage else None,
                     run=run,
                     earlier=run != model.run,
-                    notes=row.task.notes,
                 )
 
 
@@ -278,16 +275,13 @@ def _facts(model: ModelRun, rows: _Rows) -> ModelFactsOfNight:
     runs = [row.run for row in found]
     known = next((run for run in runs if run.id == model.run), runs[0] if runs else None)
     measured = known.model if known else None
-    return ModelFactsOfNight(
-        label=model.label,
-        name=measured.name if measured else model.label,
-        backend=measured.backend if measured else "",
-        revision=measured.revision if measured else "",
-        run=known.id if known else model.run,
-        status=known.status if known else "failed",
-        answers=sum(usage.calls for usage in usages),
-        calls=model.calls,
-        tokens=sum(usage.prompt_tokens + usage.completion_tokens for usage in usages),
-        cost=model.cost,
-        seconds=model.seconds,
-    )
+    facts = {
+        "run": known.id if known else model.run,
+        "status": known.status if known else "failed",
+        "name": measured.name if measured else model.label,
+        "backend": measured.backend if measured else "",
+        "revision": measured.revision if measured else "",
+        "answers": sum(usage.calls for usage in usages),
+        "tokens": sum(usage.prompt_tokens + usage.completion_tokens for usage in usages),
+    }
+    return ModelFactsOfNight.model_validate(model.model_dump() | facts)

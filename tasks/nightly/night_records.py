@@ -18,7 +18,7 @@ from pydantic import Field
 
 from storage.incidents import Incident
 from storage.records import FiniteRecord, Record
-from tasks.evaluation.evaluation_records import Counts, Usage
+from tasks.evaluation.evaluation_records import Counts
 from tasks.evaluation.results.run_comparison import Change as Flip
 
 State = Literal["Completed", "CompletedWithFailures", "Failed", "Regressed"]
@@ -116,12 +116,9 @@ class Score(FiniteRecord):
     task: str
     measure: Measure | None
     counts: Counts
-    usage: Usage
-    judge_usage: Usage | None = None
     run: str
     earlier: bool
     """The run is of an earlier night, because nothing has changed since."""
-    notes: tuple[str, ...] = ()
 
 
 class Change(FiniteRecord):
@@ -167,11 +164,6 @@ class Point(FiniteRecord):
     night: datetime
     measure: Measure
 
-    @property
-    def run(self) -> str:
-        """Run that measured it."""
-        return self.measure.run
-
 
 class Series(FiniteRecord):
     """A model over the nights, without figures of other data or settings than the last night's."""
@@ -188,22 +180,16 @@ class Trend(FiniteRecord):
     series: tuple[Series, ...]
 
 
-class ModelFactsOfNight(FiniteRecord):
+class ModelFactsOfNight(ModelRun):
     """A model of the night, and the cost of measuring it."""
 
-    label: str
     name: str
     backend: str
     revision: str
-    run: str
     status: str
     answers: int
     """Number of answers to the items of all benchmarks, including recalled ones."""
-    calls: int
-    """Number of model calls of this night's run."""
     tokens: int
-    cost: float | None
-    seconds: float | None
 
 
 class NightReport(FiniteRecord):

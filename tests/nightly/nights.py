@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from storage.incidents import Incident, IncidentEvent
-from tasks.evaluation.evaluation_records import Counts, Usage
+from tasks.evaluation.evaluation_records import Counts
 from tasks.evaluation.results.run_comparison import Change as Flip
 from tasks.nightly.night_records import (
     Change,
@@ -102,6 +102,7 @@ def report(**changed: Any) -> NightReport:
                 backend="openai",
                 revision="abc",
                 run=run(2),
+                tasks={"Sums": run(2)},
                 status="completed",
                 answers=40,
                 calls=40,
@@ -116,7 +117,6 @@ def report(**changed: Any) -> NightReport:
                 task="Sums",
                 measure=measure(0.5, 2),
                 counts=Counts(items=40, samples=40, scored=40),
-                usage=Usage(calls=40),
                 run=run(2),
                 earlier=False,
             ),

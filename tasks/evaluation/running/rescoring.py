@@ -144,7 +144,8 @@ def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None
     ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
     said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
     asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
-    then: Policy = next((one for one in POLICIES if one == old.settings.get("extract")), "published")
+    policies: dict[str, Policy] = {policy: policy for policy in POLICIES}
+    then = policies.get(str(old.settings.get("extract")), "published")
     read: Policy = (settings.extract or then) if benchmark.reads_answers else "published"
     return PlannedTask(
         task=old.task,
