@@ -1,8 +1,11 @@
-"""Results files of evalchemy and of the lm-evaluation-harness."""
+"""Results files of other harnesses are read, and written for them."""
 
 from __future__ import annotations
 
+import io
 import json
+import subprocess
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,10 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import EvalReport
+from tasks.evaluation.evaluation_records import Estimate, EvalReport, ModelFacts, Sample
+from tasks.evaluation.results.foreign_results import Told, inspect_log, lm_eval_of
 from tasks.evaluation.results.results_file import read_results
+from tests.evaluation.reports import SAMPLES, report, task_result
 
 SEED = {
     "results": {"AIME24": {"accuracy_avg": 0.65, "accuracy_std_err": 0.05, "num_total": 30, "solved_avg": 19.5}},
@@ -88,3 +93,104 @@ def test_judgments_that_were_imported_once_are_refused_by_name(name: str, tmp_pa
     (tmp_path / name).write_text("[]")
     with pytest.raises(ResultsUnusable, match=r"was removed; import results files"):
         read_results(tmp_path / name)
+
+
+FIGURES = (
+    Estimate(metric="exact_match,strict", value=0.25, n=4, headline=True),
+    Estimate(metric="perplexity", value=9.0, std_err=0.5, n=4, higher_is_better=False),
+)
+
+
+def test_the_harness_finds_its_keys() -> None:
+    told = lm_eval_of(report(task_result(estimates=FIGURES)))
+    assert told["results"]["Sums"] == {
+        "alias": "Sums",
+        "exact_match,strict": 0.25,
+        "exact_match_stderr,strict": "N/A",
+        "perplexity,none": 9.0,
+        "perplexity_stderr,none": 0.5,
+    }
+    assert told["higher_is_better"]["Sums"] == {"exact_match": True, "perplexity": False}
+    assert told["n-samples"]["Sums"] == {"original": 2, "effective": 2}
+    assert told["config"]["model_args"] == "pretrained=org/tiny"
+    assert (told["config"]["random_seed"], told["config"]["fewshot_seed"]) == (0, 1234)
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_the_harness_prints_it_as_a_table() -> None:
+    from lm_eval.utils import make_table
+
+    assert "accuracy_avg" in make_table(lm_eval_of(report()))
+
+
+def test_no_secret_is_exported() -> None:
+    facts = ModelFacts(name="m", backend="openai", args={"api_key": "sk-1"})
+    assert "sk-1" not in json.dumps(lm_eval_of(report(model=facts, config={"gen_kwargs": "api_key=sk-1"})))
+
+
+INSPECT = Path(__file__).parents[2] / ".venv-inspect" / "bin" / "python"
+"""Where `make bench` installs inspect_ai."""
+READ = """
+import json, sys
+from inspect_ai.log import read_eval_log, read_eval_log_sample, read_eval_log_sample_summaries
+log = read_eval_log(sys.argv[1])
+summaries = read_eval_log_sample_summaries(sys.argv[1])
+print(json.dumps({
+    "status": log.status,
+    "metrics": {name: metric.value for name, metric in log.results.scores[0].metrics.items()},
+    "samples": [
+        [one.id, one.epoch, [score.value for score in one.scores.values()], len(one.messages), one.output.completion]
+        for one in (read_eval_log_sample(sys.argv[1], each.id, each.epoch) for each in summaries)
+    ],
+}))
+"""
+
+
+def told(turns: int = 1) -> list[Told]:
+    return [
+        Told(
+            sample,
+            [f"{sample.item}, turn {turn}?" for turn in range(turns)],
+            [f"answer {turn}" for turn in range(turns)],
+        )
+        for sample in SAMPLES
+    ]
+
+
+def test_a_log_has_each_sample_with_its_score_and_the_unscored_without() -> None:
+    made = report(task_result("Sums"))
+    with zipfile.ZipFile(io.BytesIO(inspect_log(made, made.results[0], told()))) as log:
+        names = [f"samples/{sample.item}_epoch_{sample.repeat + 1}.json" for sample in SAMPLES]
+        samples = [json.loads(log.read(name)) for name in names]
+        header, summaries = json.loads(log.read("header.json")), json.loads(log.read("summaries.json"))
+    assert [sample["scores"].get("accuracy_avg", {}).get("value") for sample in samples] == [1.0, 0.0, None, 0.5]
+    assert samples[2]["metadata"]["reason"] == "the grader died"
+    assert [choice["stop_reason"] for choice in samples[1]["output"]["choices"]] == ["max_tokens"]
+    assert (header["eval"]["dataset"]["sample_ids"], len(summaries)) == (["1", "2"], 4)
+
+
+@pytest.mark.peers
+@pytest.mark.skipif(not INSPECT.exists(), reason="`make bench` installs inspect_ai")
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_inspect_ai_reads_the_log_and_agrees_item_for_item(turns: int, tmp_path: Path) -> None:
+    made = report(task_result("Sums"))
+    log = tmp_path / "sums.eval"
+    log.write_bytes(inspect_log(made, made.results[0], told(turns)))
+    done = subprocess.run([INSPECT, "-c", READ, log], capture_output=True, text=True, check=True)
+    read = json.loads(done.stdout)
+    assert (read["status"], read["metrics"]["accuracy_avg"]) == ("success", 0.5)
+    said = f"answer {turns - 1}" if turns else ""
+    assert read["samples"] == [
+        [one.item, one.repeat + 1, [] if one.score is None else [one.score], 2 * turns, said] for one in SAMPLES
+    ]
+
+
+@pytest.mark.peers
+@pytest.mark.skipif(not INSPECT.exists(), reason="`make bench` installs inspect_ai")
+def test_an_item_with_slashes_is_found(tmp_path: Path) -> None:
+    made = report(task_result("Sums"))
+    log = tmp_path / "sums.eval"
+    sample = Sample(item="test/algebra/9.json", score=1.0, extracted="4", gold="4")
+    log.write_bytes(inspect_log(made, made.results[0], [Told(sample, ["?"], ["4"])]))
+    done = subprocess.run([INSPECT, "-c", READ, log], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["samples"] == [["test/algebra/9.json", 1, [1.0], 2, "4"]]

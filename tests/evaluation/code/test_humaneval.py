@@ -1,7 +1,8 @@
-"""HumanEval in three languages, on items of our own and on the published ones: prompts, what passes, what does not."""
+"""HumanEval in three languages and HumanEval+, on items of our own and on the published ones."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS
 from tasks.evaluation.benchmarks.code.multipl_e import own_solutions
+from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
@@ -121,3 +123,33 @@ def test_all_published_solutions_pass(published: list[Item], tools: Tools) -> No
 def test_no_published_item_passes_with_an_empty_body(published: list[Item], tools: Tools) -> None:
     assert len(published) == 164 + 158
     assert passed(published, BENCHMARK.empty_response, tools) == {"python": 0, "sh": 0}
+
+
+PLUS = BENCHMARKS[2]
+PLUS_ITEMS = {item.id: item for item in PLUS.items(Data(SAMPLES))}
+REVERSED, SHARES, _ = PLUS_ITEMS
+
+
+def test_of_plus_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
+    assert list(PLUS.check(list(PLUS_ITEMS.values()), tools)) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "body", "score"),
+    [
+        (REVERSED, "    return int(str(number)[::-1])\n", 0),  # right on the inputs of HumanEval
+        (REVERSED, "    return int(str(abs(number))[::-1]) * (1 if number > 0 else -1)\n", 1),
+        (SHARES, "    return [amount / sum(amounts) for amount in amounts]\n", 1),
+        (SHARES, "    return [round(amount / sum(amounts), 4) for amount in amounts]\n", 0),
+    ],
+)
+def test_of_plus_all_inputs_decide(item: str, body: str, score: int, tools: Tools) -> None:
+    answer = f"{PLUS_ITEMS[item].detail['prompt']}{body}"
+    assert graded(PLUS, [PLUS_ITEMS[item]], {item: answer}, tools)[item].score == score
+
+
+def test_evalpluss_own_file_is_refused_by_name(tmp_path: Path) -> None:
+    row = {"task_id": "HumanEval/0", "prompt": "def f():\n", "base_input": [[1]], "plus_input": [[2]]}
+    (tmp_path / "HumanEvalPlus.jsonl").write_text(json.dumps(row))
+    with pytest.raises(DataUnusable, match="take the hub's evalplus/humanevalplus instead"):
+        list(PLUS.items(Data(tmp_path)))

@@ -1,14 +1,31 @@
-"""LiveCodeBench on problems of our own in the published schema: what is read and asked, and the figures."""
+"""LiveCodeBench: what is read and asked, how its tests are unpacked, what counts as equal, and the figures."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import pickle
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tasks.evaluation.benchmarks.code import livecodebench_tests
 from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench, last_block
+from tasks.evaluation.benchmarks.code.livecodebench_tests import (
+    checked_kind,
+    other_output,
+    other_value,
+    pickled_text,
+    program_of,
+    read_tests,
+    unpacked,
+    value_of,
+)
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample
 from tasks.evaluation.running.benchmark_data import Data
@@ -117,3 +134,153 @@ def test_figures_have_evalchemys_keys() -> None:
     by_part = {one.part: one.value for one in found.estimates if one.metric == "pass@1"}
     assert by_part == {"": 0.5, "group=easy": pytest.approx(2 / 3), "group=hard": pytest.approx(1 / 3)}
     assert [one.metric for one in found.estimates if one.headline] == ["pass@1"]
+
+
+ADD = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]
+CALL = [{"input": "1\n[2]", "output": "3", "testtype": "functional"}]
+
+
+def packed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+def as_published(tests: Any) -> str:
+    return packed(pickle.dumps(json.dumps(tests)))
+
+
+class Attack:
+    """Its pickle would make a folder when it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("attacked",)
+
+
+def test_public_tests_come_before_private_ones() -> None:
+    tests = list(read_tests(json.dumps(ADD), as_published([*ADD, *ADD])))
+    assert [test.name for test in tests] == ["public test 1", "private test 1", "private test 2"]
+    assert tests[2] == ("private test 2", "1 2\n", "3\n", "stdin")
+
+
+@given(st.text(), st.sampled_from([2, 3, 4, 5]))
+def test_every_pickled_text_is_read(text: str, protocol: int) -> None:
+    assert pickled_text(pickle.dumps(text, protocol)) == text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(pickle.dumps(Attack()), id="a call"),
+        pytest.param(b"cos\nsystem\n(S'true'\ntR.", id="os.system"),
+        pytest.param(pickle.dumps([json.dumps(ADD)]), id="a list"),
+        pytest.param(pickle.dumps("one")[:-1] + pickle.dumps("two"), id="two texts"),
+        pytest.param(b"\x80\x04X\xff\xff\xff\x7fabc.", id="shorter than it says"),
+        pytest.param(b"\x80\x04\x8d" + b"\xff" * 8 + b"abc.", id="longer than memory"),
+        pytest.param(b"\xff\xff", id="no pickle"),
+    ],
+)
+def test_every_other_pickle_is_refused_and_nothing_of_it_runs(
+    content: bytes, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"pickle"):
+        unpacked(packed(content))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("private", "why"),
+    [
+        ("not base64!", "neither JSON nor base64"),
+        (base64.b64encode(zlib.compress(pickle.dumps("[]"))[:-3]).decode(), "cut off"),
+        (base64.b64encode(zlib.compress(pickle.dumps("[]")) + b"more").decode(), "stands behind"),
+        (packed(pickle.dumps("{")), "private tests are not JSON"),
+        (as_published({}), "private tests are no list"),
+        (as_published([{"input": "1", "output": "2"}]), "private test 1 needs"),
+        (as_published([{**ADD[0], "testtype": "magic"}]), "testtype 'magic' is none of stdin, functional"),
+        (as_published([]), "it has no tests"),
+        (as_published([*ADD, *CALL]), "both of stdin and of functions"),
+        (as_published([{**CALL[0], "output": "three"}]), "'three' is not JSON"),
+    ],
+)
+def test_tests_that_cannot_be_run_are_told_apart(private: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        checked_kind("[]", private)
+
+
+def test_a_text_that_unpacks_to_more_than_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(livecodebench_tests, "MOST_BYTES", 1 << 20)
+    assert len(unpacked(packed(pickle.dumps("a" * 1_000_000)))) == 1_000_000
+    with pytest.raises(ValueError, match="more than 1 MiB when unpacked"):
+        unpacked(packed(b"a" * (1 << 24)))
+
+
+def test_integers_of_any_length_are_read() -> None:
+    long = "7" * 6_000
+    assert value_of(f"[{long}, 1]") == value_of(f"[{long}, 1]")
+    assert value_of(f"[{long}]") != value_of(f"[{long[:-1]}8]")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("5", "5\n"),
+        ("  5  \n\n", "5"),
+        ("1 2\r\n3\r\n", "1 2\n3"),
+        ("2.50", "2.5"),
+        ("1e3  7", "1000 7.0"),
+        ("-0", "0"),
+    ],
+)
+def test_outputs_that_count_as_equal(printed: str, expected: str) -> None:
+    assert other_output(printed, expected) is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "why"),
+    [
+        ("6", "5", "wrong answer in line 1: 6, expected 5"),
+        ("5\n5", "5", "wrong answer: 2 lines, expected 1"),
+        ("", "5", "wrong answer in line 1: , expected 5"),
+        ("1  a", "1 a", "wrong answer in line 1: 1  a, expected 1 a"),
+        ("yes", "YES", "wrong answer in line 1: yes, expected YES"),
+        ("0.3333333333", "0.3333333334", "wrong answer in line 1"),
+        ("nan", "5", "wrong answer in line 1"),
+        ("a\0b", "5", "wrong answer in line 1: a\ufffdb, expected 5"),
+    ],
+)
+def test_outputs_that_differ(printed: str, expected: str, why: str) -> None:
+    assert (other_output(printed, expected) or "").startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("\x1e3\n", "3"),
+        ("noise \x1e9\n\x1e3\nmore noise", "3"),
+        ("\x1e1.0\n", "1"),
+        ('\x1e[["a", 1]]\n', '[["a",1]]'),
+        ("\x1e" + "7" * 5000, "7" * 5000),
+    ],
+)
+def test_values_that_are_equal(told: str, expected: str) -> None:
+    assert other_value(told, expected) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("\x1e3\n", "4"),
+        ("", "3"),
+        ("\x1e[1, 2]\n", "[2, 1]"),
+        ("\x1eNaN\n", "NaN"),
+        ("\x1e0.30000000000000004\n", "0.3"),
+        ("\x1e" + "[" * 100_000, "[]"),
+    ],
+)
+def test_values_that_differ(told: str, expected: str) -> None:
+    assert (other_value(told, expected) or "").startswith("wrong answer: ")
+
+
+def test_a_future_import_stays_first() -> None:
+    source = program_of('"""Doc."""\nfrom __future__ import annotations\nprint(1)', None).source
+    assert source == f'from __future__ import annotations\n{livecodebench_tests.PRELUDE}\n"""Doc."""\nprint(1)'
