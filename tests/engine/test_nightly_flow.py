@@ -123,7 +123,8 @@ def test_a_figure_is_accepted_from_the_command_line(tmp_path: Path) -> None:
     folder = shutil.copytree(SAMPLES / "nightly", tmp_path / "suite")
     suite = folder / "suite.yaml"
     counted = run_here("nightly", "run", suite, "--dry-run", "--json").json
-    assert [one["task"] for one in counted["models"]["hasty"]["tasks"]] == ["MATH500", "AIME24"]
+    hasty = counted["models"]["hasty"]  # another test of this home may have evaluated it
+    assert {*(one["task"] for one in hasty["tasks"]), *hasty["skipped"]} == {"MATH500", "AIME24"}
     run_here("nightly", "run", suite)
     shutil.copytree(folder / "hasty-worse", folder / "hasty", dirs_exist_ok=True)
     assert run_here("nightly", "run", suite).code == 1
@@ -295,5 +296,5 @@ def test_a_mistake_in_the_suite_is_refused_with_its_line(tmp_path: Path) -> None
     suite.write_text("tasks: [MATH500]\nmodels:\n  - model: scripted\n    limt: 3\n")
     done = run_here("nightly", "run", suite)
     assert done.code == 2
-    assert f"{suite}, line 4: limt is not known" in done.stderr
+    assert f"{suite}, line 4: 'limt' is not known" in done.stderr
     assert "Traceback" not in done.stderr

@@ -78,11 +78,6 @@ def test_a_drop_that_the_suite_lets_pass_is_none() -> None:
     assert changed(cell(2, 0.2), [cell(1, 0.9)], {1: 9, 2: 2}, least_drop=0.8).verdict == "within noise"
 
 
-def test_the_items_that_it_lost_are_named() -> None:
-    one = changed(cell(2, 0.2), [cell(1, 0.9)], {1: 9, 2: 2})
-    assert ((one.wins, one.losses), [flip.item for flip in one.worse]) == ((0, 7), ["2", "3", "4", "5", "6"])
-
-
 def test_the_last_night_with_equal_data_and_settings_is_compared_with() -> None:
     others = [cell(3, 0.9, settings="other"), cell(2, 0.9, data="b"), cell(1, 0.9)]
     one = changed(cell(4, 0.2), others, {1: 9, 2: 9, 3: 9, 4: 2})

@@ -71,25 +71,6 @@ def test_an_accepted_figure_is_the_next_baseline(suite: Suite) -> None:
     assert len(suite.known()) == 2
 
 
-def test_one_of_two_incidents_of_a_night_is_accepted(suite: Suite) -> None:
-    suite.night({"Sums": 36, "Squares": 36})
-    suite.night({"Sums": 16, "Squares": 12})
-    assert len(suite.known()) == 2
-    suite.accept(suite.known()[0].id, "a harder prompt")
-    assert sorted(one.status for one in suite.known()) == ["accepted", "open"]
-    assert suite.night({"Sums": 16, "Squares": 12}).state == "Regressed"
-
-
-def test_an_unknown_incident_is_refused_with_those_that_are_open(suite: Suite) -> None:
-    suite.night(36)
-    suite.night(16)
-    (one,) = suite.known()
-    with pytest.raises(NoIncident, match=rf"open are: {one.short_id} \(small on Sums\)"):
-        suite.accept("zzz", "why not")
-    with pytest.raises(NoIncident):
-        suite.accept("", "why not")
-
-
 def test_a_night_that_runs_again_replaces_what_it_said(suite: Suite) -> None:
     suite.night(36)
     suite.night(16)
