@@ -241,15 +241,18 @@ def zombie(process: psutil.Process) -> bool:
 
 def test_down_leaves_nothing_behind_and_up_goes_on_with_its_runs(running: Running, doze: str, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
-    run = running.run(doze, diary, seconds=5)
+    run = running.run(doze, diary, seconds=240)
     running.until(lambda: began(diary), "the run begins")
 
     stopped = running.trivet("down", "--json")
     assert (stopped.code, stopped.json["stopped"][:1]) == (0, ["the service"])
     assert running.processes() == []
     assert cluster_of(running.place).status().state == "stopped"
+    assert diary_of(diary)[1:] == []
 
     running.up()
+    running.until(lambda: began(diary) == 2, "the run begins again")
+    (tmp_path / "diary.enough").touch()
     running.until(lambda: running.state_of(run) == "Completed", "the run completes")
     assert (began(diary), diary_of(diary)[-1]) == (2, "done")
 
