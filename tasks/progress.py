@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from threading import Event, Lock
+from threading import Event
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Listener = Callable[[str, int, int], None]
 """(stage, newly done, newly expected)"""
-Counts = dict[str, list[int]]
-"""Stage → [done, expected]; lists, since JSON has no tuples."""
 
 _listeners: list[Listener] = []
 _stopping = Event()
@@ -37,22 +35,6 @@ def listening(listener: Listener) -> Generator[None]:
         yield
     finally:
         _listeners.remove(listener)
-
-
-@contextmanager
-def counting(on_change: Callable[[str, int, int], object] = lambda *_: None) -> Generator[Counts]:
-    """Stage → [done, expected] of every report of this process; on_change: called with both sums."""
-    counts: Counts = {}
-    lock = Lock()
-
-    def count(stage: str, done: int, expected: int) -> None:
-        with lock:
-            before = counts.get(stage, [0, 0])
-            counts[stage] = [before[0] + done, before[1] + expected]
-            on_change(stage, *counts[stage])
-
-    with listening(count):
-        yield counts
 
 
 def report(stage: str, done: int, expected: int) -> None:

@@ -67,7 +67,7 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, with short type names; a switch, which takes no value, gets none."""
-        params = super().get_params(ctx)
+        params: list[Any] = super().get_params(ctx)
         for param in params:
             if param.metavar is None and param.param_type_name == "option":
                 kind = param.type_descriptor.annotation

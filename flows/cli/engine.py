@@ -20,8 +20,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from flows.cli.output import INTERRUPTED, fail, harmless, state
 from flows.running.command_server import has_server, prefect_api, wait_until_healthy
 from flows.running.ending import end_work, listening_for_signals
+from flows.running.progress_counts import counting
 from flows.running.settings import settings
-from tasks import progress
 from tasks.progress import Stopped
 
 R = TypeVar("R")
@@ -150,5 +150,5 @@ def progress_bars(quiet: bool) -> Generator[None]:
 
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
         starting = bars.add_task("start", total=None, count="")
-        with progress.counting(show):
+        with counting(show):
             yield

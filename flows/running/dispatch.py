@@ -27,6 +27,7 @@ from prefect.serializers import JSONSerializer
 from prefect.states import Cancelled, Cancelling
 from pydantic import TypeAdapter
 
+from flows.running.progress_counts import counting
 from flows.running.run_reporting import part_name, say
 from flows.running.settings import settings
 from storage.records import Ref
@@ -180,7 +181,7 @@ def outcome_of(run: object) -> str:
 def keep_outcome(run: object, work: Callable[[], Any]) -> None:
     """Do the work of a child, and leave its result or error for the parent. Raises what `work` raises."""
     became: dict[str, Any] = {}
-    with progress.counting() as counts:
+    with counting() as counts:
         try:
             became = {"value": _serializer.dumps(work()).decode()}
         except Exception as error:

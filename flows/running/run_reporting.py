@@ -30,8 +30,8 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Failed
 
 from flows.running.ending import ending_in_order
+from flows.running.progress_counts import counting
 from flows.running.settings import RETRY
-from tasks import progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -137,7 +137,7 @@ def _progress_artifacts() -> Generator[None]:
                     if succeeded or stage not in shown or shown[stage][1] != now:
                         send(stage, now)
 
-    with progress.counting() as counts:
+    with counting() as counts:
         # it sees the settings of this run, and ends with the process at the latest
         thread = Thread(target=copy_context().run, args=(send_on,), name="progress", daemon=True)
         thread.start()
