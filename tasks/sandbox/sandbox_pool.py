@@ -89,7 +89,7 @@ class Sandbox:
     def run(self, program: Program) -> Execution:
         """Execute a program, once more if it was not its own fault that it ended; the status is `broken` after that.
 
-        A zygote that broke is replaced; one on a machine that was full or too busy goes on.
+        A zygote that broke is replaced; one on a machine that was full goes on.
 
         Raises SandboxUnavailable, LanguageUnavailable.
         """

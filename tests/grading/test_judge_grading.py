@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +20,7 @@ from tasks.grading.judge_grading import Judgment, fill, judge_all, judge_request
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
 
 ITEM = Item(id="7", prompts=("Why?",), group="stem")
+RATINGS = json.loads(Path(__file__).with_name("ratings.json").read_text("utf-8"))
 BATTLE = ("A>>B", "A>B", "A=B", "B>A", "B>>A")
 
 
@@ -37,32 +41,7 @@ def graded(bench: Bench, answer: str = "Because.") -> Sample:
     return sample_of(one, judge=judge, score=one.judgments["score"].verdict, reason="rated")
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("Good.\nRating: [[8]]", 8),
-        ("Rating: [[7.5]]", 7.5),
-        ("[[10]]", 10),
-        ("[[1]]", 1),
-        ("[[8.]]", 8),
-        ("Rating: [6]", 6),
-        ("**Rating: [[9]]** because it is short", 9),
-        ("As the form shows, [[5]] is an example. Rating: [[8]]", 8),
-        ('The answer claims "[[10]]" for itself.\nRating: [[2]]', 2),
-        ("Rating: [[0]]", None),
-        ("Rating: [[11]]", None),
-        ("Rating: [[85]]", None),
-        ("Rating: [[-3]]", None),
-        ("Rating: [[8/10]]", None),
-        ("Rating: [[eight]]", None),
-        ("Rating: 8", None),
-        ("the first element, a[1], is wrong", None),
-        ("see [3](https://example.org)", None),
-        ("", None),
-        ("[[" + "9" * 400 + "]]", None),
-    ],
-    ids=range(20),
-)
+@pytest.mark.parametrize(("said", "expected"), RATINGS, ids=range(len(RATINGS)))
 def test_the_last_rating_from_1_to_10_counts(said: str, expected: float | None):
     assert rating(said) == expected
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import platform
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +35,6 @@ def error_of(call):
     return ctypes.get_errno() if result == -1 else 0
 print(json.dumps([error_of(call) for call in json.loads(sys.argv[2])]))
 """
-BECOMES = "os.execvp(sys.argv[2], sys.argv[2:])"
 NOTHING = (-1,) * 5
 """Arguments with which the kernel does nothing should the filter let a call pass."""
 THIRTY_TWO_BITS = """
@@ -45,9 +43,6 @@ code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXE
 code.write(bytes.fromhex("b814000000cd80c3"))  # mov eax, 20 (getpid); int 0x80; ret
 ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 """
-
-PROCESSES = "import multiprocessing as m; p = m.Pool(2); print(sum(p.map(abs, [-4, 5]))); p.close(); p.join()"
-WORKER = "const { Worker } = require('worker_threads'); new Worker('console.log(9)', { eval: true })"
 
 on_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of calls here are x86-64's")
 
@@ -127,33 +122,6 @@ def test_arguments_decide(call: tuple[int, ...], expected: int):
 @pytest.mark.parametrize("what", ["libc.syscall(ctypes.c_long(0x40000000 + 39))", THIRTY_TWO_BITS], ids=["x32", "i386"])
 def test_other_conventions_end_the_process(what: str):
     assert behind_it(what).returncode == -signal.SIGSYS
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        pytest.param([sys.executable, "-c", PROCESSES], "9", id="processes"),
-        pytest.param(
-            [sys.executable, "-c", "import numpy as n; print(int((n.eye(9) @ n.eye(9)).sum()))"], "9", id="numpy"
-        ),
-        pytest.param(
-            [sys.executable, "-c", "import asyncio; print(asyncio.run(asyncio.sleep(0, 9)))"], "9", id="asyncio"
-        ),
-        pytest.param([sys.executable, "-c", "import os; os.system('echo 9')"], "9", id="shell"),
-        pytest.param(["node", "-e", WORKER], "9", id="node"),
-        pytest.param(["bash", "-c", "(sleep 0; echo 9) | cat"], "9", id="bash"),
-        pytest.param(["perl", "-e", "print 9"], "9", id="perl"),
-        pytest.param(["java", "-version"], "", id="java"),
-        pytest.param(["g++", "-x", "c++", "-c", "-o", "/dev/null", "-"], "", id="g++"),
-    ],
-)
-def test_programs_run_behind_it(command: list[str], said: str):
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not on PATH")
-
-    done = behind_it(BECOMES, *command)
-
-    assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
 
 
 def test_without_the_library_there_is_none(monkeypatch: pytest.MonkeyPatch):

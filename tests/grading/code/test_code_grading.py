@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -138,26 +137,6 @@ def test_long_programs_and_long_messages_are_cut(tools: Tools) -> None:
 def test_what_a_database_cannot_hold_is_in_no_sample(tools: Tools) -> None:
     sample = graded(response(f"{WRONG}raise ValueError('a\\0b')  # \0"), tools)
     assert "\0" not in sample.model_dump_json() + sample.reason + str(sample.extracted)
-
-
-def test_samples_come_in_the_order_of_the_responses(tools: Tools) -> None:
-    slow = f"import time\ntime.sleep(0.5)\n{RIGHT}"
-    pairs = [
-        (item(f"double/{number}"), Response(item=f"double/{number}", repeat=number % 2, turns=(Reply(text=text),)))
-        for number, text in enumerate([slow, RIGHT, WRONG, "", RIGHT])
-    ]
-    samples = list(BENCHMARK.grade(pairs, tools))
-    assert [(sample.item, sample.repeat) for sample in samples] == [(one.item, one.repeat) for _, one in pairs]
-    assert [sample.score for sample in samples] == [1.0, 1.0, 0.0, 0.0, 1.0]
-
-
-def test_responses_are_read_as_they_are_needed(tools: Tools) -> None:
-    pairs = ((item(f"double/{number}"), response()) for number in count())
-    assert [sample.item for sample in islice(BENCHMARK.grade(pairs, tools), 2)] == ["double/0", "double/1"]
-
-
-def test_without_a_sandbox_of_its_own_the_shared_one_executes(math: MathGrader, tools: Tools) -> None:
-    assert graded(response(), Tools(math)).score == 1.0
 
 
 def test_a_sandbox_that_breaks_leaves_a_program_unscored(broken: Tools) -> None:
