@@ -16,7 +16,7 @@ from tasks.language.numbers import CALENDAR, read_numbers
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.passages import Passage, read_passages
-from tasks.rag.answering.question_reading import line_question, phrase_question, read_cell_question
+from tasks.rag.answering.question_reading import line_question, phrase_question, read_cell_question, read_year_question
 from tasks.rag.answers import Draft, Filters, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_search import (
@@ -55,6 +55,8 @@ def looked_up(
     Raises WrongTokenizer.
     """
     tokenizer = index.manifest.tokenizer or BIGRAM
+    if of_years := year_of_figure(question, plan, hits, index):
+        return of_years
     asked = read_cell_question(question, tokenizer=tokenizer, said=said_in(plan))
     if asked is None:
         return None
@@ -98,6 +100,36 @@ def _searched(
         embed=(lambda texts: embedder().embed(texts)) if reads(index.manifest.embedder, said) else None,
     )
     return found, among.named
+
+
+def year_of_figure(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
+    """The year in which a line is largest, or smallest: `FY2018: Sensors = $918 million [1] (FY2019 914 [2], …)`.
+
+    None where the question asks for no year, or no line of several years holds enough of it.
+    """
+    tokenizer = index.manifest.tokenizer or BIGRAM
+    read = read_year_question(question, tokenizer=tokenizer, said=said_in(plan))
+    if read is None:
+        return None
+    figure, most = read
+    among = _among(plan, hits, index)
+    dated = [one for one in among.numbers if one.period.year and one.shown not in NIL]
+    scorer, around = CellScorer(figure, dated, tokenizer), _Around(index, among.documents, hits, titled=not among.named)
+    best = max((scorer.match(one, around.of(one), 1.0) for one in dated), key=lambda one: one.score, default=None)
+    line = lambda one: (one.document, one.table, one.row_path, telling(one.column_path))  # noqa: E731
+    years = {one.period.year: one for one in dated if best and line(one) == line(best.number)}
+    confidence = best.asked * (OF_YEARS if among.named else OF_YEARS_UNNAMED) if best else 0.0
+    if len(years) < 2 or confidence < LEAST:
+        return None
+    first, *others = sorted(years.values(), key=lambda one: one.value, reverse=most)[:MOST_YEARS]
+    told = [f"FY{one.period.year} {one.shown.lstrip('$€£¥₩ ')} [{n}]" for n, one in enumerate(others, 2)]
+    head = f"FY{first.period.year}: {figure.core} = {shown(first, language_of(question))} [1]"
+    return Draft(
+        f"{head} ({', '.join(told)})",
+        tuple(cited_number(n, one) for n, one in enumerate((first, *others), 1)),
+        reason=f"the years of a line that holds {best.asked:.0%} of the question" if best else None,
+        confidence=round(confidence, 4),
+    )
 
 
 class Cells:
@@ -200,6 +232,9 @@ SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "KRW": "₩"}
 COUNTS: Mapping[str, str] = {"people": " people", "shares": " shares", "years": " years", "days": " days"}
 LEAST = 0.55
 """Confidence below which there is no answer."""
+OF_YEARS, OF_YEARS_UNNAMED = 0.9, 0.75
+"""How sure a year is of whose line all is said; in a document that the question does not name."""
+MOST_YEARS = 8
 MOST_MARGIN = 0.2
 """A cell that is further ahead of the next is no surer."""
 

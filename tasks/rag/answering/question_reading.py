@@ -238,6 +238,7 @@ NAMES_MONEY, NAMES_COUNT = (re.compile(CELL_WORDS["names"][one], re.IGNORECASE) 
 YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)", re.IGNORECASE)
 NO_FIGURE = re.compile(CELL_WORDS["no_figure"], re.IGNORECASE)
 """A question for something else than a figure."""
+WHICH_YEAR, MOST, LEAST = (re.compile(CELL_WORDS["year_of"][one], re.IGNORECASE) for one in ("year", "most", "least"))
 LINK = re.compile(r"\b(?:of|in|at|on|for|by|from|to|with)\b", re.IGNORECASE)
 WEAK = frozenset[str](CELL_WORDS["weak"].split())
 WEAK_WEIGHT = 0.5
@@ -261,6 +262,17 @@ def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = (
     if NO_FIGURE.search(asked) or asks_to_work_out(asked):
         return None
     return _question(asked, asked, part, years, terms, tokenizer=tokenizer, said=said)
+
+
+def read_year_question(question: str, *, tokenizer: str, said: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
+    """A question for the year in which a figure is largest (True) or smallest; None for others."""
+    asked = spelled(expand(spelled_out(" ".join(question.split()))).asked)
+    least = LEAST.search(asked) is not None
+    if len(asked) > MOST_CHARS or not WHICH_YEAR.search(asked) or not (least or MOST.search(asked)):
+        return None
+    figure = LEAST.sub(" ", MOST.sub(" ", WHICH_YEAR.sub(" ", asked)))
+    found = _question(asked, figure, WHOLE_YEAR, (), set(), tokenizer=tokenizer, said=said)
+    return (found, not least) if found else None
 
 
 def line_question(said: str, when: When, *, tokenizer: str) -> CellQuestion | None:

@@ -84,3 +84,14 @@ def test_what_is_asked_is_worked_out_with_a_citation_for_each_figure(index: Inde
 )
 def test_a_figure_that_is_not_there_is_not_made_up(index: Index, question: str) -> None:
     assert assistant(index).ask(question).abstained
+
+
+@pytest.mark.parametrize(
+    ("question", "result"),
+    [
+        ("해밀읍 도서관 방문객이 가장 많은 해는 몇 년인가?", "FY2023: 도서관 방문객"),
+        ("In which year was 도서관 방문객 of 해밀읍 the lowest?", "FY2021: 도서관 방문객"),
+    ],
+)
+def test_the_year_in_which_a_figure_is_largest_or_smallest_is_found(index: Index, question: str, result: str) -> None:
+    assert assistant(index).ask(question).answer.startswith(result)
