@@ -43,16 +43,9 @@ class Weights(NamedTuple):
     label: str  # the name as ids show it
     fingerprint: str
     dtype: str  # as a torch name, `auto` resolved
-    adapter: Path | None
-    trust_remote_code: bool
+    adapter: Path | None = None
+    trust_remote_code: bool = False
     gguf: str | None = None  # name of a GGUF file in the folder, in place of safetensors
-
-    @property
-    def format(self) -> dict[str, Any]:
-        """How transformers is told to read the weights. Raises ModelUnavailable for pickled ones."""
-        if self.gguf is None:
-            require_safetensors(self.folder)
-        return {"use_safetensors": True} if self.gguf is None else {"gguf_file": self.gguf}
 
 
 class Loaded(NamedTuple):
@@ -93,40 +86,25 @@ def find_weights(
     peft: folder or hub name of a LoRA. merges: the library peft will merge it, so both are checked.
     """
     check_dtype(dtype)
+    dtype = dtype.removeprefix("torch.")
     if gguf_file is not None:
-        return _find_gguf(name, gguf_file, dtype=dtype, peft=peft)
+        folder = hub_folder(name, what="model", wanted=(gguf_file,))
+        if peft:
+            raise ModelUnavailable(f"peft={peft}: adapters are added to safetensors alone, and {gguf_file} is GGUF")
+        file = gguf_in(folder, gguf_file)
+        return Weights(folder, file.stem, digest_files([file]), _dtype({}, dtype), gguf=gguf_file)
     wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
     folder = hub_folder(name, revision, what="model", wanted=wanted)
     config = model_config(folder)
-    adapter = hub_folder(peft, what="LoRA", wanted=wanted) if peft else None
-    if adapter and merges:
-        check_adapter(adapter)
-    digests = [digest_folder(place, wanted) for place in (folder, adapter) if place]
-    label = label_of(name, folder)
-    return Weights(
-        folder=folder,
-        label=label if adapter is None else f"{label}+{adapter.resolve().name}",
-        fingerprint=digests[0] if adapter is None else hashlib.sha256("".join(digests).encode()).hexdigest()[:12],
-        dtype=_dtype(config, dtype.removeprefix("torch.")),
-        adapter=adapter,
-        trust_remote_code=trust_remote_code,
-    )
-
-
-def _find_gguf(name: str, gguf_file: str, *, dtype: str, peft: str | None) -> Weights:
-    folder = hub_folder(name, what="model", wanted=(gguf_file,))
+    label, fingerprint, adapter = label_of(name, folder), digest_folder(folder, wanted), None
     if peft:
-        raise ModelUnavailable(f"peft={peft}: adapters are added to safetensors alone, and {gguf_file} is GGUF")
-    file = gguf_in(folder, gguf_file)
-    return Weights(
-        folder=folder,
-        label=file.stem,
-        fingerprint=digest_files([file]),
-        dtype=_dtype({}, dtype.removeprefix("torch.")),
-        adapter=None,
-        trust_remote_code=False,
-        gguf=gguf_file,
-    )
+        adapter = hub_folder(peft, what="LoRA", wanted=wanted)
+        if merges:
+            check_adapter(adapter)
+        label = f"{label}+{adapter.resolve().name}"
+        both = f"{fingerprint}{digest_folder(adapter, wanted)}"
+        fingerprint = hashlib.sha256(both.encode()).hexdigest()[:12]
+    return Weights(folder, label, fingerprint, _dtype(config, dtype), adapter, trust_remote_code)
 
 
 def check_dtype(dtype: str) -> None:
@@ -170,7 +148,9 @@ def read_model(kind: Any, weights: Weights, tokenizer: Any, *, device: str | Non
     """
     import torch
 
-    reading = weights.format
+    if weights.gguf is None:
+        require_safetensors(weights.folder)
+    reading = {"use_safetensors": True} if weights.gguf is None else {"gguf_file": weights.gguf}
     device = device_for(device)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise ModelUnavailable(

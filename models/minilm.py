@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count, takewhile
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -86,7 +86,7 @@ class Encoder:
         # a text is one segment, so the segment's vector can ride on the positions
         segment = weights["embeddings.token_type_embeddings.weight"][0]
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
-        self._norm = Norm.of(weights, "embeddings.LayerNorm", torch.float32)
+        self._norm = Norm(*_of(weights, "embeddings.LayerNorm"), torch.float32)
         names = takewhile(
             lambda name: f"{name}.output.dense.weight" in weights, (f"encoder.layer.{at}" for at in count())
         )
@@ -108,12 +108,15 @@ class Layer:
     """Self-attention and feed-forward, each added to its input and normalised."""
 
     def __init__(self, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> None:
-        self._query_key_value = Linear(*_joined_attention(weights, f"{name}.attention.self"), dtype)
-        self._attended = Linear.of(weights, f"{name}.attention.output.dense", dtype)
-        self._attention_norm = Norm.of(weights, f"{name}.attention.output.LayerNorm", dtype)
-        self._widen = Linear.of(weights, f"{name}.intermediate.dense", dtype)
-        self._narrow = Linear.of(weights, f"{name}.output.dense", dtype)
-        self._output_norm = Norm.of(weights, f"{name}.output.LayerNorm", dtype)
+        # query, key and value as one layer, attention's 1/√32 folded into the query
+        parts = [_of(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
+        parts[0] = tuple(one * (WIDTH // HEADS) ** -0.5 for one in parts[0])
+        self._query_key_value = Linear(*(torch.cat(both) for both in zip(*parts, strict=True)), dtype)  # (1152, 384)
+        self._attended = Linear(*_of(weights, f"{name}.attention.output.dense"), dtype)
+        self._attention_norm = Norm(*_of(weights, f"{name}.attention.output.LayerNorm"), dtype)
+        self._widen = Linear(*_of(weights, f"{name}.intermediate.dense"), dtype)
+        self._narrow = Linear(*_of(weights, f"{name}.output.dense"), dtype)
+        self._output_norm = Norm(*_of(weights, f"{name}.output.LayerNorm"), dtype)
 
     def __call__(self, hidden: Tensor, tokens: int) -> Tensor:
         """hidden: (length, 384); rows from `tokens` on are padding, which nothing attends to."""
@@ -139,11 +142,6 @@ class Linear:
         weight = weight.to(dtype)
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self._packed else weight
 
-    @classmethod
-    def of(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> Linear:
-        """The layer of `NAME.weight` (out, in) and `NAME.bias` (out,), converted to `dtype`. Raises KeyError."""
-        return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], dtype)
-
     def __call__(self, x: Tensor) -> Tensor:
         if self._packed:
             return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
@@ -162,30 +160,18 @@ class Linear:
         return F.linear(x, self._weight, self._bias) + residual
 
 
-class Norm(NamedTuple):
+class Norm:
     """Layer normalisation over the last dimension, of width WIDTH, by `weight` and `bias` (WIDTH,)."""
 
-    weight: Tensor
-    bias: Tensor
-
-    @classmethod
-    def of(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> Norm:
-        """The normalisation of `NAME.weight` and `NAME.bias`, converted to `dtype`. Raises KeyError."""
-        return cls(weights[f"{name}.weight"].to(dtype), weights[f"{name}.bias"].to(dtype))
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
+        self._weight, self._bias = weight.to(dtype), bias.to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (WIDTH,), self.weight, self.bias, EPSILON)
+        return F.layer_norm(x, (WIDTH,), self._weight, self._bias, EPSILON)
 
 
-def _joined_attention(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    """Query, key and value as one layer: weight (1152, 384), bias (1152,).
-
-    Attention's 1/√32 is folded into the query.
-    """
-    scale = (WIDTH // HEADS) ** -0.5
-    weight = [weights[f"{name}.{part}.weight"] for part in ("query", "key", "value")]
-    bias = [weights[f"{name}.{part}.bias"] for part in ("query", "key", "value")]
-    return torch.cat([weight[0] * scale, *weight[1:]]), torch.cat([bias[0] * scale, *bias[1:]])
+def _of(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+    return weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 
 def _can_pack(dtype: torch.dtype) -> bool:
