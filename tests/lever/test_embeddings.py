@@ -12,7 +12,6 @@ from storage.records import Ref
 from tasks.lever.data import embeddings
 from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
 from tasks.lever.judge.demonstration_task import views_of
-from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, Embedded
 from tests.lever.small_dataset import ColourEncoder, dataset, item, png
 
@@ -94,9 +93,3 @@ def test_an_export_that_was_interrupted_goes_on_where_it_stopped(
     embedded = embed(many(pictures, 11), resumed, store)
     assert resumed.pictures == [png(9, 9), png(10, 9)]
     assert embedded == embed(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "undisturbed"))
-
-
-def test_a_picture_without_a_direction_is_named(store: Artifacts, pictures: Path) -> None:
-    black = dataset([item("night", picture=png(0), question="a", folder=pictures)])
-    with pytest.raises(DatasetUnusable, match=r"item night: .* zero or no number"):
-        embed(black, ColourEncoder(), store)

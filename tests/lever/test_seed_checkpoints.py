@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import sys
 import zipfile
-from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.pointer import PointerConfig
-from tasks.lever.learning.checkpoints import MOST_BYTES, POOLS_OF, open_selector, read_seed_checkpoint, save_selector
+from tasks.lever.learning.checkpoints import MOST_BYTES, open_selector, read_seed_checkpoint, save_selector
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
 from tests.lever.seed_files import (
@@ -291,19 +290,6 @@ def test_no_damage_gives_anything_but_a_refusal_or_a_checkpoint(tmp_path: Path, 
 
 
 # and whoever wrote it
-
-
-def test_ours_and_theirs_are_opened_alike(tmp_path: Path) -> None:
-    theirs = open_selector(save(lightning(STATE), tmp_path / "v2.ckpt"))
-    recipe = PoolRecipe(sampler="RetrievalSampler", size=8, others=0.5, modalities=("joint",))
-    content = save_selector(theirs.selector, meta={POOLS_OF: recipe.model_dump(mode="json")})
-    (tmp_path / "grpo_RetrievalSampler.safetensors").write_bytes(content)
-    ours = open_selector(tmp_path / "grpo_RetrievalSampler.safetensors")
-    assert theirs.notes
-    assert not ours.notes
-    assert ours.recipe == recipe
-    assert OrderedDict(ours.selector.state_dict()).keys() == STATE.keys()
-    assert all(torch.equal(ours.selector.state_dict()[key], STATE[key]) for key in STATE)
 
 
 @pytest.mark.parametrize(

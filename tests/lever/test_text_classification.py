@@ -10,7 +10,6 @@ import pytest
 from models.protocols import LogProb, Text
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings, TextClassification
 from tasks.lever.judge.judging import Asked, Judging
-from tasks.lever.lever_errors import JudgeUnusable
 from tasks.lever.lever_records import TextItem
 from tests.lever.small_judges import Endpoint, Kept, limits
 
@@ -93,8 +92,3 @@ def test_a_prompt_is_weighed_once_whatever_is_asked_of_it_and_a_second_run_weigh
     later = Reader(half_a_person)
     assert judging(later, store).judge([Asked("q", ("a",))]) == [answer]
     assert later.read == []
-
-
-def test_a_judge_without_likelihoods_of_labels_is_refused() -> None:
-    with pytest.raises(JudgeUnusable, match="endpoint:1 gives no log-probabilities of labels"):
-        judging(Endpoint()).judge([Asked("q", ())])

@@ -179,20 +179,6 @@ class StoppingJudge(FeatureJudge):
         return rewards
 
 
-class StoppingValidation(GreedyReward):
-    """Breaks off at a call."""
-
-    def __init__(self, groups: Groups, at: int) -> None:
-        super().__init__(groups)
-        self.at = at
-
-    def __call__(self, selector: PointerSelector) -> float:
-        accuracy = super().__call__(selector)
-        if self.calls == self.at:
-            raise Interrupted
-        return accuracy
-
-
 @pytest.mark.parametrize("at", [1, 2])
 def test_grpo_that_broke_off_while_judging_asks_for_the_same_and_ends_the_same(tmp_path: Path, at: int):
     groups = small_groups()
@@ -201,19 +187,3 @@ def test_grpo_that_broke_off_while_judging_asks_for_the_same_and_ends_the_same(t
         small_grpo(tmp_path, judge=stopping)
     assert same(small_grpo(tmp_path, judge=rest), small_grpo(judge=whole))
     assert (stopping.asked, rest.asked) == (whole.asked[:at], whole.asked[at - 1 :])
-
-
-@pytest.mark.parametrize("stage", ["sft", "rce"])
-def test_a_stage_that_broke_off_while_validating_ends_the_same(tmp_path: Path, stage: str):
-    groups = small_groups()
-
-    def train(run: TrainingRun) -> Trained:
-        if stage == "sft":
-            labelled, settings = small_labelled(groups), SftSettings(epochs=3, batch_size=8)
-            return learn_sft(DROPPING, labelled, settings, run)
-        start = small_start(config=DROPPING)
-        return learn_rce(start, groups, RceSettings(epochs=3), run)
-
-    with pytest.raises(Interrupted):
-        train(TrainingRun(StoppingValidation(groups, 3), folder=tmp_path))
-    assert same(train(TrainingRun(GreedyReward(groups), folder=tmp_path)), train(TrainingRun(GreedyReward(groups))))
