@@ -63,11 +63,6 @@ def test_an_equation_stands_in_its_sentence() -> None:
     assert blocks(stream) == [("paragraph", "식 x+1 이다")]
 
 
-def test_a_note_number_carries_its_signs() -> None:
-    number = control(1, "atno", struct.pack("<IHHHH", 1, 3, 0, ord("("), ord(")")))
-    assert blocks(paragraph(0, anchor(18, "atno") + words(" 글")) + number) == [("paragraph", "(3) 글")]
-
-
 def table(level: int, *cells: tuple[int, int, bytes], attributes: int = 0) -> bytes:
     """A table control; a cell is row, column and the records of its paragraphs."""
     made = control(level, "tbl ", struct.pack("<I", attributes) + bytes(36))
@@ -76,22 +71,6 @@ def table(level: int, *cells: tuple[int, int, bytes], attributes: int = 0) -> by
         head = struct.pack("<HHIHHHH", 1, 0, 0, col, row, 1, 1) + bytes(18)
         made += record(Tag.LIST_HEADER, level + 1, head) + content
     return made
-
-
-def test_a_nested_table_is_told_in_its_cell() -> None:
-    inner = paragraph(2, anchor(11, "tbl ")) + table(
-        3, (0, 0, paragraph(4, words("a"))), (0, 1, paragraph(4, words("b")))
-    )
-    outer = table(1, (0, 0, inner), (0, 1, paragraph(2, words("c"))))
-    assert blocks(paragraph(0, anchor(11, "tbl ")) + outer) == [("table", "a b | c")]
-
-
-def test_a_frame_around_a_table_is_not_a_table() -> None:
-    inner = paragraph(2, words("제목") + anchor(11, "tbl ")) + table(
-        3, (0, 0, paragraph(4, words("a"))), (0, 1, paragraph(4, words("b")))
-    )
-    stream = paragraph(0, anchor(11, "tbl ")) + table(1, (0, 0, inner))
-    assert blocks(stream) == [("paragraph", "제목"), ("table", "a | b")]
 
 
 @pytest.mark.parametrize(

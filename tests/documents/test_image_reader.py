@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.image_reader import image_pictures, open_image, render_pages
+from tasks.documents.image_reader import image_pictures, open_image
 
 needs_tesseract = pytest.mark.program("tesseract")
 
@@ -76,16 +75,3 @@ def test_without_text_recognition_the_page_says_why_it_is_empty(tmp_path: Path) 
     (page,) = pages(path, ocr=False)
 
     assert (page.status, page.reason, page.blocks) == (PageStatus.EMPTY, "image-only", ())
-
-
-def test_its_page_is_drawn_with_boxes(tmp_path: Path) -> None:
-    path = tmp_path / "a.png"
-    Image.new("RGB", (200, 100), "white").save(path, dpi=(72, 72))
-
-    ((number, png),) = render_pages(path, {1: [(50, 40, 100, 60)], 2: []}, password=None)
-
-    with Image.open(io.BytesIO(png)) as drawn:
-        scale = drawn.width / 200
-        inside, outside = (drawn.getpixel((round(x * scale), round(50 * scale))) for x in (75, 10))
-    assert (number, outside) == (1, (255, 255, 255))
-    assert inside != outside

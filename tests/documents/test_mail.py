@@ -118,14 +118,6 @@ def test_a_mail_of_outlook(tmp_path: Path) -> None:
     ]
 
 
-def test_the_html_of_outlook_is_read(tmp_path: Path) -> None:
-    html = {"__substg1.0_10130102": b"<h2>Lamps</h2><p>By Friday.</p>"}
-
-    reader = read(tmp_path / "a.msg", ole_file({**OUTLOOK, **html, **property_("1000", "Lamps By Friday.")}))
-
-    assert told(reader)[2:] == [("heading", "Lamps"), ("paragraph", "By Friday.")]
-
-
 def test_a_body_that_is_rich_text_only_is_said(tmp_path: Path) -> None:
     reader = read(tmp_path / "a.msg", ole_file({**OUTLOOK, "__substg1.0_10090102": b"LZFu"}))
 

@@ -68,15 +68,6 @@ def test_the_rows_of_a_table_stand_on_their_pages_below_the_header_that_is_repea
     assert told([block], *laid) == [(1, "name | amount\nwood | 1,200"), (2, "name | amount\nsteel | 3,400")]
 
 
-def test_rows_on_the_next_page_count_from_its_top() -> None:
-    block = table(("wood", "1,200"), ("steel", "3,400"))
-    [_, second] = join([block], [page("wood 1,200"), page("steel 3,400")])
-    assert [(cell.row, cell.bbox) for cell in second.blocks[0].cells] == [
-        (0, (0.0, 20.0, 50.0, 30.0)),
-        (0, (60.0, 20.0, 110.0, 30.0)),
-    ]
-
-
 def test_headers_and_footers_stand_on_every_page_with_their_numbers() -> None:
     blocks = [paragraph("alpha"), paragraph("gamma"), Block(kind="header", text="The Report")]
     laid = (page("alpha", header="The Report", footer="- 1 -"), page("gamma", header="The Report", footer="- 2 -"))

@@ -165,17 +165,6 @@ def test_a_table_on_a_rotated_page_is_read_upright(tmp_path: Path) -> None:
     assert table.bbox == pytest.approx((72, 100, 400, 160), abs=1)
 
 
-def test_a_word_over_a_line_is_cut_there(tmp_path: Path) -> None:
-    page = new_page()
-    fill(page)
-    rule(page)
-    page.draw_line((72, 180), (300, 180))
-    page.insert_text((190, 116), "ABCD", fontsize=10)
-    (table,) = tables(blocks_of(page, tmp_path))
-    assert {cell.text for cell in table.cells if cell.row == 0} != {"품목", "수량", "금액"}
-    assert "".join(sorted(c for cell in table.cells for c in cell.text if c in "ABCD")) == "ABCD"
-
-
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf"])

@@ -34,14 +34,6 @@ def test_encodings_are_told_apart(data: bytes, encoding: str) -> None:
     assert decode(data) == (SENTENCE, encoding, ())
 
 
-def test_another_encoding_is_guessed_with_a_note() -> None:
-    german = "Übergabe der Prüfberichte für die Größenänderung erfolgt täglich. " * 5
-    decoded = decode(german.encode("cp1252"))
-
-    assert decoded.text == german
-    assert decoded.notes[0].startswith("The encoding was guessed")
-
-
 def test_a_lone_surrogate_is_replaced_with_a_note() -> None:
     decoded = decode("가".encode() + b"\xed\xa0\x80" + "나".encode())
 

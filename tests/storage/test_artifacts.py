@@ -83,20 +83,6 @@ def test_writers_of_the_same_objects_do_not_disturb_each_other(tmp_path: Path) -
     assert list(tmp_path.rglob(f"{files.TEMPORARY}*")) == []
 
 
-def test_a_store_that_may_not_be_written_is_said(tmp_path: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from storage.artifacts import Artifacts\n"
-        "from storage.storage_errors import StoreUnreachable\n"
-        "if os.geteuid() == 0: os.setegid(65534); os.seteuid(65534)\n"
-        "try: Artifacts(Path(sys.argv[1])).put('document', b'abc')\n"
-        "except StoreUnreachable as error: print(error)\n"
-    )
-    tmp_path.chmod(0o555)
-    said, _ = python(code, tmp_path).communicate(timeout=30)
-    tmp_path.chmod(0o755)
-    assert "may not be used" in said
-
-
 def test_an_object_store_that_is_away_is_said(tmp_path: Path) -> None:
     store = Artifacts.open("http://127.0.0.1:9/store", cache=tmp_path)
     with pytest.raises(StoreUnreachable, match=r"127\.0\.0\.1:9"):

@@ -143,15 +143,6 @@ def test_a_sample_that_was_graded_anew_takes_the_place_of_the_old(evaluations: E
     assert tuple(evaluations.samples("anew", "MBPP")) == (SAMPLES[0], again)
 
 
-def test_samples_are_made_while_they_are_written(evaluations: Evaluations) -> None:
-    made = evaluated(run("streamed", model("streamed"))).model_copy(
-        update={"more_samples": lambda: (Sample(item=f"{n:05d}", detail={}, score=1.0) for n in range(1203))}
-    )
-    evaluations.write([made])
-    assert [one.item for one in evaluations.samples("streamed", "MBPP")] == [f"{n:05d}" for n in range(1203)]
-    assert evaluations.has("streamed", {"MBPP": 1203})
-
-
 @pytest.mark.parametrize(
     "changed",
     [

@@ -134,17 +134,6 @@ def test_a_document_that_changes_rewrites_only_its_segments(tmp_path: Path) -> N
         assert index.vectors.search(own, 1).rows.tolist() == [at]
 
 
-@pytest.mark.usefixtures("small_segments")
-def test_a_damaged_segment_is_not_taken_over_by_the_next_generation(tmp_path: Path) -> None:
-    publish(tmp_path, **large(80))
-    for path in sorted(tmp_path.rglob("*.segment-text")):
-        data = bytearray(path.read_bytes())
-        data[-5] ^= 1
-        path.write_bytes(data)
-    publish(tmp_path, **large(80, first="another"))
-    open_index(tmp_path).verify()
-
-
 def test_the_bytes_depend_on_the_content_alone(tmp_path: Path) -> None:
     put(tmp_path / "one", NEW)
     put(tmp_path / "two", OLD)

@@ -87,16 +87,6 @@ def test_of_equal_contents_the_maker_of_what_stands_beside_is_told(lineage: Line
     assert set(found) == {digest(sign) for sign in "f2eb"}
 
 
-def test_of_equal_contents_the_maker_with_the_settings_of_its_readers_is_told(lineage: Lineage) -> None:
-    """Another threshold may find the same; a training with the first one leads to the first."""
-    first = ran("data", key="first").model_copy(update={"parameters": {"world": {"threshold": 0.5}}})
-    later = ran("data", key="later", at=AT.replace(hour=11)).model_copy(update={"parameters": {"threshold": 0.4}})
-    lineage.record(first, [made("d"), used("a")])
-    lineage.record(later, [made("d"), used("a")])
-    lineage.record(ran("train").model_copy(update={"parameters": {"threshold": 0.5}}), [made("f"), used("d")])
-    assert lineage.origins([digest("f")], most=100)[digest("d")].step == first
-
-
 def test_a_step_that_only_finds_the_same_again_is_not_recorded_again(lineage: Lineage) -> None:
     lineage.record(ran("scan", key="k1"), [made("a")], only_new=True)
     lineage.record(ran("scan", key="k2", at=AT.replace(hour=11)), [made("a")], only_new=True)
