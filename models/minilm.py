@@ -110,8 +110,10 @@ class Layer:
     def __init__(self, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> None:
         # query, key and value as one layer, attention's 1/√32 folded into the query
         parts = [_of(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
-        parts[0] = tuple(one * (WIDTH // HEADS) ** -0.5 for one in parts[0])
-        self._query_key_value = Linear(*(torch.cat(both) for both in zip(*parts, strict=True)), dtype)  # (1152, 384)
+        scale = (WIDTH // HEADS) ** -0.5
+        weight = torch.cat([parts[0][0] * scale, parts[1][0], parts[2][0]])  # (1152, 384)
+        bias = torch.cat([parts[0][1] * scale, parts[1][1], parts[2][1]])
+        self._query_key_value = Linear(weight, bias, dtype)
         self._attended = Linear(*_of(weights, f"{name}.attention.output.dense"), dtype)
         self._attention_norm = Norm(*_of(weights, f"{name}.attention.output.LayerNorm"), dtype)
         self._widen = Linear(*_of(weights, f"{name}.intermediate.dense"), dtype)
