@@ -97,7 +97,9 @@ def test_a_file_of_models_with_an_unknown_field(folder: Path, monkeypatch: pytes
     monkeypatch.setenv("TRIVET_MODELS", str(file))
     done = index(folder, "--vlm", "mine")
     assert done.code == 2
-    assert f"--vlm mine: {file}, line 4: mine.colour is not known; give backend, name," in done.stderr
+    assert (
+        f"--vlm mine: {file}: mine.colour: Extra inputs are not permitted; an entry has backend, name," in done.stderr
+    )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is here")
