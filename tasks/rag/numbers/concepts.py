@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tasks.rag.planning.type_words import without_particles
 
@@ -71,13 +71,14 @@ class _Name(NamedTuple):
 @cache
 def concepts() -> Mapping[str, Concept]:
     """All concepts by key."""
-    read = tomllib.loads((files("tasks.rag.numbers") / "concepts.toml").read_text("utf-8"))
+    read: dict[str, dict[str, Any]] = tomllib.loads((files("tasks.rag.numbers") / "concepts.toml").read_text("utf-8"))
     return {
-        key: Concept(
-            key, **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-        )
-        for key, fields in read.items()
+        key: Concept(key, **{name: _frozen(value) for name, value in fields.items()}) for key, fields in read.items()
     }
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=65_536)
