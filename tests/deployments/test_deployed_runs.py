@@ -28,7 +28,7 @@ from flows.service.deploy import deploy
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 WITH_PARAMETERS = ("evaluation/evaluate", "lever/train", "nightly/nightly", "rag-answer/answer", "rag/index")
 
 
@@ -74,7 +74,33 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         listening.shutdown()
 
 
-def test_what_goes_wrong_is_told_once_to_the_address_of_the_environment(
+def test_failures_are_told_to_the_address_of_the_environment(
+    client: SyncPrefectClient, server: Api, hook: list[dict[str, Any]]
+) -> None:
+    deploy(server)
+    run = client.create_flow_run(waiting, name='index "a"')
+    client.set_flow_run_state(run.id, Running())
+    client.set_flow_run_state(run.id, Failed(name="Regressed", message="MATH500 fell by 0.3"))
+
+    until(lambda: bool(hook))
+
+    assert hook[0]["text"].startswith('waiting / index "a": Regressed. MATH500 fell by 0.3')
+
+
+def test_a_night_over_its_budget_is_told(client: SyncPrefectClient, server: Api, hook: list[dict[str, Any]]) -> None:
+    deploy(server)
+    run = client.create_flow_run(night, name="nightly models")
+    whole = {"prefect.resource.id": f"prefect.flow-run.{run.id}", "prefect.resource.name": "nightly models"}
+    spent = {"text": "nightly models is over its budget: 6.20 of 5.00 in money spent so far, after small."}
+    over = Event.model_validate({"event": "trivet.night.over-budget", "resource": whole, "payload": spent})
+    client._client.post("/events", json=[over.model_dump(mode="json")]).raise_for_status()
+
+    until(lambda: bool(hook))
+
+    assert [each["text"] for each in hook] == [spent["text"]]
+
+
+def test_nights_that_do_not_begin_or_end_and_pools_without_workers_are_told(
     client: SyncPrefectClient, server: Api, hook: list[dict[str, Any]]
 ) -> None:
     deploy(server)
@@ -85,34 +111,23 @@ def test_what_goes_wrong_is_told_once_to_the_address_of_the_environment(
     )
     body = soon.model_dump(mode="json", exclude={"id", "owner_resource"})
     client._client.put(f"/automations/{deadline.id}", json=body).raise_for_status()
-
-    run = client.create_flow_run(waiting, name='index "a"')
-    client.set_flow_run_state(run.id, Running())
-    client.set_flow_run_state(run.id, Failed(name="Regressed", message="MATH500 fell by 0.3"))
     nights = {name: client.create_flow_run(night, name=name) for name in ("ends", "hangs", "is late")}
     client.set_flow_run_state(nights["is late"].id, Scheduled(name="Late"), force=True)
     for name in ("ends", "hangs"):
         client.set_flow_run_state(nights[name].id, Running(), force=True)
     client.set_flow_run_state(nights["ends"].id, Completed(), force=True)
-    whole = {"prefect.resource.id": f"prefect.flow-run.{nights['ends'].id}", "prefect.resource.name": "nightly models"}
-    spent = {"text": "nightly models is over its budget: 6.20 of 5.00 in money spent so far, after small."}
-    over = Event.model_validate({"event": "trivet.night.over-budget", "resource": whole, "payload": spent})
     pool = client.read_work_pool("gpu")
     of_pool = {"prefect.resource.id": f"prefect.work-pool.{pool.id}", "prefect.resource.name": "gpu"}
     gone = Event.model_validate({"event": "prefect.work-pool.not-ready", "resource": of_pool})
-    client._client.post("/events", json=[each.model_dump(mode="json") for each in (over, gone)]).raise_for_status()
+    client._client.post("/events", json=[gone.model_dump(mode="json")]).raise_for_status()
 
-    until(lambda: len(hook) >= 5)
+    until(lambda: len(hook) >= 3)
 
-    begin = (
-        "The pool gpu has no worker",
-        "nightly / hangs has not ended by its deadline.",
-        "nightly / is late waits for a worker",
-        "nightly models is over its budget: 6.20 of 5.00",
-        'waiting / index "a": Regressed. MATH500 fell by 0.3',
-    )
     told = sorted(each["text"] for each in hook)
-    assert [text[: len(beginning)] for text, beginning in zip(told, begin, strict=True)] == list(begin)
+    assert told[0].startswith("The pool gpu has no worker")
+    assert told[1].startswith("nightly / hangs has not ended by its deadline.")
+    assert told[2].startswith("nightly / is late waits for a worker")
+    assert len(told) == 3
 
 
 def started(client: SyncPrefectClient, name: str) -> FlowRun:
