@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
 from tasks.lever.lever_records import ORACLE, RANDOM, SIMILARITY, CurvePoint, Stage
-from tasks.measure import plot_style as style
-from tasks.measure.plot_style import BAND, COLOURS, INK, NEUTRAL, SOFT, Format, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
+Format = Literal["png", "svg"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B")
+"""Distinguishable for colour-blind readers. Source: Okabe and Ito 2008, "Color Universal Design"."""
+INK, SOFT, GRID, BAND, NEUTRAL = "#1F2328", "#6B7078", "#DDE0E4", "#F5F6F8", "#8A9099"
+DOTS_PER_INCH = 160
+STYLE: Any = {
+    "font.size": 9.5,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "text.parse_math": False,  # a model may be called $\frac$
+    "svg.hashsalt": "trivet",  # equal figures give equal files
+}
+FONT = "DejaVu Sans"
+"""Comes with matplotlib, so that every machine draws the same."""
+LEFT, TITLE_IN = 0.012, 0.62
+"""Where titles begin, as a share of the width, and the height of a title with its detail."""
+TITLE_CHARS, DETAIL_CHARS = 80, 140
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, _ = COLOURS
 LOOKS = {
     "zero_shot": ("zero-shot", NEUTRAL),
@@ -53,17 +75,17 @@ def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
     shots, shown = summary.conditions.trained_shots, summary.compared()
 
     def draw() -> Drawing:
-        drawing = style.new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=style.TITLE_IN)
+        drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=TITLE_IN)
         values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for axes in (values, gains):
-            style.rows(axes, [_name(figure) for figure in shown])
+            rows(axes, [_name(figure) for figure in shown])
         _draw_values(values, shown)
         _draw_gains(gains, shown, summary, shots)
         heading = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
-        style.title(drawing, heading, _about(summary, "lines: 95 % intervals"))
+        title(drawing, heading, _about(summary, "lines: 95 % intervals"))
         return drawing
 
-    return style.save(draw, format)
+    return save(draw, format)
 
 
 def _draw_values(axes: Axes, shown: Sequence[Figure]) -> None:
@@ -163,7 +185,7 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
 
     def draw() -> Drawing:
         height = CURVE_FRAME_IN + CURVE_ROW_IN * max(1, len(stages))
-        drawing = style.new_figure(PANEL_IN * (1 + max(1, len(shown))), height, title_in=style.TITLE_IN)
+        drawing = new_figure(PANEL_IN * (1 + max(1, len(shown))), height, title_in=TITLE_IN)
         grid = drawing.subplots(max(1, len(stages)), 1 + len(shown), squeeze=False)
         for row, stage in zip(grid, stages, strict=False):
             of_stage = [one for one in trainings if one.stage == stage]
@@ -182,10 +204,10 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
             axes.set_title(text, fontsize=9.5, loc="left", color=INK)
         if not stages:
             grid[0][0].set_axis_off()
-        style.title(drawing, "How the selectors learnt", f"{about} · ring: the chosen epoch")
+        title(drawing, "How the selectors learnt", f"{about} · ring: the chosen epoch")
         return drawing
 
-    return style.save(draw, format)
+    return save(draw, format)
 
 
 def _draw_lines(axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage, unit: str) -> None:
@@ -194,9 +216,75 @@ def _draw_lines(axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage,
     for curve in curves:
         axes.plot(list(curve), list(curve.values()), color=_colour(stage), linewidth=1.2, zorder=2)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color=style.GRID, linewidth=0.7)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(length=0, labelsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel(unit, fontsize=8, color=SOFT, labelpad=1)
+
+
+def save(draw: Callable[[], Drawing], format: Format = "png") -> bytes:
+    """The figure that `draw` makes in this style, as a file of that format."""
+    import matplotlib
+
+    # else it warns on stderr that the Korean font has no bold
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    with matplotlib.rc_context(STYLE | {"font.family": [FONT, *korean_font()]}):
+        figure, out = draw(), io.BytesIO()
+        figure.savefig(out, format=format, dpi=DOTS_PER_INCH, metadata={"Date": None} if format == "svg" else None)
+    return out.getvalue()
+
+
+def new_figure(width_in: float, height_in: float, *, title_in: float = 0.0) -> Drawing:
+    """An empty figure whose axes fill it. title_in: the height that `title` needs, or 0 for a plain suptitle."""
+    from matplotlib.figure import Figure as Drawing
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08, rect=(0, 0, 1, 1 - title_in / height_in))
+    return Drawing(figsize=(width_in, height_in), layout=layout)
+
+
+def title(figure: Drawing, text: str, detail: str) -> None:
+    """A line in bold, and a small one below it; `TITLE_IN` is their height."""
+    at: Any = {"ha": "left", "va": "top"}
+    figure.suptitle(printable(text, TITLE_CHARS), x=LEFT, y=0.985, fontsize=13, fontweight="bold", **at)
+    figure.text(LEFT, 0.985, f"\n\n{printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **at)
+
+
+def rows(axes: Axes, labels: Sequence[str]) -> None:
+    """A row for each label from the top, every other one shaded; no more lines than needed."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
+    for at in range(0, len(labels), 2):
+        axes.axhspan(at - 0.5, at + 0.5, color=BAND, zorder=0, linewidth=0)
+    axes.grid(axis="x", color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def printable(text: str, chars: int) -> str:
+    """`text` on one line that a font can draw."""
+    kept = "".join(sign if sign.isprintable() else " " for sign in text)
+    return kept if len(kept) <= chars else f"{kept[: chars - 1]}…"
+
+
+@cache
+def korean_font() -> tuple[str, ...]:
+    """Family name of the typeface for Hangul that PyMuPDF carries, so that every machine draws the same."""
+    import atexit
+    import tempfile
+    from dataclasses import replace
+    from pathlib import Path
+
+    import pymupdf
+    from matplotlib.font_manager import fontManager, get_font, ttfFontProperty
+
+    with tempfile.NamedTemporaryFile(suffix=".ttf", delete=False) as file:
+        file.write(pymupdf.Font("cjk").buffer)
+    atexit.register(Path(file.name).unlink, missing_ok=True)  # it is read again whenever something is drawn
+    # under a name of its own: Debian installs another Droid Sans Fallback, without Hangul, and names decide
+    entry = replace(ttfFontProperty(get_font(file.name)), name="Trivet Hangul")
+    fontManager.ttflist.append(entry)
+    return (entry.name,)
