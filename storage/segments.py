@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from storage.arrays import pack_arrays
 from storage.lexical import count_postings
@@ -24,10 +24,23 @@ from storage.records import Record, Ref
 from storage.vectors import Centres, pack_vectors
 
 
+class Fact(Record):
+    """Something that a document states plainly, and where."""
+
+    name: str
+    """`amount`, `period`, `deadline`, `points`, `requirement` …"""
+    label: str
+    """As the document calls it: `사업예산`, `Contract period`, `SFR-001`."""
+    value: str
+    """As the document writes it."""
+    canonical: str | None = None
+    """The value in one form for all spellings, to compare by: won as digits, dates as 2024-03-15."""
+    page: int | None = None
+    bbox: tuple[float, float, float, float] | None = None
+
+
 class CatalogueEntry(Record):
     """One document of the index, whatever became of it."""
-
-    model_config = ConfigDict(extra="ignore")  # indexes of earlier versions list facts of a notice too
 
     document: str
     """SHA-256 of the file's bytes, hex."""
@@ -44,6 +57,8 @@ class CatalogueEntry(Record):
     chunks: int = 0
     metadata: dict[str, str] = Field(default_factory=dict)
     """Issuer, project name, dates … under the names of the metadata table."""
+    facts: tuple[Fact, ...] = ()
+    """In reading order."""
     status: str = "ok"
     """`ok`, or the short code of why it cannot be searched."""
 

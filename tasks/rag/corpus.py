@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from storage.records import Record, Ref
-from storage.segments import CatalogueEntry, Segment
+from storage.segments import CatalogueEntry, Fact, Segment
 from tasks.documents.blocks import PageSource
 from tasks.documents.isolation import Failure
 from tasks.rag.indexing.chunks import Chunk
@@ -117,6 +117,8 @@ class Chunked(Record):
     title: str | None = None
     facts: dict[str, str] = Field(default_factory=dict)
     """Issuer, dates … under the names of the metadata table."""
+    stated: tuple[Fact, ...] = ()
+    """Facts of a request for proposals, in reading order."""
 
 
 class Embedded(Record):

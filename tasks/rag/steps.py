@@ -135,7 +135,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=11)
+@step(version=12)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

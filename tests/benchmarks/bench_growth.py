@@ -298,11 +298,6 @@ def leaderboard(place: Place, count: int) -> Figures:
         cost = run([*TRIVET, "eval", "results", *arguments], environment)
         yield f"trivet eval results {' '.join(arguments)}: s", cost.wall_s
         yield f"trivet eval results {' '.join(arguments)}: CPU s", cost.cpu_s
-    with Transaction(place.url) as cursor:
-        yield (
-            "the view leaderboard: ms",
-            median_ms([lambda: cursor.execute("select * from leaderboard").fetchall()] * 5),
-        )
 
 
 def _scores(place: Place) -> list[Any]:

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -157,7 +157,10 @@ def idle(running: Running, wait_s: float) -> dict[str, float]:
     time.sleep(wait_s)
     after = spent(running)
     used = sum(after[one] - before.get(one, 0.0) for one in after)
-    memory = sum(process.memory_full_info().pss for process in everything(running))
+    memory = 0
+    for process in everything(running):
+        with suppress(psutil.NoSuchProcess):  # it has ended since it was listed
+            memory += process.memory_full_info().pss
     return {"idle: CPU, % of a core": 100 * used / wait_s, "idle: memory (PSS), MB": memory / 1e6}
 
 

@@ -29,6 +29,7 @@ from tasks.rag.answering.cell_lookup import describing, looked_up
 from tasks.rag.answering.citations import cite, cited_hits
 from tasks.rag.answering.computing import checked, worked, worked_as_told
 from tasks.rag.answering.extractive import Group, extract_answer
+from tasks.rag.answering.notice_answers import answer_from_facts
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
     AnswerSettings,
@@ -336,14 +337,22 @@ def _written(state: State, desk: Desk) -> Added:
 
 def _extracted(state: State, desk: Desk) -> Draft:
     """An answer without a model; a part that is not sure enough is withheld."""
+    # a table answers all parts at once; facts of one document may answer only one of them
+    of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
+    if of_several and not any(part.worked for part in state["parts"]):
+        stated = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
+        if stated:
+            return kept(state["question"], stated, least=desk.least_confidence)
     drafts = [(part.question, _answered(part, desk)) for part in state["parts"]]
     return joined([kept(question, draft, least=desk.least_confidence) for question, draft in drafts])
 
 
 def _answered(part: Part, desk: Desk) -> Draft:
-    """The answer to a part: a figure that was worked out, a cell, or sentences."""
+    """The answer to a part: a figure that was worked out, facts of the catalogue, a cell, or sentences."""
     if part.worked and not part.worked.abstained:
         return part.worked
+    if stated := answer_from_facts(part.question, part.plan, desk.index.catalogue):
+        return checked(part.question, stated)
     if part.cell:
         return part.cell
     names = desk.index.names

@@ -27,6 +27,7 @@ from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, S
 from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
+from tasks.rag.indexing.notice_facts import extract_facts
 from tasks.rag.numbers.document_numbers import document_numbers
 from tasks.resources import embed_texts
 
@@ -90,7 +91,7 @@ def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: 
     )
 
 
-CHUNKER_VERSION = 11
+CHUNKER_VERSION = 12
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
@@ -126,6 +127,7 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
         longest=max(lengths, default=0),
         title=document.title,
         facts=read_facts(document),
+        stated=extract_facts(document),
     )
     artifacts.remember(key, artifacts.save("chunked", chunked))
     return chunked

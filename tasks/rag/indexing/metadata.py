@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +15,9 @@ from typing import NamedTuple
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.text_reader import decode, read_bytes
+from tasks.rag.indexing.notice_facts import WORDS, bare
 from tasks.rag.rag_errors import MetadataUnusable
 
-WORDS = tomllib.loads((files("tasks.rag.indexing") / "metadata_words.toml").read_text("utf-8"))
 COLUMNS: dict[str, str] = WORDS["columns"]
 """Headers of the CSV, without spaces and brackets, and our names for them."""
 MOST_FIELD_CHARS = 10_000_000
@@ -207,12 +205,6 @@ def _labelled(block: Block) -> Iterator[tuple[str, str]]:
         match = _LINE.match(line)
         if match and (name := _LABELS.get(bare(match[1]))):
             yield name, match[2]
-
-
-def bare(text: str) -> str:
-    """`사 업 명` and `가. 사업명(공고명)` are 사업명."""
-    text = re.sub(r"^\s*(?:[가-하]|[0-9]{1,2}|[ivxIVXⅠ-Ⅻ]{1,4}|[a-z])[.)]\s*", "", text)
-    return re.sub(r"\(.*?\)|\[.*?\]|[\W\d_]", "", text).casefold()
 
 
 def _note_title(facts: dict[str, str], document: Document, blocks: Sequence[Block]) -> None:

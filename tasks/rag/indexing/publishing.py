@@ -57,7 +57,7 @@ def build_corpus(
         digest, others = file.content.digest, tuple(aliases.get(file.name, ()))
         row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
         entries.append(_entry(file.name, by_digest[digest], vectors.get(digest), aliases=others, row=row))
-    plain = {"facts": {}}  # what the entry of a document tells too
+    plain = {"facts": {}, "stated": ()}  # what the entry of a document tells too
     ordered = tuple(
         one.model_copy(update={"chunked": one.chunked.model_copy(update=plain)})
         for entry in entries
@@ -87,6 +87,7 @@ def _entry(
         page_source=parsed.page_source,
         chunks=chunked.count if chunked else 0,
         metadata=known,
+        facts=chunked.stated if chunked else (),
         status=parsed.failure.reason if parsed.failure else "ok",
     )
 

@@ -1,0 +1,176 @@
+"""Answers from the facts that notices state: those of one document, or a table of several."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from storage.segments import CatalogueEntry, Fact
+from tasks.language.sentences import Language, language_of
+from tasks.rag.answers import Citation, Draft, RetrievalPlan
+from tasks.rag.indexing.notice_facts import DISPLAY, WORDS, FactName, bare, read_value
+from tasks.rag.planning.names import stem_of
+
+MOST_DOCUMENTS = 6
+"""Maximum number of columns of a table."""
+STATED = "the catalogue holds such facts of the documents that are meant"
+SURE = 0.9
+"""Confidence of an answer from facts, whose label and value were read by rules."""
+LEAST_SHARE = 0.5
+"""Of the words of a question that must name the document, or it is about a part of the project."""
+
+_ASKED = WORDS["asked"]
+_SUBJECT = _ASKED["subject"]
+_PATTERNS: tuple[tuple[FactName, re.Pattern[str]], ...] = (
+    *((name, re.compile(rf"(?:{one}){_SUBJECT}", re.VERBOSE)) for name, one in _ASKED["korean"].items()),
+    ("deadline", re.compile(_ASKED["when"], re.VERBOSE)),
+    *((name, re.compile(rf"\b(?:{one})\b", re.VERBOSE | re.IGNORECASE)) for name, one in _ASKED["english"].items()),
+)
+_ORGANISATION = re.compile(_ASKED["organisation"], re.VERBOSE)
+"""Organisations and notice rounds: a document is only meant if it contains those that the question names."""
+_WORD = re.compile(r"[가-힣]+|[A-Za-z]{2,}|[0-9]+차|[0-9][0-9-]+")
+_PARTICLES = re.compile(_ASKED["particles"], re.VERBOSE)
+_PLAIN = frozenset(WORDS["plain"]["words"].split())
+"""Words that name no document."""
+_FIELDS: dict[FactName, str] = WORDS["metadata"]
+"""Facts that the metadata table may state too → its column."""
+_COMPARABLE: tuple[FactName, ...] = ("amount", "published", "opening", "deadline")
+_BUDGET = re.compile(r"예산|사업금액|사업비|budget")
+"""The amount that a question about the budget means where a document states several."""
+_SAID: dict[Language, dict[str, str]] = WORDS["table"]
+
+
+def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
+    """An answer from facts of the catalogue; None if the question asks for others, or no certain document is meant."""
+    names = asked_names(question)
+    if not names or plan.filters.mode == "all":
+        return None
+    entries = _entries(plan, catalogue, names)
+    if plan.needs_multi_doc:
+        stated = compare_facts(names, entries, question) if 2 <= len(entries) <= MOST_DOCUMENTS else None
+        return stated if stated and stated.citations else None
+    sure = plan.filters.mode == "only" or plan.query_type == "followup"
+    meant = {stem_of(entry.name) for entry in catalogue if entry.document in plan.filters.documents}
+    if not (sure and entries and len(meant) == 1 and _is_about(question, entries[0])):  # perhaps a HWP and its HWPX
+        return None
+    facts = [fact for name in names if (fact := _meant(entries[0], name, question))]
+    # a line per fact, as the document labels and writes it
+    lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(facts, start=1)]
+    citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(facts, start=1))
+    return Draft("\n".join(lines), citations, reason=STATED, confidence=SURE) if facts else None
+
+
+def asked_names(question: str) -> tuple[FactName, ...]:
+    """Names of the facts that a question asks for, in order of mention; empty if it asks for none."""
+    asked: dict[FactName, int] = {}
+    for name, pattern in _PATTERNS:
+        if match := pattern.search(question):
+            asked[name] = min(match.start(), asked.get(name, len(question)))
+    return tuple(sorted(asked, key=lambda name: asked[name]))
+
+
+def _is_about(question: str, entry: CatalogueEntry) -> bool:
+    """Whether the words of the question beside the fact mostly name the document, not a part of it."""
+    known = [entry.name, entry.title or "", *entry.aliases]
+    known += [value for field, value in entry.metadata.items() if not field.endswith("_page")]
+    known += [f"{fact.label} {fact.value}" for fact in entry.facts]
+    names = re.sub(r"[\W_]", "", " ".join(known)).casefold()
+    rest = question
+    for _, pattern in _PATTERNS:
+        rest = pattern.sub(" ", rest)
+    words = [word.casefold() for word in _WORD.findall(rest)]
+    words = [stem for word in words if word not in _PLAIN and (stem := _PARTICLES.sub("", word) or word) not in _PLAIN]
+    held = [word for word in words if word in names or (len(word) > 2 and word[:-1] in names)]
+    if any(_ORGANISATION.fullmatch(word) and word not in held for word in words):
+        return False
+    return len(held) >= LEAST_SHARE * len(words)
+
+
+def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Sequence[str]) -> list[CatalogueEntry]:
+    """The documents that the question is about: for each side the first that states such a fact, else all that do."""
+    by_digest = {entry.document: entry for entry in catalogue}
+    stating = {entry.document for entry in catalogue if any(fact.name in names for fact in entry.facts)}
+    if plan.needs_multi_doc and len(plan.filters.groups) > 1:
+        sides = [side for side in plan.filters.groups if side]
+        digests = [next((digest for digest in side if digest in stating), side[0]) for side in sides]
+    else:
+        digests = [digest for digest in plan.filters.documents if digest in stating] or list(plan.filters.documents)
+    return [by_digest[digest] for digest in dict.fromkeys(digests) if digest in by_digest]
+
+
+def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:
+    quote = f"{fact.label}: {fact.value}"
+    return Citation(n=n, document=entry.name, digest=entry.document, page=fact.page, bbox=fact.bbox, quote=quote)
+
+
+def _meant(entry: CatalogueEntry, name: FactName, question: str) -> Fact | None:
+    """Of the facts of a name the one whose label the question contains, else a budget, else the first."""
+    facts, asked = [fact for fact in entry.facts if fact.name == name], bare(question)
+    called = [fact for fact in facts if bare(fact.label) in asked]
+    budgets = [fact for fact in facts if _BUDGET.search(bare(fact.label))]
+    return next(iter(called or budgets or facts), None)
+
+
+def compare_facts(names: Sequence[FactName], entries: Sequence[CatalogueEntry], question: str) -> Draft:
+    """A table in Markdown, aligned for a terminal: a row for each fact, a column for each document.
+
+    Every value of a document carries the mark of its citation; what only the metadata table states is named so, and
+    where it contradicts the document, that is said below.
+    """
+    language = language_of(question)
+    said, citations = _SAID[language], list[Citation]()
+    lines = [[said["fact"], *(stem_of(entry.name) for entry in entries)]]
+    remarks: dict[str, list[str]] = {"equal": [], "differ": []}
+    contradictions: list[str] = []
+    for name in sorted(names, key=list(DISPLAY).index):
+        called, line = DISPLAY[name][language], list[str]()
+        told: list[str | None] = []
+        for entry in entries:
+            fact, metadata = _meant(entry, name, question), entry.metadata.get(_FIELDS.get(name, ""))
+            if fact:
+                citations.append(_citation(len(citations) + 1, entry, fact))
+                line.append(f"{' '.join(fact.value.split())} [{len(citations)}]")
+                told.append(fact.canonical)
+                if metadata and _contradicts(name, fact, metadata):
+                    words = {"document": stem_of(entry.name), "fact": called, "metadata": metadata}
+                    contradictions.append(said["contradiction"].format(**words, stated=fact.value))
+            elif metadata:
+                line.append(f"{' '.join(metadata.split())} ({said['metadata']})")
+                told.append(_canonical(name, metadata))
+            else:
+                line.append(said["missing"])
+        lines.append([called, *line])
+        if len(told) > 1 and None not in told:
+            remarks["equal" if len(set(told)) == 1 else "differ"].append(called)
+    below = [f"{said[kind]}: {', '.join(rows)}" for kind, rows in remarks.items() if rows] + contradictions
+    text = "\n".join([*_drawn(lines), *(["", *below] if below else [])])
+    return Draft(text, tuple(citations), reason=STATED, confidence=SURE)
+
+
+def _canonical(name: FactName, told: str) -> str | None:
+    return next((stated.canonical for stated in read_value(name, "", told)), None)
+
+
+def _contradicts(name: FactName, fact: Fact, metadata: str) -> bool:
+    """A difference in an amount or a date; names are not compared, since either source may shorten them."""
+    stated, told = fact.canonical, _canonical(name, metadata)
+    if name not in _COMPARABLE or not stated or told is None:
+        return False
+    return not (told.startswith(stated) or stated.startswith(told))  # a day without its hour is no contradiction
+
+
+def _drawn(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The rows of a Markdown table, padded to equal width; Hangul takes two columns of a terminal."""
+
+    def width(text: str) -> int:
+        return sum(2 if unicodedata.east_asian_width(s) in "WF" else not unicodedata.combining(s) for s in text)
+
+    rows = [[text.replace("|", "\\|") for text in line] for line in lines]
+    widths = [max(3, *(width(row[column]) for row in rows)) for column in range(len(rows[0]))]
+    drawn = [
+        "| " + " | ".join(text + " " * (wide - width(text)) for text, wide in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    ]
+    drawn.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
+    return drawn
