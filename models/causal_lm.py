@@ -28,6 +28,7 @@ from models.token_likelihoods import (
     score,
     score_pack,
     shared_rows,
+    sum_windows,
     text_windows,
 )
 
@@ -47,6 +48,7 @@ class Prompt(NamedTuple):
     request: ChatRequest
     tokens: list[int]
     limit: int  # most new tokens: what was asked for, as far as the context has room
+    drawing: Drawing | None  # None: the likeliest token each time
 
 
 class CausalLM:
@@ -132,13 +134,13 @@ class CausalLM:
         """
         with self._lock:
             windows = pair_windows(self._load(), pairs)
-        yield from self._likelihoods(windows)
+        yield from sum_windows(windows, self._score_windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Log-probability of whole texts, with their position, in windows as long as the context."""
         with self._lock:
             windows = text_windows(self._load(), texts)
-        for number, likelihood in self._likelihoods(windows):
+        for number, likelihood in sum_windows(windows, self._score_windows):
             yield number, likelihood.total
 
     def _load(self) -> Loaded:
@@ -153,7 +155,15 @@ class CausalLM:
         tokens = prompt_tokens(loaded, request, sight)
         if sight:
             tokens = sight.expanded(tokens, list(pictures_of(request.messages)))
-        return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)))
+        drawing, own = None, loaded.model.generation_config
+        if request.temperature > 0:
+            drawing = Drawing(
+                temperature=request.temperature,
+                top_p=own.top_p if request.top_p is None else request.top_p,
+                top_k=own.top_k or None,
+                seed=seed_of(request, tokens),
+            )
+        return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)), drawing)
 
     def _room(self, tokens: Sequence[int]) -> int:
         """Tokens that fit into the context behind these. Raises ContextOverflow."""
@@ -179,67 +189,53 @@ class CausalLM:
     def _generate(self, batch: Sequence[Prompt], listener: Listener | None = None) -> list[ChatResponse]:
         """One answer for each prompt, in order."""
         loaded = self._load()
+        model, tokenizer = loaded.model, loaded.tokenizer
         inputs = self._inputs([(prompt.request, prompt.tokens) for prompt in batch])
         width = inputs["input_ids"].shape[1]
-        limits, drawings = [prompt.limit for prompt in batch], [self._drawing(prompt) for prompt in batch]
-        place: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": loaded.model.device}
-        stops = [prompt.request.stop for prompt in batch]
-        ends = Ends(stops, tokenizer=loaded.tokenizer, listener=listener, **place)
-        tokens = loaded.model.generate(
+        limits = [prompt.limit for prompt in batch]
+        place: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": model.device}
+        ends = Ends([prompt.request.stop for prompt in batch], tokenizer=tokenizer, listener=listener, **place)
+        settings = copy.deepcopy(model.generation_config)  # the model's own, with drawing left to `Draws`
+        settings.update(
+            max_new_tokens=max(limits),
+            max_length=None,
+            do_sample=False,
+            num_beams=1,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=50,  # these three are the library's defaults: nothing to warn about
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id if settings.eos_token_id is None else settings.eos_token_id,
+            return_dict_in_generate=False,
+        )
+        generated = model.generate(
             **inputs,
-            generation_config=_generation_settings(loaded.model, loaded.tokenizer, max(limits)),
-            logits_processor=[Draws(drawings, **place)],
+            generation_config=settings,
+            logits_processor=[Draws([prompt.drawing for prompt in batch], **place)],
             stopping_criteria=[ends],
         )
-        return [
-            self._response(prompt, tokens[row, width:].tolist(), drawings[row], stopped=ends.stopped.get(row))
-            for row, prompt in enumerate(batch)
-        ]
+        responses: list[ChatResponse] = []
+        for row, prompt in enumerate(batch):
+            stopped = ends.stopped.get(row)  # number of tokens up to a stop
+            tokens = generated[row, width:].tolist()[: prompt.limit if stopped is None else stopped]
+            end = next((place for place, token in enumerate(tokens) if token in loaded.end_tokens), None)
+            tokens = tokens if end is None else tokens[: end + 1]
+            responses.append(
+                ChatResponse(
+                    text=cut(readable(tokenizer, tokens), prompt.request.stop),
+                    finish_reason="length" if stopped is None and end is None else "stop",
+                    prompt_tokens=len(prompt.tokens),
+                    completion_tokens=len(tokens),
+                    sent=_parameters_of(prompt, model.generation_config),
+                )
+            )
+        return responses
 
-    def _response(
-        self, prompt: Prompt, tokens: list[int], drawing: Drawing | None, *, stopped: int | None
-    ) -> ChatResponse:
-        """stopped: the number of tokens up to a stop."""
-        loaded = self._load()
-        own = tokens[: prompt.limit if stopped is None else stopped]
-        end = next((place for place, token in enumerate(own) if token in loaded.end_tokens), None)
-        own = own if end is None else own[: end + 1]
-        return ChatResponse(
-            text=cut(readable(loaded.tokenizer, own), prompt.request.stop),
-            finish_reason="length" if stopped is None and end is None else "stop",
-            prompt_tokens=len(prompt.tokens),
-            completion_tokens=len(own),
-            sent=_sent(prompt, drawing, loaded.model.generation_config),
-        )
-
-    def _drawing(self, prompt: Prompt) -> Drawing | None:
-        """None: the likeliest token each time."""
-        request, own = prompt.request, self._load().model.generation_config
-        if request.temperature <= 0:
-            return None
-        return Drawing(
-            temperature=request.temperature,
-            top_p=own.top_p if request.top_p is None else request.top_p,
-            top_k=own.top_k or None,
-            seed=seed_of(request, prompt.tokens),
-        )
-
-    def _likelihoods(self, windows: Sequence[list[Window]]) -> Iterator[tuple[int, LogProb]]:
-        """The sums over the windows of each text, each as soon as its last window is done."""
-        missing, sums = [len(group) for group in windows], [LogProb(0.0, True)] * len(windows)
-        yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
-        for window, part in self._scored([window for group in windows for window in group]):
-            number = window.number
-            sums[number] = LogProb(sums[number].total + part.total, sums[number].greedy and part.greedy)
-            missing[number] -= 1
-            if not missing[number]:
-                yield number, sums[number]
-
-    def _scored(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
+    def _score_windows(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
         """Each window with its log-probability; in packs where the model reads them, but for long ones."""
         with self._lock:
             packs = windows and reads_trees(self._load())
-        short = [one for one in windows if packs and len(one.read) <= PACKED_TOKENS]
+        short = [window for window in windows if packs and len(window.read) <= PACKED_TOKENS]
         for pack in packs_of(short):
             try:
                 with self._lock:
@@ -247,7 +243,7 @@ class CausalLM:
             except RuntimeError as error:
                 raise _memory_ended(error) from error
             yield from scored
-        rows = shared_rows([one for one in windows if not packs or len(one.read) > PACKED_TOKENS])
+        rows = shared_rows([window for window in windows if not packs or len(window.read) > PACKED_TOKENS])
         for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):
             if isinstance(parts, ModelError):
                 raise parts
@@ -262,33 +258,27 @@ class CausalLM:
         """
         start = 0
         while start < len(jobs):
-            batch = jobs[start : start + self._rows(bytes_of(jobs[start]))]
+            rows = self.batch_size
+            if self._is_auto and self._load().model.device.type == "cpu":
+                free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+                rows = max(1, min(rows, int(free * MEMORY_SHARE / max(1, bytes_of(jobs[start])))))
+            batch = jobs[start : start + rows]
             done: list[Done] | ModelError
             try:
                 with self._lock:
                     done = run(batch)
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 done = _memory_ended(error)
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
             if isinstance(done, ModelError) and len(batch) > 1:
-                self._shrink(len(batch), done)
+                if not self._is_auto:
+                    raise done
+                self.batch_size = len(batch) // 2
+                log.warning("memory ended rows=%d next_rows=%d model=%s", len(batch), self.batch_size, self.id)
                 continue
             yield batch, done
             start += len(batch)
-
-    def _rows(self, row_bytes: int) -> int:
-        if not self._is_auto or self._load().model.device.type != "cpu":
-            return self.batch_size
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return max(1, min(self.batch_size, int(free * MEMORY_SHARE / max(1, row_bytes))))
-
-    def _shrink(self, rows: int, error: ModelError) -> None:
-        """Raises `error` if the size of a batch was given."""
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        if not self._is_auto:
-            raise error
-        self.batch_size = rows // 2
-        log.warning("memory ended rows=%d next_rows=%d model=%s", rows, self.batch_size, self.id)
 
     def _cache_bytes(self, prompt: Prompt) -> int:
         """Bytes of the keys and values of one row at its longest."""
@@ -304,28 +294,10 @@ class CausalLM:
         return 8 * len(row[0]) * self._load().model.config.get_text_config().vocab_size
 
 
-def _generation_settings(model: Any, tokenizer: Any, most: int) -> Any:
-    """The model's own settings, with drawing left to `Draws`."""
-    settings = copy.deepcopy(model.generation_config)
-    settings.update(
-        max_new_tokens=most,
-        max_length=None,
-        do_sample=False,
-        num_beams=1,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=50,  # these three are the library's defaults: nothing to warn about
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id if settings.eos_token_id is None else settings.eos_token_id,
-        return_dict_in_generate=False,
-    )
-    return settings
-
-
-def _sent(prompt: Prompt, drawing: Drawing | None, own: Any) -> dict[str, JsonValue]:
-    """What the tokens were picked by; a seed only where they were drawn."""
-    sent: dict[str, JsonValue] = {"max_new_tokens": prompt.limit, "do_sample": drawing is not None}
-    if drawing is not None:
+def _parameters_of(prompt: Prompt, own: Any) -> dict[str, JsonValue]:
+    """What the tokens were picked by; a seed only where they were drawn. own: the model's generation_config."""
+    sent: dict[str, JsonValue] = {"max_new_tokens": prompt.limit, "do_sample": prompt.drawing is not None}
+    if drawing := prompt.drawing:
         sent |= {"temperature": drawing.temperature, "top_p": drawing.top_p, "top_k": drawing.top_k}
         sent["generator_seed"] = drawing.seed
     if prompt.request.stop:

@@ -9,8 +9,8 @@ arXiv:2305.09781, who verify drafts with it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,7 +70,16 @@ def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[
 
     One, which loses the beginning of a long context; several for a long continuation; none for one without tokens.
     """
-    return [list(_pair_windows(loaded, number, pair)) for number, pair in enumerate(pairs)]
+    groups, most = list[list[Window]](), loaded.context_tokens
+    for number, pair in enumerate(pairs):
+        context, continuation = encode_pair(loaded, *pair)
+        context = context or [loaded.prefix_token]
+        if len(continuation) > most:
+            groups.append(list(_rolling(loaded, number, continuation, context[-1])))
+            continue
+        tokens = (context + continuation)[-(most + 1) :]
+        groups.append([Window(number, tuple(tokens[:-1]), tuple(continuation))] if continuation else [])
+    return groups
 
 
 def text_windows(loaded: Loaded, texts: Sequence[str]) -> list[list[Window]]:
@@ -79,23 +88,26 @@ def text_windows(loaded: Loaded, texts: Sequence[str]) -> list[list[Window]]:
     return [list(_rolling(loaded, number, tokens, loaded.prefix_token)) for number, tokens in enumerate(encoded)]
 
 
-def _pair_windows(loaded: Loaded, number: int, pair: tuple[str, str]) -> Iterator[Window]:
-    context, continuation = encode_pair(loaded, *pair)
-    context = context or [loaded.prefix_token]
-    most = loaded.context_tokens
-    if len(continuation) > most:
-        yield from _rolling(loaded, number, continuation, context[-1])
-    elif continuation:
-        tokens = (context + continuation)[-(most + 1) :]
-        yield Window(number, tuple(tokens[:-1]), tuple(continuation))
-
-
 def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) -> Iterator[Window]:
     """The last window reads all that it can hold."""
     whole, most = (prefix, *tokens), loaded.context_tokens
     for start in range(0, len(tokens), most):
         end = min(start + most, len(tokens))
         yield Window(number, whole[max(0, end - most) : end], tuple(tokens[start:end]))
+
+
+def sum_windows(
+    groups: Sequence[list[Window]], score: Callable[[list[Window]], Iterator[tuple[Window, LogProb]]]
+) -> Iterator[tuple[int, LogProb]]:
+    """The sums over the windows of each text with its number, each as soon as `score` has given its last window."""
+    missing, sums = [len(group) for group in groups], [LogProb(0.0, True)] * len(groups)
+    yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
+    for window, part in score([window for group in groups for window in group]):
+        number = window.number
+        sums[number] = LogProb(sums[number].total + part.total, sums[number].greedy and part.greedy)
+        missing[number] -= 1
+        if not missing[number]:
+            yield number, sums[number]
 
 
 def shared_rows(windows: Sequence[Window]) -> list[tuple[tuple[int, ...], list[Window]]]:
@@ -195,22 +207,7 @@ def tree_of(windows: Sequence[Window]) -> Tree:
 @torch.inference_mode()
 def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, LogProb]]:
     """Each window of a pack with the log-probability (natural) of what it predicts, in one forward pass."""
-    tree = tree_of(windows)
-    places = [_last(tree, end, len(window.predicted)) for window, end in zip(windows, tree.ends, strict=True)]
-    wanted = sorted({place for some in places for place in some})
-    logs = _logits(loaded.model, tree, wanted).float().log_softmax(-1)  # (len(wanted), V)
-    row, likeliest = {place: number for number, place in enumerate(wanted)}, logs.argmax(-1).tolist()
-    found = list[tuple[Window, LogProb]]()
-    for window, some in zip(windows, places, strict=True):
-        rows = [row[place] for place in some]
-        total = logs[rows, list(window.predicted)].sum()
-        greedy = all(likeliest[one] == token for one, token in zip(rows, window.predicted, strict=True))
-        found.append((window, LogProb(float(total), greedy)))
-    return found
-
-
-def _logits(model: Any, tree: Tree, places: Sequence[int]) -> Tensor:
-    """(len(places), V)."""
+    model, tree = loaded.model, tree_of(windows)
     count = len(tree.tokens)
     sees, depth = torch.eye(count, dtype=torch.bool), [0] * count
     for place, parent in enumerate(tree.parents):
@@ -218,21 +215,29 @@ def _logits(model: Any, tree: Tree, places: Sequence[int]) -> Tensor:
             sees[place] |= sees[parent]
             depth[place] = depth[parent] + 1
     hidden = torch.zeros(sees.shape, dtype=model.dtype).masked_fill(~sees, torch.finfo(model.dtype).min)
-    return model(
+    paths = list[list[int]]()  # of each window, the places whose logits predict its tokens, in order
+    for window, end in zip(windows, tree.ends, strict=True):
+        path = [end]
+        while len(path) < len(window.predicted):
+            path.append(tree.parents[path[-1]])
+        paths.append(path[::-1])
+    wanted = sorted({place for path in paths for place in path})
+    logits = model(
         input_ids=torch.tensor([tree.tokens]),
         attention_mask=hidden[None, None],
         position_ids=torch.tensor([depth]),
         use_cache=False,
-        logits_to_keep=torch.tensor(places),
+        logits_to_keep=torch.tensor(wanted),
     ).logits[0]
-
-
-def _last(tree: Tree, end: int, count: int) -> list[int]:
-    """The last so many places of a text, in order."""
-    places = [end]
-    while len(places) < count:
-        places.append(tree.parents[places[-1]])
-    return places[::-1]
+    logs = logits.float().log_softmax(-1)  # (len(wanted), V)
+    row, likeliest = {place: number for number, place in enumerate(wanted)}, logs.argmax(-1).tolist()
+    scored = list[tuple[Window, LogProb]]()
+    for window, path in zip(windows, paths, strict=True):
+        rows = [row[place] for place in path]
+        total = logs[rows, list(window.predicted)].sum()
+        greedy = all(likeliest[one] == token for one, token in zip(rows, window.predicted, strict=True))
+        scored.append((window, LogProb(float(total), greedy)))
+    return scored
 
 
 def _alike(one: Sequence[int], other: Sequence[int]) -> int:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,21 +19,20 @@ from models.causal_weights import (
     progress_hidden,
 )
 from models.decoding import readable, seed_of
-from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
-from models.prompts import Listener, Sight, cut, pictures_of
+from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
+from models.prompts import Sight, cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.response_format import format_in_id, schema_of
-from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, text_windows
+from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, sum_windows, text_windows
 from models.vision_language import kind_of, read_processor, sight_of
-from models.vllm_engine import REMEDY, EngineGone, Job, JobRefused, Setup, engine_of
-
-log = logging.getLogger(__name__)
+from models.vllm_engine import Job, JobRefused, Setup, ask_engine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 SEED_BITS = (1 << 63) - 1
-SHORT = 8
-"""Tokens: a text so short is asked for token by token, each behind a prompt that the engine has in its cache; of a
-longer one it computes the log-probabilities of the whole prompt, for which it reads no cache."""
+JOBS_AT_ONCE = 256
+"""Jobs of one call of `generate`, as many as vLLM runs together; the next ones begin when all of them are answered."""
+SEEN_AT_ONCE = 64
+"""The same of jobs with pictures: as Pillow and the model take them they need a hundred megabytes apiece."""
 
 
 class Prompt(NamedTuple):
@@ -52,9 +48,9 @@ class Prompt(NamedTuple):
 class VLLMChat:
     """Answers with the model of a folder or of the hub, and tells how likely answers and texts are.
 
-    The engine runs in processes that end with this one. It is opened with the first question, shared by all threads
-    that ask for the same weights and settings, and released when another model of this process is asked
-    (models.local). Requests begin in the order given: a beginning that neighbours share is computed once.
+    The engine runs in processes that end with this one. It is opened with the first question, serves one caller at a
+    time, and is released when another model of this process is asked (models.local). Requests begin in the order given:
+    a beginning that neighbours share is computed once.
     `id` holds a fingerprint of weights, configuration, tokenizer and chat templates. At temperature 0 the answers are
     those of `hf`, up to rounding; above it tokens are drawn with a seed that depends on the request alone.
     A vision-language model is loaded with its vision encoder. Raises ModelUnavailable.
@@ -100,42 +96,43 @@ class VLLMChat:
         shaping |= {f"{name}=": count for name, count in pixels.items()}
         shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
         self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{shown}{format_in_id(response_format)}"
-        self.prompt_tokens = 0  # prompt tokens of all requests so far
-        self.cached_tokens = 0  # those of them that the engine took from its prefix cache
-        self._lock = threading.RLock()  # the tokenizer is this object's own, beside the engine's, and no two threads'
+        self._lock = threading.RLock()  # the tokenizer is this object's own, beside the engine's; one thread at a time
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises ModelUnavailable, RequestRefused, TransientModelError where the engine ends.
+        """One answer, in one piece. Raises ModelError; TransientModelError where the engine ends."""
+        [(_, answer)] = self.complete_many([request])
+        if isinstance(answer, ModelError):
+            raise answer
+        if on_text:
+            on_text(answer.text)
+        return answer
 
-        on_text: called with all of the text so far, as tokens come.
-        """
-        prompt = self._prompt(0, request)
-        listener = Listener(on_text, request.stop) if on_text else None
-        with closing(self._outputs([self._job(prompt, streams=listener is not None)])) as outputs:
-            for _, output in outputs:
-                if isinstance(output, ModelError):
-                    raise output
-                if output.finished:
-                    response = self._response(prompt, output)
-                    if listener:
-                        listener.end(response.text)
-                    return response
-                if listener:
-                    listener(self._text(output.outputs[0].token_ids, whole=False))
-        raise RuntimeError(f"{self.id} gave no answer")
-
-    def complete_many(self, requests: Sequence[ChatRequest]) -> Generator[tuple[int, ChatResponse | ModelError]]:
-        """Answers with their number in `requests`, as they come. Raises ModelUnavailable, TransientModelError."""
+    def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
+        """Answers with their number in `requests`, batch by batch. Raises ModelUnavailable, TransientModelError."""
         prompts: list[Prompt] = []
         for number, request in enumerate(requests):
             try:
                 prompts.append(self._prompt(number, request))
             except RequestRefused as error:
                 yield number, error
-        with closing(self._outputs([self._job(prompt) for prompt in prompts])) as outputs:
-            for place, output in outputs:
-                prompt = prompts[place]
-                yield prompt.number, output if isinstance(output, ModelError) else self._response(prompt, output)
+        jobs = [Job(prompt.tokens, prompt.pngs, self._sampling_params(prompt)) for prompt in prompts]
+        for prompt, output in zip(prompts, self._outputs(jobs), strict=True):
+            if isinstance(output, ModelError):
+                yield prompt.number, output
+                continue
+            answer = output.outputs[0]
+            with self._lock:
+                text = readable(self._loaded.tokenizer, list(answer.token_ids))
+            yield (
+                prompt.number,
+                ChatResponse(
+                    text=cut(text, prompt.request.stop),
+                    finish_reason=answer.finish_reason,
+                    prompt_tokens=len(output.prompt_token_ids),
+                    completion_tokens=len(answer.token_ids),
+                    sent=self._sampling(prompt),
+                ),
+            )
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Log-probability of each continuation given its context, with its position. Raises ModelError.
@@ -144,13 +141,13 @@ class VLLMChat:
         """
         with self._lock:
             windows = pair_windows(self._loaded, pairs)
-        yield from self._likelihoods(windows)
+        yield from sum_windows(windows, self._score)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Log-probability of whole texts, with their position: windows one token shorter than the context."""
         with self._lock:
             windows = text_windows(self._loaded, texts)
-        for number, likelihood in self._likelihoods(windows):
+        for number, likelihood in sum_windows(windows, self._score):
             yield number, likelihood.total
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
@@ -158,7 +155,7 @@ class VLLMChat:
 
         An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
         """
-        numbers, groups, refused = list[int](), list[list[Window]](), list[ModelError]()
+        windows, refused = list[Window](), list[ModelError]()
         for number, (request, answer) in enumerate(asked):
             with self._lock:
                 tokens = [*encode(self._loaded, answer, special=False), self._loaded.end_token]
@@ -167,10 +164,9 @@ class VLLMChat:
             except RequestRefused as error:
                 refused.append(error)
                 continue
-            groups.append([Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens), prompt.pngs)])
-            numbers.append(number)
-        for place, likelihood in self._likelihoods(groups):
-            yield numbers[place], likelihood.total
+            windows.append(Window(number, (*prompt.tokens, *tokens[:-1]), tuple(tokens), prompt.pngs))
+        for window, likelihood in self._score(windows):
+            yield window.number, likelihood.total
         if refused:
             raise refused[0]
 
@@ -224,9 +220,8 @@ class VLLMChat:
             )
         return Prompt(number, request, tokens, pngs, min(request.max_tokens, most - length))
 
-    def _job(self, prompt: Prompt, *, streams: bool = False) -> Job:
+    def _sampling_params(self, prompt: Prompt) -> Any:
         from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
-            RequestOutputKind,
             SamplingParams,
             StructuredOutputsParams,
         )
@@ -234,12 +229,8 @@ class VLLMChat:
         sampling: dict[str, Any] = dict(self._sampling(prompt))
         if structure := sampling.pop("structured_outputs", None):
             sampling["structured_outputs"] = StructuredOutputsParams(**structure)
-        params = SamplingParams(
-            **sampling,
-            detokenize="stop" in sampling,  # the text is made here, of the tokens, as transformers makes it of them
-            output_kind=RequestOutputKind.CUMULATIVE if streams else RequestOutputKind.FINAL_ONLY,
-        )
-        return Job(prompt.tokens, prompt.pngs, params)
+        # the text is made here, of the tokens, as transformers makes it of them
+        return SamplingParams(**sampling, detokenize="stop" in sampling)
 
     def _sampling(self, prompt: Prompt) -> dict[str, JsonValue]:
         """How the tokens of an answer are picked, under vLLM's names; a seed only where they are drawn."""
@@ -261,117 +252,48 @@ class VLLMChat:
                 sampling["stop_token_ids"] = ids
         return {name: value for name, value in sampling.items() if value is not None}
 
-    def _response(self, prompt: Prompt, output: Any) -> ChatResponse:
-        """The answer of a finished RequestOutput of vLLM, cut at the stops, with its token counts."""
-        answer = output.outputs[0]
-        return ChatResponse(
-            text=cut(self._text(answer.token_ids), prompt.request.stop),
-            finish_reason=answer.finish_reason,
-            prompt_tokens=len(output.prompt_token_ids),
-            completion_tokens=len(answer.token_ids),
-            sent=self._sampling(prompt),
-        )
+    def _score(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
+        """Each window with the log-probability of what it predicts. Raises ModelError."""
+        from vllm.sampling_params import SamplingParams  # pyright: ignore[reportMissingImports]
 
-    def _text(self, tokens: Sequence[int], *, whole: bool = True) -> str:
-        with self._lock:
-            return readable(self._loaded.tokenizer, list(tokens), whole=whole)
+        def scoring(window: Window) -> Any:
+            # The last token is the one that is generated: no other is allowed, and the log-probabilities are those
+            # before that rule. So a window of one token needs none of its prompt's, and the prompt may come from the
+            # prefix cache.
+            return SamplingParams(
+                temperature=0.0,
+                max_tokens=1,
+                allowed_token_ids=[window.predicted[-1]],
+                logprobs=0,
+                prompt_logprobs=0 if len(window.predicted) > 1 else None,
+                detokenize=False,
+            )
 
-    def _likelihoods(self, groups: Sequence[list[Window]]) -> Iterator[tuple[int, LogProb]]:
-        """The sums over the windows of each text, with its place in `groups`, each as soon as its last one is done."""
-        sought: dict[Window, list[int]] = {}
-        for place, group in enumerate(groups):
-            for part in (part for window in group for part in self._parts(window)):
-                sought.setdefault(part, []).append(place)
-        missing = Counter(place for places in sought.values() for place in places)
-        sums = [LogProb(0.0, True)] * len(groups)
-        yield from ((place, sums[place]) for place in range(len(groups)) if not missing[place])
-        rows = list(sought.items())
-        jobs = [Job(list(one.read), one.pngs, predicting(one)) for one, _ in rows]
-        with closing(self._outputs(jobs)) as outputs:
-            for number, output in outputs:
-                if isinstance(output, ModelError):
-                    raise output
-                window, places = rows[number]
-                total, greedy = predicted(window, output)
-                for place in places:
-                    sums[place] = LogProb(sums[place].total + total, sums[place].greedy and greedy)
-                    missing[place] -= 1
-                    if not missing[place]:
-                        yield place, sums[place]
+        jobs = [Job(list(window.read), window.pngs, scoring(window)) for window in windows]
+        for window, output in zip(windows, self._outputs(jobs), strict=True):
+            if isinstance(output, ModelError):
+                raise output
+            # counted from the end of the prompt: pictures stand for more tokens there than here
+            *before, last = window.predicted
+            tokens = [output.prompt_logprobs[place - len(before)][token] for place, token in enumerate(before)]
+            tokens.append(output.outputs[0].logprobs[0][last])
+            yield window, LogProb(sum(one.logprob for one in tokens), all(one.rank == 1 for one in tokens))
 
-    def _parts(self, window: Window) -> Iterator[Window]:
-        """A short text token by token, where the engine keeps what it computed; alike for all who read the same."""
-        _, read, wanted, pngs = window
-        if len(wanted) > SHORT or not self._setup.enable_prefix_caching:
-            yield Window(0, read, wanted, pngs)
-            return
-        known = len(read) - len(wanted) + 1
-        yield from (Window(0, read[: known + n], (one,), pngs) for n, one in enumerate(wanted))
-
-    def _outputs(self, jobs: Sequence[Job]) -> Generator[tuple[int, Any]]:
-        """RequestOutputs with the number of their job; a ModelError for one that vLLM refuses.
+    def _outputs(self, jobs: Sequence[Job]) -> Iterator[Any]:
+        """vLLM's RequestOutput of each job in order, or a RequestRefused where vLLM refuses it.
 
         Raises ModelUnavailable, and TransientModelError where the engine ends under it.
         """
-        left = dict(enumerate(jobs))
-        while left:
-            numbers = list(left)
-            try:
-                with closing(engine_of(self._setup).run(list(left.values()))) as outputs:
-                    for place, output in outputs:
-                        number = numbers[place]
-                        if isinstance(output, JobRefused):
-                            del left[number]
-                            yield number, self._refusal(output)
-                            continue
-                        if output.finished:
-                            del left[number]
-                            self.prompt_tokens += len(output.prompt_token_ids)
-                            self.cached_tokens += output.num_cached_tokens or 0
-                        yield number, output
-            except EngineGone as gone:
-                if gone.cause is None:
-                    log.info("engine was let go of, opened again jobs=%d model=%s", len(left), self.id)
+        size = SEEN_AT_ONCE if any(job.pngs for job in jobs) else JOBS_AT_ONCE
+        for start in range(0, len(jobs), size):
+            for output in ask_engine(self._setup, jobs[start : start + size]):
+                if not isinstance(output, JobRefused):
+                    yield output
                     continue
-                raise TransientModelError(
-                    f"The engine of {self.id} ended with {len(left)} requests unanswered "
-                    f"({type(gone.cause).__name__}: {' '.join(str(gone.cause).split())[:300]}). Run it again: what was "
-                    f"answered is kept, and another engine is opened. If it ends again, {REMEDY}."
-                ) from gone
-
-    def _refusal(self, error: JobRefused) -> RequestRefused:
-        said = " ".join(str(error).split())[:400]
-        if "longer than" in said:
-            return ContextOverflow(f"vLLM refuses this prompt: {said}; shorten it, or choose another max_model_len.")
-        remedy = "change response_format, or leave it out" if self._format else "change it"
-        return RequestRefused(f"vLLM refuses this prompt: {said}; {remedy}.")
-
-
-def predicting(window: Window) -> Any:
-    """vLLM's SamplingParams for the log-probabilities of what a window predicts, behind what it reads.
-
-    The last token is the one that is generated: no other is allowed, and the log-probabilities are those before that
-    rule. So a window of one token needs none of its prompt's, and the prompt may come from the prefix cache.
-    """
-    from vllm.sampling_params import RequestOutputKind, SamplingParams  # pyright: ignore[reportMissingImports]
-
-    return SamplingParams(
-        temperature=0.0,
-        max_tokens=1,
-        allowed_token_ids=[window.predicted[-1]],
-        logprobs=0,
-        prompt_logprobs=0 if len(window.predicted) > 1 else None,
-        detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
-
-
-def predicted(window: Window, output: Any) -> tuple[float, bool]:
-    """The sum of the log-probabilities, and whether each token is the most likely one.
-
-    Counted from the end of the prompt: pictures stand for more tokens there than here.
-    """
-    *before, last = window.predicted
-    tokens = [output.prompt_logprobs[place - len(before)][token] for place, token in enumerate(before)]
-    tokens.append(output.outputs[0].logprobs[0][last])
-    return sum(one.logprob for one in tokens), all(one.rank == 1 for one in tokens)
+                said = " ".join(str(output).split())[:400]
+                if "longer than" in said:
+                    remedy = "shorten it, or choose another max_model_len"
+                    yield ContextOverflow(f"vLLM refuses this prompt: {said}; {remedy}.")
+                else:
+                    remedy = "change response_format, or leave it out" if self._format else "change it"
+                    yield RequestRefused(f"vLLM refuses this prompt: {said}; {remedy}.")

@@ -1,4 +1,4 @@
-"""The vLLM engine of this process: opened for whoever asks first, shared by all threads that ask for the same one."""
+"""The vLLM engine of this process: opened for whoever asks first, one caller at a time, gone with its opener."""
 
 from __future__ import annotations
 
@@ -11,29 +11,25 @@ import re
 import shutil
 import tempfile
 import time
-from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
-from itertools import count
 from multiprocessing import active_children
 from multiprocessing.util import Finalize, is_exiting
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any, NamedTuple, Self
 
 import psutil
 
 from models.causal_weights import progress_hidden
 from models.local import ALONE, held, release_held
-from models.model_errors import ModelUnavailable
+from models.model_errors import ModelUnavailable, TransientModelError
 from models.prompts import open_picture
 from models.weight_files import read_json, require_safetensors
 
 log = logging.getLogger(__name__)
 
-SEEN_AT_ONCE = 64
-"""Jobs with pictures that are under way: as Pillow and the model take them they need a hundred megabytes apiece."""
 REMEDY = (
     "fetch them again if the weights are damaged, lower max_model_len or max_num_seqs if memory is short, or run the "
     "model with `--model hf`"
@@ -56,26 +52,6 @@ picture = lru_cache(maxsize=64)(open_picture)
 """A picture as Pillow has it in memory, three bytes a pixel; kept, because demonstrations come again and again."""
 
 
-class Job(NamedTuple):
-    """What the engine is asked once; typed Any because vLLM is not on every machine."""
-
-    tokens: list[int]
-    pngs: tuple[bytes, ...]
-    params: Any  # vLLM's SamplingParams
-
-
-class EngineGone(Exception):
-    """The engine ended under its jobs; `cause` is None where another model took its place: then ask again."""
-
-    def __init__(self, cause: Exception | None) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-class JobRefused(Exception):
-    """vLLM refuses this prompt; the engine goes on with the others. The message is vLLM's own."""
-
-
 class Setup(NamedTuple):
     """What an engine is opened with; another setup is another engine."""
 
@@ -95,139 +71,90 @@ class Setup(NamedTuple):
     trust_remote_code: bool = False
 
 
-_queue = Lock()
+class Job(NamedTuple):
+    """What the engine is asked once; typed Any because vLLM is not on every machine."""
+
+    tokens: list[int]
+    pngs: tuple[bytes, ...]
+    params: Any  # vLLM's SamplingParams
 
 
-@contextmanager
-def _in_turn() -> Generator[None]:
-    """Holds ALONE; whoever waits for it comes next, and not the thread that has just let go of it."""
-    with _queue:
-        ALONE.acquire()
-    try:
-        yield
-    finally:
-        ALONE.release()
+class JobRefused(Exception):
+    """vLLM refuses this prompt, and answers the others. The message is vLLM's own."""
 
 
-def engine_of(setup: Setup) -> Engine:
-    """The engine with this setup; the model that was held before goes first. Raises ModelUnavailable, EngineGone."""
-    with _in_turn():
+def ask_engine(setup: Setup, jobs: Sequence[Job]) -> list[Any]:
+    """vLLM's RequestOutput of each job, or the JobRefused of one that vLLM does not take.
+
+    Other threads wait meanwhile; a model that was held before is let go of. Raises ModelUnavailable, and
+    TransientModelError where the engine ends: the next call opens another one.
+    """
+    with ALONE:
         if is_exiting():
-            raise EngineGone(RuntimeError("this process is about to end"))
-        if held(("vllm", setup), lambda: Engine(setup)).is_over:
-            release_held()
-        return held(("vllm", setup), lambda: Engine(setup))
-
-
-Outbox = deque[tuple[int, Any]]
+            raise TransientModelError("This process is about to end, and opens no engine; run it again.")
+        engine = held(("vllm", setup), lambda: Engine(setup))
+        try:
+            return engine.generate(jobs)
+        except BaseException as error:
+            release_held()  # it may still work on requests that nobody waits for
+            if not isinstance(error, Exception):
+                raise
+            log.warning("engine ended jobs=%d error=%r", len(jobs), error)
+            raise TransientModelError(
+                f"The engine of {setup.folder.name} ended with {len(jobs)} requests unanswered "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:300]}). Run it again: what was answered is "
+                f"kept, and another engine is opened. If it ends again, {REMEDY}."
+            ) from error
 
 
 class Engine:
-    """A vLLM engine. Whoever waits for an output runs the engine's next step, for all threads that have jobs in it."""
+    """vLLM's `LLM` with its processes, which end with this one."""
 
     def __init__(self, setup: Setup) -> None:
-        _end_at_exit()
-        self.llm, self._lora = load_llm(setup)
-        core = self.llm.llm_engine.engine_core
+        _kill_engines_at_exit()
+        self._llm, self._lora = load_llm(setup)
+        core = self._llm.llm_engine.engine_core
         self.close = Finalize(self, core.shutdown, exitpriority=1)
-        """Ends the engine and frees its memory; whoever still waits for it gets an EngineGone without a cause."""
-        self._at_once: int = 2 * self.llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
-        """Most requests of one caller in the engine: its next batch waits there, the rest here."""
-        self._failure: Exception | None = None
-        self._names = count()
-        self._running: dict[str, tuple[int, Outbox]] = {}  # by request: the number of its job, and who waits for it
-        Thread(target=_tell_of_death, args=(core,), name="vllm-watch", daemon=True).start()
+        """Ends the engine and frees its memory."""
 
-    @property
-    def is_over(self) -> bool:
-        """True once it has ended."""
-        return not self.close.still_active()
+        def report_death() -> None:
+            # an engine's process that is killed says nothing itself, and `generate` would wait for ever
+            from vllm.v1.engine.exceptions import EngineDeadError  # pyright: ignore[reportMissingImports]
 
-    def run(self, jobs: Sequence[Job]) -> Generator[tuple[int, Any]]:
-        """RequestOutputs with the number of their job, as they come; a job that vLLM refuses gives a JobRefused.
+            core.resources.engine_manager.monitor_engine_liveness()
+            core.outputs_queue.put(EngineDeadError())
 
-        Jobs begin in their order, the next ones as answers are taken. Closing it abandons the rest. Raises EngineGone.
-        """
-        outbox: Outbox = deque()
-        room = min(self._at_once, SEEN_AT_ONCE) if any(job.pngs for job in jobs) else self._at_once
-        begun = done = 0
-        try:
-            while done < len(jobs):
-                with _in_turn():
-                    if not outbox and self.is_over:  # what has been answered is given first
-                        raise EngineGone(self._failure)
-                    while not self.is_over and begun < min(done + room, len(jobs)):
-                        self._begin(begun, jobs[begun], outbox)
-                        begun += 1
-                    if not outbox:
-                        self._step()
-                while outbox:
-                    number, output = outbox.popleft()
-                    done += isinstance(output, JobRefused) or output.finished
-                    yield number, output
-        finally:
-            if done < begun and not self.is_over:
-                with _in_turn():
-                    gone = [name for name, (_, owner) in self._running.items() if owner is outbox]
-                    for name in gone:
-                        del self._running[name]
-                    if not self.is_over:
-                        self.llm.llm_engine.abort_request(gone)
+        Thread(target=report_death, name="vllm-watch", daemon=True).start()
 
-    def _begin(self, number: int, job: Job, outbox: Outbox) -> None:
+    def generate(self, jobs: Sequence[Job]) -> list[Any]:
+        """See `ask_engine`. Raises whatever vLLM raises when it ends."""
         from vllm.exceptions import VLLMClientError  # pyright: ignore[reportMissingImports]
 
-        name = str(next(self._names))
+        prompts, params = [vllm_prompt(job.tokens, job.pngs) for job in jobs], [job.params for job in jobs]
         try:
-            (rendered,) = self.llm.renderer.render_cmpl([vllm_prompt(job.tokens, job.pngs)])
-            self.llm.llm_engine.add_request(name, rendered, job.params, lora_request=self._lora)
+            return self._llm.generate(prompts, params, use_tqdm=False, lora_request=self._lora)
         except (VLLMClientError, ValueError) as error:
-            outbox.append((number, JobRefused(str(error))))
-        except Exception as error:  # whatever it is, nobody may wait for ever
-            raise self._gone(error) from error
-        else:
-            self._running[name] = number, outbox
-
-    def _step(self) -> None:
-        try:
-            outputs = self.llm.llm_engine.step()
-        except Exception as error:  # as above
-            raise self._gone(error) from error
-        for output in outputs:
-            if output.request_id in self._running:
-                number, outbox = self._running[output.request_id]
-                if output.finished:
-                    del self._running[output.request_id]
-                outbox.append((number, output))
-
-    def _gone(self, error: Exception) -> EngineGone:
-        log.warning("engine ended jobs=%d error=%r", len(self._running), error)
-        self._failure = error
-        self.close()
-        return EngineGone(error)
-
-
-def _tell_of_death(client: Any) -> None:
-    """Wakes whoever waits for outputs when the engine's process ends: one that is killed says nothing itself."""
-    from vllm.v1.engine.exceptions import EngineDeadError  # pyright: ignore[reportMissingImports]
-
-    client.resources.engine_manager.monitor_engine_liveness()
-    client.outputs_queue.put(EngineDeadError())
+            if self._llm.llm_engine.has_unfinished_requests():  # no refusal: vLLM takes its batch out again
+                raise
+            if len(jobs) == 1:
+                return [JobRefused(str(error))]
+        middle = len(jobs) // 2  # one refused prompt costs a batch; halves find it
+        return [*self.generate(jobs[:middle]), *self.generate(jobs[middle:])]
 
 
 @cache
-def _end_at_exit() -> None:
+def _kill_engines_at_exit() -> None:
     """At exit multiprocessing waits for the processes of engines; its own finalizers, the highest first, come before.
 
     What is no Engine yet has to go as well: one that is being opened, or whose opening was interrupted.
     """
-    Finalize(None, _kill_engines, exitpriority=0)
 
+    def kill_engines() -> None:
+        for process in active_children():
+            if process.name.startswith("EngineCore"):
+                process.kill()
 
-def _kill_engines() -> None:
-    for process in active_children():
-        if process.name.startswith("EngineCore"):
-            process.kill()
+    Finalize(None, kill_engines, exitpriority=0)
 
 
 def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
@@ -242,9 +169,9 @@ def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
 
 
 def load_llm(setup: Setup) -> tuple[Any, Any]:
-    """The engine, and the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
+    """vLLM's `LLM`, and the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
     require_safetensors(setup.folder)
-    file = _log_file()
+    file = _log_to_file()
     begun = file.stat().st_size if file.exists() else 0
     os.environ[OPENER] = str(os.getpid())
     try:
@@ -252,7 +179,7 @@ def load_llm(setup: Setup) -> tuple[Any, Any]:
         from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
 
         with progress_hidden():
-            llm = LLM(**arguments(setup))
+            llm = LLM(**llm_arguments(setup))
     except Exception as error:  # whatever another's engine raises, the run ends in one sentence
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if FAILED in said and file.exists():  # the cause stands in the log where the engine's own process failed
@@ -262,30 +189,30 @@ def load_llm(setup: Setup) -> tuple[Any, Any]:
     return llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None
 
 
-def arguments(setup: Setup) -> dict[str, Any]:
+def llm_arguments(setup: Setup) -> dict[str, Any]:
     """Keyword arguments of vLLM's `LLM`: those of the user, and those that always hold."""
     own = ("folder", "adapter", "sees", "pixels")
-    chosen = {name: value for name, value in setup._asdict().items() if name not in own and value is not None}
-    fixed: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "model": str(setup.folder),
         "load_format": "safetensors",
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
         "worker_extension_cls": f"{EndsWithItsOpener.__module__}.{EndsWithItsOpener.__qualname__}",
     }
+    arguments |= {name: value for name, value in setup._asdict().items() if name not in own and value is not None}
     if setup.sees:
-        fixed["limit_mm_per_prompt"] = {"video": 0}
+        arguments["limit_mm_per_prompt"] = {"video": 0}
     if setup.pixels:
-        fixed["mm_processor_kwargs"] = dict(setup.pixels)
+        arguments["mm_processor_kwargs"] = dict(setup.pixels)
     if setup.adapter:
         rank = read_json(setup.adapter / "adapter_config.json").get("r", RANKS[0])
         room = next((known for known in RANKS if known >= rank), RANKS[-1])
-        fixed |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": room}
-    return fixed | chosen
+        arguments |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": room}
+    return arguments
 
 
 @cache
-def _log_file() -> Path:
+def _log_to_file() -> Path:
     """Where vLLM and its processes log from now on; else they would write between the lines of a command's answer."""
     folder = Path(tempfile.mkdtemp(prefix="trivet-vllm-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -313,13 +240,14 @@ class EndsWithItsOpener:
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Before the worker has read any weights, which may take minutes."""
-        Thread(target=_end_with, args=(int(os.environ[OPENER]),), name="opener-watch", daemon=True).start()
+        opener = int(os.environ[OPENER])
+
+        def end_with_opener() -> None:
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(opener)
+                while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(LOOK_S)
+            os._exit(1)
+
+        Thread(target=end_with_opener, name="opener-watch", daemon=True).start()
         return super().__new__(cls)
-
-
-def _end_with(opener: int) -> None:
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(opener)
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(LOOK_S)
-    os._exit(1)

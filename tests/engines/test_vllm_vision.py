@@ -11,7 +11,8 @@ import pytest
 
 from models.backends import open_backend
 from models.protocols import ChatRequest, Image, Message, Text
-from models.vllm_engine import SEEN_AT_ONCE, picture
+from models.vllm import SEEN_AT_ONCE
+from models.vllm_engine import picture
 from tasks.calls import CallSettings, Limits
 from tasks.lever.judge.judging import Judgment
 from tasks.rag.indexing.figures import FigureRecord, FigureSettings, describe
