@@ -56,6 +56,7 @@ SWITCHES = {
 }
 """Those of them that take no value, or True or False."""
 PAIRS = "K=V,…"
+ADDRESS = "OpenAI-compatible endpoint of the model; stored with the run, so without credentials."
 MODEL = (
     "Backend: openai, hf, vllm, curator, replay, scripted or package.module.Class; or a name from the file that "
     "TRIVET_MODELS names."
@@ -80,7 +81,7 @@ OPTIONS = Options(
         "tasks": Flag("--tasks -t", type=str, help="Names or paths, separated by commas; see `eval list`."),
         "model.name": Flag("--model-name"),
         "model.args": Flag("--model-args -a", type=str, metavar=PAIRS),
-        "model.base_url": Flag(),
+        "model.args.base_url": Flag(help=ADDRESS),
         "output_path": Flag("--output-path -o"),
         "data_dir": Flag(envvar="TRIVET_DATA_DIR"),
         "include_path": Flag(),

@@ -100,7 +100,7 @@ def test_an_evaluation_ends_while_it_asks_and_keeps_the_answers(
         write_sums(tmp_path / "data", ITEMS),
         tmp_path / "out",
         "--set",
-        f"model.calls.concurrency={CONCURRENCY}",
+        f"model.args.num_concurrent={CONCURRENCY}",
     )
     ended(start(arguments, TRIVET_HOME=str(home)), number, lambda: len(server.requests) >= ITEMS // 4)
     assert ITEMS // 4 <= len(server.requests) < ITEMS

@@ -41,11 +41,9 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def served(server: Server, **calls: Any) -> ModelSpec:
-    settings = {"concurrency": 2, "tries": 1, **calls}
-    return ModelSpec(
-        backend="openai", name=MODEL, base_url=server.base_url, calls=CallSettings.model_validate(settings)
-    )
+def served(server: Server, **args: Any) -> ModelSpec:
+    usual = {"base_url": server.base_url, "concurrency": 2, "max_retries": 0}
+    return ModelSpec(backend="openai", name=MODEL, args=usual | args)
 
 
 def test_a_model_is_opened_once_until_it_is_released() -> None:
@@ -56,14 +54,14 @@ def test_a_model_is_opened_once_until_it_is_released() -> None:
 
 
 def test_a_key_comes_from_the_variable_that_the_run_names(server: Server) -> None:
-    spec = served(server).model_copy(update={"api_key_env": "MY_KEY"})
+    spec = served(server, api_key_env="MY_KEY")
     list(Asking(spec).ask_all(requests(1)))
     assert server.requests[-1]["headers"]["authorization"] == "Bearer sk-mine"
 
 
 def test_a_variable_that_is_not_there_is_named(server: Server) -> None:
     with pytest.raises(ModelUnavailable, match="api_key_env=NO_KEY: there is no such environment variable"):
-        open_model(served(server).model_copy(update={"api_key_env": "NO_KEY"}))
+        open_model(served(server, api_key_env="NO_KEY"))
 
 
 def test_every_request_is_answered_and_counted() -> None:

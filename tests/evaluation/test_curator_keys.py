@@ -36,9 +36,9 @@ def _settings(here: Path) -> Iterator[None]:
 @pytest.mark.parametrize(("variable", "key"), [(None, "sk-ant"), ("TEAM_KEY", "sk-team")])
 def test_the_key_is_the_providers_unless_the_run_names_another(server: Server, variable: str | None, key: str) -> None:
     name = f"anthropic/{MODEL}"
-    open_model(ModelSpec(backend="curator", name=name, base_url=server.base_url, api_key_env=variable)).complete(
-        REQUEST
-    )
+    open_model(
+        ModelSpec(backend="curator", name=name, args={"base_url": server.base_url, "api_key_env": variable})
+    ).complete(REQUEST)
     assert server.requests[0]["headers"]["authorization"] == f"Bearer {key}"
 
 
