@@ -205,16 +205,14 @@ def parse_model_args(text: str) -> dict[str, JsonValue]:
             raise ModelUnavailable(f"model_args: {piece!r} is no name=value; write them as name=value,name=value")
         if name.strip() in args:
             raise ModelUnavailable(f"model_args: {name.strip()} is given twice")
-        args[name.strip()] = _value(value.strip())
+        word = value.strip()
+        if WHOLE.fullmatch(word):
+            args[name.strip()] = int(word)
+        elif DECIMAL.fullmatch(word):
+            args[name.strip()] = float(word)
+        else:
+            args[name.strip()] = WORDS.get(word.lower(), word)
     return args
-
-
-def _value(text: str) -> JsonValue:
-    if WHOLE.fullmatch(text):
-        return int(text)
-    if DECIMAL.fullmatch(text):
-        return float(text)
-    return WORDS.get(text.lower(), text)
 
 
 def _model_name(name: str | None, kind: str, argument: str) -> str:

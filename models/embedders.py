@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from models.model_errors import ModelUnavailable
+from models.endpoint import Endpoint
+from models.model_errors import ModelUnavailable, RequestRefused
+from models.prompts import sendable
 from models.protocols import Embedder, Reranker
 from models.weight_files import digest_folder, hub_folder
 
 PRECISIONS = ("fp32", "bf16")
+EMBEDDING_BATCH = 64
 
 
 def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr | None = None) -> Embedder:
@@ -38,13 +43,53 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
 
         return MiniLM(precision)
     if backend == "openai" and rest:
-        from models.openai import OpenAIEmbedder
-
         # its dimension is a property, learnt from the endpoint with the first call
         return OpenAIEmbedder(rest, base_url=base_url, api_key=api_key)  # pyright: ignore[reportReturnType]
     from models.huggingface import HuggingFaceEmbedder
 
     return HuggingFaceEmbedder(name.removeprefix("hf:"))
+
+
+class OpenAIEmbedder:
+    """Unit vectors from the embeddings endpoint, in batches of 64; place: as Endpoint takes it."""
+
+    def __init__(self, model: str, **place: Any) -> None:
+        self.id = f"openai:{model}"
+        self._model = model
+        self._endpoint = Endpoint(model, **place)
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of a vector, learnt from one short text. Raises ModelError."""
+        return self._batch(["dimension"]).shape[1]
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(len(texts), dimension), L2-normalised. Raises ModelError."""
+        starts = range(0, len(texts), EMBEDDING_BATCH)
+        batches = [self._batch(texts[start : start + EMBEDDING_BATCH]) for start in starts]
+        vectors = np.concatenate(batches) if batches else np.zeros((0, self.dimension), np.float32)
+        if vectors.shape[1] != self.dimension:
+            raise RequestRefused(
+                f"{self.id} gave vectors of {vectors.shape[1]} numbers, {self.dimension} were expected; "
+                "see that the endpoint serves one model under this name."
+            )
+        return vectors
+
+    def _batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        clean = [sendable(text) for text in texts]
+        # floats, not the SDK's base64: many compatible servers know only floats
+        body: dict[str, Any] = {"model": self._model, "input": clean, "encoding_format": "float"}
+        with self._endpoint.failures_named():
+            (answer,) = self._endpoint.events("/embeddings", body)
+            # a few servers leave the numbers out, and give the vectors in the order of the texts
+            placed = {row.get("index", place): row["embedding"] for place, row in enumerate(answer["data"])}
+            if sorted(placed) != list(range(len(texts))):
+                raise ValueError(f"vectors with the numbers {sorted(placed)[:5]} … for {len(texts)} texts")
+            vectors = np.array([placed[place] for place in range(len(texts))], dtype=np.float32)  # (texts, dimension)
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            if not np.isfinite(vectors).all() or not lengths.all():
+                raise ValueError("a vector of zeros, or with a number that is not finite")
+            return vectors / lengths
 
 
 def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.float32]:

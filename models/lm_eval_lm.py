@@ -27,7 +27,12 @@ class HarnessLM:
     """
 
     def __init__(self, dotted: str, args: Mapping[str, JsonValue]) -> None:
-        self._lm = _make(_find(dotted), dotted, args)
+        try:
+            self._lm = _find_class(dotted)(**args)
+        except ModelError:
+            raise
+        except Exception as error:  # third-party code
+            raise ModelUnavailable(f"{dotted} cannot be made from its model_args: {_short(error)}") from error
         shown = json.dumps({name: value for name, value in args.items() if name not in SECRETS}, sort_keys=True)
         self.id = f"lm_eval:{dotted}@{hashlib.sha256(shown.encode()).hexdigest()[:12]}"
         self._dotted = dotted
@@ -54,8 +59,12 @@ class HarnessLM:
         def sampled(row: tuple[int, str, ChatRequest]) -> str:
             return json.dumps(_sampling(row[2]))
 
-        for _, group in groupby(sorted(ready, key=sampled), key=sampled):
-            yield from self._answers(list(group))
+        for _, rows in groupby(sorted(ready, key=sampled), key=sampled):
+            group = list(rows)
+            sampling = _sampling(group[0][2])
+            texts = self._ask("generate_until", [(prompt, dict(sampling)) for _, prompt, _ in group])
+            for (number, _, request), text in zip(group, texts, strict=True):
+                yield number, ChatResponse(text=cut(str(text), request.stop), finish_reason="stop", sent=sampling)
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Log-probability of each continuation given its context, with its position. Raises ModelUnavailable."""
@@ -67,12 +76,6 @@ class HarnessLM:
         for number, total in enumerate(self._ask("loglikelihood_rolling", [(text,) for text in texts])):
             # some classes give (total, greedy) here too
             yield number, float(total[0] if isinstance(total, tuple) else total)
-
-    def _answers(self, group: list[tuple[int, str, ChatRequest]]) -> Iterator[tuple[int, ChatResponse]]:
-        sampling = _sampling(group[0][2])
-        texts = self._ask("generate_until", [(prompt, dict(sampling)) for _, prompt, _ in group])
-        for (number, _, request), text in zip(group, texts, strict=True):
-            yield number, ChatResponse(text=cut(str(text), request.stop), finish_reason="stop", sent=sampling)
 
     def _prompt(self, request: ChatRequest) -> str:
         if not request.messages:
@@ -112,7 +115,7 @@ def _sampling(request: ChatRequest) -> dict[str, JsonValue]:
     return {"until": list(request.stop), "max_gen_toks": request.max_tokens, **drawn}
 
 
-def _find(dotted: str) -> Any:
+def _find_class(dotted: str) -> Any:
     module, _, name = dotted.rpartition(".")
     try:
         from lm_eval.api.model import LM
@@ -129,13 +132,6 @@ def _find(dotted: str) -> Any:
     if not (isinstance(found, type) and issubclass(found, LM)):
         raise ModelUnavailable(f"{dotted} is no subclass of lm_eval.api.model.LM")
     return found
-
-
-def _make(kind: Any, dotted: str, args: Mapping[str, JsonValue]) -> Any:
-    try:
-        return kind(**args)
-    except Exception as error:  # third-party code
-        raise ModelUnavailable(f"{dotted} cannot be made from its model_args: {_short(error)}") from error
 
 
 def _short(error: Exception) -> str:

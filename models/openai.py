@@ -1,43 +1,24 @@
 """OpenAI-compatible endpoints: OpenAI itself, vLLM, llama.cpp, Ollama, LM Studio, and providers by LiteLLM's names.
 
-The SDK takes a second to import, so the first request does. Retries are left to tasks/calls.py.
+models.endpoint reaches them. Retries are left to tasks/calls.py.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import logging
-import math
 import re
-import sys
-import time
-import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from email.utils import parsedate_to_datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import JsonValue, SecretStr
+from pydantic import JsonValue
 
-from models.model_errors import (
-    ContextOverflow,
-    ModelError,
-    ModelUnavailable,
-    NoSuchPath,
-    RequestRefused,
-    TransientModelError,
-)
+from models.endpoint import AnswerFailed, Endpoint
+from models.model_errors import NoSuchPath, RequestRefused
 from models.prompts import Listener, cut, picture_size, plain_text, raw_prompt, sendable
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.response_format import format_in_id, with_name
-
-if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
 
 REASONING_MODELS = re.compile(r"^(gpt-([5-9]|\d\d)(?![\d.]*-chat)|o\d)")
 MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")
@@ -53,16 +34,6 @@ OLDER, NEWER = "max_tokens", "max_completion_tokens"
 ENDS = {"eos": "stop", "eos_token": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_length": "length"}
 """Why an answer ended, in the words of Together, TGI and Mistral, and in OpenAI's."""
 NOT_SAMPLING = (*("model", "messages", "prompt", "input", "instructions"), *("stream", "stream_options", "store"))
-EMBEDDING_BATCH = 64
-OPENAI_BASE_URL = "https://api.openai.com/v1"
-OVERFLOW = re.compile(
-    r"context.{0,20}(length|window|size)|maximum.{0,20}(context|model) len|too many tokens|prompt is too long"
-    r"|token count.{0,40}exceeds|inputs. tokens .{0,20}max_new_tokens. must be",
-    re.I,
-)
-"""In the words of OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI."""
-PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
-PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
 NO_SUCH_PATH = {
     "/completions": " A raw prompt needs the Completions API there; leave out `--apply_chat_template False`.",
     "/responses": " There is no Responses API there: name the model openai:{model}.",
@@ -149,10 +120,12 @@ class OpenAIChat:
         if listener is not None:
             body |= {"stream": True} | ({} if "store" in body else {"stream_options": {"include_usage": True}})
         answer, sent = self._adapted(path, body, listener)
-        text = cut(answer.said or answer.refusal, request.stop)
-        ended = "refusal" if answer.refusal and not answer.said else answer.finish_reason or "stop"
-        if len(text) < len(answer.said or answer.refusal):
+        text = cut(answer.words, request.stop)
+        ended = answer.finish_reason or "stop"
+        if len(text) < len(answer.words):
             ended = "stop"
+        elif answer.refusal and not answer.said:
+            ended = "refusal"
         if listener:
             listener.end(text)
         return ChatResponse(
@@ -167,12 +140,17 @@ class OpenAIChat:
     def _asked(self, request: ChatRequest) -> tuple[str, dict[str, Any]]:
         """Path and body of a request; a reasoning model refuses temperature, top_p, stop and log-probabilities."""
         thinks = is_reasoning(self._model) and request.template is not False
-        most = min(request.max_tokens, MOST_TOKENS) if LIMITED_MODELS.match(_plain_name(self._model)) else None
-        most = (request.max_tokens if most is None else most) + (self._thinking.tokens if thinks else 0)
-        freedom: dict[str, Any] = {} if thinks else {"temperature": request.temperature}
-        if request.top_p is not None and not thinks:
-            freedom["top_p"] = request.top_p
-        stop = {"stop": list(request.stop[:MOST_STOPS])} if request.stop and not thinks else {}
+        most, freedom, stop = request.max_tokens, dict[str, Any](), dict[str, Any]()
+        if LIMITED_MODELS.match(_plain_name(self._model)):
+            most = min(most, MOST_TOKENS)
+        if thinks:
+            most += self._thinking.tokens
+        else:
+            freedom["temperature"] = request.temperature
+            if request.top_p is not None:
+                freedom["top_p"] = request.top_p
+            if request.stop:
+                stop["stop"] = list(request.stop[:MOST_STOPS])
         seed = {} if request.seed is None else {"seed": request.seed}
         body: dict[str, Any] = {"model": self._model}
         if request.template is False:
@@ -210,8 +188,13 @@ class OpenAIChat:
                 sent.pop("stream_options", None)
             if self._wants_newer and is_chat and OLDER in sent:
                 sent = {NEWER if name == OLDER else name: value for name, value in sent.items()}
+            answer = _Part()
             try:
-                answer = self._send(path, sent, listener)
+                # what the listener raises comes through as it is, and closes the stream
+                with closing(self._so_far(path, sent)) as parts:
+                    for answer in parts:
+                        if listener and "stream" in sent and not answer.is_whole:
+                            listener(answer.words)
             except NoSuchPath as error:
                 raise NoSuchPath(f"{error}{NO_SUCH_PATH.get(path, '').format(model=self._model)}") from None
             except RequestRefused as error:
@@ -225,15 +208,6 @@ class OpenAIChat:
             else:
                 return answer, {name: value for name, value in sent.items() if name not in NOT_SAMPLING}
 
-    def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> _Part:
-        # what the listener raises comes through as it is, and closes the stream
-        answer = _Part()
-        with closing(self._so_far(path, body)) as parts:
-            for answer in parts:
-                if listener and "stream" in body and not answer.is_whole:
-                    listener(answer.said or answer.refusal)
-        return answer
-
     def _so_far(self, path: str, body: dict[str, Any]) -> Generator[_Part]:
         """The answer after each piece of it; the last one is the whole."""
         read, so_far = _read_responses if path == "/responses" else _read_completion, _Part()
@@ -243,7 +217,7 @@ class OpenAIChat:
                 yield so_far
             if "stream" in body and so_far.finish_reason is None and not so_far.is_whole:
                 raise AnswerFailed({"message": "the stream ended before the answer did"})
-            if not (so_far.finish_reason or so_far.said or so_far.refusal):
+            if not (so_far.finish_reason or so_far.words):
                 raise ValueError("there is no message in it")
 
 
@@ -259,12 +233,10 @@ def _turn(message: Message, *, words: str) -> dict[str, Any]:
             continue
         picture_size(part.png)
         url = "data:image/png;base64," + base64.b64encode(part.png).decode()
-        is_flat = words == "input_text"
-        content.append(
-            {"type": "input_image", "image_url": url, "detail": "auto"}
-            if is_flat
-            else {"type": "image_url", "image_url": {"url": url}}
-        )
+        if words == "input_text":
+            content.append({"type": "input_image", "image_url": url, "detail": "auto"})
+        else:
+            content.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": message.role, "content": content}
 
 
@@ -278,6 +250,11 @@ class _Part(NamedTuple):
     completion_tokens: int | None = None
     top_logprobs: Mapping[str, float] = {}
     is_whole: bool = False
+
+    @property
+    def words(self) -> str:
+        """What the model says, or why it says nothing."""
+        return self.said or self.refusal
 
     def followed_by(self, part: _Part) -> _Part:
         """Both together."""
@@ -338,234 +315,5 @@ def _read_responses(event: Any) -> _Part:
     return _Part(said, refusal, ended, counts.get("input_tokens"), counts.get("output_tokens"), is_whole=True)
 
 
-class OpenAIEmbedder:
-    """Unit vectors from the embeddings endpoint, in batches of 64; place: as Endpoint takes it."""
-
-    def __init__(self, model: str, **place: Any) -> None:
-        self.id = f"openai:{model}"
-        self._model = model
-        self._endpoint = Endpoint(model, **place)
-
-    @cached_property
-    def dimension(self) -> int:
-        """Length of a vector, learnt from one short text. Raises ModelError."""
-        return self._batch(["dimension"]).shape[1]
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised. Raises ModelError."""
-        starts = range(0, len(texts), EMBEDDING_BATCH)
-        batches = [self._batch(texts[start : start + EMBEDDING_BATCH]) for start in starts]
-        vectors = np.concatenate(batches) if batches else np.zeros((0, self.dimension), np.float32)
-        if vectors.shape[1] != self.dimension:
-            raise RequestRefused(
-                f"{self.id} gave vectors of {vectors.shape[1]} numbers, {self.dimension} were expected; "
-                "see that the endpoint serves one model under this name."
-            )
-        return vectors
-
-    def _batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        clean = [sendable(text) for text in texts]
-        # floats, not the SDK's base64: many compatible servers know only floats
-        body: dict[str, Any] = {"model": self._model, "input": clean, "encoding_format": "float"}
-        with self._endpoint.failures_named():
-            (answer,) = self._endpoint.events("/embeddings", body)
-            # a few servers leave the numbers out, and give the vectors in the order of the texts
-            placed = {row.get("index", place): row["embedding"] for place, row in enumerate(answer["data"])}
-            if sorted(placed) != list(range(len(texts))):
-                raise ValueError(f"vectors with the numbers {sorted(placed)[:5]} … for {len(texts)} texts")
-            vectors = np.array([placed[place] for place in range(len(texts))], dtype=np.float32)  # (texts, dimension)
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            if not np.isfinite(vectors).all() or not lengths.all():
-                raise ValueError("a vector of zeros, or with a number that is not finite")
-            return vectors / lengths
-
-
-class AnswerFailed(Exception):
-    """The endpoint took the request and then said, in its answer, that it failed."""
-
-    def __init__(self, error: object) -> None:
-        inner: object = cast("Mapping[str, Any]", error).get("error", error) if isinstance(error, Mapping) else error
-        about: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {"message": inner}
-        super().__init__(str(about.get("message")))
-        self.code = str(about.get("code"))
-
-
-class Endpoint:
-    """A place that serves one model, and what its failures mean.
-
-    base_url: None is OpenAI's own; its login and query travel in no URL that anything logs. timeout_s: for each wait,
-    also between two pieces of a stream. Raises ModelUnavailable for what is no URL, without showing it.
-    """
-
-    def __init__(
-        self, model: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
-    ) -> None:
-        self._model, self._timeout_s = model, timeout_s
-        self._key = api_key.get_secret_value().strip() if api_key else ""
-        try:
-            parts = urlsplit(base_url or OPENAI_BASE_URL)
-            place = parts.netloc.rpartition("@")[2]
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-                raise ValueError
-        except ValueError:
-            raise ModelUnavailable("The base URL of the model is not a URL; write http://HOST:PORT/v1.") from None
-        self._url = f"{parts.scheme}://{place}{parts.path}".rstrip("/")
-        self._query: dict[str, object] = dict(parse_qsl(parts.query))
-        login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-        basic = "" if login == ":" else base64.b64encode(login.encode()).decode()
-        self._headers = {"Authorization": f"Basic {basic}"} if basic else {}
-        # by words: an error quotes a key with a line break inside in another spelling
-        secrets = [*self._key.split(), parts.password or parts.username, login.strip(":").rpartition(":")[2], basic]
-        self._secrets = [str(one) for one in (*secrets, *self._query.values()) if one and len(str(one)) > 3]
-
-    def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The events of a streamed answer; the whole answer alone where none is asked for, or the server has none."""
-        from openai import Stream
-
-        if "stream" not in body:
-            # plain JSON: the SDK's own objects cost as much again as the request
-            yield _fields(self._client.post(path, body=body, cast_to=object))
-            return
-        with self._client.post(path, body=body, cast_to=object, stream=True, stream_cls=Stream[object]) as stream:
-            kind = stream.response.headers.get("content-type", "")
-            if "html" in kind or "json" in kind:
-                yield _fields(json.loads(stream.response.read()))
-            else:
-                yield from map(_fields, stream)
-
-    @cached_property
-    def _client(self) -> OpenAI:
-        from openai import OpenAI
-
-        if not self._key and self._url == OPENAI_BASE_URL:
-            raise ModelUnavailable(
-                f"{self._url} asks for a key and none is set; set OPENAI_API_KEY, or name the variable that has it "
-                "(api_key_env), or your own server."
-            )
-        if self._query:
-            for library in ("httpx", "httpx2", "openai"):  # they log whole URLs, and a query may hold a key
-                logging.getLogger(library).setLevel(logging.WARNING)
-        client = OpenAI(
-            base_url=self._url,
-            default_headers=self._headers,
-            default_query=self._query,
-            # the SDK refuses to start without a key; servers of one's own mostly want none
-            api_key=self._key or "none",
-            timeout=self._timeout_s,
-            max_retries=0,
-        )
-        # the client is a cycle of objects: left to the garbage collector, its sockets would be lost and not closed
-        weakref.finalize(self, client.close).atexit = False
-        return client
-
-    @contextmanager
-    def failures_named(self) -> Generator[None]:
-        """Every failure inside the block comes as a ModelError without the key in its text."""
-        import openai
-
-        try:
-            yield
-        except openai.APIStatusError as error:
-            raise self._status_error(error) from None
-        except openai.APITimeoutError:
-            raise self._hung_up(None) from None
-        except openai.APIConnectionError as error:
-            raise self._hung_up(error.__cause__ or error) from None
-        except (openai.APIError, AnswerFailed) as error:  # the SDK's is an event of a stream
-            failed = AnswerFailed(error.body or error.message) if isinstance(error, openai.APIError) else error
-            said = f"{self._where} broke off: {self._clean(failed)}"
-            if known := self._known(failed.code, said):
-                raise known from None
-            if failed.code.startswith(PERMANENT_FAILURES):
-                raise RequestRefused(f"{said}. The same request will be refused again.") from None
-            raise TransientModelError(f"{said}.") from None
-        except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
-            # the SDK hands HTML through as text and fails on broken JSON with whatever the decoder raises
-            raise TransientModelError(
-                f"{self._where} sent an answer that is not a completion ({self._clean(error)}); "
-                "does the base URL end where the API begins (often `/v1`)?"
-            ) from None
-        except tuple(sys.modules[name].HTTPError for name in ("httpx", "httpx2") if name in sys.modules) as error:
-            # an SDK before 3 lets them through in the middle of a stream
-            raise self._hung_up(None if "Timeout" in type(error).__name__ else error) from None
-
-    def _hung_up(self, cause: BaseException | None) -> ModelError:
-        """cause: None for a time-out."""
-        if cause is None:
-            return TransientModelError(
-                f"{self._where} did not answer within {self._timeout_s:g} s; "
-                "raise the time-out if the model is slow (`timeout` among its arguments)."
-            )
-        return TransientModelError(f"{self._where} cannot be reached or hung up ({self._clean(cause)}); is it running?")
-
-    def _known(self, code: str, said: str) -> ModelError | None:
-        """What the code or the words of a failure say, whatever its status."""
-        if code in PERMANENT_LIMITS:
-            return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
-        if code == "context_length_exceeded" or OVERFLOW.search(said):
-            return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
-        return None
-
-    def _status_error(self, error: APIStatusError) -> ModelError:
-        body = error.body
-        message = cast("Mapping[str, Any]", body).get("message") if isinstance(body, Mapping) else None
-        plain = message if isinstance(message, str) else error.response.text or error.message
-        said = f"{self._where} answered {error.status_code}: {self._clean(plain)}"
-        # vLLM, Ollama and OpenAI all write the word; a missing path is `Not Found`, `Invalid URL` or a web page
-        is_model = error.code == "model_not_found" or re.search(r"\bmodel\b", plain, re.I) or self._model in plain
-        match error.status_code:
-            case 401 | 403:
-                sent = "Check the key and what it may use; it is" if self._key else "No key was sent; it is"
-                places = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
-                return ModelUnavailable(f"{said}. {sent} looked for in {places}.")
-            case 404 if is_model:
-                return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
-            case 404 | 405 | 501:
-                return NoSuchPath(f"{said}. Check that the base URL ends where the API begins (often `/v1`).")
-            case 429 if str(error.code) not in PERMANENT_LIMITS:  # its words on tokens are about a rate
-                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case 400 | 413 | 422 | 429 if known := self._known(str(error.code), said):
-                return known
-            case status if status >= 500 or status in (408, 409, 425):
-                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case _:
-                return RequestRefused(f"{said}. The same request will be refused again.")
-
-    @property
-    def _where(self) -> str:
-        return f"The endpoint {self._url} (model {self._model})"
-
-    def _clean(self, message: object) -> str:
-        """The message on one line, short, and without the key or what the base URL hides."""
-        text = re.sub(r"<[^>]*>", " ", str(message))
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return " ".join(text.split())[:300].rstrip(".") or type(message).__name__
-
-
-def _fields(answer: Any) -> dict[str, Any]:
-    """The fields of an answer. Raises ValueError for what is none, AnswerFailed for an error in its place."""
-    if not isinstance(answer, dict):
-        raise ValueError(f"it begins with {str(answer)[:80]!r}")
-    fields = cast("dict[str, Any]", answer)
-    # some say so with status 200; an answer of the Responses API has a field of that name, too
-    if fields.get("error") and not fields.get("choices") and "status" not in fields:
-        raise AnswerFailed(fields)
-    return fields
-
-
 def _names(error: Exception, *fields: str) -> bool:
     return all(re.search(rf"\b{field}\b", str(error)) for field in fields)
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The server's word on when to come back: seconds, or a date (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -197,7 +197,7 @@ def _thinking(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def _openai_embedder(base_url: str) -> Any:
-    from models.openai import OpenAIEmbedder
+    from models.embedders import OpenAIEmbedder
     from tests.models.server import MODEL
 
     return OpenAIEmbedder(MODEL, base_url=base_url, timeout_s=10)

@@ -13,6 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from models.backends import open_chat
+from models.embedders import OpenAIEmbedder
 from models.model_errors import (
     ContextOverflow,
     ModelError,
@@ -26,7 +27,6 @@ from models.openai import (
     BRIEFLY,
     REASONING_TOKENS,
     OpenAIChat,
-    OpenAIEmbedder,
     Thinking,
     is_reasoning,
     reasoning_effort,

@@ -1,0 +1,228 @@
+"""A place that is asked over HTTP for what one model says, and what its failures mean.
+
+The SDK takes a second to import, so the first request does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import math
+import re
+import sys
+import time
+import weakref
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import SecretStr
+
+from models.model_errors import (
+    ContextOverflow,
+    ModelError,
+    ModelUnavailable,
+    NoSuchPath,
+    RequestRefused,
+    TransientModelError,
+)
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, OpenAI
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+OVERFLOW = re.compile(
+    r"context.{0,20}(length|window|size)|maximum.{0,20}(context|model) len|too many tokens|prompt is too long"
+    r"|token count.{0,40}exceeds|inputs. tokens .{0,20}max_new_tokens. must be",
+    re.I,
+)
+"""In the words of OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI."""
+PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
+PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
+
+
+class AnswerFailed(Exception):
+    """The endpoint took the request and then said, in its answer, that it failed."""
+
+    def __init__(self, error: object) -> None:
+        inner: object = cast("Mapping[str, Any]", error).get("error", error) if isinstance(error, Mapping) else error
+        about: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {"message": inner}
+        super().__init__(str(about.get("message")))
+        self.code = str(about.get("code"))
+
+
+class Endpoint:
+    """A place that serves one model, and what its failures mean.
+
+    base_url: None is OpenAI's own; its login and query travel in no URL that anything logs. timeout_s: for each wait,
+    also between two pieces of a stream. Raises ModelUnavailable for what is no URL, without showing it.
+    """
+
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
+    ) -> None:
+        self._model, self._timeout_s = model, timeout_s
+        self._key = api_key.get_secret_value().strip() if api_key else ""
+        try:
+            parts = urlsplit(base_url or OPENAI_BASE_URL)
+            place = parts.netloc.rpartition("@")[2]
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+                raise ValueError
+        except ValueError:
+            raise ModelUnavailable("The base URL of the model is not a URL; write http://HOST:PORT/v1.") from None
+        self._url = f"{parts.scheme}://{place}{parts.path}".rstrip("/")
+        self._query: dict[str, object] = dict(parse_qsl(parts.query))
+        login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        basic = "" if login == ":" else base64.b64encode(login.encode()).decode()
+        self._headers = {"Authorization": f"Basic {basic}"} if basic else {}
+        # by words: an error quotes a key with a line break inside in another spelling
+        secrets = [*self._key.split(), parts.password or parts.username, login.strip(":").rpartition(":")[2], basic]
+        self._secrets = [str(one) for one in (*secrets, *self._query.values()) if one and len(str(one)) > 3]
+
+    def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events of a streamed answer; the whole answer alone where none is asked for, or the server has none."""
+        from openai import Stream
+
+        if "stream" not in body:
+            # plain JSON: the SDK's own objects cost as much again as the request
+            yield _fields(self._client.post(path, body=body, cast_to=object))
+            return
+        with self._client.post(path, body=body, cast_to=object, stream=True, stream_cls=Stream[object]) as stream:
+            kind = stream.response.headers.get("content-type", "")
+            if "html" in kind or "json" in kind:
+                yield _fields(json.loads(stream.response.read()))
+            else:
+                yield from map(_fields, stream)
+
+    @cached_property
+    def _client(self) -> OpenAI:
+        from openai import OpenAI
+
+        if not self._key and self._url == OPENAI_BASE_URL:
+            raise ModelUnavailable(
+                f"{self._url} asks for a key and none is set; set OPENAI_API_KEY, or name the variable that has it "
+                "(api_key_env), or your own server."
+            )
+        if self._query:
+            for library in ("httpx", "httpx2", "openai"):  # they log whole URLs, and a query may hold a key
+                logging.getLogger(library).setLevel(logging.WARNING)
+        client = OpenAI(
+            base_url=self._url,
+            default_headers=self._headers,
+            default_query=self._query,
+            # the SDK refuses to start without a key; servers of one's own mostly want none
+            api_key=self._key or "none",
+            timeout=self._timeout_s,
+            max_retries=0,
+        )
+        # the client is a cycle of objects: left to the garbage collector, its sockets would be lost and not closed
+        weakref.finalize(self, client.close).atexit = False
+        return client
+
+    @contextmanager
+    def failures_named(self) -> Generator[None]:
+        """Every failure inside the block comes as a ModelError without the key in its text."""
+        import openai
+
+        try:
+            yield
+        except openai.APIStatusError as error:
+            raise self._status_error(error) from None
+        except openai.APIConnectionError as error:
+            raise self._hung_up(error.__cause__ or error, timed_out=isinstance(error, openai.APITimeoutError)) from None
+        except (openai.APIError, AnswerFailed) as error:  # the SDK's is an event of a stream
+            failed = AnswerFailed(error.body or error.message) if isinstance(error, openai.APIError) else error
+            said = f"{self._where} broke off: {self._clean(failed)}"
+            if known := self._known(failed.code, said):
+                raise known from None
+            if failed.code.startswith(PERMANENT_FAILURES):
+                raise RequestRefused(f"{said}. The same request will be refused again.") from None
+            raise TransientModelError(f"{said}.") from None
+        except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
+            # the SDK hands HTML through as text and fails on broken JSON with whatever the decoder raises
+            raise TransientModelError(
+                f"{self._where} sent an answer that is not a completion ({self._clean(error)}); "
+                "does the base URL end where the API begins (often `/v1`)?"
+            ) from None
+        except tuple(sys.modules[name].HTTPError for name in ("httpx", "httpx2") if name in sys.modules) as error:
+            # an SDK before 3 lets them through in the middle of a stream
+            raise self._hung_up(error, timed_out="Timeout" in type(error).__name__) from None
+
+    def _hung_up(self, cause: BaseException, *, timed_out: bool) -> ModelError:
+        said = f"cannot be reached or hung up ({self._clean(cause)}); is it running?"
+        if timed_out:
+            said = f"did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow "
+            said += "(`timeout` among its arguments)."
+        return TransientModelError(f"{self._where} {said}")
+
+    def _known(self, code: str, said: str) -> ModelError | None:
+        """What the code or the words of a failure say, whatever its status."""
+        if code in PERMANENT_LIMITS:
+            return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
+        if code == "context_length_exceeded" or OVERFLOW.search(said):
+            return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
+        return None
+
+    def _status_error(self, error: APIStatusError) -> ModelError:
+        body = error.body
+        message = cast("Mapping[str, Any]", body).get("message") if isinstance(body, Mapping) else None
+        plain = message if isinstance(message, str) else error.response.text or error.message
+        said = f"{self._where} answered {error.status_code}: {self._clean(plain)}"
+        # vLLM, Ollama and OpenAI all write the word; a missing path is `Not Found`, `Invalid URL` or a web page
+        is_model = error.code == "model_not_found" or re.search(r"\bmodel\b", plain, re.I) or self._model in plain
+        match error.status_code:
+            case 401 | 403:
+                sent = "Check the key and what it may use; it is" if self._key else "No key was sent; it is"
+                places = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
+                return ModelUnavailable(f"{said}. {sent} looked for in {places}.")
+            case 404 if is_model:
+                return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
+            case 404 | 405 | 501:
+                return NoSuchPath(f"{said}. Check that the base URL ends where the API begins (often `/v1`).")
+            case 429 if str(error.code) not in PERMANENT_LIMITS:  # its words on tokens are about a rate
+                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
+            case 400 | 413 | 422 | 429 if known := self._known(str(error.code), said):
+                return known
+            case status if status >= 500 or status in (408, 409, 425):
+                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
+            case _:
+                return RequestRefused(f"{said}. The same request will be refused again.")
+
+    @property
+    def _where(self) -> str:
+        return f"The endpoint {self._url} (model {self._model})"
+
+    def _clean(self, message: object) -> str:
+        """The message on one line, short, and without the key or what the base URL hides."""
+        text = re.sub(r"<[^>]*>", " ", str(message))
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return " ".join(text.split())[:300].rstrip(".") or type(message).__name__
+
+
+def _fields(answer: Any) -> dict[str, Any]:
+    """The fields of an answer. Raises ValueError for what is none, AnswerFailed for an error in its place."""
+    if not isinstance(answer, dict):
+        raise ValueError(f"it begins with {str(answer)[:80]!r}")
+    fields = cast("dict[str, Any]", answer)
+    # some say so with status 200; an answer of the Responses API has a field of that name, too
+    if fields.get("error") and not fields.get("choices") and "status" not in fields:
+        raise AnswerFailed(fields)
+    return fields
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The server's word on when to come back: seconds, or a date (RFC 9110, 10.2.3)."""
+    value = headers.get("retry-after", "")
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except ValueError:
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
