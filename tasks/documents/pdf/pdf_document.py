@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
+import shutil
+import subprocess
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import median_high
+from typing import Any
 
 import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, UnsupportedDocument
 from tasks.documents.document_readers import storable
-
-if TYPE_CHECKING:
-    from PIL import Image
-import csv
-import shutil
-import subprocess
-from collections import Counter, defaultdict
-from functools import cache
-from itertools import groupby
-from operator import itemgetter
-from statistics import median_high
-from typing import Any
-
 from tasks.documents.pdf.pdf_text import Fragment
 from tasks.documents.pdf.pdf_words import outline
 
@@ -65,15 +60,31 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
                 "The document holds no page that can be read: it is truncated or damaged; fetch it again."
             )
     except MUPDF_ERRORS as failure:
-        raise _refusal(failure) from failure
+        warnings = complaints(str(failure))
+        if re.search(r"encryption handler|unsupported.*encrypt|unknown encryption", " ".join(warnings), re.IGNORECASE):
+            raise UnsupportedDocument(
+                f"The document is protected by an encryption that is not read ({warnings[-1]}); "
+                "save it without protection."
+            ) from failure
+        raise CorruptDocument(
+            f"The document cannot be read as a PDF ({warnings[-1]}): it is truncated or damaged; fetch it again."
+        ) from failure
     return document
 
 
 def metadata_of(document: pymupdf.Document) -> dict[str, str]:
     """Title and other metadata stored in the file; dates in ISO 8601 where they are well formed."""
-    told = {ours: (document.metadata or {}).get(name) for name, ours in METADATA_NAMES.items()}
-    metadata = {name: storable(str(value)).strip() for name, value in told.items() if value}
-    metadata |= {name: iso_date(metadata[name]) for name in ("created", "modified") if name in metadata}
+    stored = {name: (document.metadata or {}).get(theirs) for theirs, name in METADATA_NAMES.items()}
+    metadata = {name: storable(str(value)).strip() for name, value in stored.items() if value}
+    for name in ("created", "modified"):
+        # `D:20230317171542-04'00'` becomes `2023-03-17T17:15:42-04:00`
+        if match := PDF_DATE.match(metadata.get(name, "")):
+            year, month, day, hour, minute, second, sign, zone_hour, zone_minute = match.groups()
+            date = "-".join(part for part in (year, month, day) if part)
+            if hour:
+                date += f"T{hour}:{minute}:{second or '00'}"
+                date += f"{sign}{zone_hour}:{zone_minute}" if sign else "Z" if metadata[name].endswith("Z") else ""
+            metadata[name] = date
     return {name: value for name, value in metadata.items() if value}
 
 
@@ -83,35 +94,10 @@ def opening_notes(document: pymupdf.Document) -> tuple[str, ...]:
     return (*repaired, *complaints())
 
 
-def iso_date(date: str) -> str:
-    """`D:20230317171542-04'00'` as `2023-03-17T17:15:42-04:00`; anything else as it stands."""
-    match = PDF_DATE.match(date)
-    if match is None:
-        return date
-    year, month, day, hour, minute, second, sign, zone_hour, zone_minute = match.groups()
-    text = "-".join(part for part in (year, month, day) if part)
-    if hour:
-        text += f"T{hour}:{minute}:{second or '00'}"
-        text += f"{sign}{zone_hour}:{zone_minute}" if sign else "Z" if date.endswith("Z") else ""
-    return text
-
-
-def _refusal(failure: Exception) -> CorruptDocument | UnsupportedDocument:
-    said = complaints(str(failure))
-    if re.search(r"encryption handler|unsupported.*encrypt|unknown encryption", " ".join(said), re.IGNORECASE):
-        return UnsupportedDocument(
-            f"The document is protected by an encryption that is not read ({said[-1]}); save it without protection."
-        )
-    return CorruptDocument(
-        f"The document cannot be read as a PDF ({said[-1]}): it is truncated or damaged; fetch it again."
-    )
-
-
 def complaints(*more: str) -> tuple[str, ...]:
     """The first few distinct MuPDF warnings since the last reset, without its counts of repetitions."""
-    lines = [*pymupdf.TOOLS.mupdf_warnings().splitlines(), *more]
-    said = dict.fromkeys(line.strip()[:MAX_NOTE_CHARS] for line in lines if line.strip() and not line.startswith("..."))
-    return tuple(said)[:MAX_NOTES]
+    lines = [line.strip()[:MAX_NOTE_CHARS] for line in (*pymupdf.TOOLS.mupdf_warnings().splitlines(), *more)]
+    return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("...")))[:MAX_NOTES]
 
 
 def render_pages(
@@ -130,20 +116,14 @@ def drawn_pages(document: pymupdf.Document, boxes: Mapping[int, Sequence[BBox]])
 
 
 def drawn_page(page: pymupdf.Page, boxes: Sequence[BBox]) -> bytes:
-    """A page as PNG with boxes in units of the page."""
-    from PIL import Image  # not needed to read text
+    """A page as PNG with boxes, in units of the page, tinted yellow inside a red frame."""
+    from PIL import Image, ImageDraw  # not needed to read text
 
     points = max(page.rect.width * page.rect.height, 1.0)
     scale = min(DPI / 72, (MOST_PIXELS / points) ** 0.5)
     pixels = page.get_pixmap(dpi=round(scale * 72), alpha=False)
     image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
-    return draw_boxes(image, boxes, pixels_per_point=pixels.width / page.rect.width)
-
-
-def draw_boxes(image: Image.Image, boxes: Sequence[BBox], *, pixels_per_point: float) -> bytes:
-    """The picture as PNG, with each box tinted yellow inside a red frame."""
-    from PIL import Image, ImageDraw
-
+    pixels_per_point = pixels.width / page.rect.width
     over = Image.new("RGBA", image.size)
     pen = ImageDraw.Draw(over)
     for x0, y0, x1, y1 in boxes:
@@ -224,38 +204,28 @@ def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fr
     except subprocess.TimeoutExpired as late:
         raise OcrFailed(f"tesseract took more than {timeout_s:g} s") from late
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise OcrFailed(f"tesseract failed: {said[-1] if said else f'exit code {done.returncode}'}")
-    return _lines(done.stdout.decode("utf-8", "replace"), points_per_pixel=72 / dpi)
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise OcrFailed(f"tesseract failed: {errors[-1] if errors else f'exit code {done.returncode}'}")
 
-
-def _lines(tsv: str, *, points_per_pixel: float) -> list[Fragment]:
-    """The lines of tesseract's table; their size is the median height of their paragraph, as lines vary by letters."""
-    rows = csv.DictReader(io.StringIO(tsv), delimiter="\t", quoting=csv.QUOTE_NONE)
-    words = [row for row in rows if row["level"] == "5" and row["text"].strip()]
+    table = csv.DictReader(io.StringIO(done.stdout.decode("utf-8", "replace")), delimiter="\t", quoting=csv.QUOTE_NONE)
+    words = [row for row in table if row["level"] == "5" and row["text"].strip()]
     words = [row for row in words if float(row["conf"]) >= MIN_CONFIDENCE]
-    lines = [list(line) for _, line in groupby(words, key=itemgetter("block_num", "par_num", "line_num"))]
-    boxes = [outline([_box(word) for word in line]) for line in lines]
-    paragraphs = [(line[0]["block_num"], line[0]["par_num"]) for line in lines]
-    heights: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for paragraph, box in zip(paragraphs, boxes, strict=True):
-        heights[paragraph].append(box[3] - box[1])
-    return [
-        Fragment(
-            box[0] * points_per_pixel,
-            box[1] * points_per_pixel,
-            box[2] * points_per_pixel,
-            box[3] * points_per_pixel,
-            " ".join(word["text"] for word in line),
-            size=median_high(heights[paragraph]) * points_per_pixel,
-            bold=False,
-            upright=True,
-            line=(number, 0),
-        )
-        for number, (line, box, paragraph) in enumerate(zip(lines, boxes, paragraphs, strict=True))
-    ]
-
-
-def _box(word: dict[str, str]) -> BBox:
-    left, top, width, height = (float(word[name]) for name in ("left", "top", "width", "height"))
-    return left, top, left + width, top + height
+    points_per_pixel = 72 / dpi
+    texts: list[str] = []
+    boxes: list[BBox] = []
+    paragraphs: list[str] = []
+    # the size of a line is the median height of its paragraph, as the height of lines varies by their letters
+    heights: defaultdict[str, list[float]] = defaultdict(list)
+    for (block, paragraph, _), line in groupby(words, key=itemgetter("block_num", "par_num", "line_num")):
+        line_words = list(line)
+        edges = [[float(word[name]) for name in ("left", "top", "width", "height")] for word in line_words]
+        boxes.append(outline([(left, top, left + width, top + height) for left, top, width, height in edges]))
+        texts.append(" ".join(word["text"] for word in line_words))
+        paragraphs.append(f"{block} {paragraph}")
+        heights[paragraphs[-1]].append(boxes[-1][3] - boxes[-1][1])
+    lines: list[Fragment] = []
+    for number, (text, box, paragraph) in enumerate(zip(texts, boxes, paragraphs, strict=True)):
+        x0, y0, x1, y1 = (edge * points_per_pixel for edge in box)
+        size = median_high(heights[paragraph]) * points_per_pixel
+        lines.append(Fragment(x0, y0, x1, y1, text, size=size, bold=False, upright=True, line=(number, 0)))
+    return lines

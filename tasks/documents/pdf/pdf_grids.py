@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby, pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -98,21 +98,34 @@ class _Crossing(NamedTuple):
 
 
 def drawn_edges(
-    drawings: Iterable[dict[str, Any]], move: Callable[[Point], Point] | None, *, width: float, height: float
+    drawings: Iterable[dict[str, Any]], to_reading: Sequence[float], *, width: float, height: float
 ) -> Edges:
-    """Edges of all straight lines and rectangles, except for a frame around the whole page.
+    """Edges of all straight lines and rectangles, except for a frame around the whole page; curves have none.
 
-    drawings: as `Page.get_cdrawings` reports them; move: from there to reading space; None where these are the same.
+    drawings: as `Page.get_cdrawings` reports them; to_reading: the six numbers of the matrix to reading space.
     """
+    a, b, c, d, e, f = to_reading
+
+    def move(point: Point) -> Point:
+        return a * point[0] + c * point[1] + e, b * point[0] + d * point[1] + f
+
     edges = Edges([], [])
-    for drawing in drawings:
-        for item in drawing["items"]:
-            for corners in _outlines(item):
-                points = [move(corner) for corner in corners] if move else corners
-                if len(points) == 2:
-                    _add_line(points[0], points[1], edges)
-                else:
-                    _add_rectangle(points, edges, width=width, height=height)
+    for item in chain.from_iterable(drawing["items"] for drawing in drawings):
+        if item[0] == "l":
+            _add_line(move(item[1]), move(item[2]), edges)
+        elif item[0] == "qu":
+            upper_left, upper_right, lower_left, lower_right = map(move, item[1])
+            for start, end in pairwise((upper_left, upper_right, lower_right, lower_left, upper_left)):
+                _add_line(start, end, edges)
+        elif item[0] == "re":
+            (ax, ay), (bx, by) = move(item[1][:2]), move(item[1][2:])
+            x0, x1, y0, y1 = min(ax, bx), max(ax, bx), min(ay, by), max(ay, by)
+            if x1 - x0 > 0.95 * width and y1 - y0 > 0.95 * height:
+                continue
+            if x1 - x0 >= MIN_STROKE:
+                edges.horizontal.extend((Edge(y0, x0, x1), Edge(y1, x0, x1)))
+            if y1 - y0 >= MIN_STROKE:
+                edges.vertical.extend((Edge(x0, y0, y1), Edge(x1, y0, y1)))
     return edges
 
 
@@ -136,13 +149,17 @@ def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
 
 def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
     """The grid over given column lines whose cells are the boxes; a box need not lie on the lines exactly."""
-    kept = list(boxes)
-    ys = sorted({y for box in kept for y in (box[1], box[3])})
+    boxes = list(boxes)
+    ys = sorted({y for box in boxes for y in (box[1], box[3])})
     row = {y: i for i, y in enumerate(ys)}
+
+    def nearest(x: float) -> int:
+        return min(range(len(xs)), key=lambda i: abs(xs[i] - x))
+
     cells: list[GridCell] = []
-    for x0, y0, x1, y1 in kept:
-        col = _nearest(xs, x0)
-        cells.append(GridCell(row[y0], col, row[y1] - row[y0], max(_nearest(xs, x1) - col, 1)))
+    for x0, y0, x1, y1 in boxes:
+        col = nearest(x0)
+        cells.append(GridCell(row[y0], col, row[y1] - row[y0], max(nearest(x1) - col, 1)))
     return Grid(xs, tuple(ys), tuple(sorted(cells)))
 
 
@@ -161,28 +178,6 @@ def text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequen
     return boxes
 
 
-def _nearest(xs: Sequence[float], x: float) -> int:
-    return min(range(len(xs)), key=lambda i: abs(xs[i] - x))
-
-
-def _outlines(item: tuple[Any, ...]) -> Iterable[Sequence[Point]]:
-    """Two points for a line, three for a rectangle (two opposite corners, the first again); curves have none."""
-    match item[0]:
-        case "l":
-            yield item[1], item[2]
-        case "re":
-            x0, y0, x1, y1 = item[1]
-            yield (x0, y0), (x1, y1), (x0, y0)
-        case "qu":
-            upper_left, upper_right, lower_left, lower_right = item[1]
-            yield upper_left, upper_right
-            yield upper_right, lower_right
-            yield lower_right, lower_left
-            yield lower_left, upper_left
-        case _:
-            pass
-
-
 def _add_line(a: Point, b: Point, edges: Edges) -> None:
     if abs(a[1] - b[1]) <= SLANT and abs(a[0] - b[0]) >= MIN_STROKE:
         edges.horizontal.append(Edge((a[1] + b[1]) / 2, min(a[0], b[0]), max(a[0], b[0])))
@@ -190,24 +185,16 @@ def _add_line(a: Point, b: Point, edges: Edges) -> None:
         edges.vertical.append(Edge((a[0] + b[0]) / 2, min(a[1], b[1]), max(a[1], b[1])))
 
 
-def _add_rectangle(corners: Sequence[Point], edges: Edges, *, width: float, height: float) -> None:
-    (ax, ay), (bx, by) = corners[:2]
-    x0, x1 = (ax, bx) if ax <= bx else (bx, ax)
-    y0, y1 = (ay, by) if ay <= by else (by, ay)
-    if x1 - x0 > 0.95 * width and y1 - y0 > 0.95 * height:
-        return
-    if x1 - x0 >= MIN_STROKE:
-        edges.horizontal.append(Edge(y0, x0, x1))
-        edges.horizontal.append(Edge(y1, x0, x1))
-    if y1 - y0 >= MIN_STROKE:
-        edges.vertical.append(Edge(x0, y0, y1))
-        edges.vertical.append(Edge(x1, y0, y1))
-
-
 def _merge(edges: Iterable[Edge]) -> list[Edge]:
     """Parallel edges snapped to their mean position, then joined end to end; sorted by position."""
+    groups: list[list[Edge]] = []
+    for edge in sorted(edges):
+        if groups and edge.at <= groups[-1][-1].at + SNAP:
+            groups[-1].append(edge)
+        else:
+            groups.append([edge])
     merged: list[Edge] = []
-    for group in _near(sorted(edges)):
+    for group in groups:
         at = fmean([edge.at for edge in group])
         joined: list[Edge] = []
         for edge in sorted(group, key=lambda e: e.start):
@@ -217,18 +204,6 @@ def _merge(edges: Iterable[Edge]) -> list[Edge]:
                 joined.append(Edge(at, edge.start, edge.end))
         merged += [edge for edge in joined if edge.end - edge.start >= MIN_EDGE]
     return merged
-
-
-def _near(edges: Sequence[Edge]) -> Iterable[list[Edge]]:
-    """Runs of sorted edges in which each lies within SNAP of the one before."""
-    run: list[Edge] = []
-    for edge in edges:
-        if run and edge.at > run[-1].at + SNAP:
-            yield run
-            run = []
-        run.append(edge)
-    if run:
-        yield run
 
 
 def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Crossing]:
@@ -325,49 +300,47 @@ def join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
     """
     runs: list[list[Grid]] = []
     for grid in grids:
-        for run in runs:
-            if _continues(run[-1], grid) and not _prose_between(run[-1], grid, words):
-                run.append(grid)
-                break
-        else:
+        run = next((run for run in runs if _continues(run[-1], grid, words)), None)
+        if run is None:
             runs.append([grid])
-    return sorted(
-        (_stack(run, words) if len(run) > 1 else run[0] for run in runs), key=lambda grid: (grid.ys[0], grid.xs[0])
-    )
+        else:
+            run.append(grid)
+    joined = [_stack(run, words) if len(run) > 1 else run[0] for run in runs]
+    return sorted(joined, key=lambda grid: (grid.ys[0], grid.xs[0]))
 
 
-def _continues(above: Grid, below: Grid) -> bool:
+def _continues(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
+    """Whether two grids are stripes of one table."""
     gap = below.ys[0] - above.ys[-1]
     stripe = min(above.ys[-1] - above.ys[-2], below.ys[1] - below.ys[0])
     rows = sorted((len(above.ys) - 1, len(below.ys) - 1))
     striped = rows[1] <= STRIPE_ROWS or (rows[0] == 1 and gap <= 1.5 * stripe)
-    return (
-        abs(above.xs[0] - below.xs[0]) <= SNAP
-        and abs(above.xs[-1] - below.xs[-1]) <= SNAP
-        and 0 <= gap <= STRIPE_GAP * stripe
-        and len(above.xs) > 2
-        and len(below.xs) > 2
-        and striped
-    )
-
-
-def _prose_between(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
-    """Whether a line of text in the gap runs on over most of the columns."""
+    if (
+        not striped
+        or abs(above.xs[0] - below.xs[0]) > SNAP
+        or abs(above.xs[-1] - below.xs[-1]) > SNAP
+        or not 0 <= gap <= STRIPE_GAP * stripe
+        or min(len(above.xs), len(below.xs)) < 3
+    ):
+        return False
+    # no line of text in the gap runs on over most of the columns
     width = above.xs[-1] - above.xs[0]
-    lines = lines_of(words_in((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words))
-    return any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and gaps_of(line) < 2 for line in lines)
+    between = lines_of(words_in((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words))
+    return not any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and gaps_of(line) < 2 for line in between)
 
 
 def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
     """One grid over all columns of the run; rows between its members follow the lines of text there."""
-    xs = _columns(run)
-    top = run[0].ys[0]
-    boxes = text_row_boxes(xs, _header_top(run[0], words), top, words)
+    xs: list[float] = []
+    for x in sorted(x for grid in run for x in grid.xs):
+        if not xs or x > xs[-1] + SNAP:
+            xs.append(x)
+    boxes = text_row_boxes(xs, _header_top(run[0], words), run[0].ys[0], words)
     for grid, following in zip(run, [*run[1:], None], strict=True):
         boxes += [grid.box(cell) for cell in grid.cells]
         below = following.ys[0] if following else _last_row(grid, xs, words)
         boxes += text_row_boxes(xs, grid.ys[-1], below, words)
-    return grid_of(xs, boxes)
+    return grid_of(tuple(xs), boxes)
 
 
 def _header_top(grid: Grid, words: Sequence[Word]) -> float:
@@ -377,20 +350,14 @@ def _header_top(grid: Grid, words: Sequence[Word]) -> float:
     height = grid.ys[1] - grid.ys[0]
     above = lines_of(words_in((x0, top - HEADER_LINES * height, grid.xs[-1], top), words))
     for line in reversed(above[-HEADER_LINES:]):
-        if (
-            top - max(w.y1 for w in line) > height
-            or _is_title(line, grid)
-            or (line[0].x0 < x1 - SPILL and gaps_of(line) < 2)
-        ):
+        gaps, left = gaps_of(line), line[0].x0
+        # a title stands centred over the whole table, labels included, and so names no column
+        off_centre = (left + line[-1].x1) / 2 - (x0 + grid.xs[-1]) / 2
+        titled = gaps == 0 and abs(off_centre) < CENTRED_POINTS and left < x1
+        if top - max(w.y1 for w in line) > height or titled or (left < x1 - SPILL and gaps < 2):
             break
         top = min(w.y0 for w in line)
     return top
-
-
-def _is_title(line: Sequence[Word], grid: Grid) -> bool:
-    """Whether a line stands centred over the whole table, labels included, and so names no column."""
-    off = (line[0].x0 + line[-1].x1) / 2 - (grid.xs[0] + grid.xs[-1]) / 2
-    return gaps_of(line) == 0 and abs(off) < CENTRED_POINTS and line[0].x0 < grid.xs[1]
 
 
 def _last_row(grid: Grid, xs: Sequence[float], words: Sequence[Word]) -> float:
@@ -406,11 +373,3 @@ def _last_row(grid: Grid, xs: Sequence[float], words: Sequence[Word]) -> float:
     amounts = sum(is_amount(p.text) for p in phrases if p.x0 >= xs[1] - SPILL)
     label = phrases[0].x0 < xs[1] and not is_amount(phrases[0].text)
     return max(w.y1 for w in lines[0]) if inside and label and amounts else bottom
-
-
-def _columns(run: list[Grid]) -> tuple[float, ...]:
-    xs: list[float] = []
-    for x in sorted(x for grid in run for x in grid.xs):
-        if not xs or x > xs[-1] + SNAP:
-            xs.append(x)
-    return tuple(xs)

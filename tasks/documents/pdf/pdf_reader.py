@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from io import BytesIO
@@ -18,7 +18,6 @@ from tasks.documents.document_readers import Header, ReadOptions, storable
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
     Margins,
-    Running,
     body_style,
     margins_of,
     page_blocks,
@@ -37,7 +36,7 @@ from tasks.documents.pdf.pdf_document import (
     read_scan,
     why_no_text,
 )
-from tasks.documents.pdf.pdf_grids import Grid, Point, drawn_edges, grid_of_boxes
+from tasks.documents.pdf.pdf_grids import Grid, drawn_edges, grid_of_boxes
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
 from tasks.documents.pdf.pdf_text import (
     Fragment,
@@ -110,10 +109,16 @@ class PdfReader:
                 del self._loaded[passed]
             try:
                 loaded = self._load(number)
-                yield _with_complaints(self._read(loaded), loaded.complaints)
+                page = self._read(loaded)
+                if broken := [warning for warning in loaded.complaints if _BROKEN.search(warning)]:
+                    # a page that could not be unpacked is not blank
+                    status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
+                    reasons = ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)
+                    page = page.model_copy(update={"status": status, "reason": "; ".join(filter(None, reasons))})
+                yield page
             except Exception as failure:  # noqa: BLE001 - whatever a parser trips over, the next page follows
-                said = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
-                yield Page(number=number, status=PageStatus.ERROR, reason=said)
+                reason = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
+                yield Page(number=number, status=PageStatus.ERROR, reason=reason)
 
     def _read(self, loaded: _Loaded) -> Page:
         shown = [fragment.text for fragment in loaded.text.fragments]
@@ -156,13 +161,29 @@ class PdfReader:
         text = loaded.text
         near = {distance: self._peek(loaded.number + distance) for distance in NEIGHBOURS}
         running = running_rows(loaded.margins, {distance: other.margins for distance, other in near.items() if other})
-        fragments: Sequence[Fragment] = text.fragments
+
+        # tables, and the text outside of them
+        fragments = list(text.fragments)
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
-            tables, fragments = self._tables(loaded, running)
+            if self._options.pdf_reader == "pdfplumber":
+                tables = fill_grids(self._plumber.grids(loaded.number), text.words(), text.chars)
+            else:
+                drawings = loaded.page.get_cdrawings() or []
+                edges = drawn_edges(drawings, text.to_reading, width=text.width, height=text.height)
+                own = [f for f in text.fragments if f.line not in running.header | running.footer]
+                tables = page_tables(text, own, edges)
+            fragments = outside(text.fragments, text.words(), tables) if tables else fragments
+
+        # values of form fields and stamps are runs of text in their places, comments are notes
         to_reading, to_page = text.to_reading, text.to_page
+        size = DEFAULT_BODY.size
+        for i, remark in enumerate(beside):
+            if remark.printed:
+                box = map_box(remark.bbox, to_reading)
+                fragments.append(Fragment(*box, remark.text, size=size, bold=False, upright=True, line=(-1, i)))
         blocks = page_blocks(
-            [*fragments, *(_printed(remark, i, to_reading) for i, remark in enumerate(beside) if remark.printed)],
+            fragments,
             tables,
             running=running,
             body=self._body or body_style(text.fragments) or DEFAULT_BODY,
@@ -171,20 +192,6 @@ class PdfReader:
             to_page=None if to_page is None else lambda box: map_box(box, to_page),
         )
         return _textless(loaded, status, reason).model_copy(update={"blocks": blocks})
-
-    def _tables(self, loaded: _Loaded, running: Running) -> tuple[list[Table], list[Fragment]]:
-        """Tables of a page, and its text outside of them."""
-        text = loaded.text
-        margins = running.header | running.footer
-        own = [fragment for fragment in text.fragments if fragment.line not in margins]
-        if self._options.pdf_reader == "pdfplumber":
-            words = text.words()
-            tables = fill_grids(self._plumber.grids(loaded.number), words, text.chars)
-            return tables, outside(text.fragments, words, tables)
-        drawings = loaded.page.get_cdrawings() or []
-        edges = drawn_edges(drawings, _point_mover(text.to_reading), width=text.width, height=text.height)
-        tables = page_tables(text, own, edges)
-        return tables, outside(text.fragments, text.words(), tables) if tables else list(text.fragments)
 
     def _load(self, number: int) -> _Loaded:
         if number not in self._loaded:
@@ -201,16 +208,12 @@ class PdfReader:
         if not 1 <= number <= self.header.page_count or self._options.pdf_reader == "pdfplumber":
             return None
         try:
-            return self._load(number) if self._is_simple(number) else None
+            page = self._document.load_page(number - 1)
+            content_bytes = sum(len(self._document.xref_stream_raw(xref) or b"") for xref in page.get_contents())
+            simple = not self._document.get_page_xobjects(number - 1) and not has_fields(page)
+            return self._load(number) if simple and content_bytes <= MAX_PEEK_BYTES else None
         except Exception:  # noqa: BLE001 - its own turn will say what is wrong with it
             return None
-
-    def _is_simple(self, number: int) -> bool:
-        page = self._document.load_page(number - 1)
-        streams = [self._document.xref_stream_raw(xref) for xref in page.get_contents()]
-        if sum(len(stream or b"") for stream in streams) > MAX_PEEK_BYTES:
-            return False
-        return not self._document.get_page_xobjects(number - 1) and not has_fields(page)
 
     @cached_property
     def _body(self) -> BodyStyle | None:
@@ -225,16 +228,6 @@ class PdfReader:
         return Plumber(self._path, self._password)
 
 
-def _with_complaints(page: Page, warnings: tuple[str, ...]) -> Page:
-    """The page with MuPDF's warnings about broken content; a page that could not be unpacked is not blank."""
-    broken = [said for said in warnings if _BROKEN.search(said)]
-    if not broken:
-        return page
-    status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
-    reason = "; ".join(filter(None, ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)))
-    return page.model_copy(update={"status": status, "reason": reason})
-
-
 def _with_text(loaded: _Loaded, text: PageText) -> _Loaded:
     return loaded._replace(text=text, margins=margins_of(text))
 
@@ -244,12 +237,6 @@ def _textless(loaded: _Loaded, status: PageStatus, reason: str | None) -> Page:
     return Page(number=loaded.number, status=status, reason=reason, width=rect.width, height=rect.height)
 
 
-def _printed(remark: Remark, number: int, to_reading: pymupdf.Matrix) -> Fragment:
-    """A form value or stamp as a run of text in its place."""
-    box = map_box(remark.bbox, to_reading)
-    return Fragment(*box, remark.text, size=DEFAULT_BODY.size, bold=False, upright=True, line=(-1, number))
-
-
 def _chars(fragments: Sequence[Fragment]) -> int:
     return sum(len(fragment.text) for fragment in fragments)
 
@@ -257,18 +244,8 @@ def _chars(fragments: Sequence[Fragment]) -> int:
 def _damage(text: PageText) -> str | None:
     """Characters of a page that were replaced or have no Unicode."""
     bad, total = unreadable(fragment.text for fragment in text.fragments)
-    said = [text.note] if text.note else []
-    if bad > NOTED_SHARE * total:
-        said.append(f"glyphs without Unicode: {bad} of {total} characters")
-    return "; ".join(said) or None
-
-
-def _point_mover(matrix: pymupdf.Matrix) -> Callable[[Point], Point] | None:
-    """Applies a matrix to points; None for the identity."""
-    a, b, c, d, e, f = matrix
-    if (a, b, c, d, e, f) == (1, 0, 0, 1, 0, 0):
-        return None
-    return lambda point: (a * point[0] + c * point[1] + e, b * point[0] + d * point[1] + f)
+    missing = f"glyphs without Unicode: {bad} of {total} characters" if bad > NOTED_SHARE * total else None
+    return "; ".join(filter(None, (text.note, missing))) or None
 
 
 class Plumber:
@@ -283,17 +260,36 @@ class Plumber:
     def text(self, number: int) -> PageText:
         """The text of a page (1-based)."""
         page = self._document.pages[number - 1]
-        runs = _runs(page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True))
-        found = PageText(
+        words = page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True)
+        # words that stand close, on one line and in one size, are a run
+        runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
+        for before, word in pairwise(words):
+            gap = word["x0"] - before["x1"]
+            near = abs(word["top"] - before["top"]) < 3 and -1 <= gap < RUN_GAP_EMS * word["size"]
+            if near and word["upright"] == before["upright"] and abs(word["size"] - before["size"]) < 0.5:
+                runs[-1].append(word)
+            else:
+                runs.append([word])
+        fragments = [
+            Fragment(
+                *outline([_word(word, i)[:4] for word in run]),
+                storable(" ".join(word["text"] for word in run)),
+                size=float(run[0]["size"]),
+                bold="Bold" in str(run[0]["fontname"]),
+                upright=bool(run[0]["upright"]),
+                line=(i, 0),
+            )
+            for i, run in enumerate(runs)
+        ]
+        page.close()
+        return PageText(
             float(page.width),
             float(page.height),
-            tuple(_fragment(run, i) for i, run in enumerate(runs)),
+            tuple(fragments),
             words=lambda: [_word(word, i) for i, run in enumerate(runs) for word in run],
             chars=lambda: [_word(char, i) for i, run in enumerate(runs) for word in run for char in word["chars"]],
             to_reading=pymupdf.Matrix(1, 0, 0, 1, 0, 0),
         )
-        page.close()
-        return found
 
     def grids(self, number: int) -> list[Grid]:
         """Tables of a page (1-based) by pdfplumber's default finder."""
@@ -304,29 +300,6 @@ class Plumber:
         ]
         page.close()
         return grids
-
-
-def _runs(words: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
-    for before, word in pairwise(words):
-        gap = word["x0"] - before["x1"]
-        same = abs(word["top"] - before["top"]) < 3 and -1 <= gap < RUN_GAP_EMS * word["size"]
-        if same and word["upright"] == before["upright"] and abs(word["size"] - before["size"]) < 0.5:
-            runs[-1].append(word)
-        else:
-            runs.append([word])
-    return runs
-
-
-def _fragment(run: Sequence[dict[str, Any]], number: int) -> Fragment:
-    return Fragment(
-        *outline([_word(word, number)[:4] for word in run]),
-        storable(" ".join(w["text"] for w in run)),
-        float(run[0]["size"]),
-        "Bold" in str(run[0]["fontname"]),
-        bool(run[0]["upright"]),
-        (number, 0),
-    )
 
 
 def _word(word: dict[str, Any], number: int) -> Word:
