@@ -25,10 +25,9 @@ def encrypt_bit_by_bit(plain: bytes, key: bytes) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 15, 16, 33, 200])
 def test_vectorised_cfb_inverts_the_definition(size: int) -> None:
-    plain = random.Random(size).randbytes(size)
-    key = hwp_streams._rotated_sha1_key("비밀번호")
-    cipher_text = encrypt_bit_by_bit(plain, key)
-    assert hwp_streams.decrypt_stream(cipher_text, "비밀번호", encrypt_version=4) == plain
+    draw = random.Random(size)
+    plain, key = draw.randbytes(size), draw.randbytes(16)
+    assert hwp_streams.decrypt_bitwise_cfb(encrypt_bit_by_bit(plain, key), key) == plain
 
 
 def test_distribution_key_is_found_by_the_seed() -> None:

@@ -65,28 +65,25 @@ class _Assembly:
         )
 
     def _add_paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
+        """Add texts and objects in order; floating objects follow the text that has begun."""
         for paragraph in paragraphs:
-            self._add_paragraph(paragraph)
-
-    def _add_paragraph(self, paragraph: Paragraph) -> None:
-        """Add text and objects in order; floating objects follow the text that has begun."""
-        mark = self._mark(paragraph)
-        text, floating = "", list[Table | Shape]()
-        for run in paragraph.runs:
-            match run:
-                case str():
-                    text += run
-                case Aside():
-                    self._add_aside(run)
-                case _ if text.strip() and not (run.in_line and _has_text(run)):
-                    floating.append(run)
-                case _:
-                    mark = self._add_text(paragraph, mark, text)
-                    text = ""
-                    self._add_object(run)
-        self._add_text(paragraph, mark, text)
-        for object_ in floating:
-            self._add_object(object_)
+            mark = self._mark(paragraph)
+            text, floating = "", list[Table | Shape]()
+            for run in paragraph.runs:
+                match run:
+                    case str():
+                        text += run
+                    case Aside():
+                        self._add_aside(run)
+                    case _ if text.strip() and not (run.in_line and _has_text(run)):
+                        floating.append(run)
+                    case _:
+                        mark = self._add_text(paragraph, mark, text)
+                        text = ""
+                        self._add_object(run)
+            self._add_text(paragraph, mark, text)
+            for object_ in floating:
+                self._add_object(object_)
 
     def _mark(self, paragraph: Paragraph) -> str:
         head = paragraph.head
@@ -106,31 +103,38 @@ class _Assembly:
         caption = object_.caption
         if caption and caption.before:
             self._add_caption(caption)
-        match object_:
-            case Table() if _is_frame(object_):
-                self._add_paragraphs(object_.cells[0].paragraphs)
-            case Table():
-                self._add_table(object_)
-            case Shape():
-                if object_.picture:
-                    self._add("figure", object_.alt)
-                self._add_paragraphs(object_.paragraphs)
+        if isinstance(object_, Shape):
+            self._body += [self._block("figure", object_.alt)] if object_.picture else []
+            self._add_paragraphs(object_.paragraphs)
+        elif len(object_.cells) == 1 and any(
+            isinstance(run, Table) for paragraph in object_.cells[0].paragraphs for run in paragraph.runs
+        ):
+            # a cell around another table is a border: its content is read without it
+            self._add_paragraphs(object_.cells[0].paragraphs)
+        else:
+            pictures = list[Block]()
+            cells = [
+                Cell(
+                    row=row,
+                    col=col,
+                    text=self._flatten(inside, pictures),
+                    row_span=down,
+                    col_span=across,
+                    header=header,
+                )
+                for row, col, down, across, header, inside in sorted(object_.cells, key=attrgetter("row", "col"))
+            ]
+            # a line per row; the text of a table of empty cells is empty
+            rows = groupby(cells if any(cell.text for cell in cells) else (), key=attrgetter("row"))
+            text = "\n".join(" | ".join(_one_line(cell.text) for cell in row) for _, row in rows)
+            self._body += [self._block("table", text, cells=tuple(cells)), *pictures]
         if caption and not caption.before:
             self._add_caption(caption)
 
     def _add_caption(self, caption: Caption) -> None:
         pictures = list[Block]()
         if text := self._flatten(caption.paragraphs, pictures):
-            self._add("caption", text)
-        self._body += pictures
-
-    def _add_table(self, table: Table) -> None:
-        pictures = list[Block]()
-        cells = [
-            Cell(row=row, col=col, text=self._flatten(inside, pictures), row_span=down, col_span=across, header=header)
-            for row, col, down, across, header, inside in sorted(table.cells, key=attrgetter("row", "col"))
-        ]
-        self._add("table", _table_text(cells), cells=tuple(cells))
+            self._body.append(self._block("caption", text))
         self._body += pictures
 
     def _add_aside(self, aside: Aside) -> None:
@@ -178,9 +182,6 @@ class _Assembly:
             lines.append(self._flatten(caption.paragraphs, pictures))
         return "\n".join(line for line in lines if line.strip())
 
-    def _add(self, kind: Kind, text: str, *, cells: tuple[Cell, ...] = ()) -> None:
-        self._body.append(self._block(kind, text, cells=cells))
-
     def _block(
         self,
         kind: Kind,
@@ -206,21 +207,6 @@ def _clean(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _table_text(cells: list[Cell]) -> str:
-    """A line per row, cells joined by ` | `; "" for a table of empty cells."""
-    if not any(cell.text for cell in cells):
-        return ""
-    rows = groupby(cells, key=attrgetter("row"))
-    return "\n".join(" | ".join(_one_line(cell.text) for cell in row) for _, row in rows)
-
-
-def _is_frame(table: Table) -> bool:
-    """Whether one cell around another table serves as a border: its content is read without it."""
-    return len(table.cells) == 1 and any(
-        isinstance(run, Table) for paragraph in table.cells[0].paragraphs for run in paragraph.runs
-    )
 
 
 def _has_text(object_: Table | Shape) -> bool:

@@ -22,21 +22,17 @@ def read_docinfo(records: list[Record]) -> hwp.ListStyles:
     """The document's lists; ids of lists count from 1, those of paragraph shapes from 0."""
     flat = [record for top in records for record in (top, *top.children)]
     numberings = [_levels(record) for record in flat if record.tag == Tag.NUMBERING]
-    bullets = [_bullet(record) for record in flat if record.tag == Tag.BULLET]
-    heads = [_head(record) for record in flat if record.tag == Tag.PARA_SHAPE]
-    return hwp.ListStyles(
-        numberings=dict(enumerate(numberings, 1)),
-        bullets=dict(enumerate(bullets, 1)),
-        heads={str(shape_id): head for shape_id, head in enumerate(heads) if head},
-    )
-
-
-def _head(record: Record) -> hwp.ListHead | None:
-    attributes = record.u32(0)
-    kind = _KINDS.get(attributes >> 23 & 3)
-    # three bits hold levels 0–6; files since 5.0.2.5 repeat the level at the end, up to 9
-    level = min(record.u32(54), hwp.MAX_LEVEL) if len(record.data) >= 58 else attributes >> 25 & 7
-    return hwp.ListHead(kind, record.u16(30), level) if kind else None
+    signs = [record.u16(_HEAD_BYTES) for record in flat if record.tag == Tag.BULLET]
+    # a bullet without a sign is a picture
+    bullets = [chr(sign) if sign and not 0xD800 <= sign < 0xE000 and sign != 0xFFFF else "" for sign in signs]
+    heads: dict[str, hwp.ListHead] = {}
+    for shape_id, record in enumerate(record for record in flat if record.tag == Tag.PARA_SHAPE):
+        attributes = record.u32(0)
+        if kind := _KINDS.get(attributes >> 23 & 3):
+            # three bits hold levels 0–6; files since 5.0.2.5 repeat the level at the end, up to 9
+            level = min(record.u32(54), hwp.MAX_LEVEL) if len(record.data) >= 58 else attributes >> 25 & 7
+            heads[str(shape_id)] = hwp.ListHead(kind, record.u16(30), level)
+    return hwp.ListStyles(dict(enumerate(numberings, 1)), dict(enumerate(bullets, 1)), heads)
 
 
 def _levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
@@ -65,12 +61,6 @@ def _starts(record: Record, offset: int, *, count: int) -> tuple[list[int], int]
     if offset + 4 * count > len(record.data):
         return [1] * count, offset
     return [record.u32(offset + 4 * index) for index in range(count)], offset + 4 * count
-
-
-def _bullet(record: Record) -> str:
-    """The bullet's sign; "" for a picture."""
-    sign = record.u16(_HEAD_BYTES)
-    return chr(sign) if sign and not 0xD800 <= sign < 0xE000 and sign != 0xFFFF else ""
 
 
 _ONE_UNIT = {0: "", 10: "\n", 13: "", 24: "-", 30: "\u00a0", 31: " "}
@@ -153,8 +143,15 @@ def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
             return _drawing(node, styles)
         case "eqed":
             return [child.text(4) for child in node.children if child.tag == Tag.EQUATION]
-        case "atno":
-            return [_auto_number(node)]
+        case "atno":  # as Hangul stored it; page numbers say nothing, for they differ on every page
+            attributes, number = node.u32(4), node.u16(8)
+            if attributes & 0xF in _PAGE_NUMBERS or not number:
+                return [hwp.Generated("")]
+            # each is one UTF-16 unit, or missing
+            user, prefix, suffix = (node.data[at : at + 2].decode("utf-16-le", "replace") for at in (10, 12, 14))
+            style = attributes >> 4 & 0xFF
+            sign = user if style == _USER_SIGN else hwp.number_text(number, hwp.style_named(style))
+            return [hwp.Generated((prefix + sign + suffix).replace("\0", ""))]
         case "tcps":  # characters printed over each other
             return [node.text(4)]
         case "tdut":  # a word with its reading above
@@ -166,19 +163,6 @@ def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
             return hwp.aside("header", _all_paragraphs(node.children, styles))
         case other:
             return hwp.aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, styles))
-
-
-def _auto_number(node: Record) -> hwp.Generated:
-    """The number as Hangul stored it; empty for page numbers, which differ on every page."""
-    attributes, number = node.u32(4), node.u16(8)
-    if attributes & 0xF in _PAGE_NUMBERS or not number:
-        return hwp.Generated("")
-    # each is one UTF-16 unit, or missing
-    user, prefix, suffix = (node.data[at : at + 2].decode("utf-16-le", "replace").strip("\0") for at in (10, 12, 14))
-    style = attributes >> 4 & 0xFF
-    return hwp.Generated(
-        prefix + (user if style == _USER_SIGN else hwp.number_text(number, hwp.style_named(style))) + suffix
-    )
 
 
 def _form_text(node: Record) -> str:

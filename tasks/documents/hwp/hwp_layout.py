@@ -118,35 +118,32 @@ def _page(svg: str) -> LaidPage:
     top = float(body[1]) if body else 0.0
     bottom = top + (float(body[2]) if body else height)
     signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
-    for found, inside in _elements(svg):
-        attributes = dict(_ATTRIBUTE.findall(found[1] or found[3] or ""))
-        if found[1] is None:
+    depth, body_depth = 0, None
+    for element in _ELEMENT.finditer(svg):
+        if element[0].startswith("<g"):
+            depth += 1
+            if body_depth is None and "#body-clip" in element[0]:
+                body_depth = depth
+            continue
+        if element[0] == "</g>":
+            body_depth = None if body_depth == depth else body_depth
+            depth -= 1
+            continue
+        attributes = dict(_ATTRIBUTE.findall(element[1] or element[3] or ""))
+        if element[1] is None:
             x, y, across, down = (_number(attributes, name) for name in ("x", "y", "width", "height"))
             images.append((len(boxes), _points(x, y, x + across, y + down)))
             continue
-        text = unicodedata.normalize("NFC", html.unescape(found[2]))
+        text = unicodedata.normalize("NFC", html.unescape(element[2]))
         for sign, box in _sign_boxes(text, attributes):
             middle = (box[1] + box[3]) / 2 / _POINTS
+            # what stands in the group of the body may run over its bottom
+            inside = body_depth is not None or top <= middle <= bottom
             signs.append(sign)
-            zones.append("b" if inside or top <= middle <= bottom else "h" if middle < top else "f")
+            zones.append("b" if inside else "h" if middle < top else "f")
             boxes.append(box)
     width, height = round(width * _POINTS, 2), round(height * _POINTS, 2)
     return LaidPage(width, height, "".join(signs), "".join(zones), tuple(boxes), tuple(images))
-
-
-def _elements(svg: str) -> Iterator[tuple[re.Match[str], bool]]:
-    """Texts and images, with whether they stand in the group of the body, which may run over its bottom."""
-    depth, body_depth = 0, None
-    for found in _ELEMENT.finditer(svg):
-        if found[0].startswith("<g"):
-            depth += 1
-            if body_depth is None and "#body-clip" in found[0]:
-                body_depth = depth
-        elif found[0] == "</g>":
-            body_depth = None if body_depth == depth else body_depth
-            depth -= 1
-        else:
-            yield found, body_depth is not None
 
 
 def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str, BBox]]:

@@ -138,8 +138,6 @@ _WINGDINGS = {
 }  # fmt: skip
 """Bullets are stored as private-use codes of the font Wingdings; these are the signs that it shows."""
 
-_MAX_NUMBER = 100_000  # larger numbers are written in digits: a Roman million would have a thousand letters
-
 
 class ListCounters:
     """Counts the paragraphs of every list of one document, in reading order."""
@@ -160,28 +158,23 @@ class ListCounters:
         counts[head.level] = counts.get(head.level, levels[head.level].start - 1) + 1
         for deeper in [level for level in counts if level > head.level]:
             del counts[deeper]
-        return _fill(levels, counts, head.level)
+        numbers = [number_text(counts.get(n, level.start), level.style) for n, level in enumerate(levels)]
 
+        def fill(match: re.Match[str]) -> str:
+            code = match[1]
+            if code in "nN":  # ^n is the path 1.2.3, ^N the path 1.2.3.
+                return ".".join(numbers[: head.level + 1]) + "." * (code == "N")
+            index = (int(code) - 1) % 10  # ^0 is the tenth level
+            return numbers[index] if index < len(numbers) else ""
 
-def _fill(levels: tuple[NumberingLevel, ...], counts: dict[int, int], level: int) -> str:
-    def number(index: int) -> str:
-        if index >= len(levels):
-            return ""
-        return number_text(counts.get(index, levels[index].start), levels[index].style)
-
-    def code(match: re.Match[str]) -> str:
-        key = match[1]
-        if key in "nN":  # ^n is the path 1.2.3, ^N the path 1.2.3.
-            return ".".join(number(index) for index in range(level + 1)) + "." * (key == "N")
-        return number((int(key) - 1) % 10)  # ^0 is the tenth level
-
-    return re.sub(r"\^([0-9nN])", code, levels[level].pattern)
+        return re.sub(r"\^([0-9nN])", fill, levels[head.level].pattern)
 
 
 def number_text(number: int, style: str) -> str:
     """The number in one of OWPML's styles; plain digits where the style has no such number."""
     spell = _SPELLERS.get(style)
-    return (spell(number) if spell and 1 <= number <= _MAX_NUMBER else "") or str(number)
+    # a larger number is written in digits: a Roman million would have a thousand letters
+    return (spell(number) if spell and 1 <= number <= 100_000 else "") or str(number)
 
 
 def style_named(index: int) -> str:

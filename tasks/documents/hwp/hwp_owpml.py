@@ -80,18 +80,16 @@ class _SectionReader:
             )
         for child in _content(parent):
             if local_name(child) == "p":
-                yield self._paragraph(child)
+                parts = (
+                    part
+                    for part_or_run in _content(child)
+                    for part in (_content(part_or_run) if local_name(part_or_run) == "run" else (part_or_run,))
+                )
+                runs = [run for part in parts for run in self._run(part)]
+                yield hwp.Paragraph(tuple(runs), self._heads.get(child.get("paraPrIDRef", "")))
             elif runs := self._run(child):
                 yield hwp.Paragraph(tuple(runs), None)
         self._depth -= 1
-
-    def _paragraph(self, element: Element) -> hwp.Paragraph:
-        runs: list[hwp.Run] = []
-        for child in _content(element):
-            inside = _content(child) if local_name(child) == "run" else (child,)
-            for part in inside:
-                runs += self._run(part)
-        return hwp.Paragraph(tuple(runs), self._heads.get(element.get("paraPrIDRef", "")))
 
     def _run(self, element: Element) -> list[hwp.Run]:
         match local_name(element):
@@ -111,7 +109,10 @@ class _SectionReader:
             case name if name in _FORMS:
                 return [element.get("caption", "") or _text_in(element, "text")]
             case "secPr":
-                return self._section_properties(element)
+                self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
+                ids = [child.get("idRef", "") for child in element if local_name(child) == "masterPage"]
+                pages = [page for id_ in ids if (page := self._master_page(id_)) is not None]
+                return [run for page in pages for run in hwp.aside("header", self._all_paragraphs(page))]
             case "ctrl":
                 return [run for part in _content(element) for run in self._run(part)]
             case "autoNum":
@@ -121,15 +122,6 @@ class _SectionReader:
             case name:
                 return hwp.aside(_ASIDES.get(name, "note"), self._all_paragraphs(element))
 
-    def _section_properties(self, element: Element) -> list[hwp.Run]:
-        self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
-        runs: list[hwp.Run] = []
-        for child in element:
-            if local_name(child) == "masterPage":
-                page = self._master_page(child.get("idRef", ""))
-                runs += hwp.aside("header", self._all_paragraphs(page)) if page is not None else []
-        return runs
-
     def _all_paragraphs(self, element: Element) -> tuple[hwp.Paragraph, ...]:
         """The paragraphs below the element, whatever holds them."""
         children = list(_content(element))
@@ -138,27 +130,25 @@ class _SectionReader:
         return tuple(paragraph for child in children for paragraph in self._all_paragraphs(child))
 
     def _table(self, element: Element) -> hwp.Table:
+        """A table whose cells stand at their addresses; without one (other programs), at the first free column."""
         cells: list[hwp.TableCell] = []
         free_from: dict[int, int] = {}  # column → first row that no cell above reaches
         rows = [child for child in _content(element) if local_name(child) == "tr"]
-        for row_index, row in enumerate(rows):
-            for cell in _content(row):
-                if local_name(cell) == "tc":
-                    cells.append(self._cell(cell, row_index, free_from))
+        for row_index, row_element in enumerate(rows):
+            for cell in (child for child in _content(row_element) if local_name(child) == "tc"):
+                address, span = _find(cell, "cellAddr"), _find(cell, "cellSpan")
+                spans = [1 if span is None else _number(span, name, missing=1) for name in ("rowSpan", "colSpan")]
+                row_span, col_span = (min(max(1, number), _MAX_SPAN) for number in spans)
+                row, col = row_index, 0
+                if address is not None:
+                    row, col = _number(address, "rowAddr"), _number(address, "colAddr")
+                else:
+                    while free_from.get(col, 0) > row:
+                        col += 1
+                    free_from |= {col + right: row + row_span for right in range(col_span)}
+                header, inside = cell.get("header") == "1", self._all_paragraphs(cell)
+                cells.append(hwp.TableCell(row, col, row_span, col_span, header, inside))
         return hwp.Table(tuple(cells), self._caption(element), _in_line(element))
-
-    def _cell(self, element: Element, row: int, free_from: dict[int, int]) -> hwp.TableCell:
-        """A cell at its address; without one (other programs leave it out), at the first free column."""
-        address, span = _find(element, "cellAddr"), _find(element, "cellSpan")
-        row_span, col_span = (_span(span, name) for name in ("rowSpan", "colSpan"))
-        col = 0
-        if address is not None:
-            row, col = _number(address, "rowAddr"), _number(address, "colAddr")
-        else:
-            while free_from.get(col, 0) > row:
-                col += 1
-            free_from |= {col + right: row + row_span for right in range(col_span)}
-        return hwp.TableCell(row, col, row_span, col_span, element.get("header") == "1", self._all_paragraphs(element))
 
     def _shape(self, element: Element) -> list[hwp.Run]:
         art = [hwp.Paragraph((text,), None)] if (text := element.get("text", "")) else []
@@ -238,10 +228,6 @@ def _components(element: Element) -> Iterator[Element]:
 def _find(element: Element, name: str) -> Element | None:
     """The first child of that name, in the order in which variants are chosen."""
     return next((child for child in _content(element) if local_name(child) == name), None)
-
-
-def _span(element: Element | None, name: str) -> int:
-    return min(max(1, _number(element, name, missing=1)), _MAX_SPAN) if element is not None else 1
 
 
 def _in_line(element: Element) -> bool:

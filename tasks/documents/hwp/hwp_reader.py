@@ -60,6 +60,7 @@ def read_hwp(path: Path, *, password: str | None) -> HangulDocument:
 
 
 def open_container(path: Path) -> Any:
+    """The OLE container, open. Raises DocumentError."""
     import olefile
 
     with path.open("rb") as file:
@@ -74,22 +75,15 @@ def open_container(path: Path) -> Any:
         raise errors.CorruptDocument(
             "The document is not an HWP 5 document: it does not start as an OLE container; check its extension."
         )
-    file_bytes = path.stat().st_size
-    if not _plausible(start, file_bytes=file_bytes):
+    # olefile would allocate terabytes for tables (FAT, small FAT, double FAT) that do not fit into the file
+    sectors = max(int.from_bytes(start[at : at + 4], "little") for at in (44, 64, 72))
+    valid = len(start) >= 76 and start[30:34] in _SECTOR_SHIFTS
+    if not valid or sectors << start[30] > path.stat().st_size:
         raise hwp_streams.damaged("The document is a damaged OLE container: its header claims more than the file holds")
     try:
         return olefile.OleFileIO(str(path))
     except _DAMAGED as error:
         raise hwp_streams.damaged(f"The document is a damaged OLE container ({error})") from error
-
-
-def _plausible(start: bytes, *, file_bytes: int) -> bool:
-    """Whether sector sizes are valid and the tables fit into the file; olefile would allocate terabytes if not."""
-    if len(start) < 76 or start[30:34] not in _SECTOR_SHIFTS:
-        return False
-    sector_bytes = 1 << start[30]
-    tables = (int.from_bytes(start[at : at + 4], "little") for at in (44, 64, 72))  # FAT, small FAT, double FAT
-    return all(sectors * sector_bytes <= file_bytes for sectors in tables)
 
 
 class Container:
@@ -109,8 +103,17 @@ class Container:
             raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def document(self) -> HangulDocument:
+        """The text, its lists and what is said about it."""
         styles = read_docinfo(self.docinfo())
-        names = self._section_names()
+        folder = "ViewText" if self.flags.distribution else "BodyText"
+        numbers = sorted(
+            int(entry[1][7:])
+            for entry in self._ole.listdir()
+            if len(entry) == 2 and entry[0] == folder and re.fullmatch(r"Section\d{1,5}", entry[1])
+        )
+        if not numbers:
+            raise hwp_streams.damaged(f"The document has no {folder} section: it is damaged")
+        names = [f"{folder}/Section{number}" for number in numbers]
         sections = tuple(
             read_section(hwp_streams.record_tree(self._section(name), name=name), styles) for name in names
         )
@@ -163,18 +166,6 @@ class Container:
             data = hwp_streams.decrypt_stream(data, self.password or "", encrypt_version=self.flags.encrypt_version)
         return hwp_streams.inflate(data, name=name) if compressed else data
 
-    def _section_names(self) -> list[str]:
-        """Section streams in the order of their numbers."""
-        folder = "ViewText" if self.flags.distribution else "BodyText"
-        numbers = sorted(
-            int(entry[1][7:])
-            for entry in self._ole.listdir()
-            if len(entry) == 2 and entry[0] == folder and re.fullmatch(r"Section\d{1,5}", entry[1])
-        )
-        if not numbers:
-            raise hwp_streams.damaged(f"The document has no {folder} section: it is damaged")
-        return [f"{folder}/Section{number}" for number in numbers]
-
 
 def _read_flags(header: bytes) -> _Flags:
     if len(header) < 48 or not header.startswith(_SIGNATURE):
@@ -208,28 +199,28 @@ def read_summary(data: bytes) -> dict[str, str]:
 
     Not read by olefile, which reads strings past their end and allocates as many values as the file claims.
     """
+    properties: dict[str, str] = {}
     try:
         (start,) = struct.unpack_from("<I", data, _SET_OFFSET_AT)
         (count,) = struct.unpack_from("<I", data, start + 4)
-        entries = [
-            struct.unpack_from("<II", data, start + 8 + 8 * index) for index in range(min(count, _MAX_PROPERTIES))
-        ]
-        found = {_NAMES[key]: _value(data, start + offset) for key, offset in entries if key in _NAMES}
+        for index in range(min(count, _MAX_PROPERTIES)):
+            key, offset = struct.unpack_from("<II", data, start + 8 + 8 * index)
+            if key not in _NAMES:
+                continue
+            (kind,) = struct.unpack_from("<I", data, start + offset)
+            text = ""
+            if kind == _STRING:
+                (units,) = struct.unpack_from("<I", data, start + offset + 4)
+                value = data[start + offset + 8 :][: 2 * units]
+                text = value.decode("utf-16-le", "replace").partition("\0")[0].strip()
+            elif kind == _FILE_TIME:
+                (ticks,) = struct.unpack_from("<Q", data, start + offset + 4)
+                moment = _EPOCH + timedelta(microseconds=ticks // 10)
+                text = moment.strftime("%Y-%m-%dT%H:%M:%SZ") if ticks else ""
+            properties[_NAMES[key]] = text
     except (struct.error, OverflowError):
         return {}
-    return {name: text for name, text in found.items() if text}
-
-
-def _value(data: bytes, offset: int) -> str:
-    (kind,) = struct.unpack_from("<I", data, offset)
-    if kind == _STRING:
-        (units,) = struct.unpack_from("<I", data, offset + 4)
-        text = data[offset + 8 : offset + 8 + 2 * units].decode("utf-16-le", "replace")
-        return text.partition("\0")[0].strip()
-    if kind == _FILE_TIME:
-        (ticks,) = struct.unpack_from("<Q", data, offset + 4)
-        return (_EPOCH + timedelta(microseconds=ticks // 10)).strftime("%Y-%m-%dT%H:%M:%SZ") if ticks else ""
-    return ""
+    return {name: text for name, text in properties.items() if text}
 
 
 def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
@@ -237,22 +228,22 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     with open_container(path) as ole:
         container = Container(ole, password, file_bytes=path.stat().st_size)
         streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
-        yield from candidates(_embedded_images(container, streams))
 
+        def pictures() -> Iterator[Embedded]:
+            """Those that DocInfo lists, embedded or linked; OLE objects are left out."""
+            for record in (record for top in container.docinfo() for record in (top, *top.children)):
+                if record.tag != hwp_streams.Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
+                    continue
+                kind, packing = record.data[0] & 0xF, record.data[0] >> 4 & 3
+                if kind == _LINK:
+                    yield ABROAD
+                elif kind == _EMBEDDED:
+                    extension = record.data[6 : 6 + 2 * record.u16(4)].decode("utf-16-le", "replace")
+                    file = f"BIN{record.u16(2):04X}.{extension}".upper()
+                    compressed = packing == _COMPRESSED or (packing == 0 and container.flags.compressed)
+                    if file in streams:
+                        yield read_embedded(partial(container.stream, streams[file], compressed=compressed))
+                    else:
+                        yield Embedded(b"", f"the document lists {file} and does not hold it")
 
-def _embedded_images(container: Container, streams: dict[str, str]) -> Iterator[Embedded]:
-    """The pictures that DocInfo lists, embedded or linked; OLE objects are left out."""
-    for record in (record for top in container.docinfo() for record in (top, *top.children)):
-        if record.tag != hwp_streams.Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
-            continue
-        kind, packing = record.data[0] & 0xF, record.data[0] >> 4 & 3
-        if kind == _LINK:
-            yield ABROAD
-        elif kind == _EMBEDDED:
-            extension = record.data[6 : 6 + 2 * record.u16(4)].decode("utf-16-le", "replace")
-            file = f"BIN{record.u16(2):04X}.{extension}".upper()
-            compressed = packing == _COMPRESSED or (packing == 0 and container.flags.compressed)
-            if file in streams:
-                yield read_embedded(partial(container.stream, streams[file], compressed=compressed))
-            else:
-                yield Embedded(b"", f"the document lists {file} and does not hold it")
+        yield from candidates(pictures())

@@ -115,8 +115,19 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
     open_: list[Record] = []  # the last record of every level above the current one
     offset = count = 0
     while offset + 4 <= len(data):
-        tag, level, start, end = _header(data, offset, name=name)
-        offset, count = end, count + 1
+        # 10 bits of tag, 10 of level and 12 of size, or a longer size behind them
+        word = int.from_bytes(data[offset : offset + 4], "little")
+        tag, level, size = word & 0x3FF, word >> 10 & 0x3FF, word >> 20
+        start = offset + 4
+        if size == 0xFFF:
+            size = int.from_bytes(data[start : start + 4], "little")
+            start += 4
+        if start + size > len(data):
+            raise damaged(
+                f"Stream {name} has a record of {size} bytes at {offset}, but only {len(data) - start} are left: "
+                "the file is truncated or damaged"
+            )
+        offset, count = start + size, count + 1
         if count > _MAX_RECORDS:
             raise RefusedDocument(
                 f"Stream {name} holds more than {_MAX_RECORDS} records, which no document that Hangul writes does: "
@@ -129,28 +140,12 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
             )
         if tag not in _KEPT:
             continue
-        record = Record(tag, level, data[start:end])
+        record = Record(tag, level, data[start:offset])
         while open_ and open_[-1].level >= level:
             open_.pop()
         (open_[-1].children if open_ else top).append(record)
         open_.append(record)
     return top
-
-
-def _header(data: bytes, offset: int, *, name: str) -> tuple[int, int, int, int]:
-    """Tag, level, start and end of the record at the offset: 10, 10 and 12 bits, or a longer size behind them."""
-    word = int.from_bytes(data[offset : offset + 4], "little")
-    tag, level, size = word & 0x3FF, word >> 10 & 0x3FF, word >> 20
-    start = offset + 4
-    if size == 0xFFF:
-        size = int.from_bytes(data[start : start + 4], "little")
-        start += 4
-    if start + size > len(data):
-        raise damaged(
-            f"Stream {name} has a record of {size} bytes at {offset}, but only {len(data) - start} are left: "
-            "the file is truncated or damaged"
-        )
-    return tag, level, start, start + size
 
 
 _PIECE_BYTES = 1 << 16
@@ -167,25 +162,22 @@ def distribution_key(record: bytes) -> bytes:
         raise damaged(
             f"The distribution record has {len(record)} bytes, expected {_DISTRIBUTION_BYTES}: the file is damaged"
         )
-    plain = bytes(a ^ b for a, b in zip(record, _mask(record), strict=False))
-    offset = 4 + (record[0] & 0x0F)
-    return plain[offset : offset + 16]
-
-
-def _mask(record: bytes) -> bytes:
-    """The XOR mask of the record: runs of equal bytes from the linear congruential rand() of Microsoft's C."""
     seed = int.from_bytes(record[:4], "little")
 
     def rand() -> int:
+        """The linear congruential rand() of Microsoft's C."""
         nonlocal seed
         seed = (seed * 214013 + 2531011) & 0xFFFFFFFF
         return seed >> 16 & 0x7FFF
 
+    # the XOR mask is runs of equal bytes; the seed itself is not masked
     mask = bytearray()
     while len(mask) < _DISTRIBUTION_BYTES:
         value = rand() & 0xFF
         mask += bytes([value]) * ((rand() & 0x0F) + 1)
-    return bytes(4) + mask[4:]  # the seed itself is not masked
+    plain = record[:4] + bytes(a ^ b for a, b in zip(record[4:], mask[4:], strict=False))
+    offset = 4 + (record[0] & 0x0F)
+    return plain[offset : offset + 16]
 
 
 def decrypt_distribution(data: bytes, key: bytes) -> bytes:
@@ -198,24 +190,28 @@ def decrypt_distribution(data: bytes, key: bytes) -> bytes:
 def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes:
     """A decrypted stream of HWP 5; a wrong password gives noise that does not inflate."""
     if encrypt_version >= 4:
-        return _decrypt_bitwise_cfb(data, _rotated_sha1_key(password))
+        # the key is SHA-1 over each byte preceded by its predecessor rotated left by one bit
+        mixed, previous = bytearray(), 0xEC
+        for byte in password.encode():
+            mixed += bytes(((previous << 1 | previous >> 7) & 0xFF, byte))
+            previous = byte
+        return decrypt_bitwise_cfb(data, hashlib.sha1(mixed, usedforsecurity=False).digest()[:16])
+
     from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
     from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-    des = TripleDES(_ring_key(password) * 3)  # triple DES with three equal keys is DES
+    # 56 bits: UTF-16 bytes go round a ring of seven, each slot XORed and rotated; DES wants them 7 to a byte
+    ring = [0] * 7
+    for index, byte in enumerate(password.encode("utf-16-le")):
+        turned = ring[index % 7] ^ byte
+        ring[index % 7] = (turned << 1 | turned >> 7) & 0xFF
+    bits = int.from_bytes(bytes(ring), "big")
+    key = bytes((bits >> (49 - 7 * index) & 0x7F) << 1 for index in range(8))
+    des = TripleDES(key * 3)  # triple DES with three equal keys is DES
     return Cipher(des, modes.ECB()).decryptor().update(data[: len(data) // 8 * 8])
 
 
-def _rotated_sha1_key(password: str) -> bytes:
-    """SHA-1 over each byte preceded by its predecessor rotated left by one bit."""
-    mixed, previous = bytearray(), 0xEC
-    for byte in password.encode():
-        mixed += bytes(((previous << 1 | previous >> 7) & 0xFF, byte))
-        previous = byte
-    return hashlib.sha1(mixed, usedforsecurity=False).digest()[:16]
-
-
-def _decrypt_bitwise_cfb(data: bytes, key: bytes) -> bytes:
+def decrypt_bitwise_cfb(data: bytes, key: bytes) -> bytes:
     """AES-128 in CFB-1 with a zero vector.
 
     Bit i is masked by the first bit of E(the 128 ciphertext bits before i), so that all registers are known at once:
@@ -236,16 +232,6 @@ def _decrypt_bitwise_cfb(data: bytes, key: bytes) -> bytes:
             mask = np.frombuffer(encrypt(registers.tobytes()), np.uint8)[::16] & 0x80
             plain[start : start + size] ^= mask >> shift
     return plain.tobytes()
-
-
-def _ring_key(password: str) -> bytes:
-    """56 bits: UTF-16 bytes go round a ring of seven, each slot XORed and rotated; DES wants them 7 to a byte."""
-    ring = [0] * 7
-    for index, byte in enumerate(password.encode("utf-16-le")):
-        mixed = ring[index % 7] ^ byte
-        ring[index % 7] = (mixed << 1 | mixed >> 7) & 0xFF
-    bits = int.from_bytes(bytes(ring), "big")
-    return bytes((bits >> (49 - 7 * index) & 0x7F) << 1 for index in range(8))
 
 
 def open_document_key(password: str, *, salt: bytes, iterations: int, key_bytes: int) -> bytes:

@@ -131,41 +131,38 @@ class _Cipher(NamedTuple):
 
 def _ciphers(manifest: Element) -> dict[str, _Cipher]:
     """Encryption parameters of the encrypted members, by name."""
-    found: dict[str, _Cipher] = {}
-    for entry in manifest.iter():
-        if local_name(entry) == "file-entry":
-            parts = {local_name(part): part for part in entry.iter()}
-            if "encryption-data" in parts:
-                found[posixpath.normpath(_attribute(entry, "full-path")).lstrip("/")] = _cipher(parts)
-    return found
-
-
-def _cipher(parts: dict[str, Element]) -> _Cipher:
-    try:
-        data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
-        start_key = parts["start-key-generation"]
-    except KeyError as error:
-        raise damaged(f"The manifest's encryption data lacks {error}") from error
-    names = (
-        *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
-        *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
-    )
-    used = [name.rpartition("#")[2].lower() for name in names]
-    if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
-        raise errors.UnsupportedDocument(
-            f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
-            "save it in Hangul without a password."
+    ciphers: dict[str, _Cipher] = {}
+    for entry in (node for node in manifest.iter() if local_name(node) == "file-entry"):
+        parts = {local_name(part): part for part in entry.iter()}
+        if "encryption-data" not in parts:
+            continue
+        try:
+            data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
+            start_key = parts["start-key-generation"]
+        except KeyError as error:
+            raise damaged(f"The manifest's encryption data lacks {error}") from error
+        names = (
+            *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
+            *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
         )
-    try:
-        return _Cipher(
-            vector=base64.b64decode(_attribute(algorithm, "initialisation-vector"), validate=True),
-            salt=base64.b64decode(_attribute(derivation, "salt"), validate=True),
-            iterations=int(_attribute(derivation, "iteration-count")),
-            key_bytes=int(_attribute(derivation, "key-size")),
-            checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
-        )
-    except ValueError as error:
-        raise damaged(f"The manifest's encryption data is damaged ({error})") from error
+        used = [name.rpartition("#")[2].lower() for name in names]
+        if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
+            raise errors.UnsupportedDocument(
+                f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
+                "save it in Hangul without a password."
+            )
+        try:
+            cipher = _Cipher(
+                vector=base64.b64decode(_attribute(algorithm, "initialisation-vector"), validate=True),
+                salt=base64.b64decode(_attribute(derivation, "salt"), validate=True),
+                iterations=int(_attribute(derivation, "iteration-count")),
+                key_bytes=int(_attribute(derivation, "key-size")),
+                checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
+            )
+        except ValueError as error:
+            raise damaged(f"The manifest's encryption data is damaged ({error})") from error
+        ciphers[posixpath.normpath(_attribute(entry, "full-path")).lstrip("/")] = cipher
+    return ciphers
 
 
 def _attribute(element: Element, name: str) -> str:
@@ -179,25 +176,35 @@ class _Parts:
     def __init__(self, package: HwpxPackage) -> None:
         self._package = package
         self._notes = ["decrypted with the password"] if package.ciphers else []
-        self._base, self._root = self._package_file()
+        listing = next((name for name in package.names if name.endswith(".hpf")), None)
+        if listing is None:
+            self._notes.append("the package file is missing: sections are read in the order of their names")
+        self._base = posixpath.dirname(listing or "")
+        self._root: Element | None = package.xml(listing) if listing else None
         self._items = [] if self._root is None else [item for item in self._root.iter() if local_name(item) == "item"]
         resolved = {item.get("id", ""): self._resolve(item.get("href", "")) for item in self._items}
         self._members = {id_: name for id_, name in resolved.items() if name}
 
     def document(self) -> HangulDocument:
-        styles = self._styles()
-        names = self._section_names()
-        sections = tuple(read_section(self._package.xml(name), styles, self._master_page) for name in names)
-        title, metadata = self._metadata()
-        return HangulDocument(sections, styles, title, metadata, tuple(self._notes))
+        """The text, its lists and what is said about it."""
+        package, styles = self._package, ListStyles({}, {}, {})
+        if header := self._members.get("header") or self._resolve("Contents/header.xml"):
+            styles = read_head(package.xml(header))
+        else:
+            self._notes.append("header.xml is missing: numbers and bullets are unknown")
 
-    def _package_file(self) -> tuple[str, Element | None]:
-        """The folder and root of content.hpf."""
-        name = next((name for name in self._package.names if name.endswith(".hpf")), None)
-        if name is None:
-            self._notes.append("the package file is missing: sections are read in the order of their names")
-            return "", None
-        return posixpath.dirname(name), self._package.xml(name)
+        def master_page(id_: str) -> Element | None:
+            return package.xml(self._members[id_]) if id_ in self._members else None
+
+        sections = [read_section(package.xml(name), styles, master_page) for name in self._section_names()]
+        title, metadata = None, dict[str, str]()
+        for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
+            text = (element.text or "").strip()
+            if text and local_name(element) == "title":
+                title = text
+            elif text and element.get("name") in _METADATA:
+                metadata[_METADATA[element.get("name")]] = text
+        return HangulDocument(tuple(sections), styles, title, metadata, tuple(self._notes))
 
     def _resolve(self, href: str) -> str:
         """The member of a reference, relative to the root (Hangul) or to the package file (others); "" if missing."""
@@ -224,47 +231,23 @@ class _Parts:
             )
         return spine + forgotten
 
-    def _styles(self) -> ListStyles:
-        name = self._members.get("header") or self._resolve("Contents/header.xml")
-        if not name:
-            self._notes.append("header.xml is missing: numbers and bullets are unknown")
-            return ListStyles({}, {}, {})
-        return read_head(self._package.xml(name))
-
-    def _master_page(self, id_: str) -> Element | None:
-        name = self._members.get(id_)
-        return self._package.xml(name) if name else None
-
-    def _metadata(self) -> tuple[str | None, dict[str, str]]:
-        title, found = None, dict[str, str]()
-        for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
-            if text := (element.text or "").strip():
-                if local_name(element) == "title":
-                    title = text
-                elif element.get("name") in _METADATA:
-                    found[_METADATA[element.get("name")]] = text
-        return title, found
-
     def images(self) -> Iterator[Embedded]:
         """Pictures in the order of the text, then those that only styles use."""
-        pictures = self._pictures()
+        pictures: dict[str, str | None] = {}
+        """Member of each picture by item id, None for one outside the document."""
+        for item in self._items:
+            if item.get("media-type", "").startswith("image/"):
+                id_ = item.get("id", "")
+                member = self._members.get(id_, item.get("href", "").lstrip("/"))
+                pictures[id_] = None if item.get("isEmbeded") == "0" else member
+        if self._root is None:  # without a manifest, by name
+            names = sorted(name for name in self._package.names if re.fullmatch("BinData/.*[^/]", name))
+            pictures = {PurePosixPath(name).stem: name for name in names}
         nodes = (node for section in self._section_names() for node in self._package.xml(section).iter())
         shown = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in pictures]
         for id_ in dict.fromkeys([*shown, *pictures]):
             name = pictures[id_]
             yield ABROAD if name is None else read_embedded(partial(self._package.read, name))
-
-    def _pictures(self) -> dict[str, str | None]:
-        """Member of each picture by item id, None for one outside the document; without a manifest, BinData by name."""
-        if self._root is None:
-            names = sorted(name for name in self._package.names if re.fullmatch("BinData/.*[^/]", name))
-            return {PurePosixPath(name).stem: name for name in names}
-        items = [item for item in self._items if item.get("media-type", "").startswith("image/")]
-        named = ((item, item.get("id", ""), item.get("href", "")) for item in items)
-        return {
-            id_: None if item.get("isEmbeded") == "0" else self._members.get(id_, href.lstrip("/"))
-            for item, id_, href in named
-        }
 
 
 def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:

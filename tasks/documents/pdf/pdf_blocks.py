@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, Kind, Place
@@ -77,7 +76,7 @@ NUMBERS = {
     9: re.compile(r"[①-⑳]"),
 }
 """Numbers of sections by the depth that Korean offices give them: 1. 가. 1) 가) (1) (가) ①."""
-TOLD = re.compile(r"[:：]\s*\S|(?:\.\s?){4,}|·{4,}|…{2,}|(?:[다요음함임됨것]|바람)$")
+STATEMENT = re.compile(r"[:：]\s*\S|(?:\.\s?){4,}|·{4,}|…{2,}|(?:[다요음함임됨것]|바람)$")
 """A line with this says something, and is no title: a value behind a colon, leader dots, the ending of a sentence."""
 SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s*$")
 
@@ -87,12 +86,22 @@ def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, in
     rows, first = paragraph.rows, paragraph.rows[0]
     larger = first.size >= LARGER * body.size
     bold = all(row.bold for row in rows) and not body.bold
-    if CAPTION.match(text) and len(text) < 2 * MAX_HEADING_CHARS and len(rows) <= MAX_HEADING_ROWS and not larger:
+    few_rows = len(rows) <= MAX_HEADING_ROWS
+    if CAPTION.match(text) and len(text) < 2 * MAX_HEADING_CHARS and few_rows and not larger:
         return "caption", None
     # all lines but the last run to the margin, as those of sentences do
     margin = paragraph.left + FULL_SHARE * (paragraph.right - paragraph.left)
     fills = len(rows) > 1 and all(row.x1 > margin for row in rows[:-1])
-    if _could_head(paragraph, text) and not (fills and first.size < FAR_LARGER * body.size and not bold):
+    could_head = (
+        few_rows
+        and len(text) <= MAX_HEADING_CHARS
+        and any(char.isalpha() for char in text)
+        and not SENTENCE_END.search(text)
+        and not SMALL_WORD.match(text)
+        and text.count("”") <= text.count("“")
+        and (DIVISION.match(text) or not any(row.tabular for row in rows))
+    )
+    if could_head and not (fills and first.size < FAR_LARGER * body.size and not bold):
         level = _heading_level(text, first.size / body.size, larger=larger, bold=bold)
         if level is not None:
             return "heading", level
@@ -106,23 +115,23 @@ def with_numbered_headings(drafts: Sequence[Draft]) -> list[Draft]:
 
     A heading may stand below a heading, so the deepest numbers come first.
     """
+
+    def is_title(draft: Draft) -> bool:
+        short = len(draft.text) <= MAX_NUMBERED_HEADING_CHARS and any(map(str.isalpha, draft.text))
+        return draft.alone and short and not SENTENCE_END.search(draft.text) and not STATEMENT.search(draft.text)
+
     promoted: dict[int, int] = {}
     for level, number in reversed(NUMBERS.items()):
         places = [n for n, draft in enumerate(drafts) if draft.kind == "list" and number.match(draft.text)]
-        titles = [n for n in places if _is_title(drafts[n])]
+        titles = [n for n in places if is_title(drafts[n])]
         below = {n: n + 1 in promoted or _has_text_below(drafts, n, level) for n in titles}
-        known = [found for found in below.values() if found is not None]
+        known = [has_text for has_text in below.values() if has_text is not None]
         if known and len(titles) >= HEADED_SHARE * len(places) and sum(known) >= HEADED_SHARE * len(known):
-            promoted |= {n: level for n, found in below.items() if found is not False}
+            promoted |= {n: level for n, has_text in below.items() if has_text is not False}
     return [
         draft._replace(kind="heading", level=promoted[n], mark="") if n in promoted else draft
         for n, draft in enumerate(drafts)
     ]
-
-
-def _is_title(draft: Draft) -> bool:
-    short = len(draft.text) <= MAX_NUMBERED_HEADING_CHARS and any(map(str.isalpha, draft.text))
-    return draft.alone and short and not SENTENCE_END.search(draft.text) and not TOLD.search(draft.text)
 
 
 def _has_text_below(drafts: Sequence[Draft], n: int, level: int) -> bool | None:
@@ -135,18 +144,6 @@ def _has_text_below(drafts: Sequence[Draft], n: int, level: int) -> bool | None:
     if any(number.match(below.text) for deeper, number in NUMBERS.items() if deeper > level):
         return None
     return not (any(map(str.isdigit, below.mark)) or COUNTED.match(below.text))
-
-
-def _could_head(paragraph: Paragraph, text: str) -> bool:
-    return bool(
-        len(paragraph.rows) <= MAX_HEADING_ROWS
-        and len(text) <= MAX_HEADING_CHARS
-        and any(char.isalpha() for char in text)
-        and not SENTENCE_END.search(text)
-        and not SMALL_WORD.match(text)
-        and text.count("”") <= text.count("“")
-        and (DIVISION.match(text) or not any(row.tabular for row in paragraph.rows))
-    )
 
 
 def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int | None:
@@ -189,31 +186,45 @@ def page_blocks(
     to_page: from reading space to the shown page, where these differ.
     """
     own = [fragment for fragment in fragments if fragment.line not in running.header | running.footer]
+    items = [draft for item in arrange(own, tables) for draft in _drafts(item, body)]
     drafts = _edge_drafts(fragments, running.header, "header")
-    found = [draft for item in arrange(own, tables) for draft in _drafts(item, body)]
-    drafts += _with_list_levels(with_numbered_headings(found))
+    # the items of a run of list items get their depths by where their first rows begin; 1 is the outermost
+    lefts: list[float] = []
+    for draft in with_numbered_headings(items):
+        if draft.kind != "list":
+            lefts = []
+            drafts.append(draft)
+            continue
+        while lefts and draft.left < lefts[-1] - 4:
+            lefts.pop()
+        if not lefts or draft.left > lefts[-1] + 4:
+            lefts.append(draft.left)
+        drafts.append(draft._replace(level=len(lefts)))
     drafts += [Draft("note", text, bbox) for text, bbox in comments]
     drafts += _edge_drafts(fragments, running.footer, "footer")
+
+    if to_page:
+        drafts = [
+            draft._replace(
+                bbox=to_page(draft.bbox),
+                cells=tuple(c.model_copy(update={"bbox": to_page(c.bbox)}) if c.bbox else c for c in draft.cells),
+            )
+            for draft in drafts
+        ]
     headings = Headings()
     return tuple(
         Block(
             kind=draft.kind,
             text=draft.text,
             page=page,
-            bbox=to_page(draft.bbox) if to_page else draft.bbox,
-            cells=_mapped(draft.cells, to_page),
+            bbox=draft.bbox,
+            cells=draft.cells,
             level=draft.level,
             marker=draft.mark or None,
             place=Place(block=number, heading_path=headings.path_of(draft.kind, draft.text, draft.level)),
         )
         for number, draft in enumerate(drafts)
     )
-
-
-def _mapped(cells: tuple[Cell, ...], to_page: Callable[[BBox], BBox] | None) -> tuple[Cell, ...]:
-    if to_page is None:
-        return cells
-    return tuple(c.model_copy(update={"bbox": to_page(c.bbox)}) if c.bbox else c for c in cells)
 
 
 def _edge_drafts(
@@ -239,31 +250,6 @@ def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[Draft]:
     mark = first.mark or mark_of(text) if kind == "list" else ""
     alone = len(item.rows) == 1 and first.x1 < item.right - SHORT_SHARE * (item.right - item.left)
     return [Draft(kind, text, outline([row[:4] for row in item.rows]), level, (), first.x0, mark, alone)]
-
-
-def _with_list_levels(drafts: Sequence[Draft]) -> list[Draft]:
-    """Items of a run of list items, with their depth."""
-    leveled: list[Draft] = []
-    for is_list, run in groupby(drafts, key=lambda draft: draft.kind == "list"):
-        items = list(run)
-        if is_list:
-            levels = list_levels([item.left for item in items])
-            items = [item._replace(level=level) for item, level in zip(items, levels, strict=True)]
-        leveled += items
-    return leveled
-
-
-def list_levels(lefts: Sequence[float]) -> list[int]:
-    """Depth of each item of a run, by where its first row begins; 1 is the outermost."""
-    levels: list[int] = []
-    stack: list[float] = []
-    for left in lefts:
-        while stack and left < stack[-1] - 4:
-            stack.pop()
-        if not stack or left > stack[-1] + 4:
-            stack.append(left)
-        levels.append(len(stack))
-    return levels
 
 
 EDGE_ROWS = 3  # rows at each end of a page that may be a header or footer
@@ -319,12 +305,8 @@ def running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Running:
 
 
 def _edge_row(row: Sequence[Fragment]) -> EdgeRow:
-    return EdgeRow(
-        min(f.y0 for f in row),
-        max(f.y1 for f in row),
-        _row_text(row),
-        frozenset(f.line for f in row),
-    )
+    lines = frozenset(f.line for f in row)
+    return EdgeRow(min(f.y0 for f in row), max(f.y1 for f in row), _row_text(row), lines)
 
 
 def _from_edge(

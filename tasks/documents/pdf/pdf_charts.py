@@ -73,28 +73,27 @@ def _elements(path: dict[str, Any]) -> list[Element]:
     stroked = path.get("color") is not None and path.get("stroke_opacity") != 0
     if not stroked and (fill is None or min(fill) > 0.99):
         return []  # invisible, or a white ground
-    boxes: list[Element] = []
-    others: list[tuple[Any, ...]] = []
-    for item in path["items"]:
-        if item[0] == "re":
-            rect = Rect(*item[1])
-            boxes.append(Element("rule" if min(rect.width, rect.height) < RULE_PT else "box", rect, fill, 1))
-        else:
-            others.append(item)
-    return boxes + ([_line_art(path, others, fill)] if others else [])
+    rects = [Rect(*item[1]) for item in path["items"] if item[0] == "re"]
+    elements = [Element("rule" if min(r.width, r.height) < RULE_PT else "box", r, fill, 1) for r in rects]
+    lines = [item for item in path["items"] if item[0] != "re"]
+    if not lines:
+        return elements
 
-
-def _line_art(path: dict[str, Any], items: Sequence[tuple[Any, ...]], fill: Colour | None) -> Element:
-    rect = hull(_extent(item) for item in items)
+    rect = hull(map(_extent, lines))
     if min(rect.width, rect.height) < RULE_PT:
-        return Element("rule", rect, fill, len(items))
-    free = [item for item in items if _is_free(item)]
-    if not free and _is_staircase(items):
-        return Element("free", rect, fill, len(items))
-    if not free or (len(free) < len(items) and _is_rounded_box(free, rect)):
-        closed = fill is not None or path.get("closePath") or len(items) >= 4
-        return Element("box" if closed else "rule", rect, fill, len(items))
-    return Element("free", rect, fill, len(free))
+        return [*elements, Element("rule", rect, fill, len(lines))]
+    free = [item for item in lines if _is_free(item)]
+    # one stroke of many upright and level pieces is a step chart; a table is many strokes, a box is four
+    joined = sum(first[2] == second[1] for first, second in pairwise(lines) if first[0] == second[0] == "l")
+    if not free and joined >= 8:
+        return [*elements, Element("free", rect, fill, len(lines))]
+    # the curves and slanted lines of a rounded box are in its corners only
+    corners = [Rect(x, y, x, y).grown(rect.width * 0.3, rect.height * 0.5) for x in rect[::2] for y in rect[1::2]]
+    rounded = len(free) < len(lines) and all(any(corner.holds(_extent(item)) for corner in corners) for item in free)
+    if not free or rounded:
+        closed = fill is not None or path.get("closePath") or len(lines) >= 4
+        return [*elements, Element("box" if closed else "rule", rect, fill, len(lines))]
+    return [*elements, Element("free", rect, fill, len(free))]
 
 
 def _is_free(item: tuple[Any, ...]) -> bool:
@@ -104,19 +103,6 @@ def _is_free(item: tuple[Any, ...]) -> bool:
         return len(xs) > 2 or len(ys) > 2
     extent = _extent(item)
     return item[0] == "c" or min(extent.width, extent.height) > SLANT_PT
-
-
-def _is_staircase(items: Sequence[tuple[Any, ...]]) -> bool:
-    """One stroke of many upright and level pieces: a step chart; a table is many strokes, a box is four."""
-    joined = sum(first[2] == second[1] for first, second in pairwise(items) if first[0] == second[0] == "l")
-    return joined >= 8
-
-
-def _is_rounded_box(free: Sequence[tuple[Any, ...]], rect: Rect) -> bool:
-    """Whether curves and slanted lines are in the corners only."""
-    corners = [Rect(x, y, x, y) for x in (rect.x0, rect.x1) for y in (rect.y0, rect.y1)]
-    reach = (rect.width * 0.3, rect.height * 0.5)
-    return all(any(corner.grown(*reach).holds(_extent(item)) for corner in corners) for item in free)
 
 
 def _extent(item: tuple[Any, ...]) -> Rect:
@@ -140,17 +126,28 @@ def _small_shapes(elements: Sequence[Element]) -> list[Element]:
 
 def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
     """Elements that lie close together, on the baseline of one bar chart, or within the same frame."""
+    from scipy.ndimage import label  # few pages hold drawings that look like a picture
+
     cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
     grid = np.zeros((int(page.height / cell_pt) + 2, int(page.width / cell_pt) + 2), dtype=bool)
     for rect in [*(element.rect for element in elements), *map(hull, _bar_groups(elements))]:
         rows, columns = _covered(rect, page, cell_pt, grid.shape)
         grid[rows.start : rows.stop + GAP_CELLS, columns.start : columns.stop + GAP_CELLS] = True
-    labels = _components(grid)
+    areas: NDArray[np.int32] = label(grid)[0]  # connected areas, whose neighbours share an edge, numbered from 1
     clusters: defaultdict[int, list[Element]] = defaultdict(list)
     for element in elements:
         rows, columns = _covered(element.rect, page, cell_pt, grid.shape)
-        clusters[int(labels[rows.start, columns.start])].append(element)
-    return _nested(list(clusters.values()), page)
+        clusters[int(areas[rows.start, columns.start])].append(element)
+
+    # those as large as a picture, each with the clusters inside its outline
+    hulls = [(hull(element.rect for element in cluster), cluster) for cluster in clusters.values()]
+    large = [
+        outer
+        for outer, _ in hulls
+        if outer.width >= SMALLEST_PT[0] and outer.height >= SMALLEST_PT[1] and outer.area <= PAGE_SHARE * page.area
+    ]
+    frames = merged(large)
+    return [[element for inner, cluster in hulls if frame.holds(inner) for element in cluster] for frame in frames]
 
 
 def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
@@ -162,38 +159,6 @@ def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> 
     rows = range(cell(rect.y0 - page.y0, shape[0]), cell(rect.y1 - page.y0, shape[0]))
     columns = range(cell(rect.x0 - page.x0, shape[1]), cell(rect.x1 - page.x0, shape[1]))
     return rows, columns
-
-
-def _nested(clusters: Sequence[list[Element]], page: Rect) -> list[list[Element]]:
-    """Clusters as large as a picture, each with the clusters inside its outline."""
-    hulls = [(hull(element.rect for element in cluster), cluster) for cluster in clusters]
-    large = [
-        hull
-        for hull, _ in hulls
-        if hull.width >= SMALLEST_PT[0] and hull.height >= SMALLEST_PT[1] and hull.area <= PAGE_SHARE * page.area
-    ]
-    frames = merged(large)
-    return [[element for hull, cluster in hulls if frame.holds(hull) for element in cluster] for frame in frames]
-
-
-def _components(grid: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Numbers the connected areas of a grid from 1 (neighbours share an edge); 0 stands where the grid is empty."""
-    labels = np.zeros(grid.shape, dtype=np.int32)
-    number = 0
-    for start in zip(*np.nonzero(grid), strict=True):
-        if labels[start]:
-            continue
-        number += 1
-        labels[start] = number
-        front = [start]
-        while front:
-            row, column = front.pop()
-            for near in ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)):
-                inside = 0 <= near[0] < grid.shape[0] and 0 <= near[1] < grid.shape[1]
-                if inside and grid[near] and not labels[near]:
-                    labels[near] = number
-                    front.append(near)
-    return labels
 
 
 def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) -> bool:
@@ -254,18 +219,13 @@ def _bar_groups(elements: Sequence[Element]) -> list[list[Rect]]:
         for element in filled:
             thickness = element.rect[axis + 2] - element.rect[axis]
             by_base[round(element.rect[baseline]), round(thickness)].append(element)
-        groups += [
-            [bar.rect for bar in group]
-            for group in by_base.values()
-            if _are_bars(group, axis) and not _are_cells(group, filled)
-        ]
+        for bars in by_base.values():
+            lengths = {round(bar.rect[3 - axis] - bar.rect[1 - axis]) for bar in bars}
+            places = {round(bar.rect[axis]) for bar in bars}
+            differ = len(lengths) >= max(3, 0.4 * len(bars)) and len(places) == len(bars)
+            if differ and not _are_cells(bars, filled):
+                groups.append([bar.rect for bar in bars])
     return groups
-
-
-def _are_bars(bars: Sequence[Element], axis: int) -> bool:
-    lengths = {round(bar.rect[3 - axis] - bar.rect[1 - axis]) for bar in bars}
-    places = {round(bar.rect[axis]) for bar in bars}
-    return len(lengths) >= max(3, 0.4 * len(bars)) and len(places) == len(bars)
 
 
 def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
@@ -292,24 +252,19 @@ def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
 
 def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
     """The box with the lines of text that stand close to it: axis labels, legend, title."""
-    reach = box.grown(*LABEL_REACH_PT)
-    for line in _lines(words):
-        if reach.holds(line) or (line.width <= LABEL_PT and reach.touches(line)):
-            box = box.union(line)
-    box = box.grown(3, 3)
-    return Rect(max(box.x0, page.x0), max(box.y0, page.y0), min(box.x1, page.x1), min(box.y1, page.y1))
-
-
-def _lines(words: Sequence[BBox]) -> list[Rect]:
-    """Words that follow each other on a line, joined; a gap as wide as the line is high parts them."""
     lines: list[Rect] = []
     for word in words:
+        # words that follow each other on a line; a gap as wide as the line is high parts them
         last = lines[-1] if lines else None
         if last and abs(last.y1 - word[3]) < 2 and 0 <= word[0] - last.x1 < last.height:
             lines[-1] = last.union(word)
         else:
             lines.append(Rect(*word))
-    return lines
+    reach = box.grown(*LABEL_REACH_PT)
+    for line in lines:
+        if reach.holds(line) or (line.width <= LABEL_PT and reach.touches(line)):
+            box = box.union(line)
+    return common(box.grown(3, 3), page)
 
 
 class Rect(NamedTuple):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Grid, GridCell, grid_of, text_row_boxes
+from tasks.documents.pdf.pdf_grids import HEADER_LINES, SNAP, SPILL, Grid, GridCell, grid_of, text_row_boxes
 from tasks.documents.pdf.pdf_text import Word
 from tasks.documents.pdf.pdf_words import (
     CLOSING,
@@ -30,8 +30,6 @@ MIN_GUTTER = 2.0
 """Points between two columns of amounts."""
 APART_POINTS = 30.0
 """Points between a label and the one amount of its row from which they are two columns."""
-HEADER_LINES = 6
-"""Lines above a table that may name its columns."""
 HEADER_POINTS = 90.0
 """How far above a table its header begins at most."""
 TITLES_POINTS = 60.0
@@ -48,27 +46,25 @@ def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> 
     """Column lines through cells that hold several amounts in a line."""
     lines = {cell: [phrases_of(line) for line in found] for cell, found in _by_cell(grid, inside).items()}
     spans = {(cell.col, cell.col + cell.col_span) for cell, found in lines.items() if any(map(holds_columns, found))}
+    if not spans:
+        return grid
     titled = [w for w in words if grid.ys[0] - TITLES_POINTS <= w.y0 < grid.ys[-1]]
     added: set[float] = set()
     for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
-        rows = [
-            line
-            for cell, found in lines.items()
-            if first <= cell.col and cell.col + cell.col_span <= last
-            for line in found
-        ]
-        added |= set(_missing_lines(rows, [*grid.xs, *added], titled))
-    if not spans:
-        return grid
+        within = [cell for cell in lines if first <= cell.col and cell.col + cell.col_span <= last]
+        added |= set(_missing_lines([line for cell in within for line in lines[cell]], [*grid.xs, *added], titled))
     xs = tuple(sorted({*grid.xs, *added}))
     cells: list[GridCell] = []
     for cell in grid.cells:
         left, right = grid.xs[cell.col], grid.xs[cell.col + cell.col_span]
-        inner = [x for x in xs if left < x < right]
-        bounds = [left, *(x for x in inner if _may_cut(lines.get(cell, []), x)), right]
-        cells += [
-            GridCell(cell.row, xs.index(a), cell.row_span, xs.index(b) - xs.index(a)) for a, b in pairwise(bounds)
-        ]
+        own = lines.get(cell, [])
+        phrases = [phrase for line in own for phrase in line]
+        # no line goes through a phrase, or through a title over several columns
+        titles = own and all(len(line) == 1 for line in own) and not any(is_amount(p.text) for p in phrases)
+        inner = [] if titles else [x for x in xs if left < x < right]
+        cuts = [x for x in inner if not any(phrase.x0 + 1 < x < phrase.x1 - 1 for phrase in phrases)]
+        for a, b in pairwise([left, *cuts, right]):
+            cells.append(GridCell(cell.row, xs.index(a), cell.row_span, xs.index(b) - xs.index(a)))
     return Grid(xs, grid.ys, tuple(sorted(cells)))
 
 
@@ -79,32 +75,18 @@ def holds_columns(line: Sequence[Phrase]) -> bool:
     return len(line) == 2 and is_amount(line[1].text) and line[1].x0 - line[0].x1 > APART_POINTS
 
 
-def _may_cut(lines: Sequence[Sequence[Phrase]], x: float) -> bool:
-    """Whether a new line may go through a cell: it is no title over several columns, and no phrase stands there."""
-    if any(phrase.x0 + 1 < x < phrase.x1 - 1 for line in lines for phrase in line):
-        return False
-    return not lines or any(len(line) > 1 for line in lines) or any(is_amount(p.text) for line in lines for p in line)
-
-
 def _missing_lines(rows: Iterable[Sequence[Phrase]], known: Sequence[float], words: Sequence[Word]) -> Iterator[float]:
-    """Where columns part that no line parts yet, in points."""
+    """Where columns part that no line parts yet: where the fewest words cross, in the middle of the widest place."""
     several = [line for line in rows if holds_columns(line)]
     below = [line for line in several if not all(is_year(phrase.text) for phrase in line)]  # years may span columns
     extents = [[(phrase.x0, phrase.x1) for phrase in line] for line in below or several]
     for start, end in gutters(extents, least=MIN_GUTTER):
-        if not any(start - SNAP < x < end + SNAP for x in known):
-            yield _least_crossed(start, end, words)
-
-
-def _least_crossed(start: float, end: float, words: Iterable[Word]) -> float:
-    """The place between `start` and `end` that the fewest words cross; the middle of the widest of such places."""
-    near = [(w.x0, w.x1) for w in words if w.x1 > start and w.x0 < end]
-    points = sorted({start, end, *(x for pair in near for x in pair if start < x < end)})
-    best = min(
-        pairwise(points),
-        key=lambda part: (sum(a < (part[0] + part[1]) / 2 < b for a, b in near), part[0] - part[1]),
-    )
-    return (best[0] + best[1]) / 2
+        if any(start - SNAP < x < end + SNAP for x in known):
+            continue
+        near = [(w.x0, w.x1) for w in words if w.x1 > start and w.x0 < end]
+        points = sorted({start, end, *(x for pair in near for x in pair if start < x < end)})
+        middles = {(a + b) / 2: b - a for a, b in pairwise(points)}
+        yield min(middles, key=lambda x: (sum(a < x < b for a, b in near), -middles[x]))
 
 
 def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
@@ -136,7 +118,11 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
 
 def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
     """Heights between the amounts of a row's cells, given as their lines; none where it is one row."""
-    piles = [lines for lines in cells if len(lines) > 1 and all(map(_is_pile, lines))]
+
+    def is_pile(line: Sequence[Word]) -> bool:
+        return is_amount(" ".join(word.text for word in line)) or all(is_amount(p.text) for p in phrases_of(line))
+
+    piles = [lines for lines in cells if len(lines) > 1 and all(map(is_pile, lines))]
     pile = max(piles, key=len, default=[])
     if len(pile) < 2 or sum(len(lines) == len(pile) for lines in cells) < 2:
         return []
@@ -151,26 +137,19 @@ def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
     return [(bottom + top) / 2 for bottom, top in zip(bottoms, tops[1:], strict=False)]
 
 
-def _is_pile(line: Sequence[Word]) -> bool:
-    return is_amount(" ".join(word.text for word in line)) or all(is_amount(p.text) for p in phrases_of(line))
-
-
 def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
     """The grid with the lines above it that name its columns, if amounts are the first to stand in them."""
     top = grid.ys[0]
     named = [[p.text for p in phrases_of(line) if p.x0 > grid.xs[1] - SNAP] for line in lines_of(inside)]
-    figures = (
-        is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in next(filter(None, named), [])
-    )
-    if not any(figures):
+    first = next(filter(None, named), [])
+    if not any(is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in first):
         return grid
     above = lines_of(words_in((grid.xs[0] - SNAP, top - HEADER_POINTS, grid.xs[-1] + SNAP, top), words))
     begins = reached = top
     for line in reversed(above[-HEADER_LINES:]):
         height = max(w.y1 - w.y0 for w in line)
         phrases = phrases_of(line)
-        x = grid.xs[1]
-        across = any(p.x0 < x - SNAP and p.x1 > x + SNAP for p in phrases)
+        across = any(p.x0 < grid.xs[1] - SNAP and p.x1 > grid.xs[1] + SNAP for p in phrases)
         if reached - max(w.y1 for w in line) > height or across:
             break
         reached = min(w.y0 for w in line)
@@ -198,7 +177,15 @@ def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> t
     Neighbouring columns are one if no row fills both, but for such a sign, and some row shows that they are.
     """
     texts = {(cell.row, cell.col): " ".join(word.text for word in words) for cell, words in placed.items()}
-    wide = [_columns_of(grid, cell, words) for cell, words in placed.items() if is_number(texts[cell.row, cell.col])]
+    # the columns of each amount, and those into which its words reach
+    wide = [
+        range(
+            min([cell.col, *(bisect_right(grid.xs, word.x0 + SPILL) - 1 for word in words)]),
+            max([cell.col + cell.col_span, *(bisect_left(grid.xs, word.x1 - SPILL) for word in words)]),
+        )
+        for cell, words in placed.items()
+        if is_number(texts[cell.row, cell.col])
+    ]
     groups: list[list[int]] = []
     for col in sorted({cell.col for cell in placed}):
         if groups and _are_one(groups[-1], col, texts, wide):
@@ -217,15 +204,6 @@ def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> t
     for cell, own in placed.items():
         words[moved[cell.row, first[cell.col]]] += own
     return grid._replace(cells=tuple(moved.values())), dict(words)
-
-
-def _columns_of(grid: Grid, cell: GridCell, words: Iterable[Word]) -> range:
-    """The columns of a cell, and those into which its words reach."""
-    first, end = cell.col, cell.col + cell.col_span
-    for word in words:
-        first = min(first, bisect_right(grid.xs, word.x0 + SPILL) - 1)
-        end = max(end, bisect_left(grid.xs, word.x1 - SPILL))
-    return range(first, end)
 
 
 def _are_one(group: Sequence[int], col: int, texts: Mapping[tuple[int, int], str], wide: Iterable[range]) -> bool:

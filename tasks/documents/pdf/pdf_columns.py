@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, grid_of, text_row_boxes
+from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, find_grids, grid_of, join_stripes, text_row_boxes
 from tasks.documents.pdf.pdf_layout import rows_of
-from tasks.documents.pdf.pdf_tables import Table, drawn_grids, fill_grids, is_box, outside
+from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, outside
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
 from tasks.documents.pdf.pdf_words import gutters, is_number
 
@@ -26,7 +26,7 @@ def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
         return []
     lines = {fragment.line for fragment in own}
     words = [word for word in text.words() if word.line in lines]
-    grids = drawn_grids(edges, words)
+    grids = join_stripes(find_grids(edges), words)
     boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
     drawn = fill_grids([grid for grid in grids if grid not in boxes], words, text.chars)
     aligned = find_aligned(outside(own, words, []), edges.horizontal, words)
@@ -34,14 +34,14 @@ def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     if drawn:
         aligned = find_aligned(outside(own, words, kept), edges.horizontal, words)
     taken = {word for table in kept for word in table.words}
-    aligned = [grid for grid in aligned if not any(_holds(grid, box) for box in boxes)]
+    # texts around a box of words seem to stand in columns, and are a diagram
+    middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
+    aligned = [
+        grid
+        for grid in aligned
+        if not any(grid.xs[0] < x < grid.xs[-1] and grid.ys[0] < y < grid.ys[-1] for x, y in middles)
+    ]
     return kept + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
-
-
-def _holds(grid: Grid, box: Grid) -> bool:
-    """Whether a box of words stands among texts that seem to be columns: it is a diagram."""
-    (left, top, right, bottom), (x0, y0, x1, y1) = grid.bbox, box.bbox
-    return left < (x0 + x1) / 2 < right and top < (y0 + y1) / 2 < bottom
 
 
 def _highlights(table: Table, grid: Grid) -> bool:
@@ -94,94 +94,80 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
 
     fragments: what is not in drawn tables; rules: horizontal edges, which speak for a table.
     """
-    lines = [_line(row) for row in rows_of([f for f in fragments if f.upright])]
+    lines: list[_Line] = []
+    for row in rows_of([f for f in fragments if f.upright]):
+        size = max(f.size for f in row)
+        segments: list[Segment] = []
+        for piece in row:
+            text = piece.text.strip()
+            before = segments[-1] if segments else None
+            if before and (
+                piece.x0 - before.x1 < CELL_GAP_EMS * size or before.text in "$€£¥₩" or text in (")", "%", ")%")
+            ):
+                segments[-1] = Segment(before.x0, max(before.x1, piece.x1), f"{before.text} {text}")
+            else:
+                segments.append(Segment(piece.x0, piece.x1, text))
+        lines.append(_Line(min(f.y0 for f in row), max(f.y1 for f in row), size, tuple(segments)))
     if sum(len(line.segments) > 1 for line in lines) < MIN_ROWS:
         return []
+
     owned = {f.line for f in fragments}
     free = [word for word in words if word.line in owned]
+    # rows close to each other, from a row with several columns to another
+    runs: list[list[_Line]] = [[]]
+    for line in lines:
+        run = runs[-1]
+        if run and (line.y0 - run[-1].y1 > ROW_GAP_EMS * line.size or _ends_table(run, line)):
+            runs.append([])
+        runs[-1].append(line)
     grids: list[Grid] = []
-    for run in _runs(lines):
+    for run in runs:
         for rows, xs in _tables(run, rules):
             grids.append(grid_of(xs, text_row_boxes(xs, rows[0].y0, rows[-1].y1, free)))
     return grids
 
 
-def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
-    """The run as a table, with its column lines; or the tables in its parts, cut where it gapes most."""
-    xs = _column_lines(run)
-    if xs and _is_table(run, xs, rules):
-        yield run, xs
-        return
-    if len(run) > MIN_ROWS:
-        cut = max(range(1, len(run)), key=lambda i: _gape(run[i - 1], run[i]))
-        for part in (run[:cut], run[cut:]):
-            for trimmed in _trimmed(part):
-                yield from _tables(trimmed, rules)
-
-
-def _gape(above: _Line, below: _Line) -> float:
-    """White between two rows, in font sizes; more where one of them is not a row of several columns."""
-    alone = len(above.segments) == 1 or len(below.segments) == 1
-    return (below.y0 - above.y1) / below.size + (0.5 if alone else 0.0)
-
-
-def _line(row: Sequence[Fragment]) -> _Line:
-    size = max(f.size for f in row)
-    segments: list[Segment] = []
-    for piece in row:
-        text = piece.text.strip()
-        before = segments[-1] if segments else None
-        if before and (
-            piece.x0 - before.x1 < CELL_GAP_EMS * size or before.text in "$€£¥₩" or text in (")", "%", ")%")
-        ):
-            segments[-1] = Segment(before.x0, max(before.x1, piece.x1), f"{before.text} {text}")
-        else:
-            segments.append(Segment(piece.x0, piece.x1, text))
-    return _Line(min(f.y0 for f in row), max(f.y1 for f in row), size, tuple(segments))
-
-
-def _runs(lines: Sequence[_Line]) -> Iterable[list[_Line]]:
-    """Rows close to each other, from a row with several columns to another."""
-    run: list[_Line] = []
-    for line in lines:
-        if run and (line.y0 - run[-1].y1 > ROW_GAP_EMS * line.size or _labels_end(run, line)):
-            yield from _trimmed(run)
-            run = []
-        run.append(line)
-    yield from _trimmed(run)
-
-
-def _labels_end(run: Sequence[_Line], line: _Line) -> bool:
+def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
     """Whether `line` is one label too many, or a line of prose."""
     if len(line.segments) > 1:
         return False
     tail = run[-MAX_LABEL_ROWS:]
-    several = [r for r in run if len(r.segments) > 1]
-    width = max((_width(r) for r in several), default=0.0)
-    prose = bool(width) and _width(line) > 0.7 * width
+    width = max((r.segments[-1].x1 - r.segments[0].x0 for r in run if len(r.segments) > 1), default=0.0)
+    (label,) = line.segments
+    prose = bool(width) and label.x1 - label.x0 > 0.7 * width
     return prose or (len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail))
 
 
-def _width(line: _Line) -> float:
-    return line.segments[-1].x1 - line.segments[0].x0
-
-
-def _trimmed(run: list[_Line]) -> Iterable[list[_Line]]:
+def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
+    """The run as a table, with its column lines; or the tables in its parts, cut where it gapes most."""
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
-    if len(several) >= MIN_ROWS:
-        yield run[several[0] : several[-1] + 1]
-
-
-def _column_lines(run: Sequence[_Line]) -> tuple[float, ...] | None:
-    """Outer edges, and the middle of each gutter that few rows cross; None with a single column."""
-    several = [line for line in run if len(line.segments) > 1]
+    if len(several) < MIN_ROWS:
+        return
+    run = run[several[0] : several[-1] + 1]
+    # the outer edges, and the middle of each gutter that few rows cross
     left = min(segment.x0 for line in run for segment in line.segments)
     right = max(segment.x1 for line in run for segment in line.segments)
-    found = gutters([[(s.x0, s.x1) for s in line.segments] for line in several], least=MIN_GUTTER)
-    return (left - 1, *((start + end) / 2 for start, end in found), right + 1) if found else None
+    extents = [[(s.x0, s.x1) for s in line.segments] for line in run if len(line.segments) > 1]
+    found = gutters(extents, least=MIN_GUTTER)
+    xs = (left - 1, *((start + end) / 2 for start, end in found), right + 1)
+    if found and _is_table(run, xs, rules):
+        yield run, xs
+        return
+
+    def gape(i: int) -> float:
+        """White above a row, in font sizes; more where it or the row above is not one of several columns."""
+        above, below = run[i - 1], run[i]
+        alone = len(above.segments) == 1 or len(below.segments) == 1
+        return (below.y0 - above.y1) / below.size + (0.5 if alone else 0.0)
+
+    if len(run) > MIN_ROWS:
+        cut = max(range(1, len(run)), key=gape)
+        for part in (run[:cut], run[cut:]):
+            yield from _tables(part, rules)
 
 
 def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
+    """Whether the rows are those of a table: columns that are filled, with numbers or short texts in line."""
     several = [line for line in run if len(line.segments) > 1]
     columns: list[list[Segment]] = [[] for _ in xs[1:]]
     for line in several:
@@ -199,22 +185,16 @@ def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) 
         return False
     if sum(map(is_number, behind)) >= NUMBER_SHARE * len(behind):
         return True
-    if median(map(len, texts)) > MAX_MEDIAN_CHARS or not all(map(_aligned, columns)):
+    if median(map(len, texts)) > MAX_MEDIAN_CHARS:
         return False
-    return len(columns) > 2 or _ruled(several, xs, rules)
-
-
-def _aligned(column: Sequence[Segment]) -> bool:
-    edges = ([s.x0 for s in column], [s.x1 for s in column], [(s.x0 + s.x1) / 2 for s in column])
-    return any(sum(abs(x - median(xs)) <= 3 for x in xs) >= ALIGNED_SHARE * len(column) for xs in edges)
-
-
-def _ruled(lines: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
-    """Whether two horizontal lines of about the run's width stand in or around it."""
-    margin = 1.5 * lines[0].size
-    levels = {
-        round(rule.at)
-        for rule in rules
-        if lines[0].y0 - margin <= rule.at <= lines[-1].y1 + margin and rule.end - rule.start > 0.6 * (xs[-1] - xs[0])
-    }
-    return len(levels) > 1
+    for column in columns:
+        # its texts begin, end or are centred at one place
+        edges = ([s.x0 for s in column], [s.x1 for s in column], [(s.x0 + s.x1) / 2 for s in column])
+        at_median = (sum(abs(x - median(places)) <= 3 for x in places) for places in edges)
+        if max(at_median) < ALIGNED_SHARE * len(column):
+            return False
+    # of two columns only, two horizontal lines of about their width stand in or around them
+    margin = 1.5 * several[0].size
+    top, bottom, width = several[0].y0 - margin, several[-1].y1 + margin, xs[-1] - xs[0]
+    levels = {round(r.at) for r in rules if top <= r.at <= bottom and r.end - r.start > 0.6 * width}
+    return len(columns) > 2 or len(levels) > 1

@@ -282,7 +282,7 @@ PROSE_SHARE = 0.6
 STRIPE_ROWS = 2
 """A shaded stripe has at most so many rows; a single row may also lead to or end a grid of many."""
 HEADER_LINES = 6
-"""Lines above a striped table that may name its columns."""
+"""Lines above a table that may name its columns."""
 STRIPE_GAP = 2.2
 """Heights of a stripe that may lie between two stripes of one table."""
 LAST_ROW_HEIGHTS = 1.2

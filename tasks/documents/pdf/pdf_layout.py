@@ -124,7 +124,13 @@ def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
     groups: list[list[_Placed]] = []
     single: list[_Placed] = []
     for left, right, spanning in _bands(boxes, gutter):
-        if _side_by_side(left, right):
+        beside = (
+            left
+            and right
+            and max(min(b.y0 for b in left), min(b.y0 for b in right))
+            < min(max(b.y1 for b in left), max(b.y1 for b in right))
+        )
+        if beside and _prose(left) and _prose(right):
             groups += [single] if single else []
             groups += _columns(left, depth + 1) + _columns(right, depth + 1)
             single = list(spanning)
@@ -148,22 +154,17 @@ def _gutter(boxes: Sequence[_Placed]) -> float | None:
     fewest = min(cover[first:last])
     if fewest > MAX_SPANNING_SHARE * len(boxes):
         return None
-    runs = _runs([x for x in range(first, last) if cover[x] == fewest])
+    runs: list[tuple[int, int]] = []
+    for x in range(first, last):
+        if cover[x] == fewest:
+            begin = runs.pop()[0] if runs and x == runs[-1][1] + 1 else x
+            runs.append((begin, x))
+    # of equally wide ones, that nearest to the middle
     widest = max(runs, key=lambda run: (run[1] - run[0], -abs(run[0] + run[1] - bins)))
     gutter = left + ((widest[0] + widest[1]) / 2 + 0.5) * BIN
     lines_left = sum(box.x1 <= gutter for box in boxes)
     lines_right = sum(box.x0 >= gutter for box in boxes)
     return gutter if min(lines_left, lines_right) >= MIN_COLUMN_LINES else None
-
-
-def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
 
 
 def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Placed], list[_Placed], list[_Placed]]]:
@@ -180,16 +181,8 @@ def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Plac
     yield left, right, spanning
 
 
-def _side_by_side(left: Sequence[_Placed], right: Sequence[_Placed]) -> bool:
-    """Whether both sides are columns of prose (or tables), next to each other."""
-    if not left or not right:
-        return False
-    top = max(min(b.y0 for b in left), min(b.y0 for b in right))
-    bottom = min(max(b.y1 for b in left), max(b.y1 for b in right))
-    return bottom > top and _prose(left) and _prose(right)
-
-
 def _prose(side: Sequence[_Placed]) -> bool:
+    """Whether one side of a gutter is a column of prose, or holds a table."""
     if any(isinstance(box.item, Table) for box in side):
         return True
     lines = rows_of([box.item for box in side if isinstance(box.item, Fragment)])
@@ -202,14 +195,23 @@ def _prose(side: Sequence[_Placed]) -> bool:
 
 
 def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
+    """The paragraphs and tables of a column from top to bottom."""
     left, _, right, _ = outline([box[:4] for box in column])
     lines = rows_of([box.item for box in column if isinstance(box.item, Fragment)])
     pieces: list[Row | Table] = [_row(line) for line in lines]
     pieces += [box.item for box in column if isinstance(box.item, Table)]
     pieces.sort(key=lambda piece: piece.bbox[1] if isinstance(piece, Table) else (piece.y0 + piece.y1) / 2)
+
+    # the white between two rows of one paragraph: the lower quartile between rows of one size
+    whites = sorted(
+        below.y0 - above.y1
+        for above, below in pairwise([piece for piece in pieces if isinstance(piece, Row)])
+        if abs(above.size - below.size) < 0.5 and below.y0 - above.y1 < MAX_LEADING_EMS * below.size
+    )
+    white = whites[len(whites) // 4] if whites else 0.0
+
     arranged: list[Paragraph | Table] = []
     rows: list[Row] = []
-    white = _usual_white([piece for piece in pieces if isinstance(piece, Row)])
     for piece in pieces:
         if rows and (
             isinstance(piece, Table)
@@ -229,37 +231,28 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     return arranged
 
 
-def _usual_white(rows: Sequence[Row]) -> float:
-    """White space between two rows of one paragraph: the lower quartile between rows of one size."""
-    whites = sorted(
-        below.y0 - above.y1
-        for above, below in pairwise(rows)
-        if abs(above.size - below.size) < 0.5 and below.y0 - above.y1 < MAX_LEADING_EMS * below.size
-    )
-    return whites[len(whites) // 4] if whites else 0.0
-
-
 def _row(pieces: Sequence[Fragment]) -> Row:
     """The runs of one baseline as a row; a gap without a space gets one."""
-    if len(pieces) > 1 and runs_right_to_left([piece.text for piece in pieces]):
-        return _row_from_right(pieces)
-    lead = pieces[0] if len(pieces) == 1 else max(pieces, key=lambda piece: len(piece.text))
-    mark = _mark_apart(pieces)
+    box = outline([piece[:4] for piece in pieces])
+    lead = max(pieces, key=lambda piece: len(piece.text))
+    gaps = [after.x0 - before.x1 for before, after in pairwise(pieces)]
+    wide = [gap > TAB_GAP_EMS * lead.size for gap in gaps]
+    if gaps and runs_right_to_left([piece.text for piece in pieces]):
+        return Row(*box, line_of(pieces), lead.size, lead.bold, any(wide))
+
+    # a bullet or a number at the beginning that stands apart from the text of its item
+    mark = pieces[0].text.strip() if gaps else ""
+    if len(mark) > MAX_MARK_CHARS:
+        mark = ""
+    elif mark and not starts_item(f"{mark} x"):
+        apart = gaps[0] > MARK_GAP_EMS * pieces[0].size and pieces[1].text[:1].isalpha()
+        mark = mark if apart and APART.fullmatch(mark) else ""
+
     text = pieces[0].text
-    tabular = False
-    for before, piece in pairwise(pieces):
-        gap = piece.x0 - before.x1
-        tabular = tabular or (gap > TAB_GAP_EMS * lead.size and not (mark and before is pieces[0]))
+    for gap, piece in zip(gaps, pieces[1:], strict=True):
         spaced = text[-1:].isspace() or piece.text[:1].isspace()
         text += piece.text if spaced or gap < WORD_GAP_EMS * lead.size else f" {piece.text}"
-    return Row(*outline([piece[:4] for piece in pieces]), text, lead.size, lead.bold, tabular, mark)
-
-
-def _row_from_right(pieces: Sequence[Fragment]) -> Row:
-    """The runs of a line of Hebrew or Arabic as a row."""
-    lead = max(pieces, key=lambda piece: len(piece.text))
-    tabular = any(after.x0 - before.x1 > TAB_GAP_EMS * lead.size for before, after in pairwise(pieces))
-    return Row(*outline([piece[:4] for piece in pieces]), line_of(pieces), lead.size, lead.bold, tabular)
+    return Row(*box, text, lead.size, lead.bold, any(wide[1:] if mark else wide), mark)
 
 
 def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
@@ -277,15 +270,6 @@ def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
     even = len(rows) > 1 and abs(white - (before.y0 - rows[-2].y1)) < 1
     close = -row.size / 2 <= white < DOUBLE_SPACED_EMS * row.size
     return close and (even or bool(SMALL_WORD.match(row.text.lstrip())))
-
-
-def _mark_apart(pieces: Sequence[Fragment]) -> str:
-    """The bullet or the number at the beginning of a row that stands apart from its text; "" without one."""
-    mark = pieces[0].text.strip()
-    if len(pieces) == 1 or len(mark) > MAX_MARK_CHARS:
-        return ""
-    apart = pieces[1].x0 - pieces[0].x1 > MARK_GAP_EMS * pieces[0].size and pieces[1].text[:1].isalpha()
-    return mark if starts_item(f"{mark} x") or (apart and APART.fullmatch(mark)) else ""
 
 
 def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:

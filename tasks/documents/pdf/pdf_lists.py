@@ -70,7 +70,12 @@ def items_of(cells: Sequence[Cell]) -> list[Item]:
             groups[-1] += rows[row]
         else:
             groups.append(rows[row])
-    return [_item(group) for group in groups]
+    items: list[Item] = []
+    for group in groups:
+        texts = [cell.text for cell in sorted(group, key=lambda cell: (cell.col, cell.row))]
+        box = outline([cell.bbox for cell in group if cell.bbox])
+        items.append(Item(" ".join(word for text in texts for word in text.split()), box))
+    return items
 
 
 def without_notes(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> Grid:
@@ -131,12 +136,4 @@ def _leads_to_pages(columns: Sequence[Sequence[str]]) -> bool:
     numbers = [int(page.rpartition("-")[2]) for page in pages]
     return all(a <= b for a, b in pairwise(numbers)) and not any(
         is_amount(text) for column in columns[1:-1] for text in column
-    )
-
-
-def _item(cells: Sequence[Cell]) -> Item:
-    ordered = sorted(cells, key=lambda cell: (cell.col, cell.row))
-    return Item(
-        " ".join(" ".join(cell.text.split()) for cell in ordered),
-        outline([cell.bbox for cell in cells if cell.bbox]),
     )

@@ -40,84 +40,68 @@ class Placement(NamedTuple):
 def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """The pictures of each page, top to bottom. Raises DocumentError."""
     with open_document(path, password) as document:
-        for number in range(document.page_count):
+        for number in range(1, document.page_count + 1):
             try:
-                page = document[number]
-                yield from _page_images(page, number + 1)
+                page = document[number - 1]
+                pictures, has_background = _pictures(page)
+                if not pictures and not has_background:
+                    continue
+                display = page.get_displaylist(annots=0)
+                ordered = sorted(pictures, key=lambda picture: (round(picture.rect.y0), picture.rect.x0))
+                for n, picture in enumerate(ordered[:MOST_PER_PAGE], start=1):
+                    yield _rendered(page, display, picture, n)
+                if more := len(ordered[MOST_PER_PAGE:]):
+                    yield _problem(number, MOST_PER_PAGE + 1, f"{more} more pictures on this page are not taken")
+                elif has_background:
+                    yield _problem(number, len(ordered) + 1, "the image under the page's text is its background")
             except PDF_ERRORS as error:
-                yield _problem(number + 1, 1, f"the page's pictures cannot be read ({_short(error)})")
-
-
-def _page_images(page: pymupdf.Page, number: int) -> Iterator[ImageCandidate]:
-    pictures, ground = _pictures(page)
-    if not pictures and not ground:
-        return
-    display = page.get_displaylist(annots=0)
-    ordered = sorted(pictures, key=lambda picture: (round(picture.rect.y0), picture.rect.x0))
-    for n, picture in enumerate(ordered[:MOST_PER_PAGE], start=1):
-        yield _rendered(page, display, picture, n)
-    if len(ordered) > MOST_PER_PAGE:
-        yield _problem(
-            number, MOST_PER_PAGE + 1, f"{len(ordered) - MOST_PER_PAGE} more pictures on this page are not taken"
-        )
-    elif ground:
-        yield _problem(number, len(ordered) + 1, "the image under the page's text is its background")
+                yield _problem(number, 1, f"the page's pictures cannot be read ({_short(error)})")
 
 
 def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     """The pictures of a page, and whether it has a background image besides."""
     upright = Rect(*(page.rect * page.derotation_matrix))
-    infos = cast("list[dict[str, Any]]", page.get_image_info())  # inline images and stencils included
-    images = [Placement(common(Rect(*info["bbox"]), upright), _density(info), "raster") for info in infos]
-    tiles = _chained_both_ways([image for image in images if min(image.rect.width, image.rect.height) > SMALLEST_PT])
-    grounds = [image for image in tiles if image.rect.area > GROUND_SHARE * upright.area]
-    if grounds and _visible_chars(page) < GROUND_CHARS:
-        return [_joined(grounds)], False  # a scan
-    images = [image for image in tiles if image not in grounds]
+    images: list[Placement] = []
+    for info in cast("list[dict[str, Any]]", page.get_image_info()):  # inline images and stencils included
+        rect = common(Rect(*info["bbox"]), upright)
+        if min(rect.width, rect.height) > SMALLEST_PT:
+            # pixels per point across and down; an image that is turned by a quarter swaps its sides
+            a, b, c, d = info["transform"][:4]
+            across, down = info["width"] / max(math.hypot(a, b), 1e-3), info["height"] / max(math.hypot(c, d), 1e-3)
+            if abs(a) < 1e-3 * abs(b) and abs(d) < 1e-3 * abs(c):
+                across, down = down, across
+            elif abs(b) >= 1e-3 * abs(a) or abs(c) >= 1e-3 * abs(d):
+                across = down = max(across, down)
+            images.append(Placement(rect, (across, down), "raster"))
+
+    # tiles and strips become the picture that they form
+    before = len(images) + 1
+    while len(images) < before:
+        before = len(images)
+        images = _chained(_chained(images, across=True), across=False)
+
+    grounds = [image for image in images if image.rect.area > GROUND_SHARE * upright.area]
+    if grounds:
+        # the text that OCR puts under a scan is invisible (render mode 3)
+        spans = cast("list[dict[str, Any]]", page.get_texttrace())
+        if sum(len(span["chars"]) for span in spans if span["type"] != 3) < GROUND_CHARS:
+            return [_joined(grounds)], False  # a scan
+    images = [image for image in images if image not in grounds]
     paths = cast("list[dict[str, Any]]", page.get_cdrawings())
     found = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
     charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in found]
     return _layered([*images, *charts]), bool(grounds)
 
 
-def _density(info: dict[str, Any]) -> tuple[float, float]:
-    """Pixels per point across and down the page; an image that is turned by a quarter swaps its sides."""
-    a, b, c, d = info["transform"][:4]
-    along, across = info["width"] / max(math.hypot(a, b), 1e-3), info["height"] / max(math.hypot(c, d), 1e-3)
-    if abs(b) < 1e-3 * abs(a) and abs(c) < 1e-3 * abs(d):
-        return along, across
-    if abs(a) < 1e-3 * abs(b) and abs(d) < 1e-3 * abs(c):
-        return across, along
-    return max(along, across), max(along, across)
-
-
-def _chained_both_ways(images: Sequence[Placement]) -> list[Placement]:
-    """Tiles and strips joined to the picture that they form."""
-    joined = list(images)
-    before = len(joined) + 1
-    while len(joined) < before:
-        before = len(joined)
-        joined = _chained(joined, across=True)
-        joined = _chained(joined, across=False)
-    return joined
-
-
 def _chained(images: Sequence[Placement], *, across: bool) -> list[Placement]:
     """Neighbours that share a whole edge become one, in one direction."""
     start, end = (0, 2) if across else (1, 3)
-    side, other_side = (1, 3) if across else (0, 2)
+    sides = (1, 3) if across else (0, 2)
     chains: list[list[Placement]] = []
-    ordered = sorted(
-        images, key=lambda image: (round(image.rect[side]), round(image.rect[other_side]), image.rect[start])
-    )
-    for image in ordered:
+    for image in sorted(images, key=lambda image: (*(round(image.rect[side]) for side in sides), image.rect[start])):
         last = chains[-1][-1].rect if chains else None
-        if (
-            last is not None
-            and abs(last[side] - image.rect[side]) <= TOUCH_PT
-            and abs(last[other_side] - image.rect[other_side]) <= TOUCH_PT
-            and abs(last[end] - image.rect[start]) <= TOUCH_PT
-        ):
+        aligned = last and all(abs(last[side] - image.rect[side]) <= TOUCH_PT for side in sides)
+        if last and aligned and abs(last[end] - image.rect[start]) <= TOUCH_PT:
             chains[-1].append(image)
         else:
             chains.append([image])
@@ -168,12 +152,6 @@ def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placeme
 
 def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> ImageCandidate:
     return ImageCandidate(page=page, bbox=bbox, n=n, source="raster", problem=problem)
-
-
-def _visible_chars(page: pymupdf.Page) -> int:
-    """Number of printed characters; the text that OCR puts under a scan is invisible (render mode 3)."""
-    spans = cast("list[dict[str, Any]]", page.get_texttrace())
-    return sum(len(span["chars"]) for span in spans if span["type"] != 3)
 
 
 def _short(message: object) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import completed, holds_columns, without_sign_columns
-from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edge, Edges, Grid, GridCell, find_grids, join_stripes
+from tasks.documents.pdf.pdf_grids import PROSE_SHARE, SNAP, SPILL, Edge, Grid, GridCell
 from tasks.documents.pdf.pdf_lists import is_list, without_notes
 from tasks.documents.pdf.pdf_text import Fragment, Word, line_of, runs_right_to_left
 from tasks.documents.pdf.pdf_words import (
@@ -28,8 +28,6 @@ from tasks.documents.pdf.pdf_words import (
 
 HOLE_SHARE = 0.34
 """Share of places without a cell up to which they are cells whose lines were forgotten."""
-PROSE_SHARE = 0.6
-"""Share of a table's width that a line of words fills only if it is prose."""
 UNDERDRAWN_SHARE = 0.3
 """Share of cells with several amounts from which rows are missing."""
 SENTENCE_WORDS = 8
@@ -60,36 +58,34 @@ class Table(NamedTuple):
     """Its rows are items of a list, not rows of a table."""
 
 
-def drawn_grids(edges: Edges, words: Sequence[Word]) -> list[Grid]:
-    """Grids whose cells are drawn, or shaded row by row, from top to bottom."""
-    return list(join_stripes(find_grids(edges), words))
-
-
 def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_width: float) -> bool:
     """Whether a grid is a narrow column of words: a box of a diagram with its title.
 
     rules: horizontal edges; those that go on beside the column belong to a table without lines at its sides.
     """
-    narrow = grid.xs[-1] - grid.xs[0] < BOX_WIDTH * page_width
-    if len(grid.xs) > 2 or not narrow:
+    if len(grid.xs) > 2 or grid.xs[-1] - grid.xs[0] >= BOX_WIDTH * page_width:
         return False
-    open_rows = sum(any(_goes_beyond(grid, y, rule) for rule in rules) for y in grid.ys)
-    if open_rows > len(grid.ys) / 2:
+    left, right = grid.xs[0] - SNAP, grid.xs[-1] + SNAP
+    beyond = [rule.at for rule in rules if rule.start < left <= rule.end or rule.start <= right < rule.end]
+    if sum(any(abs(at - y) <= SNAP for at in beyond) for y in grid.ys) > len(grid.ys) / 2:
         return False
     lines = lines_of(words_in(grid.bbox, words))
     rows = sum(all(is_number(word.text) for word in line) or holds_columns(phrases_of(line)) for line in lines)
     return rows <= BOX_AMOUNTS * len(lines)
 
 
-def _goes_beyond(grid: Grid, y: float, rule: Edge) -> bool:
-    left, right = grid.xs[0] - SNAP, grid.xs[-1] + SNAP
-    beyond = rule.start < left <= rule.end or rule.start <= right < rule.end
-    return beyond and abs(rule.at - y) <= SNAP
-
-
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
     """The grids with their words, without those that only decorate text."""
-    whole = [_without_holes(grid) for grid in grids]
+    whole: list[Grid] = []
+    for grid in grids:
+        # a few empty places are cells whose lines were forgotten
+        covered = grid.places()
+        places = [(row, col) for row in range(len(grid.ys) - 1) for col in range(len(grid.xs) - 1)]
+        holes = [GridCell(row, col) for row, col in places if (row, col) not in covered]
+        if 0 < len(holes) <= HOLE_SHARE * len(places):
+            grid = grid._replace(cells=tuple(sorted([*grid.cells, *holes])))
+        whole.append(grid)
+
     inside = [frozenset(words_in(grid.bbox, words)) for grid in whole]
     tables: list[Table] = []
     for number, grid in enumerate(whole):
@@ -125,11 +121,24 @@ def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequen
 
 
 def table_text(cells: Iterable[Cell]) -> str:
-    """A line per row, cells joined by ` | `; empty places stay, so that columns line up."""
+    """A line per row, cells joined by ` | `.
+
+    Empty places stay, so that columns line up; those that a merged cell covers are not written.
+    """
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    return "\n".join(_row_text(rows[row]) for row in sorted(rows) if any(cell.text for cell in rows[row]))
+    lines: list[str] = []
+    for row in sorted(rows):
+        texts: list[str] = []
+        column = 0
+        for cell in sorted(rows[row], key=lambda cell: cell.col):
+            texts += [""] * (cell.col - column)
+            texts.append(" ".join(cell.text.split()))
+            column = cell.col + cell.col_span
+        if any(cell.text for cell in rows[row]):
+            lines.append(" | ".join(texts))
+    return "\n".join(lines)
 
 
 def header_rows(cells: Sequence[Cell]) -> int:
@@ -148,21 +157,6 @@ def header_rows(cells: Sequence[Cell]) -> int:
         return min(max((cell.row_span for cell in cells if cell.row == 0), default=1), rows - 1)
     names = (c.row + c.row_span for c in cells if c.text and c.row < first_amount and (c.col or c.col_span > 1))
     return min(max(names, default=0), first_amount, rows - 1)
-
-
-def _without_holes(grid: Grid) -> Grid:
-    """The grid with cells in its empty places, if there are few."""
-    covered = grid.places()
-    places = (len(grid.ys) - 1) * (len(grid.xs) - 1)
-    if not 0 < places - len(covered) <= HOLE_SHARE * places:
-        return grid
-    holes = [
-        GridCell(row, col)
-        for row in range(len(grid.ys) - 1)
-        for col in range(len(grid.xs) - 1)
-        if (row, col) not in covered
-    ]
-    return grid._replace(cells=tuple(sorted([*grid.cells, *holes])))
 
 
 def _place(
@@ -188,6 +182,31 @@ def _place(
             for inside, piece in pieces:
                 placed[inside].append(piece)
     return placed, taken
+
+
+def _cut(
+    grid: Grid, places: dict[tuple[int, int], GridCell], word: Word, chars: Sequence[Word]
+) -> list[tuple[GridCell, Word]]:
+    """The word's pieces, cut where a line of the grid lies between two of its characters; none if it stands outside."""
+    y = (word.y0 + word.y1) / 2
+    pieces: list[tuple[GridCell, Word]] = []
+    lead: Word | None = None
+    for char in chars:
+        x = (char.x0 + char.x1) / 2
+        if char.line != word.line or char.text.isspace() or not word.x0 <= x <= word.x1:
+            continue
+        cell = places.get(grid.place(x, y))
+        if pieces and cell in (pieces[-1][0], None):  # what reaches out of the grid stays with the cell it began in
+            cell, before = pieces.pop()
+            char = before._replace(text=before.text + char.text, x1=char.x1)
+        elif cell is None:
+            lead = char if lead is None else lead._replace(text=lead.text + char.text, x1=char.x1)
+            continue
+        elif lead is not None:
+            char = lead._replace(text=lead.text + char.text, x1=char.x1)
+            lead = None
+        pieces.append((cell, char))
+    return pieces
 
 
 def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
@@ -232,8 +251,10 @@ def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
     columns: dict[int, list[float]] = defaultdict(list)
     words = 0
     for cell, inside in sorted(placed.items()):
-        value = _value("".join(word.text for word in inside))
-        if value is None:
+        text = "".join(word.text for word in inside)
+        try:
+            value = float(text.replace(",", "").rstrip("%"))
+        except ValueError:
             words += 1
         else:
             columns[cell.col].append(value)
@@ -246,13 +267,6 @@ def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
     return words < amounts / 2 and marks > 0.8 * amounts
 
 
-def _value(text: str) -> float | None:
-    try:
-        return float(text.replace(",", "").rstrip("%"))
-    except ValueError:
-        return None
-
-
 def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
     """Whether lines are drawn around a few of a table's rows only: amounts stand one below the other in its cells."""
     piled = 0
@@ -262,80 +276,35 @@ def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
     return piled > UNDERDRAWN_SHARE * len(placed)
 
 
-def _cut(
-    grid: Grid, places: dict[tuple[int, int], GridCell], word: Word, chars: Sequence[Word]
-) -> list[tuple[GridCell, Word]]:
-    """The word's pieces, cut where a line of the grid lies between two of its characters; none if it stands outside."""
-    y = (word.y0 + word.y1) / 2
-    pieces: list[tuple[GridCell, Word]] = []
-    lead: Word | None = None
-    for char in chars:
-        x = (char.x0 + char.x1) / 2
-        if char.line != word.line or char.text.isspace() or not (word.x0 <= x <= word.x1 and word.y0 <= y <= word.y1):
-            continue
-        cell = places.get(grid.place(x, y))
-        if pieces and cell in (pieces[-1][0], None):  # what reaches out of the grid stays with the cell it began in
-            cell, before = pieces.pop()
-            char = before._replace(text=before.text + char.text, x1=char.x1)
-        elif cell is None:
-            lead = char if lead is None else lead._replace(text=lead.text + char.text, x1=char.x1)
-            continue
-        elif lead is not None:
-            char = lead._replace(text=lead.text + char.text, x1=char.x1)
-            lead = None
-        pieces.append((cell, char))
-    return pieces
-
-
 def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]) -> Table:
     """Cells numbered by the rows and columns in which some text begins: spacers between columns are not columns."""
-    rows = sorted({cell.row for cell in placed})
-    cols = sorted({cell.col for cell in placed})
-    row_rank, col_rank = {r: i for i, r in enumerate(rows)}, {c: i for i, c in enumerate(cols)}
-    cells = [
-        Cell(
-            row=row_rank[cell.row],
-            col=col_rank[cell.col],
-            text=LEADERS.sub("", "\n".join(map(_line_text, lines_of(placed.get(cell, ()))))),
-            row_span=_kept(rows, cell.row, cell.row_span),
-            col_span=_kept(cols, cell.col, cell.col_span),
-            bbox=outline([word[:4] for word in placed[cell]]) if placed.get(cell) else None,
+    rows = {row: i for i, row in enumerate(sorted({cell.row for cell in placed}))}
+    cols = {col: i for i, col in enumerate(sorted({cell.col for cell in placed}))}
+    cells: list[Cell] = []
+    for cell in grid.cells:
+        if cell.row not in rows or cell.col not in cols:
+            continue
+        lines: list[str] = []
+        for line in lines_of(placed.get(cell, ())):
+            text = line[0].text
+            for before, word in pairwise(line):
+                # words of one run had a space between them; words of different runs have one if there is a gap
+                touching = before.line != word.line and word.x0 - before.x1 < 0.15 * (word.y1 - word.y0)
+                text += word.text if touching else f" {word.text}"
+            lines.append(line_of(line) if runs_right_to_left([word.text for word in line]) else text)
+        cells.append(
+            Cell(
+                row=rows[cell.row],
+                col=cols[cell.col],
+                text=LEADERS.sub("", "\n".join(lines)),
+                row_span=sum(cell.row <= row < cell.row + cell.row_span for row in rows),
+                col_span=sum(cell.col <= col < cell.col + cell.col_span for col in cols),
+                bbox=outline([word[:4] for word in placed[cell]]) if placed.get(cell) else None,
+            )
         )
-        for cell in grid.cells
-        if cell.row in row_rank and cell.col in col_rank
-    ]
     cells.sort(key=lambda cell: (cell.row, cell.col))
     if is_list(cells):
         return Table(grid.bbox, tuple(cells), tuple(taken), listed=True)
     named = header_rows(cells)
-    return Table(
-        grid.bbox,
-        tuple(cell.model_copy(update={"header": True}) if cell.row < named else cell for cell in cells),
-        tuple(taken),
-    )
-
-
-def _kept(starts: Sequence[int], start: int, span: int) -> int:
-    return sum(start <= s < start + span for s in starts)
-
-
-def _row_text(cells: Sequence[Cell]) -> str:
-    """Places that a merged cell covers are not written; places without a cell are empty."""
-    texts: list[str] = []
-    column = 0
-    for cell in sorted(cells, key=lambda c: c.col):
-        texts += [""] * (cell.col - column)
-        texts.append(" ".join(cell.text.split()))
-        column = cell.col + cell.col_span
-    return " | ".join(texts)
-
-
-def _line_text(words: Sequence[Word]) -> str:
-    """Words of one run had a space between them; words of different runs have one if there is a gap."""
-    if runs_right_to_left([word.text for word in words]):
-        return line_of(words)
-    text = words[0].text
-    for before, word in pairwise(words):
-        joined = before.line != word.line and word.x0 - before.x1 < 0.15 * (word.y1 - word.y0)
-        text += word.text if joined else f" {word.text}"
-    return text
+    headed = tuple(cell.model_copy(update={"header": True}) if cell.row < named else cell for cell in cells)
+    return Table(grid.bbox, headed, tuple(taken))

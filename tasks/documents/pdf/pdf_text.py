@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain, pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import pymupdf
 
@@ -89,7 +89,12 @@ def extract_text(page: pymupdf.Page) -> PageText:
     direction, count = directions.most_common(1)[0]
     if direction not in ((0, -1), (0, 1), (-1, 0)) or count <= sum(directions.values()) / 2:
         return text  # most of it runs from left to right
-    to_shown, reading_size = _turned(direction, size)
+    # Columns are where the reader's right and down lie on the page; the offset brings the corner back to (0, 0).
+    width, height = size
+    dx, dy = direction
+    offset = {(0, -1): (0, height), (0, 1): (width, 0), (-1, 0): (width, height)}[direction]
+    to_shown = pymupdf.Matrix(dx, dy, -dy, dx, *offset)
+    reading_size = size if dy == 0 else (height, width)
     return _extract_along(page, upright * ~to_shown, reading_size, flags)[0]._replace(to_page=to_shown)
 
 
@@ -203,15 +208,6 @@ def _chars(textpage: pymupdf.TextPage) -> list[Word]:
     return chars
 
 
-def _turned(direction: tuple[int, int], size: tuple[float, float]) -> tuple[pymupdf.Matrix, tuple[float, float]]:
-    """From reading space to the shown page, and the size of reading space."""
-    width, height = size
-    dx, dy = direction
-    # Columns are where the reader's right and down lie on the page; the offset brings the corner back to (0, 0).
-    offset = {(0, -1): (0, height), (0, 1): (width, 0), (-1, 0): (width, height)}[direction]
-    return pymupdf.Matrix(dx, dy, -dy, dx, *offset), (size if dy == 0 else (height, width))
-
-
 FIELDS_WITH_TEXT = ("Text", "ComboBox", "ListBox")
 PRINTED = ("FreeText", "Stamp")  # annotations that are part of the page; others are comments
 
@@ -228,14 +224,24 @@ class Remark(NamedTuple):
 
 def remarks(page: pymupdf.Page, shown: str) -> list[Remark]:
     """Values of form fields, then contents of annotations; what `shown` already holds is left out."""
+    remarks: list[Remark] = []
+    for widget in cast("Iterable[Any]", page.widgets()):
+        if widget.field_type_string in FIELDS_WITH_TEXT:
+            value = widget.field_value
+            text = "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
+            remarks.append(Remark(storable(text).strip(), tuple(widget.rect), printed=True))
+    for annotation in cast("Iterable[Any]", page.annots()):
+        text = storable(annotation.info.get("content") or "").strip()
+        remarks.append(Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED))
+
     known = "".join(shown.split())
-    found: list[Remark] = []
-    for remark in [*_fields(page), *_annotations(page)]:
+    new: list[Remark] = []
+    for remark in remarks:
         plain = "".join(remark.text.split())
         if plain and plain not in known:
             known += plain
-            found.append(remark)
-    return found
+            new.append(remark)
+    return new
 
 
 def has_fields(page: pymupdf.Page) -> bool:
@@ -243,45 +249,9 @@ def has_fields(page: pymupdf.Page) -> bool:
     return page.first_widget is not None or page.first_annot is not None
 
 
-def _fields(page: pymupdf.Page) -> Iterable[Remark]:
-    if page.first_widget is None:
-        return
-    for widget in cast("Iterable[Any]", page.widgets()):
-        if widget.field_type_string in FIELDS_WITH_TEXT:
-            value = widget.field_value
-            text = "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
-            yield Remark(storable(text).strip(), tuple(widget.rect), printed=True)
-
-
-def _annotations(page: pymupdf.Page) -> Iterable[Remark]:
-    if page.first_annot is None:
-        return
-    for annotation in cast("Iterable[Any]", page.annots()):
-        text = storable(annotation.info.get("content") or "").strip()
-        yield Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED)
-
-
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 WORD_GAP = 0.15
 """White between two words, in heights of a line."""
-
-
-class Placed(Protocol):
-    """A word, or a run of them."""
-
-    @property
-    def x0(self) -> float: ...
-    @property
-    def y0(self) -> float: ...
-    @property
-    def x1(self) -> float: ...
-    @property
-    def y1(self) -> float: ...
-    @property
-    def text(self) -> str: ...
-
-
-P = TypeVar("P", bound=Placed)
 
 
 def runs_right_to_left(texts: Sequence[str]) -> bool:
@@ -290,29 +260,24 @@ def runs_right_to_left(texts: Sequence[str]) -> bool:
     return count > 0 and 2 * count > sum(sign.isalpha() for text in texts for sign in text)
 
 
-def as_read(pieces: Sequence[P]) -> list[P]:
-    """The pieces of such a line, given from left to right, as they are read.
+def line_of(pieces: Sequence[Fragment | Word]) -> str:
+    """The text of such a line, its pieces given from left to right; where they do not touch, there is a space.
 
     Words of Latin letters, and numbers behind them, keep their order (Unicode's bidirectional algorithm, rule L2).
     """
-    read: list[P] = []
-    latin: list[P] = []
+    read: list[Fragment | Word] = []
+    latin: list[Fragment | Word] = []
     for piece in pieces:
         letters = any(map(str.isalpha, piece.text)) and not RIGHT_TO_LEFT.search(piece.text)
         number = not letters and any(map(str.isdigit, piece.text))
         if letters or (number and latin):
             latin.append(piece)
-            continue
-        read = [piece, *latin, *read]
-        latin = []
-    return [*latin, *read]
-
-
-def line_of(pieces: Sequence[Placed]) -> str:
-    """The text of a line of such pieces, given from left to right; where they do not touch, there is a space."""
-    ordered = as_read(pieces)
-    text = ordered[0].text
-    for before, piece in pairwise(ordered):
+        else:
+            read = [piece, *latin, *read]
+            latin = []
+    read = [*latin, *read]
+    text = read[0].text
+    for before, piece in pairwise(read):
         white = max(before.x0 - piece.x1, piece.x0 - before.x1)
         text += piece.text if white < WORD_GAP * (piece.y1 - piece.y0) else f" {piece.text}"
     return text

@@ -100,15 +100,12 @@ def phrases_of(line: Sequence[Word]) -> list[Phrase]:
             phrases[-1] = Phrase(before.x0, max(before.x1, word.x1), f"{before.text} {word.text}")
         else:
             phrases.append(Phrase(word.x0, word.x1, word.text))
-    return [_without_leaders(phrase) for phrase in phrases]
-
-
-def _without_leaders(phrase: Phrase) -> Phrase:
-    """The phrase without the width of its leader dots, which may run into the next column."""
-    label = phrase.text.rstrip(".· ")
-    if len(phrase.text) - len(label) < LEADERS:
-        return phrase
-    return phrase._replace(x1=phrase.x0 + (phrase.x1 - phrase.x0) * len(label) / len(phrase.text))
+    for i, phrase in enumerate(phrases):
+        # leader dots may run into the next column, so their width does not count
+        label = phrase.text.rstrip(".· ")
+        if len(phrase.text) - len(label) >= LEADERS:
+            phrases[i] = phrase._replace(x1=phrase.x0 + (phrase.x1 - phrase.x0) * len(label) / len(phrase.text))
+    return phrases
 
 
 def _belongs(before: Phrase, word: Word) -> bool:
