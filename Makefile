@@ -14,7 +14,7 @@ MEASURED ?= ../shared/data
 DRILLS := drill or browser or slow or shared or program
 export DO_NOT_TRACK := 1
 
-.PHONY: setup demo test drills check bench bench-large engines engines-test clean
+.PHONY: setup demo test drills check docs bench bench-large engines engines-test clean
 
 setup: $(READY)
 
@@ -76,6 +76,9 @@ check: $(READY)
 	# near Node's own limit pyright forgets what it has seen, and reports imports in use as unused
 	NODE_OPTIONS=--max-old-space-size=8192 $(BIN)/pyright
 	$(BIN)/lint-imports --no-logo
+
+docs: $(READY)
+	$(BIN)/python docs/build.py
 
 bench: $(READY) $(PEERS)/.ready $(INSPECT)/.ready
 	$(BIN)/python -m tests.benchmarks --documents $(MEASURED)/documents/english --filings $(MEASURED)/documents/filings \

@@ -1,4 +1,4 @@
-"""The judge's network: a vision tower, and a causal transformer over items of [question][answer][answer].
+"""The judge's network: a vision tower, and a causal transformer over items of `question, answer, answer`.
 
 The tokens of an item read their own picture, so that an answer's token knows which digits it may name: attention
 from a question to the answers of like pictures is all that in-context learning takes here.
