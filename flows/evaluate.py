@@ -35,7 +35,7 @@ from tasks.evaluation.running.replaying import recorded_of
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.lever.steps import choose_examples, seen_by
 from tasks.resources import budget
-from tasks.step import as_is, called, gather, placed
+from tasks.step import as_is, gather, placed, renamed
 
 runner: Any = task_runner(max(4, os.cpu_count() or 1))
 
@@ -51,24 +51,23 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     planned = planned.model_copy(update={"tasks": tuple(_with_examples(task, config) for task in planned.tasks)})
     for task in planned.tasks:
         if not task.whole:
-            called(steps.preflight, f"preflight {task.task}")(as_is(task))
+            renamed(steps.preflight, f"preflight {task.task}")(as_is(task))
 
-    asked: list[_Asked] = []
+    answered: list[_Answered] = []
     revision = planned.model.revision
     for task in planned.tasks:
         if task.whole:
-            ongoing.results += ongoing.guard(task.task, lambda task=task: _run_whole(task, config, ongoing)) or []
-        elif generated := ongoing.guard(
-            task.task, lambda task=task: _generate(task, config, ongoing, revision=revision)
-        ):
-            asked.append(_Asked(task, generated, None if _wants_device(task) else _score(task, generated, config)))
-    for chosen in planned.harness:
-        ongoing.results += ongoing.guard(chosen.task, lambda chosen=chosen: _run_harness(chosen, config, ongoing)) or []
+            ongoing.results += ongoing.guard(task.task, _run_whole, task, config, ongoing) or []
+        elif generated := ongoing.guard(task.task, _generate, task, config, ongoing, revision=revision):
+            scoring = None if _wants_device(task) else _score(task, generated, config)
+            answered.append(_Answered(task, generated, scoring))
+    for harness_task in planned.harness:
+        ongoing.results += ongoing.guard(harness_task.task, _run_harness, harness_task, config, ongoing) or []
 
     if any(_wants_device(task) for task in planned.tasks):
         release_models()
-    for one in asked:
-        ongoing.results += ongoing.guard(one.task.task, lambda one=one: _aggregate(one, config, ongoing)) or []
+    for each in answered:
+        ongoing.results += ongoing.guard(each.task.task, _aggregate, each, config, ongoing) or []
 
     report = ongoing.report(planned, spent=budget(str(flow_run.id), config.spending))
     if (report.results or report.earlier) and not config.settings.debug:
@@ -80,16 +79,16 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
 
 def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
     """The task with the demonstrations that the run asks for."""
-    if not (task.examples and (chosen := config.settings.demonstrations)):
+    if not (task.examples and (recipe := config.settings.demonstrations)):
         return task
-    texts = called(steps.list_examples, f"list_examples {task.task}")(as_is(task))
-    shown = called(choose_examples, f"choose_examples {task.task}")(
-        texts, chosen=chosen, fingerprint=seen_by(chosen), seed=config.settings.seed[-1]
+    texts = renamed(steps.list_examples, f"list_examples {task.task}")(as_is(task))
+    examples = renamed(choose_examples, f"choose_examples {task.task}")(
+        texts, chosen=recipe, fingerprint=seen_by(recipe), seed=config.settings.seed[-1]
     )
-    return called(steps.show_examples, f"show_examples {task.task}")(as_is(task), shown=shown)
+    return renamed(steps.show_examples, f"show_examples {task.task}")(as_is(task), shown=examples)
 
 
-class _Asked(NamedTuple):
+class _Answered(NamedTuple):
     """A task with its answers, and the scoring of its shards."""
 
     task: PlannedTask
@@ -101,11 +100,13 @@ def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun,
     """The answers to a task; waits for them, since one model fills the device."""
     if config.model.backend == "replay":
         recorded = recorded_of(config.model, task.task)
-        return called(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=sha256_of(recorded))
+        return renamed(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=sha256_of(recorded))
     parts, step = config.data_parallel, placed(steps.generate, in_process=config.model.in_process)
-    chosen: dict[str, Any] = {"model": config.model, "revision": revision, "spending": config.spending}
+    settings: dict[str, Any] = {"model": config.model, "revision": revision, "spending": config.spending}
     answering = [
-        called(step, f"generate {task.task} {part + 1}/{parts}").submit(as_is(task), part=part, parts=parts, **chosen)
+        renamed(step, f"generate {task.task} {part + 1}/{parts}").submit(
+            as_is(task), part=part, parts=parts, **settings
+        )
         for part in range(parts)
     ]
     answered = ongoing.note(gather(answering))
@@ -115,30 +116,30 @@ def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun,
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
     """Submit every shard for scoring, in parallel with the generation of the next task."""
     step = steps.score.with_options(tags=steps.generate.tags) if _wants_device(task) else steps.score
-    chosen: dict[str, Any] = {"task": as_is(task), "spending": config.spending}
+    settings: dict[str, Any] = {"task": as_is(task), "spending": config.spending}
     return [
-        called(step, f"score {task.task} {number}/{len(generated.shards)}").submit(shard, **chosen)
+        renamed(step, f"score {task.task} {number}/{len(generated.shards)}").submit(shard, **settings)
         for number, shard in enumerate(generated.shards, start=1)
     ]
 
 
-def _aggregate(asked: _Asked, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
+def _aggregate(answered: _Answered, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
     """The figures of a task, once all its shards are graded."""
-    task, generated, scoring = asked
+    task, generated, scoring = answered
     scored = tuple(ongoing.note(gather(scoring or _score(task, generated, config))))
-    step = called(steps.aggregate, f"aggregate {task.task}")
+    step = renamed(steps.aggregate, f"aggregate {task.task}")
     return [step(as_is(task), generated=as_is(generated), scored=as_is(scored))]
 
 
 def _run_whole(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
-    step = called(placed(steps.run_whole, in_process=config.model.in_process), task.task)
+    step = renamed(placed(steps.run_whole, in_process=config.model.in_process), task.task)
     return ongoing.note(gather([step.submit(as_is(task), model=config.model, spending=config.spending)]))
 
 
-def _run_harness(chosen: TaskChoice, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
-    step = called(placed(steps.run_harness, in_process=config.model.in_process), f"harness {chosen.task}")
+def _run_harness(task: TaskChoice, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
+    step = renamed(placed(steps.run_harness, in_process=config.model.in_process), f"harness {task.task}")
     future = step.submit(
-        chosen, model=config.model, settings=config.settings, include_path=config.include_path, spending=config.spending
+        task, model=config.model, settings=config.settings, include_path=config.include_path, spending=config.spending
     )
     return ongoing.note(gather([future]))
 
@@ -153,8 +154,8 @@ def _keep(report: EvalReport, config: EvaluateConfig, ongoing: EvaluationRun) ->
     to_database = config.save != "file" and bool(report.results)
     if to_database:
         compared = _against_last(report)
-        told = {"notes": (*report.notes, *compared.lines), "regressions": compared.regressions}
-        report = report.model_copy(update=told)
+        additions = {"notes": (*report.notes, *compared.lines), "regressions": compared.regressions}
+        report = report.model_copy(update=additions)
         ongoing.in_database = ongoing.attempt(lambda: steps.write_database(as_is(report)), "the database") is not None
     if config.save != "database" or (to_database and not ongoing.in_database):
         file = ongoing.attempt(

@@ -37,7 +37,7 @@ from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe, Sampler
 from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shards_of
-from tasks.step import called, gather, placed
+from tasks.step import gather, placed, renamed
 
 
 class Asking(TypedDict):
@@ -98,7 +98,7 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
         ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
     config = config.begun_with(files)
     recipe = _recipe(config, world, ongoing)
-    pools = called(steps.build_pools, f"build pools, seed {seed}")(
+    pools = renamed(steps.build_pools, f"build pools, seed {seed}")(
         world.dataset, embedded=world.embedded, recipe=recipe, seed=seed
     )
     ongoing.done("pools")
@@ -116,7 +116,7 @@ def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, 
 
     rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
     learnt = _from_rewards(config, world, files, ongoing, start=sft, sampler=recipe.sampler, rewarded=rewarded)
-    future = called(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
+    future = renamed(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
         world,
         pools=pools,
         selectors={"sft": sft, **learnt},
@@ -144,7 +144,7 @@ def _from_rewards(
     if path := config.start.rce_checkpoint:
         rce = _read_checkpoint(config, path, world, ongoing)
     else:
-        step = called(steps.train_rce, f"train RCE, seed {seed}")
+        step = renamed(steps.train_rce, f"train RCE, seed {seed}")
         rce = ongoing.trained(step(world, selector=start, settings=config.rce, **rewarded))
     _export(ongoing, {files.checkpoint("rce", sampler): rce})
     ongoing.done("rce")
@@ -153,7 +153,7 @@ def _from_rewards(
     if path := config.start.grpo_checkpoint:
         selectors["grpo"] = _read_checkpoint(config, path, world, ongoing)
     elif config.trains_grpo:
-        step = called(steps.train_grpo, f"train GRPO, seed {seed}")
+        step = renamed(steps.train_grpo, f"train GRPO, seed {seed}")
         selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **rewarded))
     if grpo := selectors.get("grpo"):
         _export(ongoing, {files.checkpoint("grpo", sampler): grpo})
@@ -179,7 +179,7 @@ def _digits_judge(config: LeverConfig) -> Ref | None:
         return None
     if config.digits.judge:
         return steps.read_judge(config.digits.judge)
-    return called(steps.train_digits_judge, "train judge")(steps=config.digits.judge_steps)
+    return renamed(steps.train_digits_judge, "train judge")(steps=config.digits.judge_steps)
 
 
 def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
@@ -217,7 +217,7 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
         encoder = text_encoder_spec(config.encoder)
     else:
         encoder = encoder_spec(config.encoder, adapters=config.adapters)
-    embedded = called(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
+    embedded = renamed(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
     ongoing.wrote(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
@@ -248,14 +248,16 @@ def _imitate(
         search: Any = {"pools": pools, "settings": config.beams, **asking}
         asks_judge = placed(steps.search_beams, in_process=world.judge.in_process)
         searching = [
-            called(asks_judge, f"search beams, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **search)
+            renamed(asks_judge, f"search beams, seed {seed}, {one + 1}/{len(shards)}").submit(
+                world, shard=one, **search
+            )
             for one in shards
         ]
         beams = tuple(ongoing.note(gather(searching)))
         place = files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
         _export(ongoing, {place: steps.merge_beams(beams, pools=pools)})
     ongoing.done("beams")
-    step = called(steps.train_sft, f"train SFT, seed {seed}")
+    step = renamed(steps.train_sft, f"train SFT, seed {seed}")
     trained = step(world, pools=pools, beams=beams, network=config.network, settings=config.sft, **asking)
     return ongoing.trained(trained), pools
 
@@ -283,7 +285,7 @@ def _rl_data(
     chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed, **asking}
     asks_judge = placed(steps.generate_rl_data, in_process=world.judge.in_process)
     drawing = [
-        called(asks_judge, f"RL data, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **chosen)
+        renamed(asks_judge, f"RL data, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **chosen)
         for one in shards
     ]
     return steps.merge_rl_data(tuple(ongoing.note(gather(drawing))))

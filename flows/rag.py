@@ -51,43 +51,43 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     vlm = figure_model(config.vlm, config.figures) if config.vlm else None
     seen_by = revision_of(vlm) if vlm else ""
     tokenizer, weights = installed_tokenizer(), fingerprint(config.embedder)
-    with build(config.index, run=flow_run.id, parameters=config.model_dump(mode="json")) as ongoing:
-        found = steps.scan(config.documents, include=config.include, exclude=config.left_out)
-        parsed = _parsed(config, found, ongoing)
-        failed = failures(flat(parsed.results), found)
-        described = _described(config, parsed.results, ongoing, vlm=vlm, seen_by=seen_by)
+    with build(config.index, run=flow_run.id, parameters=config.model_dump(mode="json")) as building:
+        scanned = steps.scan(config.documents, include=config.include, exclude=config.left_out)
+        parsed = _parse(config, scanned, building)
+        failed = failures(flat(parsed.results), scanned)
+        described = _describe_figures(config, parsed.results, building, vlm=vlm, seen_by=seen_by)
 
-        ongoing.enter("chunk")
+        building.enter("chunk")
         sizes = {"chunk_chars": config.chunk_chars, "overlap_chars": config.overlap_chars}
         chunked = on_each(described.results, steps.chunk, **sizes, tokenizer=tokenizer)
 
-        ongoing.enter("embed")
+        building.enter("embed")
         embedding = placed(steps.embed, in_process=not config.embedder.startswith("openai:"))
         embedded = on_each(chunked.results, embedding, embedder=config.embedder, fingerprint=weights)
 
-        ongoing.enter("publish_index")
-        made = flat(embedded.results)
-        centres = steps.find_centres(as_is(made), index=config.index) if is_grouped(made) else None
-        segments = on_each(shard_segments(made), steps.segment, centres=centres)
+        building.enter("publish_index")
+        documents = flat(embedded.results)
+        centres = steps.find_centres(as_is(documents), index=config.index) if is_grouped(documents) else None
+        segments = on_each(shard_segments(documents), steps.segment, centres=centres)
         catalogued = steps.catalogue(
-            as_is(found),
+            as_is(scanned),
             parsed=as_is(flat(parsed.results)),
-            embedded=as_is(made),
+            embedded=as_is(documents),
             segments=as_is(flat(segments.results)),
             centres=centres,
             metadata=config.metadata,
         )
-        shown = config.shown(vlm, tokenizer=tokenizer, weights=weights, seen_by=seen_by)
-        published = steps.publish_index(catalogued.corpus, index=config.index, settings=shown)
+        settings = config.shown(vlm, tokenizer=tokenizer, weights=weights, seen_by=seen_by)
+        published = steps.publish_index(catalogued.corpus, index=config.index, settings=settings)
 
-        report = ongoing.finish(
+        report = building.finish(
             published,
             artifacts().load(Corpus, catalogued.corpus).entries,
-            found=found,
+            found=scanned,
             parsed=flat(parsed.results),
             pictured=flat(described.results),
             chunked=flat(chunked.results),
-            settings=shown,
+            settings=settings,
             preview_chunks=config.preview_chunks,
             warnings=catalogued.warnings,
             refused=refusal_in(flat(described.results), artifacts()),
@@ -95,30 +95,30 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         steps.publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
         say(headline(report))
         if unfinished := parsed.unfinished | described.unfinished:
-            raise Unfinished(found.named(unfinished), report=report)
+            raise Unfinished(scanned.named(unfinished), report=report)
     if report.documents.failed:
         message = f"{report.documents.failed} could not be read: {few(one.document for one in failed)}"
         return Completed(name="CompletedWithFailures", message=message, data=report)
     return report
 
 
-def _parsed(config: IndexConfig, found: ScanResult, ongoing: Build) -> Gathered[tuple[Parsed, ...]]:
+def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathered[tuple[Parsed, ...]]:
     """The parsed documents; failures stand in the status at once, and too many of them end the run."""
-    ongoing.enter("parse")
-    shards, reading = shard_sources(found.sources), config.how_to_read
+    building.enter("parse")
+    shards, reading = shard_sources(scanned.sources), config.how_to_read
     if config.again:
-        steps.forget_readings(shards, digests=found.digests_of(config.again), **reading)
+        steps.forget_readings(shards, digests=scanned.digests_of(config.again), **reading)
     parsed = on_each(shards, steps.parse, **reading)
-    ongoing.note_failures(flat(parsed.results), found)
-    refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=found.named)
+    building.note_failures(flat(parsed.results), scanned)
+    refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=scanned.named)
     return parsed
 
 
-def _described(
-    config: IndexConfig, parsed: Sequence[tuple[Parsed, ...]], ongoing: Build, *, vlm: str | None, seen_by: str
+def _describe_figures(
+    config: IndexConfig, parsed: Sequence[tuple[Parsed, ...]], building: Build, *, vlm: str | None, seen_by: str
 ) -> Gathered[tuple[Pictured, ...]]:
     """The documents with descriptions of their figures, each described once."""
-    ongoing.enter("extract_figures")
+    building.enter("extract_figures")
     pictured = on_each(
         parsed, steps.find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
     )

@@ -21,14 +21,14 @@ from tasks.calls import (
     Limits,
     ResponseStore,
     ask_anew,
-    canonical,
-    estimate,
-    kept,
+    asking,
+    canonical_form,
+    count_tokens,
+    estimate_tokens,
     key_of,
-    recalled,
+    make_stored_response,
     refuse_when_stopped,
-    under_way,
-    used,
+    restore_answer,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def ask_all(
     further request; what is under way then is stored by the thread that asked.
     """
     lookup, budget = _Lookup[Tag](chat, responses), budget or Budget()
-    with under_way():
+    with asking():
         if isinstance(chat, BatchChat):
             yield from _in_windows(_Engine(chat, responses, limits, budget), lookup, requests)
         else:
@@ -97,7 +97,7 @@ class _Outcome(NamedTuple):
 
 
 class _Looked(NamedTuple, Generic[Tag]):
-    known: list[tuple[Tag, Answer | ModelError]]
+    stored: list[tuple[Tag, Answer | ModelError]]
     new: list[_Question]
 
 
@@ -120,8 +120,8 @@ class _Lookup(Generic[Tag]):
             stored = self._responses.many(list({question.key for _, question in keyed} - self._waiting.keys()))
             looked = _Looked[Tag]([], [])
             for tag, question in keyed:
-                if (found := stored.get(question.key)) is not None:
-                    looked.known.append((tag, recalled(question.key, found)))
+                if (response := stored.get(question.key)) is not None:
+                    looked.stored.append((tag, restore_answer(question.key, response)))
                 elif question.key in self._waiting:
                     self._waiting[question.key].append(tag)
                 else:
@@ -130,30 +130,30 @@ class _Lookup(Generic[Tag]):
             yield looked
 
     def _question(self, request: ChatRequest) -> _Question:
-        plain = canonical(request)
+        plain = canonical_form(request)
         return _Question(key_of(self._chat.id, plain), request, plain)
 
-    def told(self, outcomes: Iterable[_Outcome]) -> Iterator[tuple[Tag, Answer | ModelError]]:
+    def give_out(self, outcomes: Iterable[_Outcome]) -> Iterator[tuple[Tag, Answer | ModelError]]:
         """An answer for each of those who wait for it; all but the first have it for nothing."""
         for key, answer in outcomes:
-            first, *others = self._waiting.pop(key)
+            first, *further = self._waiting.pop(key)
             yield first, answer
-            for tag in others:
+            for tag in further:
                 yield tag, answer._replace(cached=True) if isinstance(answer, Answer) else answer
 
 
 def _at_once(
     sender: _Sender, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]], *, ahead: int
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
-    for known, new in lookup.groups(requests):
+    for stored, new in lookup.groups(requests):
         sender.begin(new)
-        yield from known
+        yield from stored
         while len(lookup) > ahead and (outcomes := sender.next()):
-            yield from lookup.told(outcomes)
+            yield from lookup.give_out(outcomes)
         if sender.failed:
             break
     while len(lookup) and (outcomes := sender.next()):
-        yield from lookup.told(outcomes)
+        yield from lookup.give_out(outcomes)
     if sender.failed:
         raise sender.failed
 
@@ -209,7 +209,7 @@ class _Sender:
                 if came.error is not None:
                     self._fail(came.error)
             self._fill()
-            outcomes += self._left_alone(outcomes)
+            outcomes += self._give_up(outcomes)
             if outcomes:
                 return outcomes
         return []
@@ -222,11 +222,11 @@ class _Sender:
         with self._guard:
             self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-        left = list[_Came]()
+        unread = list[_Came]()
         with suppress(Empty):
             while True:
-                left.append(self._came.get_nowait())
-        self._store(left)
+                unread.append(self._came.get_nowait())
+        self._store(unread)
 
     def _fill(self) -> None:
         try:
@@ -238,7 +238,7 @@ class _Sender:
             self._under_way += 1
             self._threads.submit(self._work, self._waiting.popleft())
 
-    def _left_alone(self, outcomes: list[_Outcome]) -> list[_Outcome]:
+    def _give_up(self, outcomes: list[_Outcome]) -> list[_Outcome]:
         """An error for each question that waits, where the endpoint has failed every request for long."""
         for outcome in outcomes:
             if not isinstance(outcome.answer, TransientModelError):
@@ -248,13 +248,13 @@ class _Sender:
             self._failures += 1
             if self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S:
                 words = f"{outcome.answer} It failed {self._failures} times in a row and is left alone."
-                left = [_Outcome(question.key, TransientModelError(words)) for question in self._waiting]
+                refused = [_Outcome(question.key, TransientModelError(words)) for question in self._waiting]
                 self._waiting.clear()
-                return left
+                return refused
         return []
 
     def _work(self, question: _Question) -> None:
-        with under_way():  # its own: the reader's ends with the reader
+        with asking():  # its own: the reader's ends with the reader
             came = self._answered(question)
             with self._guard:
                 if not self._is_closed:
@@ -272,9 +272,9 @@ class _Sender:
         row: StoredResponse | None = None
         try:
             if asked_elsewhere and (stored := self._responses.many([key]).get(key)):
-                return _Came(_Outcome(key, recalled(key, stored)))
+                return _Came(_Outcome(key, restore_answer(key, stored)))
             answer = ask_anew(self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended)
-            row = kept(self._chat.id, request, answer, plain=plain)
+            row = make_stored_response(self._chat.id, request, answer, plain=plain)
             return _Came(_Outcome(key, answer), row, alone)
         except OF_ONE as error:
             return _Came(_Outcome(key, error))
@@ -313,15 +313,15 @@ def _in_windows(
     engine: _Engine, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]]
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
     window: list[_Question] = []
-    for known, new in lookup.groups(requests):
+    for stored, new in lookup.groups(requests):
         window += new
-        yield from known
+        yield from stored
         while len(window) >= WINDOW:
             for outcomes in engine.ask(window[:WINDOW]):
-                yield from lookup.told(outcomes)
+                yield from lookup.give_out(outcomes)
             del window[:WINDOW]
     for outcomes in engine.ask(window):
-        yield from lookup.told(outcomes)
+        yield from lookup.give_out(outcomes)
 
 
 class _Engine:
@@ -358,7 +358,7 @@ class _Engine:
             if isinstance(answers, Generator):
                 answers.close()
             for question in unanswered.values():
-                self._budget.settle(estimate(question.request), NOTHING)
+                self._budget.settle(estimate_tokens(question.request), NOTHING)
             last = self._stored()
         yield last
         if failed := self._failed or spent:
@@ -370,7 +370,7 @@ class _Engine:
         """The questions that may be asked, and why not the others."""
         for count, question in enumerate(questions):
             try:
-                self._budget.take(estimate(question.request))
+                self._budget.take(estimate_tokens(question.request))
             except BudgetSpent as error:
                 return questions[:count], error
         return questions, None
@@ -378,16 +378,18 @@ class _Engine:
     def _settled(self, question: _Question, response: ChatResponse | ModelError, *, latency_s: float) -> list[_Outcome]:
         """Books a response; an error that is passed on is an outcome at once, an answer when it is stored."""
         key, request, plain = question
-        expected = estimate(request)
+        expected = estimate_tokens(request)
         if isinstance(response, ModelError):
             self._budget.settle(expected, NOTHING)
             if isinstance(response, OF_ONE_IN_BATCH):
                 return [_Outcome(key, response)]
             self._failed = self._failed or response
             return []
-        self._budget.settle(expected, used(response, expected))
+        self._budget.settle(expected, count_tokens(response, expected))
         answer = Answer(response, key, cached=False, latency_s=latency_s)
-        self._unstored.append((_Outcome(key, answer), kept(self._chat.id, request, answer, plain=plain)))
+        self._unstored.append(
+            (_Outcome(key, answer), make_stored_response(self._chat.id, request, answer, plain=plain))
+        )
         return []
 
     def _stored(self) -> list[_Outcome]:

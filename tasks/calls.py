@@ -97,17 +97,17 @@ def ask(
     Raises models.model_errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
     raises.
     """
-    plain = canonical(request)
+    plain = canonical_form(request)
     key = key_of(chat.id, plain)
     with limits.alone(key):
         if stored := responses.many([key]).get(key):
-            answer = recalled(key, stored)
+            answer = restore_answer(key, stored)
             if on_text:
                 on_text(answer.response.text)
             return answer
-        with under_way():
+        with asking():
             answer = ask_anew(chat, request, key=key, limits=limits, budget=budget, on_text=on_text)
-            responses.put_many({key: kept(chat.id, request, answer, plain=plain)})
+            responses.put_many({key: make_stored_response(chat.id, request, answer, plain=plain)})
         return answer
 
 
@@ -125,12 +125,12 @@ def ask_anew(
 
     ended: set when no other try is wanted.
     """
-    budget, expected, spent = budget or Budget(), estimate(request), Tokens(0, 0)
+    budget, expected, spent = budget or Budget(), estimate_tokens(request), Tokens(0, 0)
     started = limits.clock()
     budget.take(expected)
     try:
         response = limits.run(lambda: chat.complete(request, on_text=on_text), expected=expected, ended=ended)
-        spent = used(response, expected)
+        spent = count_tokens(response, expected)
     finally:
         budget.settle(expected, spent)
     return Answer(response, key, cached=False, latency_s=limits.clock() - started)
@@ -146,7 +146,7 @@ _asking: list[object] = []
 
 
 @contextmanager
-def under_way() -> Generator[None]:
+def asking() -> Generator[None]:
     """Tell `is_asking` that answers are on their way into the store while the block lasts."""
     token = object()
     _asking.append(token)
@@ -172,30 +172,32 @@ def refuse_when_stopped() -> None:
         raise ModelUnavailable("The program is ending; the model is not asked any more. Run it again to go on.")
 
 
-def answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
+def is_answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
     """True when the answer is in the response store, so that asking costs nothing."""
     return bool(responses.many([response_key(chat.id, request)]))
 
 
-def kept(backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None) -> StoredResponse:
+def make_stored_response(
+    backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None
+) -> StoredResponse:
     """What the response store holds of an answer. plain: the request in canonical form, if the caller has it."""
     from storage.responses import StoredResponse  # brings SQLAlchemy
 
     kind, _, model = backend.partition(":")
     response = answer.response
-    told = {"text", "finish_reason", "sent"} | ({"top_logprobs"} if response.top_logprobs else set[str]())
+    fields = {"text", "finish_reason", "sent"} | ({"top_logprobs"} if response.top_logprobs else set[str]())
     return StoredResponse(
         backend=kind,
         model=model,
-        request=canonical(request) if plain is None else plain,
-        response=response.model_dump(include=told),
+        request=canonical_form(request) if plain is None else plain,
+        response=response.model_dump(include=fields),
         prompt_tokens=response.prompt_tokens,
         completion_tokens=response.completion_tokens,
         latency_s=answer.latency_s,
     )
 
 
-def recalled(key: str, stored: StoredResponse) -> Answer:
+def restore_answer(key: str, stored: StoredResponse) -> Answer:
     """The answer that the response store holds under `key`."""
     tokens = {"prompt_tokens": stored.prompt_tokens, "completion_tokens": stored.completion_tokens}
     response = ChatResponse.model_validate({**cast("dict[str, Any]", stored.response), **tokens})
@@ -204,7 +206,7 @@ def recalled(key: str, stored: StoredResponse) -> Answer:
 
 def response_key(backend: str, request: ChatRequest) -> str:
     """SHA-256 (hex) of all that can change the answer."""
-    return key_of(backend, canonical(request))
+    return key_of(backend, canonical_form(request))
 
 
 def key_of(backend: str, request: dict[str, Any]) -> str:
@@ -212,15 +214,15 @@ def key_of(backend: str, request: dict[str, Any]) -> str:
     return digest({"backend": backend, "request": request})
 
 
-def digest(asked: dict[str, Any]) -> str:
+def digest(value: dict[str, Any]) -> str:
     """SHA-256 (hex) of plain JSON, however its fields are ordered."""
-    return hashlib.sha256(_IN_ORDER.encode(asked).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_IN_ORDER.encode(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def canonical(request: ChatRequest) -> dict[str, Any]:
+def canonical_form(request: ChatRequest) -> dict[str, Any]:
     """The request as plain JSON; an image stands there by the SHA-256 of its bytes."""
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
@@ -245,12 +247,12 @@ def _part(part: Text | Image) -> dict[str, str]:
 
 def _sha256(image: Image) -> str:
     """Worked out once for each picture, which may be in thousands of requests."""
-    if (known := _known.get(image)) is None:
-        known = _known[image] = hashlib.sha256(image.png).hexdigest()
-    return known
+    if (checksum := _checksums.get(image)) is None:
+        checksum = _checksums[image] = hashlib.sha256(image.png).hexdigest()
+    return checksum
 
 
-_known: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
+_checksums: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
 
 
 def wait_for_twin() -> None:
@@ -259,7 +261,7 @@ def wait_for_twin() -> None:
     time.sleep(TWIN_WAIT_S)
 
 
-def estimate(request: ChatRequest) -> Tokens:
+def estimate_tokens(request: ChatRequest) -> Tokens:
     """Tokens that a request may take, on the high side."""
     parts = [part for turn in request.messages for part in turn.content]
     chars = sum(len(part.text) for part in parts if isinstance(part, Text))
@@ -267,7 +269,7 @@ def estimate(request: ChatRequest) -> Tokens:
     return Tokens(prompt=chars // CHARS_PER_TOKEN + images * TOKENS_PER_IMAGE + 1, answer=request.max_tokens)
 
 
-def used(response: ChatResponse, expected: Tokens) -> Tokens:
+def count_tokens(response: ChatResponse, expected: Tokens) -> Tokens:
     """Tokens that an answer took, by the server's count; what it does not count is taken as expected."""
     prompt, answer = response.prompt_tokens, response.completion_tokens
     return Tokens(expected.prompt if prompt is None else prompt, expected.answer if answer is None else answer)

@@ -22,7 +22,7 @@ MOST_CHARS = 2_000
 _plain = TypeAdapter[Any](Any)
 
 
-class Named(NamedTuple):
+class NamedDigest(NamedTuple):
     """A digest, and what it is of."""
 
     kind: str
@@ -32,16 +32,16 @@ class Named(NamedTuple):
     """The field or input that held it: `content`, `checksum`."""
 
 
-def digests_in(value: Any, name: str = "") -> Iterator[Named]:
+def digests_in(value: Any, name: str = "") -> Iterator[NamedDigest]:
     """Every digest inside a value, in reading order: of Refs, and plain strings. name: what holds the value."""
     waiting: list[tuple[str, Any]] = [(name, value)]
     while waiting:
         held_by, each = waiting.pop()
         if isinstance(each, Ref):
-            yield Named(each.kind, each.digest, held_by)
+            yield NamedDigest(each.kind, each.digest, held_by)
         elif isinstance(each, str):
             if len(each) == 64 and DIGEST.fullmatch(each):
-                yield Named("", each, held_by)
+                yield NamedDigest("", each, held_by)
         elif isinstance(each, BaseModel):
             waiting.extend(reversed(tuple(each.__dict__.items())))
         elif isinstance(each, dict):
@@ -69,8 +69,8 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, found: bool = False) -> 
     An item of the result was made of the items of the inputs that begin with the same digest, a document say, and of
     inputs that are no sequence; where none begins so, of all inputs.
     """
-    by_first: dict[str, list[Named]] = {}
-    common: list[Named] = []
+    by_first: dict[str, list[NamedDigest]] = {}
+    common: list[NamedDigest] = []
     for name, value in inputs.items():
         parts = [list(digests_in(item, name)) for item in items_of(value)]
         for digests in parts if len(parts) > 1 else ():
@@ -78,17 +78,17 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, found: bool = False) -> 
                 by_first.setdefault(digests[0].digest, []).extend(digests)
         if len(parts) == 1:
             common += parts[0]
-    known = {one.digest for one in common} | {one.digest for digests in by_first.values() for one in digests}
+    inputs_seen = {one.digest for one in common} | {one.digest for digests in by_first.values() for one in digests}
     edges = dict[Edge, None]()
     for number, item in enumerate(items_of(result)):
         digests = list(digests_in(item))
-        made = [one for one in digests if one.digest not in known and (one.kind or not found)]
+        outputs = [one for one in digests if one.digest not in inputs_seen and (one.kind or not found)]
         own = by_first.get(digests[0].digest) if digests else None
         at = EVERY if own is None else number
-        edges |= dict.fromkeys(Edge(at, True, *one) for one in made)
-        if made and own:
+        edges |= dict.fromkeys(Edge(at, True, *one) for one in outputs)
+        if outputs and own:
             edges |= dict.fromkeys(_sources(at, own))
-        elif made:
+        elif outputs:
             edges |= dict.fromkeys(_sources(EVERY, [one for digests in by_first.values() for one in digests]))
     if isinstance(result, str) and RUN.fullmatch(result):
         sources = [one for digests in by_first.values() for one in digests]
@@ -98,7 +98,7 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, found: bool = False) -> 
     return list(edges)
 
 
-def _sources(item: int, digests: Sequence[Named]) -> list[Edge]:
+def _sources(item: int, digests: Sequence[NamedDigest]) -> list[Edge]:
     if len(digests) <= MOST_SOURCES:
         return [Edge(item, False, *one) for one in digests]
     together = hashlib.sha256("\n".join(sorted({one.digest for one in digests})).encode()).hexdigest()
@@ -107,17 +107,17 @@ def _sources(item: int, digests: Sequence[Named]) -> list[Edge]:
 
 def parameters_of(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
     """The inputs as JSON, without digests and without lists of what has any; a long text by its length and digest."""
-    told: dict[str, JsonValue] = {}
+    parameters: dict[str, JsonValue] = {}
     for name, value in inputs.items():
         if isinstance(value, list | tuple) and next(digests_in(value), None) is not None:
             continue  # documents, shards, samples: edges tell of them
-        kept = _without_digests(_plain.dump_python(value, mode="json"))
-        if kept is not GONE:
-            told[name] = kept
-    return told
+        plain = _without_digests(_plain.dump_python(value, mode="json"))
+        if plain is not NOTHING:
+            parameters[name] = plain
+    return parameters
 
 
-GONE: Any = object()
+NOTHING: Any = object()
 
 
 def _without_digests(value: Any) -> Any:
@@ -125,14 +125,14 @@ def _without_digests(value: Any) -> Any:
         if len(value) > MOST_CHARS:
             digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
             return f"({len(value):,} characters, {digest[:12]})"
-        return GONE if DIGEST.fullmatch(value) else value
+        return NOTHING if DIGEST.fullmatch(value) else value
     if isinstance(value, list):
         kept = [_without_digests(one) for one in cast(list[Any], value)]
-        return GONE if any(one is GONE for one in kept) else kept
+        return NOTHING if any(one is NOTHING for one in kept) else kept
     if isinstance(value, dict):
         if set(value) == {"kind", "digest", "size"}:  # a Ref
-            return GONE
+            return NOTHING
         inside = {name: _without_digests(one) for name, one in cast(dict[str, Any], value).items()}
-        kept = {name: one for name, one in inside.items() if one is not GONE}
-        return kept if kept or not value else GONE
+        kept = {name: one for name, one in inside.items() if one is not NOTHING}
+        return kept if kept or not value else NOTHING
     return value

@@ -108,31 +108,31 @@ _opening = RLock()
 _forget: list[Callable[[], None]] = []
 
 
-def _kept(open_: Callable[P, R]) -> Callable[P, R]:
+def _open_once(open_: Callable[P, R]) -> Callable[P, R]:
     """The function, which opens once for each set of arguments until other resources are configured."""
-    kept = cache(open_)
-    _forget.append(kept.cache_clear)
-    return cast("Callable[P, R]", kept)
+    cached = cache(open_)
+    _forget.append(cached.cache_clear)
+    return cast("Callable[P, R]", cached)
 
 
 def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
     """As `_kept`, for what is slow to open: a thread waits while another one opens the same or something else."""
-    kept, shape = _kept(open_), signature(open_)
+    cached, shape = _open_once(open_), signature(open_)
 
     @wraps(open_)
     def opened(*args: P.args, **kwargs: P.kwargs) -> R:
         bound = shape.bind(*args, **kwargs)
         bound.apply_defaults()  # named or not, given or not: one set of arguments
         with _opening:
-            return kept(*bound.args, **bound.kwargs)
+            return cached(*bound.args, **bound.kwargs)
 
     return opened
 
 
-def configure(made: Resources) -> None:
+def configure(own: Resources) -> None:
     """Set the resources of this process; what was opened stays open if they are the present ones."""
-    if _configured != [made]:
-        _configured[:] = [made]
+    if _configured != [own]:
+        _configured[:] = [own]
         forget()
 
 
@@ -142,7 +142,7 @@ def forget() -> None:
         each()
 
 
-@_kept
+@_open_once
 def artifacts() -> Artifacts:
     """The artifact store of this process."""
     from storage.artifacts import Artifacts
@@ -150,7 +150,7 @@ def artifacts() -> Artifacts:
     return Artifacts.open(resources().store, cache=resources().home / "cache" / "objects")
 
 
-@_kept
+@_open_once
 def results() -> Results:
     """The records of finished steps."""
     from storage.artifacts import Results
@@ -158,7 +158,7 @@ def results() -> Results:
     return Results.beside(artifacts(), resources().home)
 
 
-@_kept
+@_open_once
 def lineage() -> Lineage:
     """What finished steps used and made: in the database that was configured, else in a file of this home."""
     from storage.lineage import FILE, Lineage
@@ -166,7 +166,7 @@ def lineage() -> Lineage:
     return Lineage(_database if resources().database_url else None, resources().home / FILE)
 
 
-@_kept
+@_open_once
 def responses() -> Responses:
     """The response store of this process; PostgreSQL starts with the first question."""
     from storage.responses import Responses
@@ -174,7 +174,7 @@ def responses() -> Responses:
     return Responses(_database)
 
 
-@_kept
+@_open_once
 def kept_responses() -> OptionalResponses:
     """As `responses`; while the database is away nothing is found and nothing stored."""
     from storage.responses import OptionalResponses
@@ -182,7 +182,7 @@ def kept_responses() -> OptionalResponses:
     return OptionalResponses(responses())
 
 
-@_kept
+@_open_once
 def sessions() -> Sessions:
     """The conversations of this installation; PostgreSQL starts with the first that is looked up or kept."""
     from storage.sessions import Sessions
@@ -190,7 +190,7 @@ def sessions() -> Sessions:
     return Sessions(_database)
 
 
-@_kept
+@_open_once
 def evaluations() -> Evaluations:
     """The evaluation tables of this installation."""
     from storage.evaluations import Evaluations
@@ -198,7 +198,7 @@ def evaluations() -> Evaluations:
     return Evaluations(_database)
 
 
-@_kept
+@_open_once
 def sample_pages() -> SamplePages:
     """Pages of the samples of evaluations."""
     from storage.sample_pages import SamplePages
@@ -206,7 +206,7 @@ def sample_pages() -> SamplePages:
     return SamplePages(_database)
 
 
-@_kept
+@_open_once
 def incidents() -> Incidents:
     """The incidents and pinned figures of nights."""
     from storage.incidents import Incidents
@@ -276,9 +276,9 @@ def language(name: str, *, local: bool, revision: str = "") -> Chat:
     from models.backends import open_chat
 
     del revision  # part of the key under which the model is kept
-    told = resources()
-    base_url = (told.llm_base_url if local else None) or told.openai_base_url
-    return open_chat(name, base_url=base_url, api_key=told.api_key, timeout_s=LLM_TIMEOUT_S)
+    settings = resources()
+    base_url = (settings.llm_base_url if local else None) or settings.openai_base_url
+    return open_chat(name, base_url=base_url, api_key=settings.api_key, timeout_s=LLM_TIMEOUT_S)
 
 
 @cache

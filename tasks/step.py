@@ -59,9 +59,9 @@ class Incomplete(Exception, Generic[R]):
     """Some items could not be finished now, but may be later: `result` holds the rest, Retry redoes just these."""
 
     def __init__(self, result: R, items: dict[str, str]) -> None:
-        named = "; ".join(f"{name}: {why}" for name, why in list(items.items())[:5])
+        listed = "; ".join(f"{name}: {why}" for name, why in list(items.items())[:5])
         more = f" … and {len(items) - 5} more" if len(items) > 5 else ""
-        super().__init__(f"{len(items)} not finished: {named}{more}. Retry does only these again.")
+        super().__init__(f"{len(items)} not finished: {listed}{more}. Retry does only these again.")
         self.result = result
         self.items = items
 
@@ -97,8 +97,8 @@ class StepKey(CachePolicy):
 
     def key_of(self, inputs: dict[str, Any], *, run: object) -> str:
         """Name of the record; a step that reads the world finds it only when its own run is retried."""
-        told = {name: value for name, value in inputs.items() if name not in self.aside}
-        return content_key(self.name, self.version, told, str(run) if self.reads_world else None)
+        keyed = {name: value for name, value in inputs.items() if name not in self.aside}
+        return content_key(self.name, self.version, keyed, str(run) if self.reads_world else None)
 
     def _holds(self, record: bytes, inputs: dict[str, Any]) -> bool:
         try:
@@ -235,7 +235,7 @@ def _note(key: StepKey, inputs: dict[str, Any], run: str, started: datetime, res
     seconds = (datetime.now(UTC) - started).total_seconds()
     if not (edges := edges_of(inputs, result, found=key.reads_world)):
         return
-    told = StepRun(
+    step_run = StepRun(
         key=key.key_of(inputs, run=run),
         step=key.name,
         version=key.version,
@@ -246,7 +246,7 @@ def _note(key: StepKey, inputs: dict[str, Any], run: str, started: datetime, res
         parameters=parameters_of(inputs),
     )
     try:
-        lineage().record(told, edges, only_new=key.reads_world)
+        lineage().record(step_run, edges, only_new=key.reads_world)
     except StorageError as error:  # the work is done; only the way to it is not told
         log.warning("what %s made was not noted: %s", key.name, error)
 
@@ -282,11 +282,11 @@ class Gathered(NamedTuple, Generic[R]):
     unfinished: dict[str, str]
 
 
-def called(step: Task[P, R], name: str) -> Task[P, R]:
+def renamed(step: Task[P, R], name: str) -> Task[P, R]:
     """The same step, shown under `name` in the UI: `score MATH500 2/4` where it is one shard of several."""
-    named = copy(step)  # with_options reads the source again: 2 ms a shard
-    named.task_run_name = name.replace("{", "{{").replace("}", "}}")  # Prefect formats it
-    return named
+    copied = copy(step)  # with_options reads the source again: 2 ms a shard
+    copied.task_run_name = name.replace("{", "{{").replace("}", "}}")  # Prefect formats it
+    return copied
 
 
 def placed(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
@@ -303,7 +303,7 @@ def on_each(shards: Iterable[Any], step: Task[..., R], **settings: Any) -> Gathe
     listed = list(shards)
     return gather(
         [
-            called(step, f"{step.name} {number}/{len(listed)}").submit(as_is(shard), **settings)
+            renamed(step, f"{step.name} {number}/{len(listed)}").submit(as_is(shard), **settings)
             for number, shard in enumerate(listed, start=1)
         ]
     )

@@ -21,9 +21,9 @@ from tasks.calls import (
     Answer,
     CallSettings,
     Limits,
-    answered,
     ask,
-    canonical,
+    canonical_form,
+    is_answered,
     response_key,
 )
 from tests.kept_responses import Kept
@@ -95,8 +95,8 @@ def test_threads_with_the_same_question_ask_once(clock: Clock):
 def test_answered_tells_what_would_cost_nothing(clock: Clock):
     chat, store = ScriptedChat(), Kept()
     ask(chat, request(), responses=store, limits=limits(clock))
-    assert answered(chat, request(), store)
-    assert not answered(chat, request("Other"), store)
+    assert is_answered(chat, request(), store)
+    assert not is_answered(chat, request("Other"), store)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_stored_request_holds_the_image_by_its_hash(clock: Clock):
     asked = request(image=file.getvalue())
     ask(ScriptedChat(), asked, responses=store, limits=limits(clock))
     (kept,) = store.responses.values()
-    assert kept.request == canonical(asked)
+    assert kept.request == canonical_form(asked)
     assert '"sha256"' in kept.model_dump_json()
     assert len(kept.model_dump_json()) < 900
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
 from pydantic import JsonValue
@@ -28,6 +28,7 @@ from tasks.lever.lever_records import TrainedSelector
 from tasks.resources import evaluations, kept_responses
 from tasks.step import Gathered
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -79,10 +80,10 @@ class EvaluationRun(Ongoing):
     def __post_init__(self) -> None:
         self.config = masked(self.config)
 
-    def guard(self, task: str, work: Callable[[], R]) -> R | None:
-        """The result of `work`; None, and the error recorded, if the task failed."""
+    def guard(self, task: str, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """What `work` returns; None, and the error recorded, if the task failed."""
         try:
-            return work()
+            return work(*args, **kwargs)
         except (*EXPECTED_ERRORS, ModelError, StorageError) as error:
             self.failed[task] = error
             return None

@@ -17,7 +17,7 @@ from storage.records import Record
 from storage.responses import Responses
 from storage.storage_errors import DatabaseUnavailable
 from tasks.budget import Prices, Tokens
-from tasks.calls import estimate, response_key
+from tasks.calls import estimate_tokens, response_key
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed, UnknownTask
 from tasks.evaluation.evaluation_records import ModelFacts, Reply
@@ -230,7 +230,7 @@ def _estimate(
             if key in known:
                 stored += 1
             else:
-                expected = estimate(request)
+                expected = estimate_tokens(request)
                 prompt, answer = prompt + expected.prompt, answer + expected.answer
     return TaskEstimate(
         task=task.task,

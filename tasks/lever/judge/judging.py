@@ -14,7 +14,7 @@ from models.model_errors import ModelError, RequestRefused, TransientModelError
 from models.protocols import AnswerLikelihood, Chat, ChatRequest, LogLikelihood, Text
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.bulk import UNSTORED, ask_all
-from tasks.calls import Limits, ResponseStore, canonical, digest, estimate, refuse_when_stopped
+from tasks.calls import Limits, ResponseStore, canonical_form, digest, estimate_tokens, refuse_when_stopped
 from tasks.lever.judge.demonstration_task import DemonstrationTask
 from tasks.lever.lever_errors import DatasetUnusable, JudgeUnusable
 from tasks.lever.lever_records import Item
@@ -315,11 +315,11 @@ class Weighed(NamedTuple):
     @property
     def tokens(self) -> Tokens:
         """Tokens that are read, on the high side; none is written."""
-        return Tokens(prompt=estimate(self.request).prompt + len(self.answers), answer=0)
+        return Tokens(prompt=estimate_tokens(self.request).prompt + len(self.answers), answer=0)
 
     def plain(self) -> dict[str, Any]:
         """As JSON; of the request only what matters."""
-        request = {name: value for name, value in canonical(self.request).items() if name in MATTERS}
+        request = {name: value for name, value in canonical_form(self.request).items() if name in MATTERS}
         asked = {"log-prob": self.answers[0]} if len(self.answers) == 1 else {"log-probs": list(self.answers)}
         return {**asked, "request": request}
 

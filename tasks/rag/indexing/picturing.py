@@ -20,7 +20,7 @@ from storage.records import Ref
 from tasks import progress
 from tasks.budget import Budget, BudgetSpent
 from tasks.bulk import ask_all
-from tasks.calls import Limits, ResponseStore, answered
+from tasks.calls import Limits, ResponseStore, is_answered
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.formats import sniff
@@ -237,7 +237,7 @@ def plan_folder(
     if chat:
         images = {record.image.digest: record.image for record in records if record.status == "kept" and record.image}
         requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
-        known = {digest for digest, request in requests if answered(chat, request, responses)}
+        known = {digest for digest, request in requests if is_answered(chat, request, responses)}
     return plan(records, documents=len(found.sources), answered=known)
 
 
