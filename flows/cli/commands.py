@@ -171,7 +171,7 @@ class Options:
         return getattr(importlib.import_module(module), name)
 
     def named(self, values: Given) -> dict[str, Any]:
-        """Values by the names of options in YAML files: `max_calls` for `--max-calls`."""
+        """Values by the names of options in YAML files: `max_cost` for `--max-cost`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 
     def parameter(self, path: str, flag: Flag) -> inspect.Parameter:

@@ -35,11 +35,8 @@ OPTIONS = Options(
     {
         "metadata": Flag(),
         "include": Flag(),
-        "exclude": Flag(),
-        "again": Flag(metavar="NAME"),
         "password_env": Flag(metavar="NAME"),
         "reading.pdf_reader": Flag(),
-        "reading.ocr": Flag(),
         "chunk_chars": Flag(),
         "overlap_chars": Flag(),
         "embedder": Flag(),

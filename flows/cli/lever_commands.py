@@ -30,7 +30,7 @@ SAMPLER = (
     "RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
 )
 SHARED = {
-    "dataset.name": Flag("--dataset --world", type=str, help=DATASET),
+    "dataset.name": Flag("--dataset", type=str, help=DATASET),
     "dataset.data_dir": Flag(),
     "judge": Flag(
         "--judge --vqa-model", shown="hf:Qwen/Qwen2.5-VL-3B-Instruct; {usual} for CPU worlds, smollm2 for texts"
@@ -46,7 +46,6 @@ OPTIONS = Options(
         "until": Flag(type=Stage, metavar="STAGE", help="Last stage: embed, sft, rl-data, rce, grpo or evaluate."),
         "seeds": Flag(),
         "results": Flag(),
-        "spending.max_calls": Flag(),
     },
 )
 OF_THE_SEED = Options(

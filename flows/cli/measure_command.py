@@ -60,8 +60,6 @@ class MeasureConfig(BaseModel):
     """Share of questions that may be answered wrongly, as for `trivet rag ask`; 1: every answer is given."""
     calibration: Calibration | None = None
     """File of `--calibrate` that sets how sure an answer must be. Unset: that of our own questions."""
-    split: str | None = None
-    """Use only the lines with this value of `split`."""
 
 
 OPTIONS = Options(
@@ -75,7 +73,6 @@ OPTIONS = Options(
         "no_answers": Flag(),
         "max_wrong": Flag(metavar="SHARE"),
         "calibration": Flag(type=Path, metavar="FILE", callback=read_calibration),
-        "split": Flag(metavar="NAME"),
     },
 )
 
@@ -106,7 +103,7 @@ def evaluate(
     require_file(questions, "a JSONL file of questions")
     started, chosen = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
     with plain_errors(ValueError), open_index(index) as opened:
-        asked = figures.choose(read_questions(questions), chosen.split)
+        asked = figures.choose(read_questions(questions), None)
         chosen = _as_it_runs(chosen, asked, calibrates=calibrate is not None)
         gold = figures.gold_in(opened, asked)
         with progress_bars(as_json):
@@ -138,8 +135,8 @@ def evaluate(
             made=figures.Made(program_version(), git_commit(), started, datetime.now(UTC)),
             subject=figures.subject_of(opened, index),
             file=questions,
-            split=chosen.split,
-            settings=chosen.model_dump(exclude={"split", "no_route", "no_answers"})
+            split=None,
+            settings=chosen.model_dump(exclude={"no_route", "no_answers"})
             | {"route": not chosen.no_route, "answers": not chosen.no_answers},
         )
     notes, run = [*gold.notes], None

@@ -225,12 +225,7 @@ def _show_status(found: Status) -> None:
     typer.echo(f"  disk: {used}")
 
 
-def deploy(
-    folder: Path | None = typer.Option(
-        None, "--folder", metavar="DIR", help="Folder with prefect.yaml. Unset: the one that came with trivet."
-    ),
-    as_json: Json = False,
-) -> None:
+def deploy(as_json: Json = False) -> None:
     """Create pools, limits and automations, and run `prefect deploy --all`; a second time is harmless."""
     from flows.running.environment import prepare_environment
     from flows.service.api import Api, connect
@@ -238,7 +233,7 @@ def deploy(
 
     connect(settings().home)
     prepare_environment()
-    done = put(Api(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING")), folder)
+    done = put(Api(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING")))
     emit(done, as_json, lambda: typer.echo(f"Ready: {', '.join(done.deployments)}"))
 
 

@@ -144,7 +144,7 @@ def wait_until_healthy(home: Path) -> None:
     if not all(one.is_alive for one in _joined):
         raise ServerDidNotStart(f"the Prefect API ended as it started; see {home / LOG}")
     raise ServerDidNotStart(
-        f"the Prefect API at {url} has not answered for {START_S:g} s; see {home / LOG}, and end it by `trivet db stop`"
+        f"the Prefect API at {url} has not answered for {START_S:g} s; see {home / LOG}, and end it by `trivet down`"
     )
 
 

@@ -26,7 +26,7 @@ VARIABLE = "trivet_deployed"
 """Prefect variable with the digest of what was deployed last."""
 TAG = "trivet"
 """Tag of every deployment of the folder."""
-READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")
+READ_FROM_ENVIRONMENT = ("TZ", "TRIVET_NOTIFY_URL")
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
 CONFLICT = 409
@@ -57,7 +57,7 @@ def find_deployments_folder() -> Path:
     for folder in (beside, shipped):
         if (folder / "prefect.yaml").is_file():
             return folder
-    raise NoFolder(f"no deployments at {beside} or {shipped}; name a folder with --folder, or install trivet again")
+    raise NoFolder(f"no deployments at {beside} or {shipped}; install trivet again")
 
 
 def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True) -> Deployed:

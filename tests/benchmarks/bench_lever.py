@@ -110,16 +110,16 @@ def measure_memory(queries: int) -> dict[str, float]:
 
 
 def measure_world(seeds: int) -> dict[str, float]:
-    """Of `trivet lever run --world digits --seeds N`."""
+    """Of `trivet lever run --dataset digits --seeds N`."""
     place = Path(tempfile.mkdtemp(prefix="trivet-bench-"))
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TRIVET_HOME": str(place / "home")}
-    command = [*TRIVET, "lever", "run", "--world", "digits", "--seeds", str(seeds), "--results", str(place / "out")]
+    command = [*TRIVET, "lever", "run", "--dataset", "digits", "--seeds", str(seeds), "--results", str(place / "out")]
     try:
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         done = subprocess.run([*command, "--json"], env=os.environ | single, check=True, capture_output=True, text=True)
         wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
         told: dict[str, Any] = json.loads(done.stdout)
-        subprocess.run([*TRIVET, "db", "stop"], env=os.environ | single, check=False, capture_output=True)
+        subprocess.run([*TRIVET, "down"], env=os.environ | single, check=False, capture_output=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     spent = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)

@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_deployed_is_named(folder: Path, limits: str | Non
 def test_an_environment_without_the_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.service.deploy.FOLDER", "nowhere")
     monkeypatch.setattr("flows.service.deploy.SHIPPED", Path("nowhere"))
-    with pytest.raises(NoFolder, match="--folder"):
+    with pytest.raises(NoFolder, match="install trivet again"):
         find_deployments_folder()
 
 

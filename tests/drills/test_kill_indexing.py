@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytes
 
 log = logging.getLogger(__name__)
 SEED = 20_260
-READING = ("--ocr", "off")
+READING = ("--set", "reading.ocr=off")
 OPTIONS = (*READING, "--embedder", "minilm", "--vlm", "scripted")
 
 ATTEMPTS = 3

@@ -24,7 +24,9 @@ OTHERWISE = {"multi-05"}
 @pytest.fixture(scope="module")
 def index(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("samples") / "index"
-    done = run_here("rag", "index", samples, "--index", out, "--metadata", samples / "metadata.csv", "--ocr", "off")
+    done = run_here(
+        "rag", "index", samples, "--index", out, "--metadata", samples / "metadata.csv", "--set", "reading.ocr=off"
+    )
     assert done.code == 3, done.stderr  # one document is encrypted
     return out
 

@@ -182,7 +182,7 @@ def test_an_unchanged_folder_costs_nothing(place: Place, work: Work) -> None:
 
 
 def test_a_document_is_read_again_where_that_is_asked(place: Place, work: Work) -> None:
-    options = ("--again", "budget.txt")
+    options = ("--set", "again=[budget.txt]")
     assert counts(place.build(*options)) == {"total": 4, "unchanged": 4}
     assert work.take() == (1, 0)
     assert place.status["parameters"]["again"] == ["budget.txt"]

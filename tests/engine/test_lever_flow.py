@@ -123,7 +123,7 @@ def test_a_second_run_asks_nothing_and_says_the_same(world: World) -> None:
 
 def test_working_harder_or_less_hard_finds_the_same_record(world: World) -> None:
     before = world.asked
-    done = world.run("run", "--max-calls", 0, "--device", "cpu")
+    done = world.run("run", "--set", "spending.max_calls=0", "--device", "cpu")
     assert done.code == 0, done.stderr
     assert world.asked == before
 

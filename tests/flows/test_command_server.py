@@ -113,8 +113,8 @@ def test_later_commands_use_the_same_server_until_it_is_ended(home: Path) -> Non
     assert not is_running(replaced), "the server of another Prefect was ended, since nobody used it"
 
     last = pid_of(home)
-    stopped = run_apart("db", "stop", "--json", TRIVET_HOME=str(home))
-    assert stopped.json == {"stopped": False, "prefect_api": True}
+    stopped = run_apart("down", "--json", TRIVET_HOME=str(home))
+    assert stopped.json == {"stopped": ["the Prefect API of commands"]}
     assert (is_running(last), (home / ADDRESS).exists()) == (False, False)
 
 

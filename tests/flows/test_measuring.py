@@ -83,11 +83,6 @@ def test_people_see_figures_and_answers(index: Path, tmp_path: Path) -> None:
         assert words in shown
 
 
-def test_only_the_lines_of_the_split_count(index: Path, tmp_path: Path) -> None:
-    file = questions(tmp_path, PRICE | {"split": "dev"}, DELIVERY | {"split": "held"})
-    assert evaluate(file, index, "--split", "held", "--no-answers", "--json").json["n"] == 1
-
-
 def test_details_are_a_line_per_question(index: Path, tmp_path: Path) -> None:
     evaluate(questions(tmp_path, PRICE, NOBODY), index, "--details", tmp_path / "details.jsonl")
     price, nobody = map(json.loads, (tmp_path / "details.jsonl").read_text().splitlines())
@@ -112,9 +107,8 @@ def test_a_gold_document_that_the_index_lacks_is_noted_and_a_miss(index: Path, t
         ([], [], "no questions to evaluate"),
         ([PRICE, PRICE], [], "line 2: line 1 has the id 'price' too"),
         ([PRICE | {"question": ""}], [], "the question is empty"),
-        ([PRICE], ["--split", "held"], "no question is of the split 'held'"),
     ],
-    ids=["empty file", "double id", "empty question", "no such split"],
+    ids=["empty file", "double id", "empty question"],
 )
 def test_questions_that_cannot_be_used_are_refused(
     lines: list[dict[str, Any]], options: list[str], said: str, index: Path, tmp_path: Path
