@@ -240,7 +240,7 @@ def _open_endpoint(asked: Asked) -> Chat:
 
 def _open_hf(asked: Asked) -> Chat:
     """A vision-language model without its encoder where no pictures come and transformers can load it so."""
-    from models.vision_language import Kind, kind_of
+    from models.causal_weights import Kind, kind_of
 
     args = checked_args(HFArgs, asked)
     name = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")

@@ -16,7 +16,7 @@ from models.causal_weights import Loaded, find_weights, load, refuse_longer
 from models.decoding import Drawing, Draws, Ends, readable, seed_of
 from models.local import ALONE, held
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
-from models.prompts import Listener, Sight, cut, pictures_of
+from models.prompts import Listener, cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.token_likelihoods import (
     PACKED_TOKENS,
@@ -73,7 +73,9 @@ class CausalLM:
         max_length: int | None = None,
         gguf_file: str | None = None,
         batch_size: int | Literal["auto"] = "auto",
+        pixels: dict[str, int] | None = None,
     ) -> None:
+        """pixels: bounds of the pictures that it will be shown (models.vision_language); None: it reads text alone."""
         self._weights = find_weights(
             pretrained,
             revision=revision,
@@ -84,10 +86,12 @@ class CausalLM:
         )
         refuse_longer(self._weights, max_length)
         # a context that is cut short by hand cuts answers short
-        shortened = f":{max_length}" if max_length else ""
-        self.id = f"hf:{self._weights.label}@{self._weights.fingerprint}:{self._weights.dtype}{shortened}"
+        shaping = [str(max_length)] if max_length else []
+        shaping += [f"{name}={count}" for name, count in (pixels or {}).items()]
+        self.id = ":".join([f"hf:{self._weights.label}@{self._weights.fingerprint}", self._weights.dtype, *shaping])
         self.use_batches(batch_size)
-        self._placing: dict[str, Any] = {"device": device, "device_map": device_map, "max_length": max_length}
+        self._placing: dict[str, Any] = {"device": device, "device_map": device_map}
+        self._placing |= {"max_length": max_length, "pixels": pixels}
         self._lock = ALONE
 
     def use_batches(self, rows: int | Literal["auto"]) -> None:
@@ -144,17 +148,13 @@ class CausalLM:
             yield number, likelihood.total
 
     def _load(self) -> Loaded:
-        return held(("text", self._weights, repr(self._placing)), lambda: load(self._weights, **self._placing))
-
-    def _sight(self) -> Sight | None:
-        """How the model takes pictures; None: it takes none."""
-        return None
+        return held(("hf", self._weights, repr(self._placing)), lambda: load(self._weights, **self._placing))
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
-        loaded, sight = self._load(), self._sight()
-        tokens = prompt_tokens(loaded, request, sight)
-        if sight:
-            tokens = sight.expanded(tokens, list(pictures_of(request.messages)))
+        loaded = self._load()
+        tokens = prompt_tokens(loaded, request)
+        if loaded.sight:
+            tokens = loaded.sight.expanded(tokens, list(pictures_of(request.messages)))
         drawing, own = None, loaded.model.generation_config
         if request.temperature > 0:
             drawing = Drawing(
@@ -167,7 +167,7 @@ class CausalLM:
 
     def _room(self, tokens: Sequence[int]) -> int:
         """Tokens that fit into the context behind these. Raises ContextOverflow."""
-        most, sees = self._load().context_tokens, self._sight() is not None
+        most, sees = self._load().context_tokens, self._load().sight is not None
         if len(tokens) >= most:
             remedy = "show fewer or smaller pictures (max_pixels)" if sees else "shorten the prompt"
             raise ContextOverflow(
@@ -177,12 +177,17 @@ class CausalLM:
         return most - len(tokens)
 
     def _inputs(self, rows: Sequence[tuple[ChatRequest, list[int]]]) -> dict[str, Tensor]:
-        """What the model reads: the tokens of each request, padded at the left."""
+        """What the model reads: the tokens of each request, padded at the left, and the pictures of all in order."""
         loaded = self._load()
         width, blank = max(len(tokens) for _, tokens in rows), loaded.tokenizer.pad_token_id
         padded = [[blank] * (width - len(tokens)) + tokens for _, tokens in rows]
         seen = [[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]
         inputs = {"input_ids": torch.tensor(padded), "attention_mask": torch.tensor(seen)}
+        if loaded.sight and loaded.pictures:
+            shown = loaded.pictures.joined([png for request, _ in rows for png in pictures_of(request.messages)])
+            if shown and loaded.sight.names_types:
+                inputs["mm_token_type_ids"] = (inputs["input_ids"] == loaded.sight.token_id).long()
+            inputs |= shown
         return {name: value.to(loaded.model.device) for name, value in inputs.items()}
 
     @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""The weights of a model that writes: where they lie, how they are loaded, and adapters (LoRA) added to them.
+"""A model that writes: where its weights lie, how it is loaded and takes pictures, and adapters (LoRA) added to it.
 
 Source of LoRA: Hu et al. 2021, arXiv:2106.09685; the library peft reads adapters and knows their kinds.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Generator, Mapping
+import inspect
+from collections import OrderedDict
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.model_errors import ModelError, ModelUnavailable
+from models.prompts import Sight
 from models.weight_files import (
     GENERATOR_FILES,
     digest_files,
@@ -24,6 +28,9 @@ from models.weight_files import (
     read_once,
     require_safetensors,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
@@ -55,6 +62,8 @@ class Loaded(NamedTuple):
     tokenizer: Any
     context_tokens: int  # most tokens of prompt and answer together
     end_tokens: frozenset[int]
+    sight: Sight | None = None  # how it takes pictures; None: it takes none
+    pictures: Pictures | None = None  # those that it was shown last
 
     @property
     def end_token(self) -> int:
@@ -128,58 +137,68 @@ def _dtype(config: dict[str, Any], wanted: str) -> str:
     return next((name for name in said if name in DTYPES and name != "auto"), "float32")
 
 
-def load(weights: Weights, *, device: str | None, device_map: Any, max_length: int | None) -> Loaded:
-    """The model on its device. Only safetensors and GGUF are read. Raises ModelUnavailable."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
-    reading = read_once() if weights.gguf else nullcontext()
-    with progress_hidden(), reading, failures_named(weights.folder):
-        own = {"gguf_file": weights.gguf} if weights.gguf else {}
-        tokenizer = AutoTokenizer.from_pretrained(weights.folder, **own, **source)
-        model = read_model(AutoModelForCausalLM, weights, tokenizer, device=device, device_map=device_map)
-    return loaded_of(model, tokenizer, max_length)
-
-
-def read_model(kind: Any, weights: Weights, tokenizer: Any, *, device: str | None, device_map: Any) -> Any:
+def load(
+    weights: Weights,
+    *,
+    device: str | None,
+    device_map: Any,
+    max_length: int | None,
+    pixels: dict[str, int] | None = None,
+) -> Loaded:
     """The model with its adapter, on its device. Only safetensors and GGUF are read. Raises ModelUnavailable.
 
-    kind: the class of transformers that reads it, such as AutoModelForCausalLM.
+    pixels: `min_pixels` and `max_pixels` of the pictures that it will be shown; None: it reads text alone.
     """
     import torch
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
-    if weights.gguf is None:
-        require_safetensors(weights.folder)
-    reading = {"use_safetensors": True} if weights.gguf is None else {"gguf_file": weights.gguf}
-    device = device_for(device)
-    if device_map is not None and importlib.util.find_spec("accelerate") is None:
-        raise ModelUnavailable(
-            f"device_map={device_map} needs the library accelerate, which is not installed; "
-            "run `pip install accelerate`, or name one device (`device=cuda:0`)"
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
+    own = {"gguf_file": weights.gguf} if weights.gguf else {}
+    with progress_hidden(), read_once() if weights.gguf else nullcontext(), failures_named(weights.folder):
+        if pixels is None:
+            kind, processor = AutoModelForCausalLM, None
+            tokenizer = AutoTokenizer.from_pretrained(weights.folder, **own, **source)
+        else:
+            kind, processor = AutoModelForImageTextToText, read_processor(weights.folder, pixels)
+            tokenizer = processor.tokenizer
+        if weights.gguf is None:
+            require_safetensors(weights.folder)
+        device = device_for(device)
+        if device_map is not None and importlib.util.find_spec("accelerate") is None:
+            raise ModelUnavailable(
+                f"device_map={device_map} needs the library accelerate, which is not installed; "
+                "run `pip install accelerate`, or name one device (`device=cuda:0`)"
+            )
+        model, info = kind.from_pretrained(
+            weights.folder,
+            **source,
+            **(own or {"use_safetensors": True}),
+            **({} if device_map is None else {"device_map": device_map}),
+            dtype=getattr(torch, weights.dtype),
+            output_loading_info=True,
         )
-    model, info = kind.from_pretrained(
-        weights.folder,
-        local_files_only=True,
-        trust_remote_code=weights.trust_remote_code,
-        dtype=getattr(torch, weights.dtype),
-        output_loading_info=True,
-        **reading,
-        **({} if device_map is None else {"device_map": device_map}),
-    )
-    require_whole(info, tokenizer, weights.folder)
-    model = model if weights.adapter is None else adapted(model, weights.adapter)
-    return model if device_map is not None else model.to(device)
-
-
-def loaded_of(model: Any, tokenizer: Any, max_length: int | None) -> Loaded:
-    """A model and its tokenizer, ready to be asked; the tokenizer gets a padding token if it has none."""
+        if missing := sorted(info["missing_keys"]):  # transformers would make them up
+            others = f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
+            raise ModelUnavailable(
+                f"the weights in {weights.folder} are not whole: {missing[0]} is missing{others}; fetch them again, or "
+                "name a model of the kind that is asked for"
+            )
+        require_vocabulary(tokenizer, weights.folder)
+        model = model if weights.adapter is None else adapted(model, weights.adapter)
+        model = model if device_map is not None else model.to(device)
+    sight = None
+    if processor is not None:
+        sight = sight_of(processor, model.config)
+        sight = sight._replace(names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return Loaded(
         model=model.eval(),
         tokenizer=tokenizer,
         context_tokens=max_length or context_tokens_of(model.config, tokenizer),
-        end_tokens=end_tokens_of(model, tokenizer),
+        end_tokens=end_tokens_of(model.generation_config, tokenizer),
+        sight=sight,
+        pictures=Pictures(sight) if sight else None,
     )
 
 
@@ -224,9 +243,9 @@ def refuse_longer(weights: Weights, max_length: int | None) -> None:
         )
 
 
-def end_tokens_of(model: Any, tokenizer: Any) -> frozenset[int]:
+def end_tokens_of(generation_config: Any, tokenizer: Any) -> frozenset[int]:
     """Ids of the tokens that end an answer; empty if neither generation config nor tokenizer names one."""
-    known = model.generation_config.eos_token_id
+    known = generation_config.eos_token_id
     known = tokenizer.eos_token_id if known is None else known
     return frozenset(known if isinstance(known, list) else [] if known is None else [known])
 
@@ -253,33 +272,14 @@ def failures_named(folder: Path) -> Generator[None]:
     except ModelError:
         raise
     except Exception as error:  # code of others: a damaged file makes it raise anything
+        remedy = "fetch it again, all of its files"
+        if any(words in str(error) for words in UNKNOWN_SHAPE):
+            remedy = "this kind of model does not run in this process: take another one, or serve it behind an "
+            remedy += "OpenAI-compatible endpoint (vLLM, llama.cpp)"
+        elif "custom code" in str(error):
+            remedy = "give trust_remote_code=True if you trust the code that comes with it, where that can be given"
         said = " ".join(str(error).split())[:SAID_CHARS].rstrip(".") or type(error).__name__
-        raise ModelUnavailable(f"the model in {folder} cannot be loaded: {said}; {_remedy(str(error))}") from error
-
-
-def _remedy(said: str) -> str:
-    if any(words in said for words in UNKNOWN_SHAPE):
-        return (
-            "this kind of model does not run in this process: take another one, or serve it behind an "
-            "OpenAI-compatible endpoint (vLLM, llama.cpp)"
-        )
-    if "custom code" in said:
-        return "give trust_remote_code=True if you trust the code that comes with it, where that can be given"
-    return "fetch it again, all of its files"
-
-
-def require_whole(info: Mapping[str, Any], tokenizer: Any, folder: Path) -> None:
-    """Raises ModelUnavailable if weights or vocabulary are missing, which transformers would make up.
-
-    info: of `from_pretrained` with `output_loading_info`.
-    """
-    if missing := sorted(info["missing_keys"]):
-        others = f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
-        raise ModelUnavailable(
-            f"the weights in {folder} are not whole: {missing[0]} is missing{others}; fetch them again, or "
-            "name a model of the kind that is asked for"
-        )
-    require_vocabulary(tokenizer, folder)
+        raise ModelUnavailable(f"the model in {folder} cannot be loaded: {said}; {remedy}") from error
 
 
 def require_vocabulary(tokenizer: Any, folder: Path) -> None:
@@ -307,6 +307,8 @@ def adapted(model: Any, folder: Path) -> Any:
     """The same model with an adapter merged into its weights. Raises ModelUnavailable for one that does not fit."""
     from peft import PeftConfig, get_peft_model, set_peft_model_state_dict  # pyright: ignore[reportMissingImports]
     from safetensors.torch import load_file
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightRenaming, rename_source_key
 
     config: Any = PeftConfig.from_pretrained(str(folder))
     if config.is_prompt_learning:
@@ -317,7 +319,12 @@ def adapted(model: Any, folder: Path) -> Any:
     config.inference_mode = True
     weights = load_file(folder / ADAPTER_WEIGHTS)
     try:
-        renamed = {name: weights[old] for old, name in _names(model, list(weights)).items()}
+        # peft silently ignores adapters that were trained before the layers of Qwen-VL and LLaVA were moved
+        moves = [move for move in get_model_conversion_mapping(model) if isinstance(move, WeightRenaming)]
+        renamed = {
+            PREFIX + rename_source_key(name.removeprefix(PREFIX), moves, [])[0]: weight
+            for name, weight in weights.items()
+        }
         wrapped: Any = get_peft_model(model, config)
         read = set_peft_model_state_dict(wrapped, renamed)
     except (ValueError, RuntimeError, KeyError) as error:
@@ -330,20 +337,93 @@ def adapted(model: Any, folder: Path) -> Any:
     return wrapped.merge_and_unload(safe_merge=True)
 
 
-def _names(model: Any, names: list[str]) -> dict[str, str]:
-    """The names of an adapter's weights in this version of transformers.
-
-    peft silently ignores adapters that were trained before the layers of Qwen-VL and LLaVA were moved.
-    """
-    from transformers.conversion_mapping import get_model_conversion_mapping
-    from transformers.core_model_loading import WeightRenaming, rename_source_key
-
-    moves = [move for move in get_model_conversion_mapping(model) if isinstance(move, WeightRenaming)]
-    return {name: PREFIX + rename_source_key(name.removeprefix(PREFIX), moves, [])[0] for name in names}
-
-
 def _of_another(folder: Path, said: str) -> ModelUnavailable:
     return ModelUnavailable(
         f"the adapter in {folder} does not fit the model: {said}; give the model that it was trained with, and all "
         "files of the adapter"
     )
+
+
+KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava")
+"""Types of models whose processors put one token for each part of a picture, and do not cut pictures up."""
+
+
+class Kind(NamedTuple):
+    """What a model can be loaded as."""
+
+    sees: bool  # the model takes pictures
+    reads_text_alone: bool  # transformers can load it as a language model without the encoder
+
+
+def kind_of(name: str, revision: str | None = None) -> Kind:
+    """The kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable."""
+    config = read_json(hub_folder(name, revision, what="model", wanted=("config.json",)) / "config.json")
+    if "vision_config" not in config:
+        return Kind(sees=False, reads_text_alone=True)
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return Kind(sees=True, reads_text_alone=config.get("model_type") in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+
+
+def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
+    """Tokenizer and preparation of pictures, by Pillow on every machine."""
+    from transformers import AutoConfig, AutoImageProcessor
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+
+    source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(folder, **source)
+    if config.model_type not in KINDS:
+        raise ModelUnavailable(
+            f"the model in {folder} takes pictures in a way that is not supported in this process, or takes none; take "
+            "one of the Qwen-VL (2, 2.5, 3) or LLaVA kind, or serve this one behind an OpenAI-compatible endpoint"
+        )
+    kind: Any = PROCESSOR_MAPPING[type(config)]
+    # without its part for videos, which cannot be had without torchvision
+    names = [name for name in kind.get_attributes() if name != "video_processor"]
+    processor = type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)}).from_pretrained(
+        folder, **source
+    )
+    processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **source, **pixels)
+    if pixels and "max_pixels" not in inspect.get_annotations(processor.image_processor.valid_kwargs):
+        raise ModelUnavailable(
+            f"the model in {folder} has a size of its own for pictures; leave {' and '.join(pixels)} out"
+        )
+    return processor
+
+
+def sight_of(processor: Any, config: Any) -> Sight:
+    """How a model takes pictures; its tokenizer gets the processor's chat template."""
+    tokenizer, token = processor.tokenizer, processor.image_token
+    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
+    around = [getattr(config, f"vision_{side}_token_id", None) for side in ("start", "end")]
+    marks: list[str] = tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
+    token_id = tokenizer.convert_tokens_to_ids(token)
+    return Sight(processor=processor, token=token, token_id=token_id, written=token.join(marks))
+
+
+PICTURE_BYTES = 512 * 2**20
+"""Most memory for preprocessed pictures kept for later prompts: demonstrations are shown many times."""
+
+
+class Pictures:
+    """Pictures as a model takes them; the newest are kept, so that demonstrations are not prepared for each prompt."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._kept: OrderedDict[bytes, dict[str, Tensor]] = OrderedDict()
+
+    def joined(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
+        """What the model wants for all of them, in their order; nothing for none. Raises RequestRefused."""
+        import torch
+
+        if not pngs:
+            return {}
+        missing = [png for png in dict.fromkeys(pngs) if png not in self._kept]
+        with ThreadPoolExecutor() as pool:  # Pillow and numpy let go of the interpreter
+            self._kept |= zip(missing, pool.map(self._sight.seen, missing), strict=True)
+        for png in dict.fromkeys(pngs):
+            self._kept.move_to_end(png)
+        parts = [self._kept[png] for png in pngs]
+        while sum(value.nbytes for part in self._kept.values() for value in part.values()) > PICTURE_BYTES:
+            self._kept.popitem(last=False)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from models.causal_weights import Loaded
-from models.prompts import Sight, render, sendable
+from models.prompts import render, sendable
 from models.protocols import ChatRequest, LogProb
 
 
@@ -42,11 +42,11 @@ def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[in
     return loaded.tokenizer.encode(text, add_special_tokens=special, verbose=False)
 
 
-def prompt_tokens(loaded: Loaded, request: ChatRequest, sight: Sight | None) -> list[int]:
+def prompt_tokens(loaded: Loaded, request: ChatRequest) -> list[int]:
     """The tokens of a request, one for each picture. Raises RequestRefused, NoChatTemplate, ModelUnavailable."""
     # a template has written the special tokens itself
     special = None if request.template is False else False
-    return encode(loaded, render(loaded.tokenizer, request, sight), special=special) or [loaded.prefix_token]
+    return encode(loaded, render(loaded.tokenizer, request, loaded.sight), special=special) or [loaded.prefix_token]
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
@@ -16,15 +15,17 @@ from models.causal_weights import (
     end_tokens_of,
     failures_named,
     find_weights,
+    kind_of,
     progress_hidden,
+    read_processor,
+    sight_of,
 )
 from models.decoding import readable, seed_of
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
-from models.prompts import Sight, cut, pictures_of
+from models.prompts import cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.response_format import format_in_id, schema_of
 from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, sum_windows, text_windows
-from models.vision_language import kind_of, read_processor, sight_of
 from models.vllm_engine import Job, JobRefused, Setup, ask_engine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -171,35 +172,25 @@ class VLLMChat:
             raise refused[0]
 
     @cached_property
-    def _read(self) -> tuple[Any, Any, Sight | None]:
-        """The model's configuration, its generation configuration, and its tokenizer or how it takes pictures."""
-        from transformers import AutoConfig, GenerationConfig
+    def _loaded(self) -> Loaded:
+        """What models.token_likelihoods encodes with; its windows end one token before the context does.
 
-        folder, trusted = self._setup.folder, self._setup.trust_remote_code
+        In place of the model there is its generation configuration.
+        """
+        from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+        folder, setup = self._setup.folder, self._setup
+        source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": setup.trust_remote_code}
         with progress_hidden(), failures_named(folder):
-            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+            config = AutoConfig.from_pretrained(folder, **source)
+            sight = sight_of(read_processor(folder, dict(setup.pixels)), config) if setup.sees else None
+            tokenizer = sight.processor.tokenizer if sight else AutoTokenizer.from_pretrained(folder, **source)
             if (folder / "generation_config.json").is_file():
                 own = GenerationConfig.from_pretrained(folder, local_files_only=True)
             else:
                 own = GenerationConfig.from_model_config(config)
-            pixels = dict(self._setup.pixels)
-            return config, own, sight_of(read_processor(folder, pixels), config) if self._setup.sees else None
-
-    @cached_property
-    def _loaded(self) -> Loaded:
-        """What models.token_likelihoods encodes with; its windows end one token before the context does."""
-        from transformers import AutoTokenizer
-
-        config, own, sight = self._read
-        if sight:
-            tokenizer = sight.processor.tokenizer
-        else:
-            source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": self._setup.trust_remote_code}
-            with progress_hidden(), failures_named(self._setup.folder):
-                tokenizer = AutoTokenizer.from_pretrained(self._setup.folder, **source)
-        ends = end_tokens_of(SimpleNamespace(generation_config=own), tokenizer)
-        known = self._setup.max_model_len or context_tokens_of(config, tokenizer)
-        return Loaded(model=None, tokenizer=tokenizer, context_tokens=known - 1, end_tokens=ends)
+        known = setup.max_model_len or context_tokens_of(config, tokenizer)
+        return Loaded(own, tokenizer, known - 1, end_tokens_of(own, tokenizer), sight)
 
     def _prompt(self, number: int, request: ChatRequest, *, room_for: int = 1) -> Prompt:
         """The tokens of a request, with its limit cut to the room that there is. Raises ModelError.
@@ -207,8 +198,8 @@ class VLLMChat:
         room_for: tokens that have to have room behind it.
         """
         with self._lock:
-            sight = self._read[2]
-            tokens = prompt_tokens(self._loaded, request, sight)
+            sight = self._loaded.sight
+            tokens = prompt_tokens(self._loaded, request)
             pngs = tuple(pictures_of(request.messages))
             length = len(sight.expanded(tokens, pngs)) if sight and pngs else len(tokens)
             most = self._loaded.context_tokens + 1
@@ -234,7 +225,7 @@ class VLLMChat:
 
     def _sampling(self, prompt: Prompt) -> dict[str, JsonValue]:
         """How the tokens of an answer are picked, under vLLM's names; a seed only where they are drawn."""
-        request, (_, own, _) = prompt.request, self._read
+        request, own = prompt.request, self._loaded.model
         sampling: dict[str, Any] = {"max_tokens": prompt.limit, "temperature": max(0.0, request.temperature)}
         sampling["structured_outputs"] = self._format
         if request.temperature > 0:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import models.vision_language
+import models.causal_lm
 from models.backends import Local, local_of, open_backend, open_chat, revision_of
 from models.causal_lm import CausalLM
 from models.local import held, release_held
@@ -128,13 +128,13 @@ def test_a_script_has_a_revision_too(tmp_path: Path) -> None:
 
 def test_one_model_is_loaded_for_all_who_name_it(seeing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[object] = []
-    load = models.vision_language.load_seeing
+    load = models.causal_lm.load
 
     def counted(*args: Any, **how: Any) -> Any:
         loads.append(args)
         return load(*args, **how)
 
-    monkeypatch.setattr(models.vision_language, "load_seeing", counted)
+    monkeypatch.setattr(models.causal_lm, "load", counted)
     release_held()
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(lambda _: open_chat(f"hf:{seeing}").complete(request(make_png(0))), range(3)))

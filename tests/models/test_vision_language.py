@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-import models.vision_language
+import models.prompts
 from models.local import release_held
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
 from models.prompts import open_picture, pictures_of
@@ -99,7 +99,7 @@ def text_of(request: ChatRequest, written: str) -> str:
 
 def processed(model: HFVision, request: ChatRequest, written: str) -> dict[str, Any]:
     """The prompt as transformers' own processor gives it."""
-    sight = model._see().sight
+    sight = model._load().sight
     pictures = [open_picture(png) for png in pictures_of(request.messages)] or None
     return dict(sight.processor(text=[text_of(request, written)], images=pictures, return_tensors="pt"))
 
@@ -190,13 +190,13 @@ def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytes
     model, prepared = HFVision(str(folders["qwen"]), device="cpu"), list[bytes]()
     release_held()
     model._load()
-    real = models.vision_language.Sight.seen
+    real = models.prompts.Sight.seen
 
-    def counted(self: models.vision_language.Sight, png: bytes) -> dict[str, torch.Tensor]:
+    def counted(self: models.prompts.Sight, png: bytes) -> dict[str, torch.Tensor]:
         prepared.append(png)
         return real(self, png)
 
-    monkeypatch.setattr(models.vision_language.Sight, "seen", counted)
+    monkeypatch.setattr(models.prompts.Sight, "seen", counted)
     answers(model, [request(make_png(seed), make_png(0), "hi") for seed in (1, 2, 1)])
     answers(model, [request(make_png(2), "hi")])
     assert sorted(prepared) == sorted(make_png(seed) for seed in (0, 1, 2))
