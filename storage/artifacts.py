@@ -321,39 +321,28 @@ class Artifacts:
 
     def _ensure(self, ref: Ref) -> None:
         """See to it that a whole copy lies below the root; brings it from the remote store if need be."""
-        try:
-            if self._has(ref):
-                return
-            if not self.remote:
-                raise self._set_aside(ref)
-        except MissingArtifact:
-            if not self.remote:
-                raise
-        self._download(ref)
-
-    def _has(self, ref: Ref) -> bool:
-        """True for a whole copy below the root. Raises MissingArtifact for none."""
         if (known := self._verified.get(ref.digest)) is not None:
             with suppress(OSError):  # said below, with a remedy
                 facts = os.stat(self._object(ref))  # noqa: PTH116 as in get
-                if (facts.st_ino, facts.st_ctime_ns) == known:
-                    return facts.st_size == ref.size
-        with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 as in get
-            facts = os.fstat(file.fileno())
-            if facts.st_size != ref.size:
-                return False
-            whole = hashlib.file_digest(file, "sha256").hexdigest() == ref.digest
-            if whole:
-                self._verified[ref.digest] = (facts.st_ino, facts.st_ctime_ns)
-            return whole
-
-    def _download(self, ref: Ref) -> None:
-        assert self.remote
+                if (facts.st_ino, facts.st_ctime_ns) == known and facts.st_size == ref.size:
+                    return
+        try:
+            with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 as in get
+                facts = os.fstat(file.fileno())
+                is_whole = facts.st_size == ref.size
+                if is_whole and hashlib.file_digest(file, "sha256").hexdigest() == ref.digest:
+                    self._verified[ref.digest] = (facts.st_ino, facts.st_ctime_ns)
+                    return
+        except MissingArtifact:
+            if not self.remote:
+                raise
+        if not self.remote:
+            raise self._set_aside(ref)
         digest = hashlib.sha256()
-        with self._reading(ref), files.replacing(self._path(ref)) as file:
+        with self._reading(ref), files.replacing(self._path(ref)) as copy:
             for block in self.remote.download(_name(ref)):
                 digest.update(block)
-                file.write(block)
+                copy.write(block)
             if digest.hexdigest() != ref.digest:
                 raise self._set_aside(ref)
 

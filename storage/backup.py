@@ -136,7 +136,19 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
     files.make_folder(home)
     with files.reachable(home), tempfile.TemporaryDirectory(dir=home, prefix=".restoring-") as folder:
         staging = Path(folder)
-        manifest = _unpack(source, staging)
+        try:
+            with tarfile.open(source, "r:") as tar:
+                content = _summarise(tar)
+                if MANIFEST not in tar.getnames():
+                    raise BackupUnusable(f"{source} ends before its manifest: it is not whole; use another copy")
+                manifest = Manifest.model_validate_json(cast("IO[bytes]", tar.extractfile(MANIFEST)).read())
+                if manifest != content:
+                    raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
+                tar.extractall(staging, filter="data")  # which refuses names that lead elsewhere
+        except FileNotFoundError as error:
+            raise BackupUnusable(f"{source} does not exist; name a file that `trivet backup` wrote") from error
+        except (tarfile.TarError, EOFError, ValueError) as error:
+            raise BackupUnusable(f"{source} is damaged or no backup ({error}); use another copy") from error
         try:
             staged, results = Results(Folder(staging)), Results.beside(store, home)
             objects = Artifacts(staging / "store")
@@ -156,24 +168,6 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
             for name in ("store", RESULTS):
                 shutil.rmtree(home / name, ignore_errors=True)
             raise
-    return manifest
-
-
-def _unpack(source: Path, staging: Path) -> Manifest:
-    """Everything below `staging`, once it is verified."""
-    try:
-        with tarfile.open(source, "r:") as tar:
-            content = _summarise(tar)
-            if MANIFEST not in tar.getnames():
-                raise BackupUnusable(f"{source} ends before its manifest: it is not whole; use another copy")
-            manifest = Manifest.model_validate_json(cast("IO[bytes]", tar.extractfile(MANIFEST)).read())
-            if manifest != content:
-                raise BackupUnusable(f"the content of {source} is not what its manifest says; use another copy")
-            tar.extractall(staging, filter="data")  # which refuses names that lead elsewhere
-    except FileNotFoundError as error:
-        raise BackupUnusable(f"{source} does not exist; name a file that `trivet backup` wrote") from error
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise BackupUnusable(f"{source} is damaged or no backup ({error}); use another copy") from error
     return manifest
 
 

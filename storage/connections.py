@@ -144,7 +144,10 @@ class Reconnecting:
             with opened.begin() as connection:
                 return work(connection)
         except (OperationalError, InterfaceError):
-            self._forget(opened)
+            with self._opening:
+                if self._engine is opened:
+                    opened.dispose()
+                    self._engine = None
         except DBAPIError as error:
             raise unavailable(opened, error) from error
         with connected(self._open()) as connection:
@@ -161,9 +164,3 @@ class Reconnecting:
                 upgrade(url)
                 self._engine = engine(url)
             return self._engine
-
-    def _forget(self, lost: Engine) -> None:
-        with self._opening:
-            if self._engine is lost:
-                lost.dispose()
-                self._engine = None

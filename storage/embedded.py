@@ -145,7 +145,12 @@ class Cluster:
                 )
             time.sleep(0.05)
         if _refusal(place.url()):
-            _create_database(place.url("postgres"))
+            import psycopg
+
+            with psycopg.connect(place.url("postgres"), autocommit=True) as connection:
+                query = "select 1 from pg_database where datname = %s"
+                if connection.execute(query, [DATABASE]).fetchone() is None:
+                    connection.execute(f"create database {DATABASE}")
         return place.url()
 
     def _recorded(self) -> Place | None:
@@ -273,7 +278,11 @@ def _make_cluster(place: Place, binaries: Binaries, account: pwd.struct_passwd |
 
 def _start_server(place: Place, binaries: Binaries, account: pwd.struct_passwd | None, deadline: float) -> None:
     """One attempt; returns without a server when another is worth it. Raises DatabaseUnavailable."""
-    _remove_stale_locks(place)
+    pid = _pid(place)
+    if pid is not None and psutil.pid_exists(pid):
+        # PostgreSQL trusts a lock file when its pid is alive, whoever has that pid by now; no server of ours runs
+        (place.data / "postmaster.pid").unlink(missing_ok=True)
+        (place.sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
     sockets = f"-c unix_socket_directories={place.sockets} -c unix_socket_permissions=0700"
     place.log.unlink(missing_ok=True)  # each start begins a new one: it cannot grow for ever
     said = _run(
@@ -291,14 +300,6 @@ def _start_server(place: Place, binaries: Binaries, account: pwd.struct_passwd |
         return
     reason = " / ".join(log.strip().splitlines()[-3:]) or said
     raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not start: {reason}; the log is {place.log}")
-
-
-def _remove_stale_locks(place: Place) -> None:
-    """PostgreSQL trusts a lock file when its pid is alive, whoever has that pid by now; called when no server runs."""
-    pid = _pid(place)
-    if pid is not None and psutil.pid_exists(pid):
-        (place.data / "postmaster.pid").unlink(missing_ok=True)
-        (place.sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
 
 
 def _postmaster(place: Place) -> int | None:
@@ -353,11 +354,3 @@ def _refusal(url: str) -> str | None:
     except psycopg.OperationalError as error:
         return str(error).strip().splitlines()[0]
     return None
-
-
-def _create_database(url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        if connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone() is None:
-            connection.execute(f"create database {DATABASE}")

@@ -54,15 +54,34 @@ class EmbeddingCache:
     def get_many(self, embedder_id: str, texts: Sequence[str]) -> dict[str, NDArray[np.float16]]:
         """Vectors (dimension,) of those texts that are known, and a note that they were used today."""
         by_key = {cache_key(embedder_id, text): text for text in texts}
-        rows = self._run(lambda connection: _read(connection, list(by_key), today=_today()))
-        return {by_key[key]: vector for key, stored in rows if (vector := _unpack(stored)) is not None}
+        keys, today = list(by_key), _today()
+
+        def read(connection: sqlite3.Connection) -> dict[str, NDArray[np.float16]]:
+            vectors, stale = dict[str, NDArray[np.float16]](), list[tuple[int, bytes]]()
+            for start in range(0, len(keys), KEYS_PER_QUERY):
+                batch = keys[start : start + KEYS_PER_QUERY]
+                holes = ",".join("?" * len(batch))
+                query = f"SELECT key, vector, used_day FROM vectors WHERE key IN ({holes})"
+                for key, stored, used_day in connection.execute(query, batch):
+                    data = stored[4:]
+                    if len(stored) > 4 and struct.unpack_from("<I", stored)[0] == zlib.crc32(data):
+                        vectors[by_key[key]] = np.frombuffer(data, ROW)
+                    if used_day < today:
+                        stale.append((today, key))
+            connection.executemany("UPDATE vectors SET used_day = ? WHERE key = ?", stale)
+            return vectors
+
+        return self._run(read)
 
     def put_many(
         self, embedder_id: str, texts: Sequence[str], vectors: NDArray[np.float32] | NDArray[np.float16]
     ) -> None:
         """Keep `vectors` (len(texts), dimension), rounded to fp16; durable against kill -9 on return."""
-        keys = [cache_key(embedder_id, text) for text in texts]
-        rows = [(key, _pack(vector), _today()) for key, vector in zip(keys, vectors, strict=True)]
+        rows = list[tuple[bytes, bytes, int]]()
+        for text, vector in zip(texts, vectors, strict=True):
+            data = vector.astype(ROW).tobytes()
+            checksum = struct.pack("<I", zlib.crc32(data))  # SQLite does not notice a flipped bit in a value
+            rows.append((cache_key(embedder_id, text), checksum + data, _today()))
         self._run(lambda connection: connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows))
 
     def prune(self, *, older_than_days: int, dry_run: bool = False) -> int:
@@ -73,8 +92,13 @@ class EmbeddingCache:
         if dry_run:
             return self._run(lambda open_: open_.execute(f"SELECT count(*) {stale[0]}", stale[1]).fetchone())[0]
         removed = self._run(lambda open_: open_.execute(f"DELETE {stale[0]}", stale[1]).rowcount)
+
+        def give_space_back(connection: sqlite3.Connection) -> None:
+            connection.commit()  # VACUUM refuses to run inside a transaction
+            connection.execute("VACUUM")
+
         if removed:
-            self._run(_give_space_back)
+            self._run(give_space_back)
         return removed
 
     def close(self) -> None:
@@ -103,7 +127,16 @@ class EmbeddingCache:
     def _transaction(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
         if self._connection is None:
             make_folder(self._path.parent)
-            self._connection = _connect(self._path)
+            connection = sqlite3.connect(self._path, timeout=WAIT_FOR_WRITERS_S, check_same_thread=False)
+            try:
+                switch_to_wal(connection)
+                # NORMAL: kill -9 loses nothing, a power cut perhaps the last rows, which are computed again
+                connection.execute("PRAGMA synchronous=NORMAL")
+                connection.execute(SCHEMA)
+            except sqlite3.Error:
+                connection.close()
+                raise
+            self._connection = connection
         with self._connection:
             return work(self._connection)
 
@@ -128,19 +161,6 @@ def cache_key(embedder_id: str, text: str) -> bytes:
     return hashlib.sha256(f"{embedder_id}\0{text}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=WAIT_FOR_WRITERS_S, check_same_thread=False)
-    try:
-        switch_to_wal(connection)
-        # NORMAL: kill -9 loses nothing, a power cut perhaps the last rows, which are computed again
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(SCHEMA)
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
 def switch_to_wal(connection: sqlite3.Connection) -> None:
     """Two that open a new file at once: the switch fails at once where any other statement would wait."""
     deadline = time.monotonic() + WAIT_FOR_WRITERS_S
@@ -152,37 +172,6 @@ def switch_to_wal(connection: sqlite3.Connection) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
-
-
-def _give_space_back(connection: sqlite3.Connection) -> None:
-    connection.commit()  # VACUUM refuses to run inside a transaction
-    connection.execute("VACUUM")
-
-
-def _read(connection: sqlite3.Connection, keys: list[bytes], *, today: int) -> list[tuple[bytes, bytes]]:
-    rows: list[tuple[bytes, bytes]] = []
-    stale: list[bytes] = []
-    for start in range(0, len(keys), KEYS_PER_QUERY):
-        batch = keys[start : start + KEYS_PER_QUERY]
-        holes = ",".join("?" * len(batch))
-        found = connection.execute(f"SELECT key, vector, used_day FROM vectors WHERE key IN ({holes})", batch)
-        for key, stored, used_day in found:
-            rows.append((key, stored))
-            if used_day < today:
-                stale.append(key)
-    connection.executemany("UPDATE vectors SET used_day = ? WHERE key = ?", [(today, key) for key in stale])
-    return rows
-
-
-def _pack(vector: NDArray[np.float32] | NDArray[np.float16]) -> bytes:
-    data = vector.astype(ROW).tobytes()
-    return struct.pack("<I", zlib.crc32(data)) + data  # SQLite does not notice a flipped bit in a value
-
-
-def _unpack(stored: bytes) -> NDArray[np.float16] | None:
-    data = stored[4:]
-    intact = len(stored) > 4 and struct.unpack_from("<I", stored)[0] == zlib.crc32(data)
-    return np.frombuffer(data, ROW) if intact else None
 
 
 def _today() -> int:

@@ -33,7 +33,7 @@ from storage.evaluated import (
 )
 from storage.records import Record
 from storage.responses import escape, unescape, unescaped
-from storage.sample_pages import sample_of
+from storage.sample_pages import KEY_COLUMNS, sample_of
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
@@ -42,7 +42,6 @@ ROWS_PER_STATEMENT = 500  # most samples in memory at once
 NAMED = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 GRADED_PER_PAGE = 5_000
-KEY_COLUMNS = ("run", "task", "dataset", "settings")
 
 
 class Figure(NamedTuple):
@@ -151,7 +150,11 @@ class Evaluations:
     def _pages(self, run: str, task: str, columns: Iterable[ColumnElement[Any]], *, rows: int) -> Iterator[RowMapping]:
         """Samples by data set, item and repeat: with all other columns of the key given, each page begins in it."""
         place = tuple_(samples.c.item, samples.c.repeat)
-        for dataset in self._datasets(run, task):
+        data = set[int]()
+        for table in (eval_tasks, eval_results):  # selectors have figures and no task
+            query = select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task)).distinct()
+            data.update(row["dataset"] for row in self._database.rows(query))
+        for dataset in sorted(data):
             query = _samples(run, task, columns).where(samples.c.dataset == dataset).limit(rows)
             page = self._database.rows(query)
             yield from page
@@ -159,14 +162,6 @@ class Evaluations:
                 last = tuple_(sa.literal(page[-1]["item"], sa.Text), sa.literal(page[-1]["repeat"], sa.Integer))
                 page = self._database.rows(query.where(place > last))
                 yield from page
-
-    def _datasets(self, run: str, task: str) -> list[int]:
-        """The data sets of a task; selectors have figures and no task."""
-        found = set[int]()
-        for table in (eval_tasks, eval_results):
-            query = select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task)).distinct()
-            found.update(row["dataset"] for row in self._database.rows(query))
-        return sorted(found)
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """The repeats of one item; none where there is no such item."""
@@ -256,7 +251,12 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
 
 def _read(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
     """The results of a run without samples, each with the id of its data set: by task and data set."""
-    figures, tasks = (_by_task(connection, table, run) for table in (eval_results, eval_tasks))
+    # figures and tasks of the run by task, data set and settings; texts as they are stored
+    figures, tasks = dict[tuple[str, int, str], list[RowMapping]](), dict[tuple[str, int, str], list[RowMapping]]()
+    for table, rows in ((eval_results, figures), (eval_tasks, tasks)):
+        query = select(table).where(table.c.run == escape(run)).order_by(*table.primary_key)
+        for row in connection.execute(query).mappings():
+            rows.setdefault((row["task"], row["dataset"], row["settings"]), []).append(row)
     keys = sorted(figures.keys() | tasks.keys())
     made = _read_runs(connection, eval_runs.c.id == escape(run), limit=1)
     data = _by_key(connection, datasets.c.id, {dataset for _, dataset, _ in keys})
@@ -275,15 +275,6 @@ def _read(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
                 task=with_figures(told[0], results) if told else None,
             ),
         )
-
-
-def _by_task(connection: Connection, table: Table, run: str) -> dict[tuple[str, int, str], list[RowMapping]]:
-    """The rows of a run by task, data set and settings; texts as they are stored."""
-    query = select(table).where(table.c.run == escape(run)).order_by(*table.primary_key)
-    found = dict[tuple[str, int, str], list[RowMapping]]()
-    for row in connection.execute(query).mappings():
-        found.setdefault((row["task"], row["dataset"], row["settings"]), []).append(row)
-    return found
 
 
 def _by_key(connection: Connection, column: sa.Column[Any], wanted: Collection[Any]) -> dict[Any, dict[str, Any]]:
@@ -310,14 +301,8 @@ def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: 
         ranked = ranked.where(models.c.name.in_(escape(list(named))))
     if tasks is not None:
         ranked = ranked.where(eval_tasks.c.task.in_(escape(list(tasks))))
-    wanted = ranked.subquery()
-    query = _figures_of(wanted)
-    return query if all_runs else query.where(wanted.c.place == 1)
-
-
-def _figures_of(wanted: sa.Subquery) -> Select[Any]:
-    figures = eval_results.c
-    return (
+    wanted, figures = ranked.subquery(), eval_results.c
+    query = (
         select(
             eval_runs.c.id.label("run"),
             eval_runs.c.status,
@@ -341,6 +326,7 @@ def _figures_of(wanted: sa.Subquery) -> Select[Any]:
         .where(figures.headline, figures.part == "")
         .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, eval_runs.c.started_at)
     )
+    return query if all_runs else query.where(wanted.c.place == 1)
 
 
 def _write(connection: Connection, one: Evaluated) -> int:

@@ -112,7 +112,15 @@ class Incidents:
 
     def keep(self, suite: str, night: str, incidents: Sequence[Incident]) -> None:
         """Store what a night makes of the incidents; one that it had opened before, and now does not, is removed."""
-        self._database.run(lambda connection: _keep(connection, suite, night, incidents))
+        table, staying = night_incidents, [incident.id for incident in incidents]
+        undone = (table.c.suite == escape(suite), table.c.opened_run == night, table.c.id.not_in(staying))
+
+        def write(connection: Connection) -> None:
+            connection.execute(delete(table).where(*undone))
+            for incident in incidents:
+                _put(connection, incident)
+
+        self._database.run(write)
 
     def put(self, incident: Incident) -> None:
         """Store one incident in place of what was known of it."""
@@ -132,15 +140,6 @@ class Incidents:
                 connection.execute(insert(night_pins), [escape({"suite": suite} | one.model_dump()) for one in pins])
 
         self._database.run(write)
-
-
-def _keep(connection: Connection, suite: str, night: str, incidents: Sequence[Incident]) -> None:
-    table = night_incidents
-    kept = [one.id for one in incidents]
-    undone = (table.c.suite == escape(suite), table.c.opened_run == night, table.c.id.not_in(kept))
-    connection.execute(delete(table).where(*undone))
-    for one in incidents:
-        _put(connection, one)
 
 
 def _put(connection: Connection, one: Incident) -> None:

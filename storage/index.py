@@ -336,23 +336,22 @@ def open_index(path: Path, *, embedder: str | None = None) -> Index:
     path: a folder, or the one that stands for the address of an engine (storage.engines).
     Raises NotAnIndex, DamagedIndex, WrongEmbedder (with `embedder`), StoreUnreachable.
     """
-    engine = engine_of(path)
-    opened = engine.open() if engine else _open_folder(path)
+    if engine := engine_of(path):
+        opened = engine.open()
+    else:
+        with files.reachable(path):
+            while True:
+                pointer = read_pointer(path)
+                try:
+                    opened = Index(path / "generations" / pointer.generation, pointer.manifest)
+                    break
+                except DamagedIndex:
+                    if read_pointer(path) == pointer:
+                        raise
+                    # else two switches between reading the pointer and opening: the generation is gone
     if embedder is not None:
         opened.require_embedder(embedder)
     return opened
-
-
-def _open_folder(path: Path) -> Index:
-    with files.reachable(path):
-        while True:
-            pointer = read_pointer(path)
-            try:
-                return Index(path / "generations" / pointer.generation, pointer.manifest)
-            except DamagedIndex:
-                if read_pointer(path) == pointer:
-                    raise
-                continue  # two switches between reading the pointer and opening: the generation is gone
 
 
 def refuse_foreign(out: Path) -> None:
@@ -364,18 +363,15 @@ def refuse_foreign(out: Path) -> None:
     with files.reachable(out):
         if (out / "CURRENT").exists():
             read_pointer(out)
-        elif strange := _strange(out):
-            raise NotAnIndex(f"{out} holds {strange} and no index; name an empty or a new folder")
-
-
-def _strange(out: Path) -> str | None:
-    """A name in a folder without CURRENT that an index would not have left there; hidden files are nobody's."""
-    generations = out / "generations"
-    names = sorted(entry.name for entry in out.iterdir()) if out.exists() else []
-    below = sorted(entry.name for entry in generations.iterdir()) if generations.is_dir() else []
-    strange = [name for name in names if name not in COMPANIONS and not name.startswith(".")]
-    strange += [f"generations/{name}" for name in below if not OURS.fullmatch(name)]
-    return next(iter(strange), None)
+            return
+        # names that an index would not have left there before its CURRENT; hidden files are nobody's
+        generations = out / "generations"
+        names = sorted(entry.name for entry in out.iterdir()) if out.exists() else []
+        below = sorted(entry.name for entry in generations.iterdir()) if generations.is_dir() else []
+        strange = [name for name in names if name not in COMPANIONS and not name.startswith(".")]
+        strange += [f"generations/{name}" for name in below if not OURS.fullmatch(name)]
+        if strange:
+            raise NotAnIndex(f"{out} holds {strange[0]} and no index; name an empty or a new folder")
 
 
 def pointer_of(path: Path) -> Pointer:

@@ -104,21 +104,16 @@ class Whole(NamedTuple):
         total, terms = 0.0, 0
         bounds = [np.uint64(min(at * 2**64 // SLICES, 2**64 - 1)) for at in range(SLICES + 1)]
         for low, high in pairwise(bounds):
-            frequencies = _rows_per_term(segments, low, high)
+            hashes, held = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+            for one in segments:
+                begin, end = one.hashes[:-1].searchsorted(np.array([low, high]))
+                hashes.append(one.hashes[begin:end])
+                held.append(np.diff(one.starts[begin : end + 1].astype(np.int64)))
+            _, at = np.unique(np.concatenate(hashes), return_inverse=True)
+            frequencies = np.bincount(at, weights=np.concatenate(held)).astype(np.float64)  # rows that hold each term
             total += float((np.log(rows - frequencies + 0.5) - np.log(frequencies + 0.5)).sum())
             terms += len(frequencies)
         return cls(rows, tokens, total / max(terms, 1))
-
-
-def _rows_per_term(segments: Sequence[Postings], low: np.uint64, high: np.uint64) -> NDArray[np.float64]:
-    """In how many rows each term stands, of the terms whose hashes lie between these."""
-    hashes, held = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
-    for one in segments:
-        begin, end = one.hashes[:-1].searchsorted(np.array([low, high]))
-        hashes.append(one.hashes[begin:end])
-        held.append(np.diff(one.starts[begin : end + 1].astype(np.int64)))
-    _, at = np.unique(np.concatenate(hashes), return_inverse=True)
-    return np.bincount(at, weights=np.concatenate(held)).astype(np.float64)
 
 
 class Lexical:

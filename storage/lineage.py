@@ -102,7 +102,12 @@ class Lineage:
         def write(connection: Connection) -> None:
             nonlocal rows
             if only_new:
-                known = _made_by(connection, run.step, [row["digest"] for row in rows if row["made"]])
+                known = set[str]()
+                for some in _parts([row["digest"] for row in rows if row["made"]]):
+                    columns, steps = lineage_edges.c, lineage_steps.c
+                    query = select(columns.digest).join_from(lineage_edges, lineage_steps, columns.key == steps.key)
+                    query = query.where(columns.digest.in_(some), columns.made, steps.step == run.step)
+                    known |= set(connection.scalars(query))
                 rows = [row for row in rows if not (row["made"] and row["digest"] in known)]
                 if not any(row["made"] for row in rows):
                     return
@@ -151,7 +156,7 @@ class _File:
         """The result of `work` in a transaction of its own. Raises StoreUnreachable."""
         try:
             with self._opening:
-                self._engine = self._engine or _opened(self._path)
+                self._engine = self._engine or self._open()
             with self._engine.begin() as connection:
                 return work(connection)
         except DBAPIError as error:
@@ -159,24 +164,23 @@ class _File:
                 f"{self._path} cannot be used ({error.orig}); free disk space, or see to the permissions of its folder"
             ) from error
 
+    def _open(self) -> Engine:
+        files.make_folder(self._path.parent)
+        with files.reachable(self._path):
+            self._path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
+        engine = sa.create_engine(f"sqlite:///{self._path}", connect_args={"timeout": WAIT_FOR_WRITERS_S})
 
-def _opened(path: Path) -> Engine:
-    files.make_folder(path.parent)
-    with files.reachable(path):
-        path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
-    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": WAIT_FOR_WRITERS_S})
+        @event.listens_for(engine, "connect")
+        def _configure(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction] SQLAlchemy calls it
+            switch_to_wal(connection)
+            connection.execute("PRAGMA synchronous=NORMAL")
 
-    @event.listens_for(engine, "connect")
-    def _configure(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction] SQLAlchemy calls it
-        switch_to_wal(connection)
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    with engine.begin() as connection:
-        for table in (lineage_steps, lineage_edges, lineage_collected):
-            connection.execute(CreateTable(table, if_not_exists=True))
-            for index in table.indexes:
-                connection.execute(CreateIndex(index, if_not_exists=True))
-    return engine
+        with engine.begin() as connection:
+            for table in (lineage_steps, lineage_edges, lineage_collected):
+                connection.execute(CreateTable(table, if_not_exists=True))
+                for index in table.indexes:
+                    connection.execute(CreateIndex(index, if_not_exists=True))
+        return engine
 
 
 def _parts(digests: Iterable[str]) -> Iterator[list[str]]:
@@ -191,13 +195,17 @@ def _insert(connection: Connection) -> Any:
 
 
 def _walk(connection: Connection, digests: Collection[str], most: int) -> dict[str, Origin]:
-    found: dict[str, Origin] = {}
+    found, edges = dict[str, Origin](), lineage_edges.c
     coming = list(dict.fromkeys(digests))
     steps, settings = set[str](), set[tuple[str, str]]()
     while coming and len(found) < most:
         level = coming[: most - len(found)]
         made = _nearest_first(connection, _makers(connection, level), {*found, *level}, settings)
-        used = _used(connection, {maker["key"] for makers in made.values() for maker in makers})
+        used: dict[tuple[str, int], list[str]] = {}  # what each item of a step used
+        for some in _parts({maker["key"] for makers in made.values() for maker in makers}):
+            query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(some), ~edges.made)
+            for key, item, digest in connection.execute(query.order_by(edges.key, edges.item, edges.digest)):
+                used.setdefault((key, item), []).append(digest)
         gone: dict[str, datetime] = {}
         for some in _parts(level):
             query = select(lineage_collected).where(lineage_collected.c.digest.in_(some))
@@ -209,8 +217,12 @@ def _walk(connection: Connection, digests: Collection[str], most: int) -> dict[s
         settings.update(told for step in new.values() for told in _leaves(step.parameters))
         follow = dict.fromkeys(one for digest in level for one in found[digest].used)
         coming = [one for one in follow if one not in found]
-    called = _called(connection, [digest for digest, one in found.items() if not one.kind])
-    return {digest: one.model_copy(update=called.get(digest, {})) for digest, one in found.items()}
+    for some in _parts(digest for digest, origin in found.items() if not origin.kind):
+        # those that no step made bear the kind and name that those who used them gave
+        query = select(edges.digest, edges.kind, edges.name).distinct().where(edges.digest.in_(some))
+        for digest, kind, name in connection.execute(query.order_by(edges.digest, edges.kind, edges.name)):
+            found[digest] = found[digest].model_copy(update={"kind": kind, "name": name})
+    return found
 
 
 def _makers(connection: Connection, digests: Sequence[str]) -> dict[str, list[RowMapping]]:
@@ -263,28 +275,6 @@ def _leaves(parameters: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, json.dumps(parameters)
 
 
-def _made_by(connection: Connection, step: str, digests: Sequence[str]) -> set[str]:
-    """Which of these a step of this name made."""
-    edges, steps = lineage_edges.c, lineage_steps.c
-    joined = lineage_edges.join(lineage_steps, edges.key == steps.key)
-    known = set[str]()
-    for some in _parts(digests):
-        query = select(edges.digest).select_from(joined).where(edges.digest.in_(some), edges.made, steps.step == step)
-        known |= set(connection.scalars(query))
-    return known
-
-
-def _used(connection: Connection, keys: Collection[str]) -> dict[tuple[str, int], list[str]]:
-    """What each item of a step used."""
-    used: dict[tuple[str, int], list[str]] = {}
-    edges = lineage_edges.c
-    for some in _parts(keys):
-        query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(some), ~edges.made)
-        for key, item, digest in connection.execute(query.order_by(edges.key, edges.item, edges.digest)):
-            used.setdefault((key, item), []).append(digest)
-    return used
-
-
 def _origin(
     digest: str, makers: Sequence[RowMapping], used: Mapping[tuple[str, int], Sequence[str]], collected: datetime | None
 ) -> Origin:
@@ -304,17 +294,6 @@ def _origin(
         used=tuple(one for one in sources if one != digest),
         collected=at,
     )
-
-
-def _called(connection: Connection, digests: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Kind and name of those that no step made, as those who used them called them."""
-    edges = lineage_edges.c
-    called = dict[str, dict[str, str]]()
-    for some in _parts(digests):
-        query = select(edges.digest, edges.kind, edges.name).distinct().where(edges.digest.in_(some))
-        for digest, kind, name in connection.execute(query.order_by(edges.digest, edges.kind, edges.name)):
-            called[digest] = {"kind": kind, "name": name}
-    return called
 
 
 def _in_utc(at: datetime) -> datetime:

@@ -6,7 +6,6 @@ Rows come as JSON, a line each, with the fields of `COLUMNS`; the file depends o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -151,15 +150,12 @@ def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unp
     columns = f"name, page, \"table\", value, unit, {period}, {LINE}, {headers}, coalesce(doubt, '')"
     with _connected() as connection:
         rows = connection.execute(*_query(connection, paths, names, columns, filters)).fetchall()
-    return [
-        ListedNumber(name, f"table {table + 1}" if page is None else f"page {page}", _amount(value), *texts)
-        for name, page, table, value, *texts in rows
-    ]
-
-
-def _amount(value: Decimal) -> str:
-    text = f"{value:,f}" if abs(value) <= LARGEST_WHOLE else f"{value:f}"
-    return text.rstrip("0").rstrip(".")
+    listed: list[ListedNumber] = []
+    for name, page, table, value, *texts in rows:
+        amount = f"{value:,f}" if abs(value) <= LARGEST_WHOLE else f"{value:f}"
+        place = f"table {table + 1}" if page is None else f"page {page}"
+        listed.append(ListedNumber(name, place, amount.rstrip("0").rstrip("."), *texts))
+    return listed
 
 
 def _query(

@@ -144,7 +144,7 @@ class PostgresEngine:
         """
         data = manifest.packed()
         digest = hashlib.sha256(data).hexdigest()
-        with self._alone():
+        with self._sole_publisher():
             with self.cursor() as cursor:
                 there = set(cursor.execute("SELECT digest FROM segments UNION SELECT digest FROM blobs").fetchall())
             for ref in manifest.refs:
@@ -155,7 +155,24 @@ class PostgresEngine:
                             _put_vectors(cursor, path, ref.digest)
                         else:
                             cursor.execute("INSERT INTO blobs VALUES (%s, %s)", [ref.digest, path.read_bytes()])
-            return self._switch(data.decode(), digest, manifest)
+            self._segments(manifest)  # all are there
+            with self.cursor() as cursor:
+                cursor.execute("ANALYZE segments, vectors")  # else plans are those of empty tables
+                before = cursor.execute(CURRENT.encode()).fetchone()
+                if before is not None and before[2] == digest:
+                    self._sweep(cursor)
+                    return Generation(id=before[0], digest=digest, created=False)
+                [number] = cursor.execute("SELECT coalesce(max(number), 0) + 1 FROM generations").fetchone() or (1,)
+                name = f"{number:06d}-{digest[:12]}"
+                row = [number, name, digest, data.decode()]
+                cursor.execute("INSERT INTO generations VALUES (%s, %s, %s, %s)", row)
+                cursor.execute(
+                    "INSERT INTO current (number, previous) VALUES (%s, %s) "
+                    "ON CONFLICT (one) DO UPDATE SET number = excluded.number, previous = excluded.previous",
+                    [number, before and before[4]],
+                )
+                self._sweep(cursor)
+            return Generation(id=name, digest=digest, created=True)
 
     def blob(self, digest: str) -> bytes | None:
         """The content of a file."""
@@ -230,7 +247,7 @@ class PostgresEngine:
         return None
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _sole_publisher(self) -> Generator[None]:
         """Alone among publishers of the schema; the lock ends with the connection."""
         import psycopg
 
@@ -241,25 +258,6 @@ class PostgresEngine:
             raise self._unreachable(error) from error
         with lock:
             yield
-
-    def _switch(self, data: str, digest: str, manifest: Manifest) -> Generation:
-        self._segments(manifest)
-        with self.cursor() as cursor:
-            cursor.execute("ANALYZE segments, vectors")  # else plans are those of empty tables
-            before = cursor.execute(CURRENT.encode()).fetchone()
-            if before is not None and before[2] == digest:
-                self._sweep(cursor)
-                return Generation(id=before[0], digest=digest, created=False)
-            [number] = cursor.execute("SELECT coalesce(max(number), 0) + 1 FROM generations").fetchone() or (1,)
-            name = f"{number:06d}-{digest[:12]}"
-            cursor.execute("INSERT INTO generations VALUES (%s, %s, %s, %s)", [number, name, digest, data])
-            cursor.execute(
-                "INSERT INTO current (number, previous) VALUES (%s, %s) "
-                "ON CONFLICT (one) DO UPDATE SET number = excluded.number, previous = excluded.previous",
-                [number, before and before[4]],
-            )
-            self._sweep(cursor)
-        return Generation(id=name, digest=digest, created=True)
 
     def _sweep(self, cursor: Cursor[Any]) -> None:
         """Remove generations that nobody keeps or reads, and what no generation names any more."""

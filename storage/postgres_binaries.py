@@ -29,14 +29,25 @@ class Binaries(NamedTuple):
 
 def installed() -> Iterator[Binaries]:
     """Every PostgreSQL on this machine: the wheel's newest first, then the system's."""
-    for folder in dict.fromkeys([*_of_wheel(), *_of_system()]):
-        if all((folder / program).exists() for program in PROGRAMS) and (major := _major(folder)):
-            yield Binaries(folder, major)
+    folders: list[Path] = []
+    spec = find_spec(WHEEL)  # not imported: the package looks about the system while it is
+    if spec is not None and spec.submodule_search_locations:
+        package = Path(spec.submodule_search_locations[0])
+        folders += [root / "bin" for root in sorted(package.glob("pginstall*"), key=_number, reverse=True)]
+    if on_path := shutil.which("pg_ctl"):
+        folders.append(Path(on_path).resolve().parent)
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_number, reverse=True)
+    for folder in dict.fromkeys(folders):
+        if all((folder / program).exists() for program in PROGRAMS):
+            # None where the programs do not run here
+            version_line = re.search(r"\)\s*(\d+)", _output(folder / "pg_ctl", "--version") or "")
+            if version_line:
+                yield Binaries(folder, int(version_line[1]))
 
 
 def offers(binaries: Binaries, extension: str) -> bool:
     """Whether `create extension` would find it; the wheel comes without the extensions of PostgreSQL's `contrib`."""
-    shared = _said(binaries.folder / "pg_config", "--sharedir")
+    shared = _output(binaries.folder / "pg_config", "--sharedir")
     return shared is not None and (Path(shared.strip()) / "extension" / f"{extension}.control").exists()
 
 
@@ -66,31 +77,12 @@ def copy_to(shelter: Path, binaries: Binaries) -> Binaries:
     return copied
 
 
-def _of_wheel() -> list[Path]:
-    spec = find_spec(WHEEL)  # not imported: the package looks about the system while it is
-    if spec is None or not spec.submodule_search_locations:
-        return []
-    package = Path(spec.submodule_search_locations[0])
-    return [folder / "bin" for folder in sorted(package.glob("pginstall*"), key=_number, reverse=True)]
-
-
-def _of_system() -> list[Path]:
-    on_path = [Path(found).resolve().parent] if (found := shutil.which("pg_ctl")) else []
-    return on_path + sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_number, reverse=True)
-
-
 def _number(path: Path) -> int:
     digits = re.findall(r"\d+", path.as_posix())
     return int(digits[-1]) if digits else 0
 
 
-def _major(folder: Path) -> int | None:
-    """The major version, or None where the programs do not run here."""
-    found = re.search(r"\)\s*(\d+)", _said(folder / "pg_ctl", "--version") or "")
-    return int(found[1]) if found else None
-
-
-def _said(program: Path, option: str) -> str | None:
+def _output(program: Path, option: str) -> str | None:
     """The output of a program, or None where it does not run here."""
     try:
         return subprocess.run([program, option], capture_output=True, text=True, check=True, timeout=10).stdout
@@ -137,13 +129,14 @@ def may_enter(folder: Path, account: pwd.struct_passwd | None) -> bool:
     """True when the account may pass through every folder down to `folder`, which need not exist yet."""
     if account is None:
         return True
-    there = (each for each in (folder, *folder.parents) if each.exists())
-    return all(_may_pass(each.stat(), account) for each in there)
-
-
-def _may_pass(facts: os.stat_result, account: pwd.struct_passwd) -> bool:
-    if facts.st_uid == account.pw_uid:
-        return bool(facts.st_mode & stat.S_IXUSR)
-    if facts.st_gid == account.pw_gid:
-        return bool(facts.st_mode & stat.S_IXGRP)
-    return bool(facts.st_mode & stat.S_IXOTH)
+    for above in (folder, *folder.parents):
+        if not above.exists():
+            continue
+        facts = above.stat()
+        if facts.st_uid == account.pw_uid:
+            right = stat.S_IXUSR
+        else:
+            right = stat.S_IXGRP if facts.st_gid == account.pw_gid else stat.S_IXOTH
+        if not facts.st_mode & right:
+            return False
+    return True

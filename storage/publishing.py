@@ -82,8 +82,10 @@ def publish_segments(
         with files.scratch_folder(out) as folder:
             manifest = filled(Contents(folder, before=None))
             return engine.publish(manifest, folder.joinpath)
-    with files.reachable(out), _workplace(out) as (folder, lock):
-        contents = Contents(folder, before=_current_files(out))
+    with files.reachable(out), _unfinished_folder(out / "generations") as (folder, lock):
+        is_first = not (out / "CURRENT").exists()
+        before = None if is_first else out / "generations" / read_pointer(out).generation
+        contents = Contents(folder, before=before)
         digest = contents.seal(filled(contents))
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
             fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
@@ -92,21 +94,12 @@ def publish_segments(
         return _switch(out, folder, digest)
 
 
-def _current_files(out: Path) -> Path | None:
-    """The folder of the current generation."""
-    try:
-        return out / "generations" / read_pointer(out).generation
-    except NotAnIndex:
-        return None
-
-
 @contextlib.contextmanager
-def _workplace(out: Path) -> Generator[tuple[Path, int]]:
+def _unfinished_folder(generations: Path) -> Generator[tuple[Path, int]]:
     """A folder for an unfinished generation, gone afterwards unless it was renamed, and its lock.
 
     The lock is exclusive while the builder writes, so that no other takes the folder for a leftover.
     """
-    generations = out / "generations"
     with _locked(generations):
         folder = Path(tempfile.mkdtemp(dir=generations, prefix=".building-"))
         folder.chmod(0o755)
@@ -124,9 +117,12 @@ def _switch(out: Path, folder: Path, digest: str) -> Generation:
     generations = out / "generations"
     with _locked(generations):
         current = read_pointer(out) if (out / "CURRENT").exists() else None
-        if current and current.manifest == digest and _is_whole(out, current):
-            _sweep(generations, keep={current.generation, current.previous})
-            return Generation(id=current.generation, digest=digest, created=False)
+        if current and current.manifest == digest:
+            with contextlib.suppress(DamagedIndex, NotAnIndex):  # a damaged one is replaced
+                with Index(generations / current.generation, digest) as index:
+                    index.verify()
+                _sweep(generations, keep={current.generation, current.previous})
+                return Generation(id=current.generation, digest=digest, created=False)
         numbers = (folder.name.partition("-")[0] for folder in generations.iterdir())
         number = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
         generation = f"{number:06d}-{digest[:12]}"
@@ -136,15 +132,6 @@ def _switch(out: Path, folder: Path, digest: str) -> Generation:
         files.write(out / "CURRENT", pointer.model_dump_json(indent=1).encode())
         _sweep(generations, keep={pointer.generation, pointer.previous})
         return Generation(id=generation, digest=digest, created=True)
-
-
-def _is_whole(out: Path, pointer: Pointer) -> bool:
-    try:
-        with Index(out / "generations" / pointer.generation, pointer.manifest) as index:
-            index.verify()
-    except (DamagedIndex, NotAnIndex):
-        return False
-    return True
 
 
 def _sweep(generations: Path, *, keep: set[str | None]) -> None:

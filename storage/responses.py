@@ -78,15 +78,31 @@ class Responses:
             for key, line in self._database.run(
                 lambda connection, looked=looked: connection.execute(SELECT, looked).all()
             ):
-                found[key] = _answer(line)
+                if ESCAPE in line:
+                    found[key] = StoredResponse.model_validate(unescape(json.loads(line)))
+                else:
+                    found[key] = StoredResponse.model_validate_json(line)
         return found
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
         """Store answers durably in one transaction; the answer that a key has stays. Raises DatabaseUnavailable."""
         # in the order of the keys: two processes that store the same answers wait for each other, and never crosswise
         lines = [_line(key, rows[key]) for key in sorted(rows)]
+        groups, size = [list[str]()], 0  # of some millions of characters: a parameter may have a billion bytes
+        for line in lines:
+            groups[-1].append(line)
+            size += len(line)
+            if size > CHARS_PER_STATEMENT:
+                groups.append([])
+                size = 0
+
+        def insert(connection: Connection) -> None:
+            for group in groups:
+                if group:
+                    connection.execute(INSERT, {"rows": f"[{','.join(group)}]"})
+
         if lines:
-            self._database.run(lambda connection: _insert(connection, lines))
+            self._database.run(insert)
 
     def prune(self, *, before: datetime, dry_run: bool) -> int:
         """Remove the answers that were stored before, and count them.
@@ -186,13 +202,6 @@ def _replaced(value: Any, replace: Callable[[str], str]) -> Any:
             return value
 
 
-def _answer(line: str) -> StoredResponse:
-    """A row that the database wrote as JSON."""
-    if ESCAPE not in line:
-        return StoredResponse.model_validate_json(line)
-    return StoredResponse.model_validate(unescape(json.loads(line)))
-
-
 def _line(key: str, response: StoredResponse) -> str:
     """A row as JSON that PostgreSQL can hold."""
     try:
@@ -203,14 +212,3 @@ def _line(key: str, response: StoredResponse) -> str:
         pass  # a lone surrogate
     row = {"key": key, **escape(response.model_dump(mode="json", exclude={"created_at"}))}
     return json.dumps(row, ensure_ascii=False)
-
-
-def _insert(connection: Connection, lines: list[str]) -> None:
-    """Some millions of characters a statement: a parameter may have a billion bytes."""
-    while lines:
-        size = 0
-        count = next(
-            (n for n, line in enumerate(lines, 1) if (size := size + len(line)) > CHARS_PER_STATEMENT), len(lines)
-        )
-        connection.execute(INSERT, {"rows": f"[{','.join(lines[:count])}]"})
-        lines = lines[count:]

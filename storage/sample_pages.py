@@ -74,7 +74,11 @@ class SamplePages:
         """
         query = select(samples).where(*_of_task(samples, run, task), KINDS[kind])
         if since:
-            query = query.where(_is_other(since, task))
+            before = samples.alias("before")
+            score, extracted = before.c.score, before.c.extracted
+            same = before.c.item == samples.c.item, before.c.repeat == samples.c.repeat
+            moved = score.is_distinct_from(samples.c.score) | extracted.is_distinct_from(samples.c.extracted)
+            query = query.where(sa.exists().where(*_of_task(before, since, task), *same, moved))
         if after:
             last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
             query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
@@ -156,14 +160,6 @@ def _of_task(table: sa.FromClause, run: str, task: str) -> tuple[ColumnElement[b
     )
     named = table.c.run == escape(run), table.c.task == escape(task)
     return (*named, table.c.dataset == func.coalesce(*(one.scalar_subquery() for one in found)))
-
-
-def _is_other(since: str, task: str) -> ColumnElement[bool]:
-    """Whether another run has the sample with another score or extracted answer."""
-    before = samples.alias("before")
-    same = before.c.item == samples.c.item, before.c.repeat == samples.c.repeat
-    moved = before.c.score.is_distinct_from(samples.c.score) | before.c.extracted.is_distinct_from(samples.c.extracted)
-    return sa.exists().where(*_of_task(before, since, task), *same, moved)
 
 
 def _paired(first: str, second: str, task: str) -> sa.Subquery:

@@ -197,17 +197,28 @@ def pack_segment(documents: Iterable[DocumentContent], *, centres: Centres | Non
         if len(set(rows.values())) != 1:
             raise ValueError(f"an index needs one vector and one token list per chunk; these are {rows}")
     vectors = np.concatenate([one.vectors for one in held]) if held else np.empty((0, 1), np.float16)
-    text, tokens = _text(held)
-    contents = {
-        "segment-text": text,
-        "segment-vectors": pack_vectors(vectors, centres),
-        "segment-numbers": _numbers(held),
+    chunks = [chunk for one in held for chunk in one.chunks]
+    postings = count_postings(words for one in held for words in one.tokens or ())
+    text: dict[str, NDArray[Any]] = {
+        "offsets": np.cumsum([0, *map(len, chunks)], dtype=np.int64),
+        "owners": np.repeat(np.arange(len(held), dtype=np.int32), [len(one.chunks) for one in held]),
+        **postings._asdict(),
+        "documents": np.frombuffer("\0".join(one.document for one in held).encode(), np.uint8),
+        "chunks": np.frombuffer(b"".join(chunks), np.uint8),
     }
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = Path(folder) / "numbers.parquet"
+        write_numbers(numbers, (one.numbers for one in held))
+        contents = {
+            "segment-text": pack_arrays(text),
+            "segment-vectors": pack_vectors(vectors, centres),
+            "segment-numbers": numbers.read_bytes(),
+        }
     files = {Ref.of(kind, data): data for kind, data in contents.items()}
     text_ref, vectors_ref, numbers_ref = files
     segment = Segment(
         rows=len(vectors),
-        tokens=tokens,
+        tokens=int(postings.lengths.sum(dtype=np.int64)),
         dimension=vectors.shape[1],
         text=text_ref,
         vectors=vectors_ref,
@@ -215,25 +226,3 @@ def pack_segment(documents: Iterable[DocumentContent], *, centres: Centres | Non
         first=held[0].document if held else "",
     )
     return Packed(segment, files)
-
-
-def _text(documents: list[DocumentContent]) -> tuple[bytes, int]:
-    """The file of chunks and words, and the number of words."""
-    chunks = [chunk for one in documents for chunk in one.chunks]
-    arrays: dict[str, NDArray[Any]] = {
-        "offsets": np.cumsum([0, *map(len, chunks)], dtype=np.int64),
-        "owners": np.repeat(np.arange(len(documents), dtype=np.int32), [len(one.chunks) for one in documents]),
-    }
-    tokens = [words for one in documents for words in one.tokens or ()]
-    postings = count_postings(tokens)
-    arrays |= postings._asdict()
-    arrays["documents"] = np.frombuffer("\0".join(one.document for one in documents).encode(), np.uint8)
-    arrays["chunks"] = np.frombuffer(b"".join(chunks), np.uint8)
-    return pack_arrays(arrays), int(postings.lengths.sum(dtype=np.int64))
-
-
-def _numbers(documents: list[DocumentContent]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "numbers.parquet"
-        write_numbers(path, (one.numbers for one in documents))
-        return path.read_bytes()

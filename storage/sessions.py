@@ -67,7 +67,19 @@ class Sessions:
     def append(self, session_id: str, *, question: str, answered: JsonValue) -> int:
         """Add a turn; gives its number. Raises UnknownSession when the session is gone."""
         row = {"question": escape(question), "answered": escape(_finite.validate_python(answered))}
-        return self._database.run(lambda connection: _append(connection, session_id, row))
+        titled = func.coalesce(chat_sessions.c.title, row["question"])
+        # the lock of this row makes two writers number their turns one after the other
+        touched = update(chat_sessions).where(chat_sessions.c.id == session_id)
+        last = select(func.coalesce(func.max(chat_turns.c.n), 0)).where(chat_turns.c.session_id == session_id)
+
+        def add(connection: Connection) -> int:
+            if connection.execute(touched.values(updated_at=func.clock_timestamp(), title=titled)).rowcount == 0:
+                raise UnknownSession(f"session {session_id} is no longer there; start a new one")
+            n = cast(int, connection.execute(last).scalar_one()) + 1
+            connection.execute(insert(chat_turns).values({"session_id": session_id, "n": n, **row}))
+            return n
+
+        return self._database.run(add)
 
     def turns(self, session_id: str) -> tuple[KeptTurn, ...]:
         """The turns of a session, in order; none where there is no such session."""
@@ -100,18 +112,6 @@ class Sessions:
     def _known(self) -> str:
         named = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(NAMED))
         return f"the latest are {named}" if named else "none has been kept yet"
-
-
-def _append(connection: Connection, session_id: str, row: dict[str, Any]) -> int:
-    titled = func.coalesce(chat_sessions.c.title, row["question"])
-    # the lock of this row makes two writers number their turns one after the other
-    touched = update(chat_sessions).where(chat_sessions.c.id == session_id)
-    if connection.execute(touched.values(updated_at=func.clock_timestamp(), title=titled)).rowcount == 0:
-        raise UnknownSession(f"session {session_id} is no longer there; start a new one")
-    last = select(func.coalesce(func.max(chat_turns.c.n), 0)).where(chat_turns.c.session_id == session_id)
-    n = cast(int, connection.execute(last).scalar_one()) + 1
-    connection.execute(insert(chat_turns).values({"session_id": session_id, "n": n, **row}))
-    return n
 
 
 def _asked() -> Select[Any]:

@@ -119,7 +119,26 @@ class Vectors:
         wanted = min(k, available)
         if wanted < 1:
             return NOTHING
-        rows, scores = self._beyond_ties(np.ascontiguousarray(query, np.float32), wanted, available, allowed)
+        query = np.ascontiguousarray(query, np.float32)
+        # of equal scores FAISS keeps any: fetch until the cut does not run through equals, then sort
+        fetched, thorough = wanted + 1, self._centres is None
+        while True:
+            most = min(fetched, available)
+            if allowed is not None:
+                rows, scores = self._among(query, most, allowed)
+            elif thorough:
+                rows, scores = self._scanned(self._whole, np.arange(len(self._parts)), query, most, lists=1)
+            else:
+                assert self._centres is not None
+                lists = len(self._centres.vectors)
+                probed = (np.arange(len(self._parts))[:, None] * lists + self._centres.near(query)).ravel()
+                rows, scores = self._scanned(self._grouped, probed, query, most, lists=lists)
+            if len(rows) >= wanted and (len(rows) == available or scores[wanted - 1] > scores[-1]):
+                break
+            if len(rows) < fetched:  # the probed lists hold too few
+                thorough = True
+            else:
+                fetched *= 4
         order = np.lexsort((rows, -scores))[:wanted]
         return Nearest(rows[order], scores[order])
 
@@ -131,36 +150,6 @@ class Vectors:
             part, mine = self._parts[at], where == at
             found[mine] = part.vectors[part.positions[rows[mine] - self._firsts[at]]]
         return found
-
-    def _beyond_ties(
-        self, query: NDArray[np.float32], wanted: int, available: int, allowed: NDArray[np.bool_] | None
-    ) -> Nearest:
-        # of equal scores FAISS keeps any: fetch until the cut does not run through equals, then sort
-        fetched, thorough = wanted + 1, self.lists is None
-        while True:
-            most = min(fetched, available)
-            if allowed is not None:
-                rows, scores = self._among(query, most, allowed)
-            else:
-                rows, scores = self._everywhere(query, most) if thorough else self._nearby(query, most)
-            enough = len(rows) >= wanted
-            if enough and (len(rows) == available or scores[wanted - 1] > scores[-1]):
-                return Nearest(rows, scores)
-            if len(rows) < fetched:  # the probed lists hold too few
-                thorough = True
-            else:
-                fetched *= 4
-
-    def _everywhere(self, query: NDArray[np.float32], k: int) -> Nearest:
-        """The nearest of all rows."""
-        return self._scanned(self._whole, np.arange(len(self._parts), dtype=np.int64), query, k, lists=1)
-
-    def _nearby(self, query: NDArray[np.float32], k: int) -> Nearest:
-        """The nearest of the rows in the lists of the nearest centres."""
-        assert self._centres is not None
-        assert self.lists is not None
-        probed = (np.arange(len(self._parts))[:, None] * self.lists + self._centres.near(query)).ravel()
-        return self._scanned(self._grouped, probed, query, k, lists=self.lists)
 
     def _scanned(
         self, stack: _Stack, probed: NDArray[np.int64], query: NDArray[np.float32], k: int, *, lists: int
@@ -176,18 +165,13 @@ class Vectors:
         hit = found[0] >= 0  # FAISS pads with -1
         parts, own = np.divmod(found[0][hit] >> 32, lists)
         places = found[0][hit] & 0xFFFFFFFF
-        return Nearest(self._rows(parts, places, own if lists > 1 else None), scores[0][hit])
-
-    def _rows(
-        self, parts: NDArray[np.int64], places: NDArray[np.int64], lists: NDArray[np.int64] | None
-    ) -> NDArray[np.int64]:
-        """The rows of places in parts, or in lists of parts."""
         rows = np.empty(len(parts), np.int64)
         for at in np.unique(parts).tolist():
             part, mine = self._parts[at], parts == at
-            positions = places[mine] if lists is None else places[mine] + part.starts[lists[mine]]
+            # places are counted from the start of the list
+            positions = places[mine] if lists == 1 else places[mine] + part.starts[own[mine]]
             rows[mine] = self._firsts[at] + part.row_of(positions)
-        return rows
+        return Nearest(rows, scores[0][hit])
 
     def _among(self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> Nearest:
         """The nearest of the allowed rows."""
@@ -199,7 +183,9 @@ class Vectors:
                 continue
             flags = np.packbits(mine if part.order is None else mine[part.order], bitorder="little")
             chosen = faiss.SearchParametersIVF(sel=faiss.IDSelectorBitmap(flags), nprobe=1)
-            near, found = self._alone(at).index.search(query[None], min(k, count), params=chosen)
+            if part.alone is None:  # a FAISS index of this part, whose rows have ids
+                part.alone = self._stacked([part.mapped(np.array([0, part.size]))], lists=1)
+            near, found = part.alone.index.search(query[None], min(k, count), params=chosen)
             rows.append(self._firsts[at] + part.row_of(found[0]))
             scores.append(near[0])
         every, reached = np.concatenate(rows), np.concatenate(scores)
@@ -215,13 +201,6 @@ class Vectors:
     def _grouped(self) -> _Stack:
         """A FAISS index of the lists of the first part, then those of the second …"""
         return self._stacked([part.mapped(part.starts) for part in self._parts], lists=self.lists or 1)
-
-    def _alone(self, at: int) -> _Stack:
-        """A FAISS index of one part, whose rows have ids."""
-        part = self._parts[at]
-        if part.alone is None:
-            part.alone = self._stacked([part.mapped(np.array([0, part.size]))], lists=1)
-        return part.alone
 
     def _stacked(self, held: list[Any], *, lists: int) -> _Stack:
         faiss = open_faiss()
@@ -333,20 +312,17 @@ def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
     refuse_other_lengths(sample)
     drawn = sample.astype(np.float32)
     lists = min(lists_for(rows), max(len(sample) // 2, 1))
-    centres = _trained(drawn, lists, gpu=rows >= GPU_FROM and gpus() > 0)
+    on_gpu = rows >= GPU_FROM and gpus() > 0
+    try:
+        centres = train_lists(drawn, lists, gpu=on_gpu)
+    except RuntimeError as error:  # as FAISS says that memory ended
+        if not on_gpu:
+            raise
+        log.warning("the GPU could not group rows=%d, one CPU thread does: %s", len(drawn), error)
+        centres = train_lists(drawn, lists, gpu=False)
     with _one_thread():
         probes = _probes_for_recall(centres, drawn, rows)
     return Centres(centres if probes <= lists // 2 else centres[:0], probes, rows)
-
-
-def _trained(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArray[np.float32]:
-    """`train_lists` on the GPU if that is asked and goes well, else on the CPU."""
-    if gpu:
-        try:
-            return train_lists(sample, lists, gpu=True)
-        except RuntimeError as error:  # as FAISS says that memory ended
-            log.warning("the GPU could not group rows=%d, one CPU thread does: %s", len(sample), error)
-    return train_lists(sample, lists, gpu=False)
 
 
 def gpus() -> int:
@@ -365,21 +341,17 @@ def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArra
     training = faiss.Clustering(dimension, lists)
     training.seed, training.niter, training.spherical = 1, 10, True
     training.min_points_per_centroid, training.max_points_per_centroid = 1, PER_CENTRE
-    flat = _flat_on_gpu(dimension) if gpu else faiss.IndexFlatIP(dimension)
+    flat = faiss.IndexFlatIP(dimension)
+    if gpu:
+        if not gpus():
+            raise RuntimeError("FAISS sees no GPU; install faiss-gpu in place of faiss-cpu on a machine that has one")
+        resources = faiss.StandardGpuResources()
+        resources.setTempMemory(GPU_SCRATCH_BYTES)
+        flat = faiss.index_cpu_to_gpu(resources, 0, flat)
     with _one_thread():
         training.train(np.ascontiguousarray(sample), flat)
     # which holds them; `training.centroids` is a C++ vector, which PyMuPDF, once imported, takes for one of its own
     return flat.reconstruct_n(0, lists)
-
-
-def _flat_on_gpu(dimension: int) -> Any:
-    """An empty exact index on the first GPU. Raises RuntimeError."""
-    faiss = open_faiss()
-    if not gpus():
-        raise RuntimeError("FAISS sees no GPU; install faiss-gpu in place of faiss-cpu on a machine that has one")
-    resources = faiss.StandardGpuResources()
-    resources.setTempMemory(GPU_SCRATCH_BYTES)
-    return faiss.index_cpu_to_gpu(resources, 0, faiss.IndexFlatIP(dimension))
 
 
 def _probes_for_recall(centres: NDArray[np.float32], sample: NDArray[np.float32], rows: int) -> int:

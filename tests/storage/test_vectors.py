@@ -110,33 +110,19 @@ class TestGrouped:
         assert not read.serve(9_000, 32)
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A machine with one GPU, whose part an exact index on the CPU plays; the dimensions that it was asked for."""
-    dimensions: list[int] = []
+def test_where_a_gpu_lacks_memory_the_cpu_takes_over_and_that_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    on_cpu = grouped(clustered(9_000))
 
-    def flat(dimension: int) -> Any:
-        dimensions.append(dimension)
-        return faiss.IndexFlatIP(dimension)
+    def full() -> Any:
+        raise RuntimeError("StandardGpuResources: alloc fail")
 
     monkeypatch.setattr(module, "gpus", lambda: 1)
-    monkeypatch.setattr(module, "_flat_on_gpu", flat)
-    return dimensions
-
-
-class TestGroupedByAGpu:
-    def test_without_memory_the_cpu_takes_over_and_that_is_logged(
-        self, asked: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        on_cpu = grouped(clustered(9_000))
-
-        def full(dimension: int) -> Any:
-            raise RuntimeError("StandardGpuResources: alloc fail")
-
-        monkeypatch.setattr(module, "GPU_FROM", 1)
-        monkeypatch.setattr(module, "_flat_on_gpu", full)
-        assert grouped(clustered(9_000)).pack() == on_cpu.pack()
-        assert "rows=9000, one CPU thread does: StandardGpuResources: alloc fail" in caplog.text
+    monkeypatch.setattr(module, "GPU_FROM", 1)
+    monkeypatch.setattr(faiss, "StandardGpuResources", full, raising=False)  # faiss-cpu has none
+    assert grouped(clustered(9_000)).pack() == on_cpu.pack()
+    assert "rows=9000, one CPU thread does: StandardGpuResources: alloc fail" in caplog.text
 
 
 @pytest.mark.gpu
