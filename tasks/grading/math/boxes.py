@@ -28,12 +28,16 @@ def last_boxed(text: str) -> str | None:
     """What the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
     if "box" not in text:
         return None
+    openings: list[re.Match[str]] = []
+    for window in (10_000, 300_000, len(text)):  # answers stand near the end
+        if openings := list(deque(_BOX.finditer(text, max(0, len(text) - window)), maxlen=MOST_BOXES)):
+            break
     boxes: list[_Box] = []
     empty = False
-    for opened in reversed(_openings(text)):
+    for opened in reversed(openings):
         if boxes and opened.start() >= boxes[0].start:  # around the innermost one
             continue
-        box = _opened_box(text, opened)
+        box = _read_box(text, opened)
         if box is not None and not box.content:  # as in `put it in \boxed{}`
             empty = True
             continue
@@ -46,6 +50,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def _belongs(between: str, before: _Box, after: _Box) -> bool:
+    """Whether two boxes with `between` them are one answer."""
     if len(between) > NEAR_CHARS or "\n\n" in between or re.search(r"[.!?]\$*\s+[A-Z]", between):
         return False
     if _CORRECTED.search(between):
@@ -58,17 +63,7 @@ def _belongs(between: str, before: _Box, after: _Box) -> bool:
     return words is None and len(between) < ADJACENT_CHARS and before.content != after.content
 
 
-def _openings(text: str) -> list[re.Match[str]]:
-    """Where the last boxes begin; searched from the end, in growing windows."""
-    window = 10_000
-    while True:
-        found = list(deque(_BOX.finditer(text, max(0, len(text) - window)), maxlen=MOST_BOXES))
-        if found or window >= len(text):
-            return found
-        window *= 30
-
-
-def _opened_box(text: str, opened: re.Match[str]) -> _Box | None:
+def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
     start, position = opened.span()
     if text[position : position + 1] != "{":
         word = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?").match(text, position)
@@ -79,21 +74,17 @@ def _opened_box(text: str, opened: re.Match[str]) -> _Box | None:
         if not newline:
             return None
         return _Box(start, position + 1 + len(line), line.strip().rstrip("$.").strip())
-    return _Box(_enclosing(text, start, end), end + 1, text[position + 1 : end].strip())
-
-
-def _enclosing(text: str, start: int, end: int) -> int:
-    """Where the outermost of the boxes around the one at `start` begins."""
+    # a box around this one begins the answer
     for _ in range(MOST_BOXES):
         around = max(text.rfind(command, max(0, start - 200), start) for command in ("\\boxed", "\\fbox"))
-        opened = _BOX.match(text, around) if around >= 0 else None
-        if not opened or text[opened.end() : opened.end() + 1] != "{":
-            return start
-        closed = closing_brace(text, opened.end())
+        outer = _BOX.match(text, around) if around >= 0 else None
+        if not outer or text[outer.end() : outer.end() + 1] != "{":
+            break
+        closed = closing_brace(text, outer.end())
         if closed is None or closed < end:
-            return start
+            break
         start = around
-    return start
+    return _Box(start, end + 1, text[position + 1 : end].strip())
 
 
 def closing_brace(text: str, position: int) -> int | None:

@@ -71,7 +71,8 @@ def rational(node: Node) -> Fraction | None:
         return None
     args: list[Fraction] = []
     for arg in node.args:
-        if (value := rational(arg)) is None:
+        value = rational(arg)
+        if value is None:
             return None
         args.append(value)
     value = _EXACT[node.name](*args) if node.name in _EXACT else None
@@ -83,19 +84,15 @@ def _bits(value: Fraction) -> int:
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction | None:
-    if exponent.denominator != 1:
-        return _root(base, exponent)
-    if base in (0, 1, -1):
+    """2^(-3) is 1/8, 27^(2/3) is 9; 2^(1/2) is not rational."""
+    degree = exponent.denominator
+    if degree == 1 and base in (0, 1, -1):
         return base ** int(exponent % 2 if base == -1 else exponent) if base or exponent > 0 else None
     if abs(exponent) * _bits(base) > MAX_BITS:
         return None
-    return base ** int(exponent)
-
-
-def _root(base: Fraction, exponent: Fraction) -> Fraction | None:
-    """An exact root: 27^(2/3) is 9, 2^(1/2) is not rational."""
-    degree = exponent.denominator
-    if base < 0 or degree > 64 or _bits(base) > 512 or abs(exponent) * _bits(base) > MAX_BITS:
+    if degree == 1:
+        return base ** int(exponent)
+    if base < 0 or degree > 64 or _bits(base) > 512:
         return None
     above, below = _integer_root(base.numerator, degree), _integer_root(base.denominator, degree)
     if above is None or below is None or (above == 0 and exponent < 0):
@@ -210,17 +207,15 @@ _VALUES: dict[str, Callable[..., complex]] = {
     "max": lambda *args: max(args, key=lambda value: value.real),
     "min": lambda *args: min(args, key=lambda value: value.real),
     "cot": lambda value: cmath.cos(value) / cmath.sin(value),
+    "sec": lambda value: 1 / cmath.cos(value),
+    "csc": lambda value: 1 / cmath.sin(value),
+    "coth": lambda value: 1 / cmath.tanh(value),
+    "sech": lambda value: 1 / cmath.cosh(value),
+    "csch": lambda value: 1 / cmath.sinh(value),
+    "arccot": lambda value: cmath.atan(1 / value),
+    "arcsec": lambda value: cmath.acos(1 / value),
+    "arccsc": lambda value: cmath.asin(1 / value),
 }
-for _name, _of in {
-    "sec": cmath.cos,
-    "csc": cmath.sin,
-    "coth": cmath.tanh,
-    "sech": cmath.cosh,
-    "csch": cmath.sinh,
-}.items():
-    _VALUES[_name] = lambda value, _of=_of: 1 / _of(value)
-for _name, _of in {"arccot": cmath.atan, "arcsec": cmath.acos, "arccsc": cmath.asin}.items():
-    _VALUES[_name] = lambda value, _of=_of: _of(1 / value)
 for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
     _VALUES[_name], _VALUES[f"arc{_name}"] = getattr(cmath, _name), getattr(cmath, f"a{_name}")
 FUNCTIONS = frozenset((*_VALUES, "lg")) - {"add", "mul", "div", "neg", "pow", "root", "factorial", "binomial"}
@@ -256,10 +251,16 @@ def same_value(a: Node, b: Node) -> bool:
         return True
     left, right = rational(a), rational(b)
     if left is not None and right is not None:
-        return left == right or _rounded(a, b, left, right)
-    if symbols(a) or symbols(b):
-        return _same_function(a, b)
-    return _same_constant(a, b)
+        if left == right:
+            return True
+        first, second = written_decimal(a), written_decimal(b)
+        if first and not second:
+            return not _is_short(right) and _rounds_to(right, first, RATIONAL_DIGITS)
+        if second and not first:
+            return not _is_short(left) and _rounds_to(left, second, RATIONAL_DIGITS)
+        close = abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
+        return close and (has_decimal(a) or has_decimal(b))
+    return _same_function(a, b) if symbols(a) or symbols(b) else _same_constant(a, b)
 
 
 def written_decimal(node: Node) -> Decimal | None:
@@ -278,16 +279,6 @@ def written_decimal(node: Node) -> Decimal | None:
         if inner and scale and isinstance(power, Apply) and power.name == "pow" and rational(power.args[0]) == 10:
             return Decimal(inner.value * scale, inner.digits, inner.unit * scale)
     return None
-
-
-def _rounded(a: Node, b: Node, left: Fraction, right: Fraction) -> bool:
-    first, second = written_decimal(a), written_decimal(b)
-    if first and not second:
-        return not _is_short(right) and _rounds_to(right, first, RATIONAL_DIGITS)
-    if second and not first:
-        return not _is_short(left) and _rounds_to(left, second, RATIONAL_DIGITS)
-    close = abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
-    return close and (has_decimal(a) or has_decimal(b))
 
 
 def _is_short(value: Fraction) -> bool:
@@ -318,14 +309,14 @@ def _same_constant(a: Node, b: Node) -> bool:
 
 def points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
     """Fixed values for the variables `names`, each with whether all are positive."""
-    found: list[tuple[dict[str, Fraction], bool]] = []
+    rows: list[tuple[dict[str, Fraction], bool]] = []
     for row in range(7):
         point: dict[str, Fraction] = {}
         for index, name in enumerate(sorted(names)):
             value = Fraction((389 * (row + 1) + 211 * (index + 2) * (row + 2) + 97 * index * index) % 997 + 3, 431)
             point[name] = -value if row >= 4 and (row + index) % 2 == 0 else value
-        found.append((point, row < 4))
-    return found
+        rows.append((point, row < 4))
+    return rows
 
 
 def _same_function(a: Node, b: Node) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from tasks.grading.math import math_reading
 from tasks.grading.math.expressions import (
     Apply,
     Node,
@@ -22,6 +22,7 @@ from tasks.grading.math.expressions import (
 )
 from tasks.grading.math.math_parsing import INFINITY
 from tasks.grading.math.math_reading import (
+    LOGICAL,
     Answer,
     Based,
     Bracketed,
@@ -29,6 +30,7 @@ from tasks.grading.math.math_reading import (
     Joined,
     Listed,
     Matrix,
+    Percentage,
     Ratio,
     Relation,
     Words,
@@ -44,8 +46,10 @@ def same_answer(gold: Answer, answer: Answer) -> bool:
     gold, answer = _evaluated(gold), _evaluated(answer)
     if gold == answer:
         return True
-    compare = next((one for kinds, one in _BY_KIND if isinstance(gold, kinds) or isinstance(answer, kinds)), None)
-    return compare(gold, answer) if compare else False
+    for kinds, compare in _BY_KIND:
+        if isinstance(gold, kinds) or isinstance(answer, kinds):
+            return compare(gold, answer)
+    return False
 
 
 def _same_formula(gold: Answer, answer: Answer) -> bool:
@@ -58,15 +62,14 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
     if not (isinstance(gold, Words) and isinstance(answer, Words)):
         return False
     left, right = (re.sub(r"^(?:an?|the) |[\s.'-]+", " ", words.text).strip() for words in (gold, answer))
-    logical = math_reading.LOGICAL
-    return left == right or (left in logical and logical[left] == logical.get(right))
+    return left == right or (left in LOGICAL and LOGICAL[left] == LOGICAL.get(right))
 
 
 def _same_percentage(gold: Answer, answer: Answer) -> bool:
-    if isinstance(gold, math_reading.Percentage) and isinstance(answer, math_reading.Percentage):
+    if isinstance(gold, Percentage) and isinstance(answer, Percentage):
         return same_value(gold.node, answer.node)
-    percentage, other = (gold, answer) if isinstance(gold, math_reading.Percentage) else (answer, gold)
-    if not isinstance(percentage, math_reading.Percentage) or not isinstance(other, Formula):
+    percentage, other = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
+    if not isinstance(percentage, Percentage) or not isinstance(other, Formula):
         return False
     if not same_value(percentage.node, other.node):
         return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
@@ -78,10 +81,19 @@ def _same_percentage(gold: Answer, answer: Answer) -> bool:
 
 def _same_ratio(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Ratio) and isinstance(answer, Ratio):
+        golds, answers = _nodes(gold), _nodes(answer)
         if gold.clock and answer.clock:  # 20:34 and 20:34:00
-            times = [[rational(node) for node in _nodes(side)] for side in (gold, answer)]
+            times = [[rational(node) for node in nodes] for nodes in (golds, answers)]
             return [*times[0], 0, 0][:3] == [*times[1], 0, 0][:3]
-        return _same_items(gold.parts, answer.parts) or _in_proportion(gold, answer)
+        if _same_items(gold.parts, answer.parts):
+            return True
+        # 3:4 and 6:8 are in proportion
+        if not len(golds) == len(gold.parts) == len(answers) == len(answer.parts):
+            return False
+        return all(rational(node) != 0 for node in (*golds, *answers)) and all(
+            same_value(Apply("mul", (golds[0], right)), Apply("mul", (answers[0], left)))
+            for left, right in zip(golds[1:], answers[1:], strict=True)
+        )
     ratio, other = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
     if not isinstance(ratio, Ratio) or not isinstance(other, Formula):
         return False
@@ -93,16 +105,6 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
 
 def _nodes(ratio: Ratio) -> list[Node]:
     return [part.node for part in ratio.parts if isinstance(part, Formula)]
-
-
-def _in_proportion(gold: Ratio, answer: Ratio) -> bool:
-    golds, answers = _nodes(gold), _nodes(answer)
-    if not len(golds) == len(gold.parts) == len(answers) == len(answer.parts):
-        return False
-    return all(rational(node) != 0 for node in (*golds, *answers)) and all(
-        same_value(Apply("mul", (golds[0], right)), Apply("mul", (answers[0], left)))
-        for left, right in zip(golds[1:], answers[1:], strict=True)
-    )
 
 
 def _same_items(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
@@ -172,9 +174,18 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
         same_shape = len(gold.rows) == len(answer.rows) and len(gold.rows[0]) == len(answer.rows[0])
         return same_shape and all(_same_items(left, right) for left, right in zip(gold.rows, answer.rows, strict=True))
     if isinstance(gold, Bracketed) and isinstance(answer, Bracketed):
-        return _same_brackets(gold, answer)
-    if isinstance(gold, Matrix) or isinstance(answer, Matrix):
+        if gold.opening == answer.opening == "\\{":
+            return _same_set(_distinct(gold.items), _distinct(answer.items))
+        if "\\{" in (gold.opening, answer.opening):
+            return False
+        brackets = {(side.opening, side.closing) for side in (gold, answer)}
+        vectors = brackets <= {("(", ")"), ("langle", "rangle")}
+        vectors = vectors or (len(gold.items) > 2 and brackets <= {("(", ")"), ("[", "]")})
+        return (len(brackets) == 1 or vectors) and _same_items(gold.items, answer.items)
+    if isinstance(gold, Matrix):
         return _same_vector(gold, answer)
+    if isinstance(answer, Matrix):
+        return _same_vector(answer, gold)
     bracketed, other = (gold, answer) if isinstance(gold, Bracketed) else (answer, gold)
     assert isinstance(bracketed, Bracketed)
     if isinstance(other, Joined):
@@ -185,22 +196,8 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
     return braces and len(bracketed.items) == 1 and same_answer(bracketed.items[0], other)
 
 
-def _same_brackets(gold: Bracketed, answer: Bracketed) -> bool:
-    if gold.opening == answer.opening == "\\{":
-        return _same_set(_distinct(gold.items), _distinct(answer.items))
-    if "\\{" in (gold.opening, answer.opening):
-        return False
-    brackets = {(side.opening, side.closing) for side in (gold, answer)}
-    vectors = brackets <= {("(", ")"), ("langle", "rangle")} or (
-        len(gold.items) > 2 and brackets <= {("(", ")"), ("[", "]")}
-    )
-    return (len(brackets) == 1 or vectors) and _same_items(gold.items, answer.items)
-
-
-def _same_vector(gold: Answer, answer: Answer) -> bool:
-    """Compares a row or column with a tuple."""
-    matrix, other = (gold, answer) if isinstance(gold, Matrix) else (answer, gold)
-    assert isinstance(matrix, Matrix)
+def _same_vector(matrix: Matrix, other: Answer) -> bool:
+    """Compares a row, a column or rows in brackets with a matrix."""
     if not isinstance(other, Bracketed):
         if isinstance(other, Formula) and isinstance(other.node, Number):
             return False
@@ -242,7 +239,7 @@ def _same_union(gold: Answer, answer: Answer) -> bool:
         same = _same_items if gold.sign == "setminus" else _same_set
         if same(gold.parts, answer.parts):
             return True
-    if isinstance(gold, Formula | Words) or isinstance(answer, Formula | Words | math_reading.Percentage):
+    if isinstance(gold, Formula | Words) or isinstance(answer, Formula | Words | Percentage):
         return False
     raise Undecided("unions that are not the same part by part")
 
@@ -252,26 +249,21 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
         return _both_relations(gold, answer)
     relation, other = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
     assert isinstance(relation, Relation)
-    if set(relation.signs) == {"="}:
-        return _same_equal_side(relation, other, gold=relation is gold)
+    if set(relation.signs) == {"="}:  # its last side is compared
+        last = relation.sides[-1]
+        if isinstance(other, Listed) and len(relation.sides) == 2 and not isinstance(last, Bracketed | Listed):
+            return False
+        if relation is gold:
+            return is_assignment(relation) and same_answer(last, other)
+        if not is_assignment(relation) and symbols_of(last) and not is_identity(relation):
+            return False
+        return same_answer(other, last)
     if not isinstance(other, Bracketed | Joined):
         return False
     interval = as_interval(relation)
     if interval is None or isinstance(other, Joined):
         raise Undecided("a relation and a set")
     return same_answer(interval, other)
-
-
-def _same_equal_side(equation: Relation, other: Answer, *, gold: bool) -> bool:
-    """Whether the last side of an equation, which is the gold or the answer, equals the other."""
-    last = equation.sides[-1]
-    if isinstance(other, Listed) and len(equation.sides) == 2 and not isinstance(last, Bracketed | Listed):
-        return False
-    if gold:
-        return is_assignment(equation) and same_answer(last, other)
-    if not is_assignment(equation) and symbols_of(last) and not is_identity(equation):
-        return False
-    return same_answer(other, last)
 
 
 def _both_relations(gold: Relation, answer: Relation) -> bool:
@@ -309,7 +301,7 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Listed, _same_list),
     ((Bracketed, Matrix), _same_collection),
     (Joined, _same_union),
-    (math_reading.Percentage, _same_percentage),
+    (Percentage, _same_percentage),
     (Ratio, _same_ratio),
     (Words, _same_words),
     (Formula, _same_formula),
@@ -415,20 +407,12 @@ def solution_set(listed: Listed) -> Answer | None:
     parts = [interval for interval in intervals if isinstance(interval, Bracketed)]
     if len(parts) != len(listed.items) or len({variable(relation) for relation in relations}) != 1:
         return None
-    return _overlap(parts) or Joined("cup", tuple(parts))
-
-
-def _overlap(parts: list[Bracketed]) -> Answer | None:
-    """The intersection of two opposite rays; None where it is empty."""
     rising = [part for part in parts if part.items[1] == Formula(INFINITY)]
     falling = [part for part in parts if part.items[0] == Formula(Apply("neg", (INFINITY,)))]
-    if len(parts) != 2 or len(rising) != 1 or len(falling) != 1:
-        return None
-    low, high = rising[0].items[0], falling[0].items[1]
-    if not isinstance(low, Formula) or not isinstance(high, Formula):
-        return None
-    try:
-        below = evaluate(low.node, {}).real < evaluate(high.node, {}).real
-    except (Undecided, KeyError, ArithmeticError):
-        return None
-    return Bracketed(rising[0].opening, (low, high), falling[0].closing) if below else None
+    if len(parts) == 2 and len(rising) == len(falling) == 1:
+        low, high = rising[0].items[0], falling[0].items[1]
+        if isinstance(low, Formula) and isinstance(high, Formula):
+            with suppress(Undecided, KeyError, ArithmeticError):
+                if evaluate(low.node, {}).real < evaluate(high.node, {}).real:
+                    return Bracketed(rising[0].opening, (low, high), falling[0].closing)
+    return Joined("cup", tuple(parts))

@@ -105,19 +105,13 @@ def _boxed_or_announced(visible: str) -> str | None:
         return boxed
     if '"' in tail and (field := json_field(tail)):
         return field
-    tagged = _tagged(visible)
-    return _announced(visible) if tagged is None else _announced(tagged) or _unannounced(tagged)
-
-
-def _tagged(text: str) -> str | None:
-    """Content of the last `<answer>`; None without one."""
-    tail = text[-TAIL_CHARS:]
     tags = list(_TAG.finditer(tail)) if "<" in tail else []
     opened = next((index for index in reversed(range(len(tags))) if not tags[index].group(1)), None)
     if opened is None:
-        return None
+        return _announced(visible)
     end = tags[opened + 1].start() if opened + 1 < len(tags) else len(tail)
-    return tail[tags[opened].end() : end].strip()
+    tagged = tail[tags[opened].end() : end].strip()  # of the last `<answer>`
+    return _announced(tagged) or _unannounced(tagged)
 
 
 def _announced(text: str) -> str | None:
@@ -205,11 +199,9 @@ def last_expression(text: str) -> str | None:
     spans = list(_SPAN.finditer(tail))
     outside_from = spans[-1].end() if spans else 0
     if number := _last_number(tail, outside_from):
-        closed = _CLOSING.search(tail, number.start())
-        around = (
-            [found for found in _TUPLE.finditer(tail, outside_from) if found.end() > number.start()] if closed else []
-        )
-        return around[-1].group() if around else _formula_around(tail, number)
+        tuples = _TUPLE.finditer(tail, outside_from) if _CLOSING.search(tail, number.start()) else ()
+        around = [match.group() for match in tuples if match.end() > number.start()]
+        return around[-1] if around else _formula_around(tail, number)
     if not spans:
         return None
     index = len(spans) - 1

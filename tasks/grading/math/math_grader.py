@@ -20,6 +20,7 @@ from tasks.grading.math import math_reading
 from tasks.grading.math.expressions import Undecided, evaluate, rational
 from tasks.grading.math.math_comparison import same_answer
 from tasks.grading.math.math_extraction import answer_in, read
+from tasks.grading.math.math_reading import Based, Formula, Percentage, Words
 from tasks.grading.math.math_tokens import NotUnderstood
 from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, for_sympy, normalize, plain_words, spelling
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
@@ -142,46 +143,35 @@ def decide(gold: str, answer: str) -> Verdict | None:
     letter = math_reading.choice_letter(left)
     if letter and len(left) <= 12 and (chosen := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
         return Verdict(letter == chosen, "choice")
-    if verdict := _by_structure(left, right):
+    verdict = _compare_structure(left, right)
+    if verdict and not verdict.equal and (_PLAIN_LOG.search(left) or _PLAIN_LOG.search(right)):
+        decimal = _compare_structure(_PLAIN_LOG.sub(r"\\lg", left), _PLAIN_LOG.sub(r"\\lg", right))
+        verdict = decimal if decimal and decimal.equal else verdict
+    if verdict:
         return verdict
     # two texts that differ in their words need no sympy
     return None if all(_MATHEMATICS.search(side) for side in (gold, answer)) else Verdict(False, "unread")
 
 
-def _by_structure(left: str, right: str) -> Verdict | None:
-    verdict = _by_reading(left, right)
-    if verdict and not verdict.equal and (_PLAIN_LOG.search(left) or _PLAIN_LOG.search(right)):
-        decimal = _by_reading(_PLAIN_LOG.sub(r"\\lg", left), _PLAIN_LOG.sub(r"\\lg", right))
-        return decimal if decimal and decimal.equal else verdict
-    return verdict
-
-
-def _by_reading(left: str, right: str) -> Verdict | None:
+def _compare_structure(left: str, right: str) -> Verdict | None:
     """The verdict on both as parsed; None where one cannot be parsed or evaluated."""
     stage = ""
     for thousands in (True, False) if _GROUPED.search(left) and _GROUPED.search(right) else (True,):
         try:
-            gold, answer = (
-                math_reading.read_answer(left, thousands=thousands),
-                math_reading.read_answer(right, thousands=thousands),
-            )
+            gold = math_reading.read_answer(left, thousands=thousands)
+            answer = math_reading.read_answer(right, thousands=thousands)
             equal = same_answer(gold, answer)
         except (NotUnderstood, Undecided, RecursionError, ArithmeticError, ValueError):
             return None
-        stage = _stage(gold, answer)
+        if isinstance(gold, Words | Based) and isinstance(answer, Words | Based):
+            stage = "string"
+        elif isinstance(gold, Formula) and isinstance(answer, Formula):
+            stage = "numeric" if rational(gold.node) is not None and rational(answer.node) is not None else "formula"
+        else:
+            stage = "structure"
         if equal:
             return Verdict(True, stage)
     return Verdict(True, "numeric") if _same_decimal_comma(left, right) else Verdict(False, stage)
-
-
-def _stage(gold: math_reading.Answer, answer: math_reading.Answer) -> str:
-    if isinstance(gold, math_reading.Words | math_reading.Based) and isinstance(
-        answer, math_reading.Words | math_reading.Based
-    ):
-        return "string"
-    if isinstance(gold, math_reading.Formula) and isinstance(answer, math_reading.Formula):
-        return "numeric" if rational(gold.node) is not None and rational(answer.node) is not None else "formula"
-    return "structure"
 
 
 def _same_decimal_comma(gold: str, answer: str) -> bool:
@@ -243,24 +233,23 @@ def _missing(response: Response, gold: str) -> dict[str, Any]:
 
 
 def _graded(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
-    found: dict[str, Any] = {"score": None, "extracted": _shown(answer), "gold": _shown(gold)}
+    shown = {"extracted": _shown(answer), "gold": _shown(gold)}
     if verdict.failed:
-        return found | {"status": "unscored", "reason": verdict.failed}
-    if not verdict.equal and _within(item, gold, answer):
+        return shown | {"score": None, "status": "unscored", "reason": verdict.failed}
+    if not verdict.equal and _is_within_tolerance(item, gold, answer):
         verdict = Verdict(True, "tolerance")
-    found["score"] = float(verdict.equal)
-    found["reason"] = f"{verdict.stage}: {found['extracted']} {'=' if verdict.equal else '≠'} {found['gold']}"
-    return found
+    reason = f"{verdict.stage}: {shown['extracted']} {'=' if verdict.equal else '≠'} {shown['gold']}"
+    return shown | {"score": float(verdict.equal), "reason": reason}
 
 
-def _within(item: Item, gold: str, answer: str) -> bool:
+def _is_within_tolerance(item: Item, gold: str, answer: str) -> bool:
     """True if the answer is a number at most `tolerance` off the gold."""
-    allowed = item.detail.get("tolerance")
-    if not isinstance(allowed, int | float | str) or not allowed:
+    tolerance = item.detail.get("tolerance")
+    if not isinstance(tolerance, int | float | str) or not tolerance:
         return False
-    expected, said = number_in(gold), number_in(answer)
+    expected, number = number_in(gold), number_in(answer)
     try:
-        return expected is not None and said is not None and abs(expected - said) <= float(allowed) * (1 + 1e-9)
+        return expected is not None and number is not None and abs(expected - number) <= float(tolerance) * (1 + 1e-9)
     except ValueError:
         return False
 
@@ -271,7 +260,7 @@ def number_in(text: str) -> float | None:
         return None
     try:
         answer = math_reading.read_answer(normalize(text))
-        if not isinstance(answer, math_reading.Formula | math_reading.Percentage):
+        if not isinstance(answer, Formula | Percentage):
             return None
         exact = rational(answer.node)
         value = complex(float(exact)) if exact is not None else evaluate(answer.node, {})

@@ -17,6 +17,7 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil
 _OPENING = frozenset(_PAIRS)
 _CLOSING = frozenset(_PAIRS.values())
 _RELATIONS = frozenset(("=", "<", ">", "le", "ge", "ne", "in", "equiv", "approx", "to"))
+_CONDITIONS = ("where", "for", "with", "if", "when")
 _ALIGNED = ("aligned", "align", "alignat", "gather", "gathered", "split")
 _CHOICE = re.compile(r"(?:\\(?:text\w*|mathrm|mathbf)\s*\{\s*)?(?:\(\s*([A-J])\s*\)|([A-J])\s*\))\s*\}?(?=$|[\s\\:.])")
 _LISTED_CHOICE = re.compile(r"([A-J])\s*[.:]\s+\S")
@@ -100,10 +101,8 @@ Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | L
 
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
     """Parse a normalized answer. Raises NotUnderstood."""
-    words = _words(normalized)
-    if words is not None:
-        return words
-    return _read(_trimmed(tokenize(normalized, thousands=thousands)))
+    words = _read_words(normalized)
+    return _read(_trimmed(tokenize(normalized, thousands=thousands))) if words is None else words
 
 
 def choice_letter(normalized: str) -> str | None:
@@ -112,7 +111,7 @@ def choice_letter(normalized: str) -> str | None:
     return next((letter for letter in found.groups() if letter), None) if found else None
 
 
-def _words(normalized: str) -> Answer | None:
+def _read_words(normalized: str) -> Answer | None:
     """Text without mathematics."""
     inner = re.sub(r"\\(?:text\w*|mathrm|mbox|operatorname)\s*\{([^{}]*)\}", r"\1", normalized).strip()
     if not _PLAIN_WORDS.fullmatch(inner):
@@ -167,7 +166,10 @@ def _outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
 def _read(tokens: list[Token]) -> Answer:
     if not tokens:
         raise NotUnderstood("nothing")
-    tokens = _without_condition(tokens)
+    for index, token in enumerate(tokens):  # what precedes a condition: `f(x) = ax + b, where …`, `2n for n > 1`
+        if index and token.kind == "text" and token.text.lower().split()[0] in _CONDITIONS:
+            tokens = _trimmed(tokens[:index])
+            break
     for separators in ({";"}, {"and"}, {","}):
         items = _split(tokens, separators)
         if len(items) > 1:
@@ -187,31 +189,21 @@ def _read(tokens: list[Token]) -> Answer:
     return _single(tokens)
 
 
-def _without_condition(tokens: list[Token]) -> list[Token]:
-    """The tokens before a condition: `f(x) = ax + b, where …`, `2n for n > 1`."""
-    for index, token in enumerate(tokens):
-        if index and token.kind == "text" and token.text.lower().split()[0] in ("where", "for", "with", "if", "when"):
-            return _trimmed(tokens[:index])
-    return tokens
-
-
 def _listed(items: list[list[Token]]) -> Answer:
     if not items or len(items) > MAX_ITEMS:
         raise NotUnderstood("a list of nothing, or too long")
     answers = [_read(item) for item in items]
-    solutions = [_solution(answer) for answer in answers]
-    names = {tuple(item.subject for item in solution) for solution in solutions}
+    # `p = 5, q = 2` and others for the same names are several solutions: (5, 2), …
+    solutions: list[list[Relation]] = []
+    for answer in answers:
+        parts = answer.items if isinstance(answer, Listed) else ()
+        equations = [part for part in parts if isinstance(part, Relation) and set(part.signs) == {"="}]
+        solutions.append(equations if len(equations) == len(parts) else [])
+    names = {tuple(equation.subject for equation in solution) for solution in solutions}
     if len(answers) > 1 and len(names) == 1 and names != {()}:
         answers = [Bracketed("(", tuple(item.sides[-1] for item in solution), ")") for solution in solutions]
-    read = _flattened(answers)
-    return read[0] if len(read) == 1 else Listed(read)
-
-
-def _solution(answer: Answer) -> list[Relation]:
-    """The equations of `p = 5, q = 2`, one of several solutions, which mean (5, 2); empty for other answers."""
-    items = answer.items if isinstance(answer, Listed) else ()
-    equations = [item for item in items if isinstance(item, Relation) and set(item.signs) == {"="}]
-    return equations if len(equations) == len(items) else []
+    values = _flattened(answers)
+    return values[0] if len(values) == 1 else Listed(values)
 
 
 def _flattened(answers: Sequence[Answer]) -> tuple[Answer, ...]:
@@ -275,7 +267,8 @@ def _single(tokens: list[Token]) -> Answer:
     first, last = tokens[0], tokens[-1]
     if first.text.startswith("begin "):
         return _matrix(tokens)
-    if _encloses(tokens):
+    brackets = first.kind in ("sign", "command") and first.text in _OPENING and last.text in _CLOSING
+    if brackets and next(_outside_brackets(tokens), None) == len(tokens) - 1:  # the last closes the first
         inner = tokens[1:-1]
         if inner and inner[0].text.startswith("begin ") and inner[-1].text.startswith("end ") and first.text != "\\{":
             return _read(inner)
@@ -298,13 +291,6 @@ def _single(tokens: list[Token]) -> Answer:
     return _formula(tokens)
 
 
-def _encloses(tokens: Sequence[Token]) -> bool:
-    """True where the first bracket is closed by the last."""
-    first, last = tokens[0], tokens[-1]
-    brackets = first.kind in ("sign", "command") and first.text in _OPENING and last.text in _CLOSING
-    return brackets and next(_outside_brackets(tokens), None) == len(tokens) - 1
-
-
 def _bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
     if opening == "{":  # braces that LaTeX does not draw
         return _read(inner)
@@ -323,7 +309,7 @@ def _matrix(tokens: list[Token]) -> Answer:
     if kind in (*_ALIGNED, "cases", "array") and tokens[-1].text == "end " + tokens[0].text[6:]:
         lines = [[token for token in row if token.text != "&"] for row in _split(tokens[1:-1], {"newline"})]
         if kind in _ALIGNED:
-            lines = _derivation(lines)
+            lines = _join_derivation(lines)
         if all(_signs(line, _RELATIONS) for line in lines if line):  # a system of equations
             return _listed([trimmed for line in lines if (trimmed := _trimmed(line))])
     if tokens[-1].text != tokens[0].text.replace("begin ", "end ") or not tokens[0].text.endswith(("matrix", "array")):
@@ -334,7 +320,7 @@ def _matrix(tokens: list[Token]) -> Answer:
     return Matrix(tuple(rows))
 
 
-def _derivation(lines: list[list[Token]]) -> list[list[Token]]:
+def _join_derivation(lines: list[list[Token]]) -> list[list[Token]]:
     """Rows continued by `= …` as one chain; of several values for one name the last."""
     chains: list[list[Token]] = []
     for line in lines:

@@ -78,21 +78,16 @@ class NotUnderstood(Exception):
 
 def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
     """Tokens of a normalized answer; `thousands`: `1,234` outside brackets is one number. Raises NotUnderstood."""
-    tokens: list[Token] = []
-    _cut(_join_thousands(normalized) if thousands else normalized, tokens, depth=0)
-    return tokens
 
-
-def _join_thousands(text: str) -> str:
-    """Remove commas and spaces between groups of three digits, except inside brackets, where they separate values."""
-
-    def joined(found: re.Match[str]) -> str:
-        before = text[: found.start()]
+    def join(group: re.Match[str]) -> str:
+        before = normalized[: group.start()]
         if any(before.count(opening) > before.count(closing) for opening, closing in ("()", "[]")) or "{" in before:
-            return found.group()
-        return found.group().replace(",", "").replace(" ", "")
+            return group.group()  # inside brackets commas and spaces separate values
+        return group.group().replace(",", "").replace(" ", "")
 
-    return _THOUSANDS.sub(joined, text)
+    tokens: list[Token] = []
+    _cut(_THOUSANDS.sub(join, normalized) if thousands else normalized, tokens, depth=0)
+    return tokens
 
 
 def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
@@ -188,7 +183,10 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
     """Tokens of letters in a row: a function, a word, or adjacent variables."""
     if run.lower() in ("and", "or"):
         return [Token("command", "and", spaced)]
-    if run not in _WHOLE_WORDS and _is_word(run) and (len(run) > 1 or (after_number and spaced)):
+    lower = run.lower()
+    is_word = lower in _UNITS or lower in _OTHER_UNITS or lower in _PROSE
+    is_word = is_word or (len(run) >= 4 and run[1:].islower() and bool(set("aeiouy") & set(lower)))
+    if run not in _WHOLE_WORDS and is_word and (len(run) > 1 or (after_number and spaced)):
         return [Token("text" if len(run) > 1 else "symbol", run, spaced)]
     tokens: list[Token] = []
     for part in [run] if run in _WHOLE_WORDS else _SPELLED.split(run):
@@ -199,13 +197,6 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
             for letter in part:
                 tokens.append(Token("symbol", letter, spaced and not tokens))
     return tokens
-
-
-def _is_word(run: str) -> bool:
-    """True for letters in a row that are a word, not adjacent variables."""
-    if run.lower() in _UNITS or run.lower() in _OTHER_UNITS or run.lower() in _PROSE:
-        return True
-    return len(run) >= 4 and run[1:].islower() and bool(set("aeiouy") & set(run.lower()))
 
 
 def literal(text: str) -> Number:
@@ -240,7 +231,14 @@ def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
     start = 0
     while start < end and tokens[start].kind == "text":
         start += 1
-    return tokens[start:end], _canonical_unit(units)
+    kept = tokens[start:end]
+    if any(unit not in _UNITS and unit not in _OTHER_UNITS and unit[0] not in "^/" for unit in units):
+        return kept, ""
+    known = [_UNITS.get(unit, unit) for unit in units if unit in _UNITS or unit not in _OTHER_UNITS]
+    if not known or known[0].startswith("^"):
+        return kept, ""
+    squared, cubed = {"square", "sq"} & set(units), {"cubic", "cu"} & set(units)
+    return kept, "".join(known) + ("^2" if squared else "^3" if cubed else "")
 
 
 def _exponent(tokens: list[Token], end: int) -> str | None:
@@ -265,14 +263,3 @@ def _is_short(tokens: list[Token], end: int) -> bool:
     if before.text == "/" and end > 3:
         return _is_unit(tokens, end - 2)
     return token.spaced and before.kind == "number" and end == 2 + (tokens[0].text == "-")
-
-
-def _canonical_unit(words: list[str]) -> str:
-    if any(word not in _UNITS and word not in _OTHER_UNITS and word[0] not in "^/" for word in words):
-        return ""
-    known = [_UNITS.get(word, word) for word in words if word in _UNITS or word not in _OTHER_UNITS]
-    if not known or known[0].startswith("^"):
-        return ""
-    squared = any(word in ("square", "sq") for word in words)
-    cubed = any(word in ("cubic", "cu") for word in words)
-    return "".join(known) + ("^2" if squared else "^3" if cubed else "")

@@ -11,7 +11,6 @@ import os
 import re
 import resource
 import sys
-from typing import Any
 
 MEMORY_BYTES = 3 * 1024**3
 MAX_CHARS = 4_000
@@ -24,37 +23,26 @@ def bomb(latex: str) -> bool:
     return bool(len(latex) > MAX_CHARS or _TOWER.search(latex) or _LARGE_FACTORIAL.search(latex))
 
 
-def _limited(cpu_s: int) -> None:
-    """Let the kernel end this process if one comparison takes that long, even if its parent is gone."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    spent = int(used.ru_utime + used.ru_stime) + 1
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (spent + cpu_s, hard))
-
-
 def _same(gold: str, answer: str) -> bool:
     from math_verify import LatexExtractionConfig, parse, verify
-
-    def read(latex: str) -> list[Any]:
-        config = [LatexExtractionConfig(boxed_match_priority=-1)]
-        return parse(f"${latex}$", config, fallback_mode="no_fallback", parsing_timeout=None)  # type: ignore[arg-type]
-
-    left, right = read(gold), read(answer)
-    if not left or not right:
-        return False
-    simplified = verify(left, right, timeout_seconds=None, allow_set_relation_comp=True)  # type: ignore[arg-type]
-    return bool(simplified) or _same_worked_out(left[0], right[0])
-
-
-def _same_worked_out(gold: object, answer: object) -> bool:
-    """Whether they are equal once sums, products and integrals are evaluated, which math-verify rarely does."""
     from sympy import Expr, Integral, Product, Sum, simplify
 
-    if not isinstance(gold, Expr) or not isinstance(answer, Expr):
+    config = [LatexExtractionConfig(boxed_match_priority=-1)]
+    left, right = (
+        parse(f"${latex}$", config, fallback_mode="no_fallback", parsing_timeout=None)  # type: ignore[arg-type]
+        for latex in (gold, answer)
+    )
+    if not left or not right:
         return False
-    if not any(one.has(Sum, Product, Integral) for one in (gold, answer)):
+    if verify(left, right, timeout_seconds=None, allow_set_relation_comp=True):  # type: ignore[arg-type]
+        return True
+    # once sums, products and integrals are evaluated, which math-verify rarely does
+    first, second = left[0], right[0]
+    if not isinstance(first, Expr) or not isinstance(second, Expr):
         return False
-    return simplify(gold.doit() - answer.doit()) == 0
+    if not any(side.has(Sum, Product, Integral) for side in (first, second)):
+        return False
+    return simplify(first.doit() - second.doit()) == 0
 
 
 def main() -> None:
@@ -72,7 +60,10 @@ def main() -> None:
     verdicts.write('{"ready": true}\n')
     for line in sys.stdin:
         asked = json.loads(line)
-        _limited(asked["cpu_s"])
+        # the kernel ends this process if one comparison takes that long, even if its parent is gone
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = int(usage.ru_utime + usage.ru_stime) + 1 + asked["cpu_s"]
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         try:
             equal = not bomb(asked["gold"]) and not bomb(asked["answer"]) and _same(asked["gold"], asked["answer"])
         except Exception:  # noqa: BLE001  # sympy raises anything; what it cannot read is not equal

@@ -105,7 +105,13 @@ class Workers:
             if worker is None or worker.process.poll() is not None:  # killed by someone while it was idle
                 self._drop(worker)
                 worker = None
-                worker = self._start()
+                with self._lock:
+                    if self._closed:
+                        raise WorkerUnavailable("the grader was closed")
+                worker = _Worker()
+                with self._lock:
+                    self._running.add(worker)
+                log.debug("math worker started pid=%d", worker.process.pid)
             return worker.same(gold, answer, deadline_s)
         except BaseException:  # it may still be at work on this
             self._drop(worker)
@@ -113,16 +119,6 @@ class Workers:
             raise
         finally:
             self._free.put(worker)
-
-    def _start(self) -> _Worker:
-        with self._lock:
-            if self._closed:
-                raise WorkerUnavailable("the grader was closed")
-        worker = _Worker()
-        with self._lock:
-            self._running.add(worker)
-        log.debug("math worker started pid=%d", worker.process.pid)
-        return worker
 
     def _drop(self, worker: _Worker | None) -> None:
         if worker:
