@@ -68,18 +68,23 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     gold = "".join(sorted(set(str(item.gold).upper()) & set(asked.letters)))
     readings, where = read(response.text, asked, rule)
 
-    def graded(letters: str | None) -> dict[str, Any]:
-        is_one = letters is not None and len(letters) == 1 and asked.options
+    def grade(letters: str | None) -> dict[str, Any]:
+        if not letters:
+            reason = why_missing(response, "no option is named")
+            missing = letters is None
+            return {"score": 0.0, "extracted": letters, "gold": gold, "reason": reason, "missing": missing}
+        some_left_out = asked.several and set(letters) < set(gold)
+        score = 1.0 if letters == gold else PART_OF_ALL * len(letters) if some_left_out else 0.0
+        named = len(letters) == 1 and asked.options
         return {
-            "score": _score(letters, gold, asked) if letters else 0.0,
+            "score": score,
             "extracted": letters,
             "gold": gold,
-            "reason": where.get(letters, "rule") if letters else why_missing(response, "no option is named"),
-            "detail": {"chosen": asked.options[asked.letters.index(letters)]} if letters and is_one else {},
-            "missing": letters is None,
+            "reason": where.get(letters, "rule"),
+            "detail": {"chosen": asked.options[asked.letters.index(letters)]} if named else {},
         }
 
-    return graded_by(rule, readings, item, response, graded)
+    return graded_by(rule, readings, item, response, grade)
 
 
 class Read(NamedTuple):
@@ -162,13 +167,6 @@ def _lone(plain: str, asked: Asked) -> str | None:
 @lru_cache(maxsize=1_000)
 def _canonical_options(options: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(canonical, options))
-
-
-def _score(chosen: str, gold: str, asked: Asked) -> float:
-    if chosen == gold:
-        return 1.0
-    some_left_out = asked.several and set(chosen) < set(gold)
-    return PART_OF_ALL * len(chosen) if some_left_out else 0.0
 
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
@@ -310,7 +308,13 @@ def _stated(following: str, asked: Asked) -> str | None:
         return _letters(match["closed"] or match["last"], asked)
     if match := NUMBERED.match(said):
         return _by_number(match, asked)
-    return _by_text(said, asked) or _by_text(re.split(r"[.;]\s|,\s", said)[0], asked) or _by_bare_number(said, asked)
+    if letters := _by_text(said, asked) or _by_text(re.split(r"[.;]\s|,\s", said)[0], asked):
+        return letters
+    # `정답: 3`, where no option holds a number
+    bare = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", said)
+    if not bare or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
+        return None
+    return _letter(int(bare[1]), asked)
 
 
 def _last_remarked(plain: str, asked: Asked) -> str | None:
@@ -328,14 +332,6 @@ def _last_remarked(plain: str, asked: Asked) -> str | None:
 
 def _by_number(match: re.Match[str], asked: Asked) -> str | None:
     return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), asked)
-
-
-def _by_bare_number(said: str, asked: Asked) -> str | None:
-    """The letter of `정답: 3`, where no option holds a number."""
-    match = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", said)
-    if not match or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
-        return None
-    return _letter(int(match[1]), asked)
 
 
 def _letter(number: int, asked: Asked) -> str | None:

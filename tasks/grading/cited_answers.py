@@ -136,7 +136,12 @@ def has_numbers(answer: str, gold: str) -> bool:
     For a gold number without a unit the digits are enough: a table may have the unit in its header.
     """
     missing = set(missing_numbers(gold, [answer]))
-    return all(number.text not in missing or _bare(number, answer) for number in read_numbers(gold))
+    for number in read_numbers(gold):
+        if number.text in missing:
+            digits = re.escape(number.text.strip())
+            if number.unit or not re.search(rf"(?<![\d.,]){digits}(?!\d|[.,]\d)", answer):
+                return False
+    return True
 
 
 def has_words(answer: str, gold: str) -> bool:
@@ -216,11 +221,6 @@ def _plain_words(text: str) -> str:
     lowered = unicodedata.normalize("NFC", text).casefold()
     spaced = "".join(" " if unicodedata.category(sign)[0] in "PZC" else sign for sign in lowered)
     return _SPACE_AT_CJK.sub("", " ".join(spaced.split()))
-
-
-def _bare(number: Number, answer: str) -> bool:
-    digits = re.escape(number.text.strip())
-    return not number.unit and re.search(rf"(?<![\d.,]){digits}(?!\d|[.,]\d)", answer) is not None
 
 
 TOLERANCE = Decimal("0.005")
@@ -307,7 +307,8 @@ def _amounts(number: Number, *, beside: Number) -> Iterator[Amount]:
         yield Amount(value * 100, "share", scale * 100)
     if unit == "%":
         yield Amount(value, "share", scale)
-    if _is_bare(number) and _is_scaled(beside) and len(re.sub(r"\D", "", number.text).lstrip("0")) >= FEWEST_DIGITS:
+    in_scale = beside.unit in SCALE_WORDS or (beside.unit in _OF_AMOUNTS and abs(beside.value) != _written(beside))
+    if _is_bare(number) and in_scale and len(re.sub(r"\D", "", number.text).lstrip("0")) >= FEWEST_DIGITS:
         yield from (Amount(value * header, beside.unit, header) for header in HEADER_SCALES)
 
 
@@ -335,10 +336,6 @@ def _written(number: Number) -> Decimal | None:
 
 def _is_bare(number: Number) -> bool:
     return not number.unit and abs(number.value) == _written(number)
-
-
-def _is_scaled(number: Number) -> bool:
-    return number.unit in SCALE_WORDS or (number.unit in _OF_AMOUNTS and abs(number.value) != _written(number))
 
 
 _OF_AMOUNTS = frozenset(["", *CURRENCIES.values()])

@@ -37,17 +37,17 @@ def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE
     """A sample for each response, in order; `item.gold`: the answer, or a list of accepted answers."""
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold])]
-        yield graded_by(rule, read(response.text, rule), item, response, partial(_graded, response, golds))
+        yield graded_by(rule, read(response.text, rule), item, response, partial(_grade, response, golds))
 
 
-def _graded(response: Response, golds: list[str], said: str | None) -> dict[str, Any]:
-    match = next((gold for gold in golds if said is not None and same_words(gold, said)), None)
+def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str, Any]:
+    right = answer is not None and any(same_words(gold, answer) for gold in golds)
     return {
-        "score": float(match is not None),
-        "extracted": said,
+        "score": float(right),
+        "extracted": answer,
         "gold": " | ".join(golds),
-        "reason": why_missing(response) if said is None else "other words" if match is None else "same words",
-        "missing": said is None,
+        "reason": why_missing(response) if answer is None else "same words" if right else "other words",
+        "missing": answer is None,
     }
 
 
@@ -72,10 +72,11 @@ def _announced(text: str) -> str | None:
         return box[:LONGEST_LINE].strip()
     if '"' in text and (field := json_field(text)):
         return field[:LONGEST_LINE].strip()
-    ends = (match.end() for match in ANNOUNCED.backwards(text))
-    rests = (text[end : end + LONGEST_LINE].split("\n") for end in ends)
-    lines = (next((line.strip() for line in rest if line.strip()), "").strip("* ") for rest in rests)
-    return next((line for line in lines if line), None)
+    for announced in ANNOUNCED.backwards(text):
+        following = text[announced.end() : announced.end() + LONGEST_LINE].split("\n")
+        if line := next((line.strip() for line in following if line.strip()), "").strip("* "):
+            return line
+    return None
 
 
 def same_words(gold: str, said: str) -> bool:
@@ -167,21 +168,16 @@ def matches(pattern: str) -> Measure:
 
 def f1(answer: str, golds: Sequence[str]) -> TextScore:
     """The best F1 of words, without articles, punctuation and case. Source: SQuAD's evaluate-v1.1.py."""
-    said = _words(answer)
-    best = max((_f1(said, _words(gold)) for gold in golds), default=0.0)
+    words, best = _words(answer), 0.0
+    for gold in map(_words, golds):
+        shared = sum((Counter(words) & Counter(gold)).values())
+        best = max(best, 2 * shared / (len(words) + len(gold)) if words and gold else float(words == gold))
     return TextScore(best, "F1 of words")
 
 
 def _words(text: str) -> list[str]:
     plain = "".join(sign for sign in text.lower() if sign not in string.punctuation)
     return _ARTICLE.sub(" ", plain).split()
-
-
-def _f1(said: Sequence[str], gold: Sequence[str]) -> float:
-    if not said or not gold:
-        return float(said == gold)
-    shared = sum((Counter(said) & Counter(gold)).values())
-    return 2 * shared / (len(said) + len(gold))
 
 
 def rouge(answer: str, golds: Sequence[str]) -> TextScore:

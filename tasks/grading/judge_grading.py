@@ -103,7 +103,8 @@ def judge_by(
         wanted: list[Set[str]] | None = None
         for draw in range(DRAWS):
             for (number, name), answer in judge.ask_all(_requests(window, asks, wanted, draw=draw)):
-                found[number][name] = _judgment(answer, read, earlier=found[number].get(name))
+                earlier = found[number].get(name)
+                found[number][name] = _read_judgment(answer, read, earlier.keys if earlier else ())
             wanted = [{name for name, one in each.items() if one.failed and one.answered} for each in found]
             if not any(wanted):
                 break
@@ -124,10 +125,7 @@ def _requests(
                 yield (number, name), request.model_copy(update={"draw": draw}) if draw else request
 
 
-def _judgment(
-    answer: Answer | ModelError, read: Read[Verdict], *, earlier: Judgment[Verdict] | None
-) -> Judgment[Verdict]:
-    keys = earlier.keys if earlier else ()
+def _read_judgment(answer: Answer | ModelError, read: Read[Verdict], keys: tuple[str, ...]) -> Judgment[Verdict]:
     if isinstance(answer, ModelError):
         return Judgment(None, "", keys, f"the judge did not answer: {answer}", answered=False)
     keys = (*keys, answer.key)
@@ -201,7 +199,12 @@ def sample_of(
     """A sample whose detail names the judge and holds the judgments; where one failed it is unscored."""
     item, response, judgments = judged
     failed = [f"{name}: {one.failed}" for name, one in judgments.items() if one.failed]
-    kept: dict[str, JsonValue] = {"judge": judge.id, "judgments": {name: _kept(one) for name, one in judgments.items()}}
+    records: dict[str, JsonValue] = {}
+    for name, one in judgments.items():
+        verdict: JsonValue = one.verdict
+        text, half = one.text, KEPT_CHARS // 2
+        text = text if len(text) <= KEPT_CHARS else f"{text[:half]} […] {text[-half:]}"
+        records[name] = {"verdict": verdict, "text": text, "draws": len(one.keys), "failed": one.failed}
     return graded_sample(
         item,
         response,
@@ -209,14 +212,7 @@ def sample_of(
         score=None if failed else score,
         reason="; ".join(failed) or reason,
         values=dict(values or {}),
-        detail=kept | dict(detail or {}),
+        detail={"judge": judge.id, "judgments": records, **(detail or {})},
         missing=missing,
         keys=(*response.call_keys, *(key for one in judgments.values() for key in one.keys)),
     )
-
-
-def _kept(judgment: Judgment[Verdict]) -> dict[str, JsonValue]:
-    verdict: JsonValue = judgment.verdict
-    text, half = judgment.text, KEPT_CHARS // 2
-    text = text if len(text) <= KEPT_CHARS else f"{text[:half]} […] {text[-half:]}"
-    return {"verdict": verdict, "text": text, "draws": len(judgment.keys), "failed": judgment.failed}

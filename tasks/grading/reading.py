@@ -140,31 +140,23 @@ def last_box(text: str) -> str | None:
 
 
 def _matched(pattern: Pattern, text: str) -> str | None:
+    compiled, timeout_s = _compiled(cast("str", pattern.first or pattern.last))
+    found: regex.Match[str] | None = None
+    end, until = len(text), monotonic() + PATTERN_S
     try:
         if pattern.first is not None:
-            compiled, timeout_s = _compiled(pattern.first)
             found = compiled.search(text, timeout=timeout_s)
-        else:
-            found = _last_match(*_compiled(cast("str", pattern.last)), text, within_line=pattern.within_line)
+        while pattern.last is not None and found is None and end >= 0:  # the last match, by lines where it is in one
+            start = text.rfind("\n", 0, end) + 1 if pattern.within_line else 0
+            for found in compiled.finditer(text, start, end, timeout=timeout_s):  # noqa: B007 the last one counts
+                pass
+            end = start - 1
+            if found is None and monotonic() > until:
+                raise TimeoutError
     except TimeoutError:
         log.warning("published pattern took over %g s on %d characters: %s", PATTERN_S, len(text), pattern)
         return None
     return next((group.strip() for group in found.groups() if group), None) if found else None
-
-
-def _last_match(
-    pattern: regex.Pattern[str], timeout_s: float | None, text: str, *, within_line: bool
-) -> regex.Match[str] | None:
-    end = len(text)
-    until = monotonic() + PATTERN_S
-    while end >= 0:
-        start = text.rfind("\n", 0, end) + 1 if within_line else 0
-        if last := deque(pattern.finditer(text, start, end, timeout=timeout_s), maxlen=1):
-            return last[0]
-        if monotonic() > until:
-            raise TimeoutError
-        end = start - 1
-    return None
 
 
 @lru_cache(maxsize=256)
@@ -180,22 +172,17 @@ def graded_by(
 
     grade: fields of the sample of what was read, `score` and `extracted` among them.
     """
-    graded = {said: grade(said) for said in readings.distinct}
+    graded = {answer: grade(answer) for answer in readings.distinct}
     headline = graded[readings.of(rule.headline)]
-    if len(graded) > 1 and (differing := _differing(headline, graded, readings)):
-        headline["detail"] = headline.get("detail", {}) | {READINGS: differing}
-    return graded_sample(item, response, **headline)
-
-
-def _differing(
-    headline: dict[str, Any], graded: Mapping[str | None, dict[str, Any]], readings: Readings
-) -> dict[str, JsonValue]:
-    others = {policy: graded[said] for policy, said in zip(POLICIES, readings, strict=True)}
-    return {
+    others = {policy: graded[answer] for policy, answer in zip(POLICIES, readings, strict=True)}
+    differing: dict[str, JsonValue] = {
         policy: {"extracted": other["extracted"], "score": other["score"]}
         for policy, other in others.items()
         if other["extracted"] != headline["extracted"] or other["score"] != headline["score"]
     }
+    if differing:
+        headline["detail"] = headline.get("detail", {}) | {READINGS: differing}
+    return graded_sample(item, response, **headline)
 
 
 def readings_of(sample: Sample) -> Mapping[str, Mapping[str, JsonValue]]:
