@@ -97,8 +97,20 @@ def summarise_repeats(
     repeats = [(repeat, scores) for repeat, scores in found.by_repeat.items() if scores]
     accuracies = [mean(scores) for _, scores in repeats]
     headline = estimates("accuracy_avg", found.scores, groups=found.groups, headline=True)
-    read, wanted = _under_policies(found), _at_each_k(found, ks, same)
-    more = (*pass_at_k(found), *majority_at_k(found, same), *wanted.estimates, *read)
+    # pass@k of all repeats, and cons@k and avg@k of the first k; items with fewer than k do not count
+    right_or_wrong, wanted, left_out = bool(_sizes(found)), list[Estimate](), dict[str, JsonValue]()
+    for k in ks:
+        enough = {item: scores for item, scores in found.scores.items() if len(scores) >= k}
+        if not enough:
+            most = max(map(len, found.scores.values()), default=0)
+            left_out |= {f"{name}@{k}": f"no item has more than {most} scored repeats" for name in AT_K}
+            continue
+        if right_or_wrong:
+            wanted.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
+            wanted.append(estimate(f"cons@{k}", _votes_at(k, enough, found, same)))
+        wanted.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
+    further = (*pass_at_k(found), *majority_at_k(found, same), *wanted, *_under_policies(found))
+    more = tuple({one.metric: one for one in further}.values())
     metrics: dict[str, JsonValue] = {
         "num_total": found.counts.items,
         "solved_avg": mean([fsum(scores) for _, scores in repeats]) if repeats else None,
@@ -116,9 +128,8 @@ def summarise_repeats(
         "accuracy_std_err_sample": standard_error(accuracies),
         "num_repeat": len(found.by_repeat),
     }
-    more = tuple({one.metric: one for one in more}.values())
     metrics |= {one.metric: one.value for one in more} | unscored_metric(found.counts)
-    metrics |= {"k_left_out": wanted.left_out} if wanted.left_out else {}
+    metrics |= {"k_left_out": left_out} if left_out else {}
     return Summary(metrics, (*headline, *more), found.counts, tuple(_notes(found)))
 
 
@@ -183,28 +194,6 @@ def majority_at_k(found: Tally, same: Same = operator.eq) -> tuple[Estimate, ...
     k = max(_sizes(found), default=0)
     full = {item: scores for item, scores in found.scores.items() if len(scores) == k}
     return (estimate(f"maj@{k}", _votes_at(k, full, found, same)),) if k and full else ()
-
-
-class _Wanted(NamedTuple):
-    estimates: tuple[Estimate, ...]
-    left_out: dict[str, JsonValue]
-    """Key of each figure that does not fit → why."""
-
-
-def _at_each_k(found: Tally, ks: Sequence[int], same: Same) -> _Wanted:
-    """pass@k of all repeats, and cons@k and avg@k of the first k; items with fewer than k do not count."""
-    right_or_wrong, told, left_out = bool(_sizes(found)), list[Estimate](), dict[str, JsonValue]()
-    for k in ks:
-        enough = {item: scores for item, scores in found.scores.items() if len(scores) >= k}
-        if not enough:
-            most = max(map(len, found.scores.values()), default=0)
-            left_out |= {f"{name}@{k}": f"no item has more than {most} scored repeats" for name in AT_K}
-            continue
-        if right_or_wrong:
-            told.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
-            told.append(estimate(f"cons@{k}", _votes_at(k, enough, found, same)))
-        told.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
-    return _Wanted(tuple(told), left_out)
 
 
 def _votes_at(k: int, scores: ByItem, found: Tally, same: Same) -> dict[str, list[float]]:

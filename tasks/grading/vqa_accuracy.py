@@ -88,20 +88,17 @@ def normalise(answer: str) -> str:
 
 @lru_cache(CACHED)
 def _normalised(answer: str) -> str:
-    words = [NUMBERS.get(word, word) for word in _without_punctuation(_one_line(answer)).lower().split()]
+    text = bare = _one_line(answer)
+    for sign in set(SIGNS.findall(text)):
+        vanishes = COMMA_IN_NUMBER.search(text) or f"{sign} " in text or f" {sign}" in text
+        bare = bare.replace(sign, "" if vanishes else " ")
+    bare = PERIOD.sub("", bare, count=MOST_PERIODS)
+    words = [NUMBERS.get(word, word) for word in bare.lower().split()]
     return " ".join(CONTRACTIONS.get(word, word) for word in words if word not in ARTICLES)
 
 
 def _one_line(answer: str) -> str:
     return answer.replace("\n", " ").replace("\t", " ").strip()
-
-
-def _without_punctuation(text: str) -> str:
-    bare = text
-    for sign in set(SIGNS.findall(text)):
-        vanishes = COMMA_IN_NUMBER.search(text) or f"{sign} " in text or f" {sign}" in text
-        bare = bare.replace(sign, "" if vanishes else " ")
-    return PERIOD.sub("", bare, count=MOST_PERIODS)
 
 
 @lru_cache(CACHED)

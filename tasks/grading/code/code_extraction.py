@@ -58,10 +58,18 @@ def blocks_in(text: str) -> Iterator[Block]:
     marks = [mark for mark in ('"""', "'''") if text.count(mark) % 2 == 0]
     quotes = 0
     for line in lines:
-        if quotes % 2 == 0 and (opening := _opening(line)):
-            yield _block(opening, lines)
-        else:
+        opening = _opening(line) if quotes % 2 == 0 else None
+        if opening is None:
             quotes += sum(map(line.count, marks))
+            continue
+        content: list[str] = []
+        for inner in lines:
+            closed, last = _closing(inner, opening)
+            content.append(last if closed else inner)
+            if closed:
+                break
+        shift = min([opening.indent, *(_width(inner) for inner in content if inner.strip())])
+        yield Block(opening.tag, "".join(_dedent(inner, shift) for inner in content))
 
 
 def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
@@ -148,17 +156,6 @@ def _opening(line: str) -> _Opening | None:
     return _Opening(found["fence"], found["tag"].lower(), len(found["before"].expandtabs(TAB)) if marker else 0)
 
 
-def _block(opening: _Opening, lines: Iterator[str]) -> Block:
-    content = list[str]()
-    for line in lines:
-        closed, last = _closing(line, opening)
-        content.append(last if closed else line)
-        if closed:
-            break
-    shift = min([opening.indent, *(_width(line) for line in content if line.strip())])
-    return Block(opening.tag, "".join(_without(line, shift) for line in content))
-
-
 def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
     """Whether a line ends the block, and what of it is still code.
 
@@ -178,7 +175,7 @@ def _width(line: str) -> int:
     return len(expanded) - len(expanded.lstrip())
 
 
-def _without(line: str, columns: int) -> str:
+def _dedent(line: str, columns: int) -> str:
     code = line.lstrip(" \t")
     return line[: len(line) - len(code)].expandtabs(TAB)[columns:] + code if columns else line
 

@@ -59,22 +59,19 @@ def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests
     whether code, tests, both or neither bring the brace.
     """
     language, code = code_extraction.canonical_name(language), code_extraction.with_plain_ends(code)
-    tested = _together(prompt, code, entry_point, language, tests=tests, stops=stops)
-    return RUN_HERE[language](tested) if language in RUN_HERE else tested
-
-
-def _together(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
-    if not code_extraction.defines(code, entry_point, language):
+    if code_extraction.defines(code, entry_point, language):
+        before = code_extraction.before_signature(prompt, entry_point, language)
+        parts = _prepare(before, code, entry_point, language, tests)
+        # a quote in a here-document may mislead the count, but not a last line that is a brace
+        still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
+        tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
+        tested = tested._replace(tests=tested.tests + parts.after)
+    else:
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
         tested = Tested(code_extraction.completed(prompt, code, entry_point, language), tests)
-        return tested if language in WITHOUT_BRACES else _closed_once(tested, still_open=_depth(code, language) >= 0)
-    parts = _prepared(
-        code_extraction.before_signature(prompt, entry_point, language), code, entry_point, language, tests
-    )
-    # a quote in a here-document may mislead the count, but not a last line that is a brace
-    still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
-    tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
-    return tested._replace(tests=tested.tests + parts.after)
+        if language not in WITHOUT_BRACES:
+            tested = _closed_once(tested, still_open=_depth(code, language) >= 0)
+    return RUN_HERE[language](tested) if language in RUN_HERE else tested
 
 
 def _closed_once(tested: Tested, *, still_open: bool) -> Tested:
@@ -86,7 +83,7 @@ def _closed_once(tested: Tested, *, still_open: bool) -> Tested:
     return tested
 
 
-def _prepared(before: str, code: str, entry_point: str, language: str, tests: str) -> Parts:
+def _prepare(before: str, code: str, entry_point: str, language: str, tests: str) -> Parts:
     match language:
         case "bash":
             return Parts(before, _without_usage(code, entry_point, language))
@@ -149,10 +146,12 @@ def _java(before: str, code: str, entry_point: str) -> Parts:
 
 
 def _without_main(code: str, language: str) -> str:
-    main = MAINS[language].search(_blanked(code, language)) if language in MAINS else None
-    if main is None:
+    if language not in MAINS:
         return code
     blanked = _blanked(code, language)
+    main = MAINS[language].search(blanked)
+    if main is None:
+        return code
     opened = blanked.find("{", main.end())
     return code[: main.start()] + (code[_end_of_block(blanked, opened) :] if opened >= 0 else "")
 

@@ -135,12 +135,11 @@ def nth_paragraph_first_word(
     if filled != num_paragraphs or nth_paragraph > filled:
         return False
     words = paragraphs[nth_paragraph - 1].split(maxsplit=1)
-    return bool(words) and _bare(words[0]) == first_word.lower()
-
-
-def _bare(word: str) -> str:
-    """`word` in lower case without quotes before it, up to the first punctuation mark."""
-    return "".join(letter.lower() for letter in END_OF_FIRST_WORD.split(word.lstrip("'").lstrip('"'), maxsplit=1)[0])
+    if not words:
+        return False
+    # without quotes before it, up to the first punctuation mark
+    word = END_OF_FIRST_WORD.split(words[0].lstrip("'").lstrip('"'), maxsplit=1)[0]
+    return "".join(letter.lower() for letter in word) == first_word.lower()
 
 
 def number_placeholders(response: str, *, num_placeholders: Count) -> bool:
@@ -166,7 +165,8 @@ def constrained_response(response: str) -> bool:
 
 def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
     """It has at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
-    return compares(_highlights(response), "at least", num_highlights)
+    found = (match[1] for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT) for match in pattern.finditer(response))
+    return compares(filter(str.strip, found), "at least", num_highlights)
 
 
 def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: Count) -> bool:
@@ -225,13 +225,6 @@ def _placeholders(response: str) -> Iterator[str]:
         while start >= 0 and (end := line.find("]", start)) >= 0:
             yield line[start : end + 1]
             start = line.find("[", end)
-
-
-def _highlights(response: str) -> Iterator[str]:
-    for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT):
-        for found in pattern.finditer(response):
-            if found[1].strip():
-                yield found[1]
 
 
 def response_language(response: str, *, language: Text) -> bool:

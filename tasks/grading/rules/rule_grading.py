@@ -38,23 +38,23 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             # without reasoning the text stays as it is, since blank lines at its ends count
             visible = visible_answer(response.text)
             answer = response.text if visible == response.text.strip() else visible or ""
-            found = _verdict(kinds, *followed(rules, answer))
+            strict, loose = followed(rules, answer)
+            broken = [kind for kind, is_followed in zip(kinds, strict, strict=True) if not is_followed]
+            found: dict[str, Any] = {
+                "score": float(all(strict)),
+                "reason": f"not followed: {', '.join(broken)}" if broken else "all followed",
+                "values": {
+                    "prompt_level_strict": float(all(strict)),
+                    "prompt_level_loose": float(all(loose)),
+                    "instruction_level_strict": fsum(strict) / len(kinds),
+                    "instruction_level_loose": fsum(loose) / len(kinds),
+                },
+                "detail": {"instructions": list(kinds), "followed_strict": strict, "followed_loose": loose},
+            }
             if not answer or answer.isspace():
                 said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
                 found |= {"missing": True, "reason": f"no answer: {response.missed or said}"}
         yield graded_sample(item, response, **found)
-
-
-def _verdict(kinds: Sequence[str], strict: list[bool], loose: list[bool]) -> dict[str, Any]:
-    broken = [kind for kind, kept in zip(kinds, strict, strict=True) if not kept]
-    done = {"strict": strict, "loose": loose}
-    return {
-        "score": float(all(strict)),
-        "reason": f"not followed: {', '.join(broken)}" if broken else "all followed",
-        "values": {f"prompt_level_{name}": float(all(done[name])) for name in VARIANTS}
-        | {f"instruction_level_{name}": fsum(done[name]) / len(kinds) for name in VARIANTS},
-        "detail": {"instructions": list(kinds), "followed_strict": strict, "followed_loose": loose},
-    }
 
 
 def summarise_rules(samples: Iterable[Sample]) -> Summary:

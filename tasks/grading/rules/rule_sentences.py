@@ -48,20 +48,15 @@ def sentences(text: str) -> Iterator[str]:
         following = FOLLOWING.match(text, candidate.end())
         # the last token belongs to what follows
         if following and any(_ends(*pair) for pair in pairwise(TOKEN.findall(candidate[0] + following[0]))):
-            end, after = _realigned(text, candidate.end())
+            end = after = candidate.end()
+            while text[after].isspace():
+                after += 1
+            if closing := CLOSING.match(text, after):  # marks that close what the sentence opened
+                end, after = closing.end(1), closing.end()
             yield text[start:end]
             start = after
     if start < len(text):
         yield text[start:]
-
-
-def _realigned(text: str, end: int) -> tuple[int, int]:
-    """End of the sentence with closing marks after `end`, and the beginning of the next."""
-    after = end
-    while text[after].isspace():
-        after += 1
-    closing = CLOSING.match(text, after)
-    return (closing.end(1), closing.end()) if closing else (end, after)
 
 
 def _ends(token: str, following: str) -> bool:
