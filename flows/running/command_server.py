@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import http.client
 import json
 import logging
 import os
@@ -23,7 +22,6 @@ import subprocess
 import sys
 import time
 import traceback
-import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -33,7 +31,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from flows.running.environment import trust
+from flows.running.environment import no_answer, silence
 from storage import files
 from storage.records import Record
 from storage.storage_errors import StoreUnreachable
@@ -42,13 +40,10 @@ IDLE_S = 600.0
 """Idle time after which the server ends; 0: with its command."""
 START_S = 90.0
 """Longest start of a server on a busy machine, and longest wait for one that is slow."""
-ANSWER_S = 5.0
-"""Longest wait for the answer of a server that the user names."""
 END_S = 10.0
 """Longest wait for a server to end before it is killed, and for the last events of a command to be sent."""
 NEEDED_BYTES = 4 << 20
 LOOK_S = 1.0
-LAST_REQUESTS_S = 3
 URL, AUTH = "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"
 SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFECT_API_DATABASE_")
 """Prefixes of variables that configure a server; commands that differ in them do not share one."""
@@ -57,7 +52,6 @@ ADDRESS = Path("api", "address.json")
 STARTING, HOLDERS = Path("api", "starting"), Path("api", "holders")
 """Locks below the home: to start and end a server, and the one that commands share while they use it."""
 LOG = Path("logs", "prefect-server.log")
-PENDING = "Still processing items"
 
 
 class ServerDidNotStart(RuntimeError):
@@ -81,7 +75,7 @@ class Address(Record):
     @property
     def is_alive(self) -> bool:
         """Whether that process still runs."""
-        return _start_of(self.pid) == self.started
+        return start_of_process(self.pid) == self.started
 
 
 _joined: list[Address] = []
@@ -97,9 +91,11 @@ def prefect_api(home: Path) -> Generator[None]:
         yield
         return
     try:
-        address, holding = _join(home)
-    except (OSError, StoreUnreachable) as error:
-        raise ServerDidNotStart(files.refusal(home, error) if isinstance(error, OSError) else str(error)) from error
+        address, holding = join_server(home)
+    except OSError as error:
+        raise ServerDidNotStart(files.refusal(home, error)) from error
+    except StoreUnreachable as error:
+        raise ServerDidNotStart(str(error)) from error
     before = os.environ.get(AUTH)
     os.environ[URL], os.environ[AUTH] = address.url, address.auth
     _joined.append(address)
@@ -108,22 +104,18 @@ def prefect_api(home: Path) -> Generator[None]:
             yield
         finally:
             if address.is_alive and "prefect" in sys.modules:
-                _send_the_rest()
+                from prefect.events.worker import EventsWorker
+                from prefect.logging.handlers import APILogWorker
+
+                for worker in (EventsWorker, APILogWorker):  # the next command may have another server
+                    # what is still to be sent is no news; what cannot be sent stays a warning
+                    quiet = logging.getLogger(worker.__name__)
+                    quiet.addFilter(lambda record: not record.getMessage().startswith("Still processing items"))
+                    worker.drain_all(timeout=END_S, at_exit=False)
             _joined.remove(address)
             del os.environ[URL], os.environ[AUTH]
             if before is not None:
                 os.environ[AUTH] = before
-
-
-def _send_the_rest() -> None:
-    """Send pending events and logs: the next command may have another server."""
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogWorker
-
-    for worker in (EventsWorker, APILogWorker):
-        # warnings about what is still to be sent are no news; what cannot be sent stays a warning
-        logging.getLogger(worker.__name__).addFilter(lambda record: not record.getMessage().startswith(PENDING))
-        worker.drain_all(timeout=END_S, at_exit=False)
 
 
 def has_server() -> bool:
@@ -134,52 +126,23 @@ def has_server() -> bool:
 def wait_until_healthy(home: Path) -> None:
     """Block until the API of PREFECT_API_URL answers. Raises ServerDidNotStart."""
     url = os.environ.get(URL, "")
-    why = silence(url, patience_s=START_S if _joined else ANSWER_S) if url else None
+    servers, patience_s = [*_joined], START_S if _joined else None
+    why = silence(url, patience_s, goes_on=lambda: all(one.is_alive for one in servers)) if url else None
     if why is None:
         return
-    if not _joined:
-        raise ServerDidNotStart(no_answer(url, why))
-    if shutil.disk_usage(home).free < NEEDED_BYTES:
-        raise ServerDidNotStart(f"{home} has no room left for Prefect's own database; free disk space and run again")
-    if not all(one.is_alive for one in _joined):
-        raise ServerDidNotStart(f"the Prefect API ended as it started; see {home / LOG}")
-    raise ServerDidNotStart(
-        f"the Prefect API at {url} has not answered for {START_S:g} s; see {home / LOG}, and end it by `trivet down`"
-    )
+    if not servers:
+        said = no_answer(url, why)
+    elif shutil.disk_usage(home).free < NEEDED_BYTES:
+        said = f"{home} has no room left for Prefect's own database; free disk space and run again"
+    elif not all(one.is_alive for one in servers):
+        said = f"the Prefect API ended as it started; see {home / LOG}"
+    else:
+        log = home / LOG
+        said = f"the Prefect API at {url} has not answered for {START_S:g} s; see {log}, and end it by `trivet down`"
+    raise ServerDidNotStart(said)
 
 
-def silence(url: str, *, patience_s: float | None = None) -> str | None:
-    """None as soon as the API at `url` answers; after `patience_s` (ANSWER_S), why it does not."""
-    deadline = time.monotonic() + (ANSWER_S if patience_s is None else patience_s)
-    context = trust() if url.startswith("https:") else None
-    while True:
-        try:
-            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=5, context=context):
-                return None
-        except (OSError, http.client.HTTPException, ValueError) as error:  # the last: it is no address
-            why = str(getattr(error, "reason", error))
-        if time.monotonic() > deadline or not all(one.is_alive for one in _joined):
-            return why
-        time.sleep(0.05)
-
-
-def no_answer(url: str, why: str) -> str:
-    """Error message about a server of the user's that does not answer."""
-    return (
-        f"no Prefect server answers at {url}, which PREFECT_API_URL names ({why}); start it (that of this home: "
-        "`trivet up`), or unset PREFECT_API_URL"
-    )
-
-
-def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
-    """End the shared server of this home; False if none runs, or a command uses it and `even_in_use` is False."""
-    if not (home / ADDRESS).exists():
-        return False
-    with _locked(home / STARTING):
-        return _end(home, even_in_use=even_in_use)
-
-
-def _join(home: Path) -> tuple[Address, IO[str]]:
+def join_server(home: Path) -> tuple[Address, IO[str]]:
     """The server of this home, started if need be, and the open lock that keeps it. Raises OSError, StorageError."""
     files.make_folder((home / ADDRESS).parent)
     (home / ADDRESS).parent.chmod(0o700)
@@ -193,7 +156,7 @@ def _join(home: Path) -> tuple[Address, IO[str]]:
                     "command, or set another TRIVET_HOME"
                 )
             address = None
-        address = address or _start(home)
+        address = address or start_server(home)
         holding = (home / HOLDERS).open("a")
         fcntl.flock(holding, fcntl.LOCK_SH)
         return address, holding
@@ -207,7 +170,7 @@ def _locked(file: Path, how: int = fcntl.LOCK_EX) -> Generator[None]:
         yield
 
 
-def _start(home: Path) -> Address:
+def start_server(home: Path) -> Address:
     """A new server, whose requests wait until it is ready; without its address file it ends by itself."""
     auth, own = f"trivet:{secrets.token_urlsafe(32)}", os.path.realpath(home)
     files.make_folder((home / LOG).parent)
@@ -216,25 +179,34 @@ def _start(home: Path) -> Address:
     with socket.socket() as listening, (home / LOG).open("ab") as output:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)
-        arguments = (str(listening.fileno()), own, str(IDLE_S))
+        number = listening.fileno()
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "flows.running.command_server", *arguments],  # -P: no module of here
+            # -P: no module of the working folder
+            [sys.executable, "-P", "-m", "flows.running.command_server", str(number), own, str(IDLE_S)],
             env=environment | {"PREFECT_SERVER_API_AUTH_STRING": auth},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            pass_fds=(listening.fileno(),),
+            pass_fds=(number,),
             start_new_session=True,  # uvicorn takes Ctrl-C for itself, and the flow that ends would wait for it
         )
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
     process.returncode = 0  # it outlives this process: Python would warn of an abandoned child
-    started = _start_of(process.pid) or ""
+    started = start_of_process(process.pid) or ""
     address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_made_of())
     with files.scratch((home / ADDRESS).parent) as temporary:
         temporary.touch(mode=0o600)
         temporary.write_text(address.model_dump_json())
         files.settle(temporary, home / ADDRESS, durable=False)
     return address
+
+
+def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
+    """End the shared server of this home; False if none runs, or a command uses it and `even_in_use` is False."""
+    if not (home / ADDRESS).exists():
+        return False
+    with _locked(home / STARTING):
+        return _end(home, even_in_use=even_in_use)
 
 
 def _recorded(home: Path) -> Address | None:
@@ -267,7 +239,7 @@ def _end(home: Path, *, even_in_use: bool) -> bool:
     return True
 
 
-def _start_of(pid: int) -> str | None:
+def start_of_process(pid: int) -> str | None:
     """Start of a living process in ticks since boot; None if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -277,12 +249,12 @@ def _start_of(pid: int) -> str | None:
 
 
 def _made_of() -> str:
-    given = sorted((name, value) for name, value in os.environ.items() if name.startswith(SERVER_SETTINGS))
-    return f"{version('prefect')} {hashlib.sha256(repr(given).encode()).hexdigest()}"
+    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(SERVER_SETTINGS))
+    return f"{version('prefect')} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
 
 def serve(descriptor: str, home: str, idle_s: str) -> None:
-    """Serve until a signal, or until no command has used the server for a while."""
+    """Serve until a signal, until no command has used the server for a while, or the address file names another one."""
     import uvicorn
     from prefect.server.api.server import create_app
 
@@ -297,32 +269,30 @@ def serve(descriptor: str, home: str, idle_s: str) -> None:
             raise
 
     os.chdir("/")  # the folder of the first command may be removed or unmounted meanwhile
-    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=LAST_REQUESTS_S)
-    server = uvicorn.Server(config)
-    Thread(target=_end_when_idle, args=(server, Path(home), float(idle_s)), daemon=True).start()
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=3))
+
+    def end_when_idle() -> None:
+        address, used, no_wait = Path(home, ADDRESS), time.monotonic(), fcntl.LOCK_EX | fcntl.LOCK_NB
+        while True:
+            time.sleep(LOOK_S)  # first: whoever starts the server writes its address next
+            try:
+                if json.loads(address.read_bytes())["pid"] != os.getpid():
+                    break
+                with _locked(Path(home, STARTING), no_wait), _locked(Path(home, HOLDERS), no_wait):
+                    if time.monotonic() - used >= float(idle_s):
+                        address.unlink()
+                        server.should_exit = True
+                        time.sleep(60)  # with the locks: the next server starts when this process is gone
+            except BlockingIOError:
+                used = time.monotonic()
+            except (OSError, ValueError):
+                break
+        server.should_exit = True
+
+    Thread(target=end_when_idle, daemon=True).start()
     server.run(sockets=[socket.socket(fileno=int(descriptor))])
     if not server.started:
         sys.exit(1)
-
-
-def _end_when_idle(server: Any, home: Path, idle_s: float) -> None:
-    """Have the server end when no command uses it, or when the address file names another one."""
-    used, no_wait = time.monotonic(), fcntl.LOCK_EX | fcntl.LOCK_NB
-    while True:
-        time.sleep(LOOK_S)  # first: whoever starts the server writes its address next
-        try:
-            if json.loads((home / ADDRESS).read_bytes())["pid"] != os.getpid():
-                break
-            with _locked(home / STARTING, no_wait), _locked(home / HOLDERS, no_wait):
-                if time.monotonic() - used >= idle_s:
-                    (home / ADDRESS).unlink()
-                    server.should_exit = True
-                    time.sleep(60)  # with the locks: the next server starts when this process is gone
-        except BlockingIOError:
-            used = time.monotonic()
-        except (OSError, ValueError):
-            break
-    server.should_exit = True
 
 
 if __name__ == "__main__":

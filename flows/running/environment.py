@@ -7,6 +7,8 @@ import platform
 import ssl
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib.abc import MetaPathFinder
@@ -35,6 +37,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 AUTHORITY = "PREFECT_API_SSL_CERT_FILE"
 """Prefect's variable with a PEM file of what clients of the server trust; unset: what the system trusts."""
 GIT_TIMEOUT_S = 5
+ANSWER_S = 5.0
+"""Longest wait for the answer of a Prefect server that the user names."""
 LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
 
 
@@ -49,6 +53,32 @@ def trust() -> ssl.SSLContext:
     Raises OSError where there is no such file.
     """
     return ssl.create_default_context(cafile=os.environ.get(AUTHORITY) or None)
+
+
+def silence(url: str, patience_s: float | None = None, *, goes_on: Callable[[], bool] = lambda: True) -> str | None:
+    """None as soon as the Prefect API at `url` answers; after `patience_s`, or when it has ended, why it does not."""
+    import http.client
+    import urllib.request
+
+    deadline = time.monotonic() + (ANSWER_S if patience_s is None else patience_s)
+    context = trust() if url.startswith("https:") else None
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=5, context=context):
+                return None
+        except (OSError, http.client.HTTPException, ValueError) as error:  # the last: it is no address
+            why = str(getattr(error, "reason", error))
+        if time.monotonic() > deadline or not goes_on():
+            return why
+        time.sleep(0.05)
+
+
+def no_answer(url: str, why: str) -> str:
+    """Error message about a server of the user's that does not answer."""
+    return (
+        f"no Prefect server answers at {url}, which PREFECT_API_URL names ({why}); start it (that of this home: "
+        "`trivet up`), or unset PREFECT_API_URL"
+    )
 
 
 def prepare_environment() -> None:

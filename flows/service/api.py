@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.running.environment import LOOPBACK, trust
+from flows.running.environment import LOOPBACK, no_answer, silence, trust
 from storage.records import Record
 
 TIMEOUT_S = 10
@@ -156,8 +156,6 @@ def ui_of(home: Path) -> str | None:
 
 def connect(home: Path) -> None:
     """Point PREFECT_API_URL and its auth string to a live server, before prefect is imported. Raises NotConnected."""
-    from flows.running.command_server import no_answer, silence
-
     if named := os.environ.get("PREFECT_API_URL"):
         if why := silence(named):
             raise NotConnected(no_answer(named, why))

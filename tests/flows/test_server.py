@@ -11,7 +11,7 @@ from threading import Thread
 import httpx
 import pytest
 
-from flows.running import command_server
+from flows.running import command_server, environment
 from flows.running.command_server import ServerDidNotStart, wait_until_healthy
 from flows.running.environment import prepare_environment
 from flows.service.api import SERVICE_FILE, NotConnected, connect
@@ -53,7 +53,7 @@ def test_a_command_names_a_dead_server_of_the_user_and_what_to_do(words: tuple[s
 
 @pytest.mark.parametrize("url", ["kitchen", "http://127.0.0.1:port/api"])
 def test_what_is_no_address_is_named(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(command_server, "ANSWER_S", 0.1)
+    monkeypatch.setattr(environment, "ANSWER_S", 0.1)
     monkeypatch.setattr(command_server, "_joined", [])  # other tests of this process may have a server
     monkeypatch.setenv("PREFECT_API_URL", url)
     with pytest.raises(ServerDidNotStart, match=f"no Prefect server answers at {url}, which PREFECT_API_URL names"):
@@ -63,7 +63,7 @@ def test_what_is_no_address_is_named(url: str, monkeypatch: pytest.MonkeyPatch, 
 def test_a_service_that_is_away_is_not_called_a_server_of_the_user(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(command_server, "ANSWER_S", 0.1)
+    monkeypatch.setattr(environment, "ANSWER_S", 0.1)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     (tmp_path / SERVICE_FILE).parent.mkdir()
     (tmp_path / SERVICE_FILE).write_text(f'{{"api_url": "{NOBODY}", "ui_url": "http://127.0.0.1:9"}}')
@@ -76,7 +76,7 @@ def test_a_service_that_is_away_is_not_called_a_server_of_the_user(
 def test_no_proxy_stands_before_a_server_on_this_machine(
     proxy: str, spared: str, healthy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(command_server, "ANSWER_S", 0.1)
+    monkeypatch.setattr(environment, "ANSWER_S", 0.1)
     monkeypatch.setattr(command_server, "_joined", [])
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "")  # and put back in the end
