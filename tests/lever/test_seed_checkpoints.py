@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.pointer import PointerConfig
-from tasks.lever.learning.checkpoints import MOST_BYTES, open_selector, read_seed_checkpoint, save_selector
+from tasks.lever.learning.checkpoints import open_selector, read_seed_checkpoint, save_selector
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe, Sampler
 from tests.lever.seed_files import (
@@ -182,40 +182,12 @@ def test_the_traps_do_spring_when_they_are_unpickled(trap: Path) -> None:
 # files that claim more than they have
 
 
-def tensor_of(storage: bytes, *, size: bytes, stride: bytes, offset: bytes = b"K\x00") -> bytes:
-    return call("torch._utils", "_rebuild_tensor_v2", storage, offset, size, stride, b"\x89", b"}")
-
-
-def storage_of(key: str, elements: bytes = b"K\x40") -> bytes:
-    return b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text(key) + text("cpu") + elements + b"tQ"
-
-
-EIGHT, HUGE = b"(K\x08K\x08t", b"(" + b"J\xff\xff\xff\x7f" * 2 + b"t"
-BIG = b"\x8a\x20" + b"\x7f" * 32
-"""An integer of 32 bytes."""
-
-
-@pytest.mark.parametrize(
-    "opcodes",
-    [
-        pytest.param(tensor_of(storage_of("0"), size=EIGHT, stride=EIGHT), id="stride beyond the end"),
-        pytest.param(tensor_of(storage_of("0"), size=EIGHT, stride=b"(K\x00K\x00t"), id="stride of 0"),
-        pytest.param(tensor_of(storage_of("99"), size=EIGHT, stride=b"(K\x08K\x01t"), id="no such storage"),
-        pytest.param(tensor_of(storage_of("0"), size=b"(" + BIG + b"t", stride=b"(K\x01t"), id="endless size"),
-    ],
-)
-def test_a_tensor_that_leaves_its_storage_is_refused(tmp_path: Path, opcodes: bytes) -> None:
-    path = save(lightning({**STATE, "cand_proj.weight": MARKER}), tmp_path / "v2.ckpt")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(FileUnusable, match="no whole checkpoint"):
-        read_seed_checkpoint(plant(path, opcodes))
-
-
 def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
     path = save(lightning(STATE), tmp_path / "v2.ckpt")
     bomb = bytes(64 << 20)
     repack(path, lambda name, data: bomb if name == "data/0" else data, compression=zipfile.ZIP_BZIP2)
     assert path.stat().st_size < 1 << 20
-    with pytest.raises(FileUnusable, match="an archive of another kind"):
+    with pytest.raises(FileUnusable, match="is packed"):
         read_seed_checkpoint(path)
 
 
@@ -224,7 +196,7 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
     [
         pytest.param(lambda name, data: None if name == "data.pkl" else data, id="no pickle"),
         pytest.param(lambda name, data: data[:-4] if name == "data/0" else data, id="a short storage"),
-        pytest.param(lambda name, data: bytes(MOST_BYTES + 1) if name == "data.pkl" else data, id="endless"),
+        pytest.param(lambda name, data: bytes(1 << 20) if name == "data.pkl" else data, id="endless"),
     ],
 )
 def test_damaged_archives_are_refused(tmp_path: Path, change: Any) -> None:
@@ -257,24 +229,6 @@ def test_a_checkpoint_of_a_torch_before_1_6_is_refused_with_a_remedy(tmp_path: P
     torch.save(lightning(STATE), tmp_path / "v2.ckpt", _use_new_zipfile_serialization=False)
     with pytest.raises(FileUnusable, match=r"save one of a torch before 1\.6 again"):
         read_seed_checkpoint(tmp_path / "v2.ckpt")
-
-
-@pytest.mark.parametrize(
-    "opcodes",
-    [
-        pytest.param(b")" + b"\x85" * 200_000, id="deep tuple"),
-        pytest.param(b"}" + b"".join([b")" + b"\x85" * 50_000, b"Ns"]), id="deep key"),
-        pytest.param(b"}\x8b" + (5000).to_bytes(4, "little") + b"\x7f" * 5000 + b"Ns", id="very long number as a key"),
-        pytest.param(b"]r\xff\xff\xff\x7f", id="memo at the end of memory"),
-    ],
-)
-def test_pickles_that_would_exhaust_a_reader_are_read_or_refused(tmp_path: Path, opcodes: bytes) -> None:
-    path = plant(save(lightning(STATE, hyper_parameters=MARKER), tmp_path / "v2.ckpt"), opcodes)
-    with suppress(FileUnusable):
-        assert read_seed_checkpoint(path)[0].config == CONFIG
-    path = plant(save({"state_dict": {MARKER: 1, "x": MARKER * 2}}, tmp_path / "v2.ckpt"), opcodes)
-    with pytest.raises(FileUnusable):
-        read_seed_checkpoint(path)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import struct
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -34,11 +35,11 @@ from tasks.lever.lever_errors import DatasetUnusable, FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, Item, Modality, first_twice
 
 FORMAT = "trivet embeddings"
-NOT_TENSORS = (
-    *(RuntimeError, pickle.UnpicklingError, EOFError, OSError, zipfile.BadZipFile),
+NOT_OF_TORCH = (
+    *(RuntimeError, pickle.UnpicklingError, EOFError, OSError, zipfile.BadZipFile, struct.error, MemoryError),
     *(ValueError, LookupError, AttributeError, TypeError, OverflowError, AssertionError),
 )
-"""Errors of torch for files that it did not write, or that were cut."""
+"""Errors of torch and zipfile for files that torch did not write, or that were cut."""
 
 
 class EmbeddingBank(NamedTuple):
@@ -160,7 +161,20 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
     Raises FileUnusable naming the file: no ids, not as many as rows, ids twice, NaN, or a content that changed since
     the ids were written.
     """
-    content, about = _load(path), _about(path, ids)
+    try:
+        content = load_torch(path)
+    except FileNotFoundError as error:
+        raise FileUnusable(f"there is no {path}; run the embedding step, or name the file") from error
+    except NOT_OF_TORCH as error:
+        raise FileUnusable(f"{path} holds more than tensors, or is damaged; export the embeddings again") from error
+    by_id = cast("Mapping[Any, Any]", content) if isinstance(content, Mapping) else {"": content}
+    for id, one in by_id.items():
+        if by_id is content and not isinstance(one, Tensor):
+            raise FileUnusable(f"{path}: nothing but tensors by id is expected, and {str(id)[:80]!r} is none")
+        if isinstance(one, Tensor) and one.layout == torch.strided and one.nbytes > one.untyped_storage().nbytes():
+            raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
+
+    about = _read_ids(path, ids)
     encoder = "@".join(str(about[key]) for key in ("encoder", "revision") if about.get(key))
     if isinstance(content, Mapping) and content:  # a dict tells its ids itself
         by_id = cast("Mapping[Any, Tensor]", content)
@@ -182,28 +196,40 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
     return _pools(names, vectors, about, encoder, path)
 
 
-def _load(path: Path) -> Any:
-    """A tensor, or tensors by id. Raises FileUnusable for more, and for those that claim more than the file holds."""
-    try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                    raise FileUnusable(f"{path} is packed, and may unfold to any size; torch writes none like that")
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise FileUnusable(f"there is no {path}; run the embedding step, or name the file") from error
-    except NOT_TENSORS as error:
-        raise FileUnusable(f"{path} holds more than tensors, or is damaged; export the embeddings again") from error
-    by_id = cast("Mapping[Any, Any]", content) if isinstance(content, Mapping) else {"": content}
-    for id, one in by_id.items():
-        if by_id is content and not isinstance(one, Tensor):
-            raise FileUnusable(f"{path}: nothing but tensors by id is expected, and {str(id)[:80]!r} is none")
-        if isinstance(one, Tensor) and one.layout == torch.strided and one.nbytes > one.untyped_storage().nbytes():
-            raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
-    return content
+class Inert:
+    """Stands for an object whose class is not imported: takes any arguments and state, and runs nothing."""
+
+    state: Any = None
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        del args, named
+        return super().__new__(cls)
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
 
 
-def _about(path: Path, named: Path | None) -> dict[str, Any]:
+def load_torch(path: Path, *, with_classes: bool = False) -> Any:
+    """What `torch.save` wrote, by torch's restricted unpickler: plain values, lists, dicts and tensors.
+
+    with_classes: an object of another class becomes Inert, and a defaultdict a dict; without, it is an error.
+    Raises FileUnusable for an archive that may unfold to any size, FileNotFoundError, and NOT_OF_TORCH.
+    """
+    foreign: list[Any] = []
+    if with_classes or zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise FileUnusable(f"{path} is packed, and may unfold to any size; torch writes none like that")
+            if damaged := archive.testzip():  # torch does not look at checksums
+                raise ValueError(f"{damaged} is damaged")
+    if with_classes:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        foreign = [(dict if name == "collections.defaultdict" else Inert, name) for name in names]
+    with torch.serialization.safe_globals(foreign):
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _read_ids(path: Path, named: Path | None) -> dict[str, Any]:
     """What the named JSON file says about embeddings, else the one beside them; nothing where there is none."""
     place = named or beside(path)
     if named is None and not place.exists():

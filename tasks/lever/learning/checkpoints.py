@@ -7,17 +7,10 @@ workflows/grpo_post_train.py).
 from __future__ import annotations
 
 import json
-import math
-import pickle
-import pickletools
 import re
-import struct
-import zipfile
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from pydantic import JsonValue, ValidationError
@@ -26,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.embeddings import header_of
+from tasks.lever.data.embeddings import NOT_OF_TORCH, Inert, header_of, load_torch
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler
 
@@ -126,22 +119,6 @@ LAYER = re.compile(r"(?:cross_attn_layers|attn_norms)\.(\d+)\.")
 LOOKED_AT_MOST = 20_000
 """Values of the hyper-parameters that are searched for the number of heads."""
 MOST_HEADS = 1000
-MOST_BYTES = 8 << 20
-"""Largest pickle that is read: checkpoints keep their numbers outside it."""
-DAMAGED = (
-    *(
-        zipfile.BadZipFile,
-        struct.error,
-        OSError,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        AssertionError,
-        pickle.PickleError,
-    ),
-    *(LookupError, TypeError, AttributeError, OverflowError, MemoryError),
-)
-"""What zipfile, pickle and torch raise for files that are no checkpoints, or cut."""
 
 
 class Opened(NamedTuple):
@@ -210,42 +187,52 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
 
     Raises FileUnusable for what is no such checkpoint, naming the keys that are missing or too many.
     """
-    top = _texts_of(read_inert(path))
+    try:
+        top = _texts_of(load_torch(path, with_classes=True))
+    except FileNotFoundError as error:
+        raise FileUnusable(f"there is no {path}; name a checkpoint") from error
+    except NOT_OF_TORCH as error:
+        reason = str(error)[:200] or type(error).__name__
+        raise FileUnusable(
+            f"{path} is no whole checkpoint ({reason}); name a .ckpt or .pt file, copy or download it again, or save "
+            "one of a torch before 1.6 again"
+        ) from error
     if top is None:
         raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
-    state, notes = _pointer_state(top, path)
-    weights = {key: one for key, one in state.items() if isinstance(one, Tensor) and one.is_floating_point()}
-    if wrong := state.keys() - weights.keys():
+
+    # Lightning's `state_dict` has the network below a prefix, beside its encoders; GRPO's `model_state_dict` is bare
+    state, bare = _texts_of(top.get("state_dict")), _texts_of(top.get("model_state_dict"))
+    whole = next((one for one in (state, top) if one and any(key.startswith(PREFIX) for key in one)), None)
+    notes: list[str] = []
+    if whole is not None:
+        network = {key.removeprefix(PREFIX): one for key, one in whole.items() if key.startswith(PREFIX)}
+        outside = [key for key in whole if not key.startswith(PREFIX)]
+        encoders = [key for key in outside if key.startswith(ENCODERS)]
+        if encoders:
+            notes.append(f"{len(encoders)} weights of the image and text encoders were not read")
+        if any("lora_" in key for key in encoders):
+            notes.append(
+                "its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from"
+            )
+        if len(outside) > len(encoders):
+            notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
+    elif bare is not None:
+        network = bare
+    else:
+        keys = [key[:100] for key in state or top]
+        raise FileUnusable(
+            f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
+            f"its keys are {named(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
+        )
+
+    weights = {key: one for key, one in network.items() if isinstance(one, Tensor) and one.is_floating_point()}
+    if wrong := network.keys() - weights.keys():
         raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
     if sum(one.nbytes for one in weights.values()) > path.stat().st_size:
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
     config, more = _config(weights, top, heads, path)
     selector = selector_of(config, {key: one.float().contiguous() for key, one in weights.items()}, str(path))
     return selector, [*notes, *more]
-
-
-def _pointer_state(top: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[str]]:
-    """The entries of the pointer network, and notes on all others."""
-    state, bare = _texts_of(top.get("state_dict")), _texts_of(top.get("model_state_dict"))
-    whole = next((one for one in (state, top) if one and any(key.startswith(PREFIX) for key in one)), None)
-    if whole is None:
-        if bare is not None:
-            return bare, []
-        keys = [key[:100] for key in state or top]
-        raise FileUnusable(
-            f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
-            f"its keys are {named(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
-        )
-    outside = [key for key in whole if not key.startswith(PREFIX)]
-    encoders = [key for key in outside if key.startswith(ENCODERS)]
-    notes: list[str] = []
-    if encoders:
-        notes.append(f"{len(encoders)} weights of the image and text encoders were not read")
-    if any("lora_" in key for key in encoders):
-        notes.append("its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from")
-    if len(outside) > len(encoders):
-        notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
-    return {key.removeprefix(PREFIX): one for key, one in whole.items() if key.startswith(PREFIX)}, notes
 
 
 def _config(
@@ -284,135 +271,19 @@ def _integers_named(name: str, value: Any) -> Iterator[int]:
     waiting, seen = [value], set[int]()
     while waiting and len(seen) < LOOKED_AT_MOST:
         one = waiting.pop()
-        if id(one) in seen:
+        mapping = _texts_of(one.state if isinstance(one, Inert) else one)
+        if id(one) in seen or mapping is None:
             continue
         seen.add(id(one))
-        for mapping in filter(None, map(_texts_of, (one.items, one.state) if isinstance(one, Inert) else (one,))):
-            waiting.extend(mapping.values())
-            found = mapping.get(name)
-            node = _texts_of(found.state) if isinstance(found, Inert) else None
-            found = node.get("_val") if node else found
-            if type(found) is int and 0 < found < MOST_HEADS:
-                yield found
+        waiting.extend(mapping.values())
+        found = mapping.get(name)
+        node = _texts_of(found.state) if isinstance(found, Inert) else None
+        found = node.get("_val") if node else found
+        if type(found) is int and 0 < found < MOST_HEADS:
+            yield found
 
 
 def _texts_of(value: Any) -> dict[str, Any] | None:
     """The entries of a dict under texts; None for anything else."""
     found = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
     return None if found is None else {key: one for key, one in found.items() if isinstance(key, str)}
-
-
-class Inert:
-    """Stands for an object whose class is not imported: takes any arguments, members and state, and runs nothing."""
-
-    items: dict[Any, Any]
-    state: Any
-
-    def __new__(cls, *args: object, **named: object) -> Self:
-        del args, named
-        made = super().__new__(cls)
-        made.items, made.state = {}, None
-        return made
-
-    def extend(self, values: object) -> None:
-        """Forget the members of a list or set."""
-
-
-def _rebuild_tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Tensor:
-    """torch's `_rebuild_tensor_v2`, which would enlarge a storage that is too small. Raises ValueError."""
-    room = storage._untyped_storage.nbytes() // storage.dtype.itemsize
-    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
-    if min((offset, *size, *stride)) < 0 or (math.prod(size) and max(last + 1, math.prod(size)) > room):
-        raise ValueError(f"a tensor of size {list(size)} does not fit into its storage of {room} numbers")
-    return torch.empty(0, dtype=storage.dtype).set_(storage._untyped_storage, offset, size, stride)
-
-
-class _Unpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
-    """Python's unpickler with the opcodes that torch writes: C's would allocate whatever a pickle claims."""
-
-    lengths: Mapping[str, int]
-    """Bytes of each storage of the archive."""
-    stack: list[Any]
-    pop_mark: Callable[[], list[Any]]  # of pickle._Unpickler, which has no type stubs
-
-    def find_class(self, module: str, name: str) -> Any:
-        """The rebuilding of a tensor, OrderedDict, or Inert; torch itself looks for the classes of storages."""
-        match module, name:
-            case "torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2":
-                return _rebuild_tensor
-            case "torch._utils", "_rebuild_parameter":
-                return lambda data, *_: data
-            case "torch", "Size":
-                return lambda size: size
-            case "collections", "OrderedDict":
-                return OrderedDict
-            case _:
-                return Inert
-
-    def _load_storage(self) -> None:
-        match pid := self.stack.pop():
-            case ("storage", kind, str(key), _, int(count)) if 0 <= count * kind.dtype.itemsize <= self.lengths[key]:
-                self.stack.append(self.persistent_load(pid))
-            case _:
-                raise ValueError("a storage that the archive lacks, or that is larger than its entry")
-
-    def _keep_state(self) -> None:
-        state = self.stack.pop()
-        if isinstance(self.stack[-1], Inert):  # nothing else gets attributes: they might be methods
-            self.stack[-1].state = state
-
-    def _put(self, values: list[Any]) -> None:
-        target = self.stack[-1].items if isinstance(self.stack[-1], Inert) else self.stack[-1]
-        if type(target) not in (dict, OrderedDict):
-            raise ValueError("items for what is no mapping")
-        pairs = zip(values[::2], values[1::2], strict=True)
-        # other keys are not needed, and to hash nested tuples may take for ever
-        target.update((key, value) for key, value in pairs if isinstance(key, str | int))
-
-    def _put_item(self) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._put([key, value])
-
-    def _make_dict(self) -> None:
-        values = self.pop_mark()
-        self.stack.append({})
-        self._put(values)
-
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
-        code: read
-        for code, read in pickle._Unpickler.dispatch.items()  # pyright: ignore[reportPrivateUsage]
-        if code in {ord(one.code) for one in pickletools.opcodes if one.proto <= 2 and not one.name.startswith("EXT")}
-    } | {
-        pickle.BINPERSID[0]: _load_storage,
-        pickle.BUILD[0]: _keep_state,
-        pickle.SETITEM[0]: _put_item,
-        pickle.SETITEMS[0]: lambda self: self._put(self.pop_mark()),
-        pickle.DICT[0]: _make_dict,
-    }
-
-
-def read_inert(path: Path) -> Any:
-    """What `torch.save` wrote, of plain values, lists, tuples, dicts, tensors and Inert; nothing in it is run.
-
-    Raises FileUnusable if it is no archive of torch's, damaged or too large.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = {one.filename.partition("/")[2]: one for one in archive.infolist()}
-            # a packed entry may expand to any size; constants.pkl is that of a program, which torch would open
-            if any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()) or "constants.pkl" in entries:
-                raise ValueError("an archive of another kind")
-            if entries["data.pkl"].file_size > MOST_BYTES or archive.testzip() is not None:
-                raise ValueError("an entry is damaged, or too large for a checkpoint")
-            lengths = {name.removeprefix("data/"): one.file_size for name, one in entries.items()}
-        unpickler = type("Unpickler", (_Unpickler,), {"lengths": lengths})
-        reader: Any = SimpleNamespace(__name__="inert", Unpickler=unpickler)
-        return torch.load(str(path), map_location="cpu", pickle_module=reader, weights_only=False, mmap=True)
-    except FileNotFoundError as error:
-        raise FileUnusable(f"there is no {path}; name a checkpoint") from error
-    except DAMAGED as error:
-        reason = str(error)[:200] or type(error).__name__
-        raise FileUnusable(
-            f"{path} is no whole checkpoint ({reason}); name a .ckpt or .pt file, copy or download it again, or save "
-            "one of a torch before 1.6 again"
-        ) from error
