@@ -166,9 +166,9 @@ def _recipe(config: LeverConfig, world: World, ongoing: LeverRun) -> PoolRecipe:
     start = config.start
     paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
     trained = {path: _checkpoint(config, path, world).recipe for path in paths}
-    recipe = config.pools(next(iter(trained.values()), None)).of(world.embedded)
+    recipe = config.pools(next(iter(trained.values()), None)).limited_to(world.embedded.modalities)
     for path, own in trained.items():
-        if own and not own.of(world.embedded).is_that_of(recipe):
+        if own and not own.limited_to(world.embedded.modalities).is_that_of(recipe):
             ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
     return recipe
 

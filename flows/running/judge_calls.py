@@ -8,6 +8,7 @@ from typing import cast
 from flows.running.lever_config import STAGES, LeverConfig, StageName
 from storage.records import Record
 from tasks.lever.data.beam_search import count_weighed
+from tasks.lever.data.datasets import open_dataset
 from tasks.lever.data.embeddings import of_modality
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.demonstration_task import open_task
@@ -15,7 +16,6 @@ from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, possible_with
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import ZERO_SHOT, Modality
-from tasks.lever.worlds import open_items
 
 
 class CallCounts(Record):
@@ -46,7 +46,7 @@ def _sizes(config: LeverConfig) -> tuple[int, int, int, int]:
         drawn = config.world_sizes  # of which each item has one answer
         train = min(chosen.train_queries, drawn["candidates"]) if chosen.name == DIGITS else drawn["queries"]
         return train, drawn["validation"], drawn["test"], train * weighed
-    found = open_items(
+    found = open_dataset(
         chosen.name,
         chosen.data_dir,
         train_queries=chosen.train_queries,

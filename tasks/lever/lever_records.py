@@ -5,7 +5,7 @@ An answer that the judge could not give is neither right nor wrong: it is counte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -155,12 +155,11 @@ class PoolRecipe(Record):
             raise ValueError("RetrievalSampler finds the nearest by some modality: joint, images or texts")
         return self
 
-    def of(self, embedded: Embedded) -> PoolRecipe:
-        """The recipe with these embeddings: fewer modalities where some are missing, none where none is needed."""
+    def limited_to(self, known: Collection[str]) -> PoolRecipe:
+        """The recipe where only these embeddings are known: fewer modalities, none where none is needed."""
         if self.sampler != "RetrievalSampler":
             return PoolRecipe(sampler=self.sampler, size=self.size)
-        there = {"joint", *(["images"] if embedded.images else []), *(["texts"] if embedded.texts else [])}
-        return self.model_copy(update={"modalities": tuple(one for one in self.modalities if one in there)})
+        return self.model_copy(update={"modalities": tuple(one for one in self.modalities if one in known)})
 
     def is_that_of(self, other: PoolRecipe) -> bool:
         """True where both give the same pools, as far as both are known."""
@@ -213,6 +212,11 @@ class Embedded(Record):
     """What the encoder takes the pictures for, where it tells; another baseline."""
     vectors: Literal["joint", "image", "text"] = "joint"
     """What a selector sees."""
+
+    @property
+    def modalities(self) -> tuple[Modality, ...]:
+        """Embeddings by which candidates may be near."""
+        return ("joint", *(["images"] if self.images else []), *(["texts"] if self.texts else []))
 
     @property
     def shows_answers(self) -> bool:

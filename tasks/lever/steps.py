@@ -33,9 +33,7 @@ from tasks.lever.worlds import (
     Learning,
     World,
     in_shard,
-    keep_selector,
     open_beams,
-    open_items,
     open_setting,
     open_training,
     open_weights,
@@ -104,8 +102,10 @@ def read_dataset(
     queries_of: Path | None = None,
 ) -> DatasetRead:
     """The items of a dataset. queries_of: file of an earlier run that names the train queries."""
+    from tasks.lever.data.datasets import open_dataset
+
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
-    found = open_items(name, data_dir, **sizes, queries_of=queries_of)
+    found = open_dataset(name, data_dir, **sizes, queries_of=queries_of)
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", found),  # texts too: results are found by this name
         train_queries=len(found.train_queries),
@@ -181,12 +181,10 @@ def train_sft(
     from tasks.lever.learning.trainings import learn_sft
 
     inputs = {"beams": beams, "network": network, "settings": settings}
-    with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
-        setting, candidates, run = opened
-        labelled = labelled_of(setting, candidates, open_beams(beams))
+    with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as training:
+        labelled = labelled_of(training.setting, training.pools, open_beams(beams))
         config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
-        trained = learn_sft(config, labelled, settings, run)
-        return keep_selector("sft", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
+        return training.keep(learn_sft(config, labelled, settings, training.run))
 
 
 @step(version=1, gpu=True, aside=EFFORT)
@@ -259,17 +257,13 @@ def train_rce(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector learns the whole group of pointers, each as far as it was rewarded."""
-    from tasks.lever.learning.training_inputs import groups_of
     from tasks.lever.learning.trainings import learn_rce
 
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
-    with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as opened:
-        setting, candidates, run = opened
-        start = open_weights(selector, run.device)
-        banks: Any = {"queries": setting.queries, "candidates": setting.candidates}
-        groups = groups_of(artifacts().get(data), **banks, mode=reward, shots=learning.shots)
-        trained = learn_rce(start, groups, settings, run)
-        return keep_selector("rce", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
+    with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as training:
+        groups = training.groups(data, reward, shots=learning.shots)
+        start = open_weights(selector, training.run.device)
+        return training.keep(learn_rce(start, groups, settings, training.run))
 
 
 @step(version=2, gpu=True, aside=EFFORT)
@@ -285,18 +279,16 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever.learning.training_inputs import groups_of, online_rewards
+    from tasks.lever.learning.training_inputs import online_rewards
     from tasks.lever.learning.trainings import learn_grpo
 
     epochs = settings.offline_epochs + settings.rounds
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
-    with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as opened:
-        setting, candidates, run = opened
-        start = open_weights(selector, run.device)
-        banks: Any = {"queries": setting.queries, "candidates": setting.candidates}
-        groups = groups_of(artifacts().get(data), **banks, mode=reward, shots=learning.shots)
-        trained = learn_grpo(start, groups, settings, run, judge=online_rewards(setting, groups, mode=reward))
-        return keep_selector("grpo", trained, encoder=world.embedded.read_by, recipe=candidates.recipe)
+    with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as training:
+        groups = training.groups(data, reward, shots=learning.shots)
+        start = open_weights(selector, training.run.device)
+        judge = online_rewards(training.setting, groups, mode=reward)
+        return training.keep(learn_grpo(start, groups, settings, training.run, judge=judge))
 
 
 @step(version=3, gpu=True, aside=EFFORT)

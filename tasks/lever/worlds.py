@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
@@ -18,13 +18,13 @@ from tasks.calls import wait_for_twin
 from tasks.keys import content_key
 from tasks.lever.judge.demonstration_task import DemonstrationTask, PromptSettings, open_task
 from tasks.lever.judge.judges import JudgeSpec
+from tasks.lever.lever_options import RewardMode
 from tasks.lever.lever_records import (
     BeamPart,
     Curve,
     Dataset,
     Embedded,
     PointerRecord,
-    PoolRecipe,
     Pools,
     Stage,
     TrainedSelector,
@@ -34,7 +34,7 @@ from tasks.step import paying_run
 
 if TYPE_CHECKING:
     from models.pointer import PointerSelector
-    from tasks.lever.learning.training_inputs import Setting
+    from tasks.lever.learning.training_inputs import Groups, Setting
     from tasks.lever.learning.training_loop import Trained, TrainingRun
 
 QUERIES_PER_SHARD = 64
@@ -115,26 +115,6 @@ def _task(dataset: str, prompts: str, *, stem: bool) -> DemonstrationTask[Any]:
     return open_task(dataset, PromptSettings.model_validate_json(prompts), stem=stem)
 
 
-def open_items(
-    name: str,
-    data_dir: Path | None,
-    *,
-    train_queries: int,
-    validation: int,
-    test: int | None,
-    queries_of: Path | None = None,
-) -> Dataset:
-    """The items of a dataset. queries_of: file of an earlier run that names the train queries.
-
-    Raises DatasetUnusable, FileUnusable.
-    """
-    from tasks.lever.data.datasets import open_dataset
-    from tasks.lever.data.earlier_files import with_queries_of
-
-    found = open_dataset(name, data_dir, train_queries=train_queries, validation=validation, test=test)
-    return found if queries_of is None else with_queries_of(found, queries_of)
-
-
 def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:
     """The selector that has these weights, on a device."""
     from tasks.lever.learning.checkpoints import load_selector
@@ -169,25 +149,45 @@ def training_folder(name: str, **inputs: object) -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def keep_selector(stage: Stage, trained: Trained, *, encoder: str, recipe: PoolRecipe) -> TrainedSelector:
-    """Save what was learnt as artifacts. recipe: of the pools that it was trained in."""
-    from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
+class Training(NamedTuple):
+    """A training that is about to run: what it reads, and how it is kept."""
 
-    about = {"stage": stage, "chosen_epoch": trained.chosen_epoch, "encoder": encoder}
-    meta = about | {POOLS_OF: recipe.model_dump(mode="json")}
-    return TrainedSelector(
-        stage=stage,
-        weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),
-        curve=artifacts().save("curve", Curve(points=trained.curve)),
-        chosen_epoch=trained.chosen_epoch,
-        validation=trained.validation,
-    )
+    stage: Stage
+    world: World
+    setting: Setting
+    pools: Pools
+    run: TrainingRun
+
+    def groups(self, data: Ref, mode: RewardMode, *, shots: int) -> Groups:
+        """The judged pointers of RL data as tensors."""
+        from tasks.lever.learning.training_inputs import groups_of
+
+        banks: Any = {"queries": self.setting.queries, "candidates": self.setting.candidates}
+        return groups_of(artifacts().get(data), **banks, mode=mode, shots=shots)
+
+    def keep(self, trained: Trained) -> TrainedSelector:
+        """Save what was learnt as artifacts; the checkpoint holds the recipe of its pools."""
+        from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
+
+        meta = {
+            "stage": self.stage,
+            "chosen_epoch": trained.chosen_epoch,
+            "encoder": self.world.embedded.read_by,
+            POOLS_OF: self.pools.recipe.model_dump(mode="json"),
+        }
+        return TrainedSelector(
+            stage=self.stage,
+            weights=artifacts().put("selector", save_selector(trained.selector, meta=meta)),
+            curve=artifacts().save("curve", Curve(points=trained.curve)),
+            chosen_epoch=trained.chosen_epoch,
+            validation=trained.validation,
+        )
 
 
 @contextmanager
 def open_training(
     stage: Stage, world: World, learning: Learning, effort: Effort, *, epochs: int, pools: Ref, **inputs: object
-) -> Generator[tuple[Setting, Pools, TrainingRun]]:
+) -> Generator[Training]:
     """Train inside; an interrupted training of the same inputs is resumed. inputs: what else the result depends on."""
     from tasks.lever.learning.training_inputs import device_of, steady, validation_of
     from tasks.lever.learning.training_loop import TrainingRun
@@ -204,7 +204,7 @@ def open_training(
             progress.advance(name)
             return found
 
-        yield setting, candidates, TrainingRun(validate, learning.seed, folder, device)
+        yield Training(stage, world, setting, candidates, TrainingRun(validate, learning.seed, folder, device))
 
 
 def telling(stage: str, count: int) -> Callable[[int], None]:

@@ -105,20 +105,34 @@ TEXTS = {
 }
 
 
-def open_dataset(name: str, data_dir: Path | None, *, train_queries: int, validation: int, test: int | None) -> Dataset:
+def open_dataset(
+    name: str,
+    data_dir: Path | None,
+    *,
+    train_queries: int,
+    validation: int,
+    test: int | None,
+    queries_of: Path | None = None,
+) -> Dataset:
     """A dataset from its files in `data_dir`; its splits are drawn, and always the same.
 
     Nobody is examined on what may be shown: questions about one picture are in one split, and a training text that is
     one of validation or test as well is left out.
     test: None: all that are left, and half of what is left of a single file.
-    Raises DatasetUnusable naming the file and what to do.
+    queries_of: file of an earlier run that names the train queries.
+    Raises DatasetUnusable naming the file and what to do, FileUnusable for `queries_of`.
     """
     if name not in OFFICIAL and name not in TEXTS:
         raise DatasetUnusable(f"there is no dataset {name!r}; choose one of {', '.join([*OFFICIAL, *TEXTS])}")
     if data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
     read = _open_texts if name in TEXTS else _open_questions
-    return read(name, data_dir, train_queries=train_queries, validation=validation, test=test)
+    found = read(name, data_dir, train_queries=train_queries, validation=validation, test=test)
+    if queries_of is None:
+        return found
+    from tasks.lever.data.earlier_files import with_queries_of  # brings torch
+
+    return with_queries_of(found, queries_of)
 
 
 def _open_questions(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:

@@ -107,7 +107,8 @@ class Judging:
 
         Where the task has choices, P is the share among them. Raises as `log_probs` does.
         """
-        right = [self._known(one.query).shown_answer for one in asked]
+        self._refuse_strangers(asked)
+        right = [self.items[one.query].shown_answer for one in asked]
         if not (choices := self.task.choices):
             return self.log_probs(list(zip(asked, right, strict=True)))
         shares = list[float]()
@@ -129,32 +130,28 @@ class Judging:
     def gt_prob(self, asked: Sequence[Asked]) -> list[float]:
         """Σ over the right answers of worth · P(answer | prompt), 0 to 1; NaN where `log_probs` has it.
 
-        Raises as `log_probs` does.
+        Where the task has choices, there is one right answer, and this is its share. Raises as `log_probs` does.
         """
         if self.task.choices:
             return [math.exp(one) for one in self.answer_log_probs(asked)]
-        worth = [self.task.worth(self._known(one.query)) for one in asked]
+        self._refuse_strangers(asked)
+        worth = [self.task.worth(self.items[one.query]) for one in asked]
         pairs = [(one, answer) for one, answers in zip(asked, worth, strict=True) for answer in answers]
         likely = iter(self.log_probs(pairs))
         shares = [[share * math.exp(next(likely)) for share in answers.values()] for answers in worth]
         return [min(math.fsum(one), 1.0) for one in shares]
 
-    def _known(self, name: str) -> Item:
-        if name not in self.items:
-            raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
-        return self.items[name]
-
     def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
-        for one in asked:
-            for name in (one.query, *one.demonstrations):
-                self._known(name)
+        for name in (name for one in asked for name in (one.query, *one.demonstrations)):
+            if name not in self.items:
+                raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
     def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
         return sorted(asked, key=lambda one: (self.task.prompts.in_order(one.demonstrations), one.query))
 
     def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
-        """Remembers the likeliest choice of each."""
+        """Remember the likeliest choice of each."""
         choices = self.task.choices
         for part in _parts(new, max(1, TOGETHER // len(choices))):
             for one, likely in zip(part, self._weigh([(one, choices) for one in part]), strict=True):
@@ -167,7 +164,7 @@ class Judging:
                 tell(len(part))
 
     def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
-        """Remembers the judgments; gives those that may turn out otherwise another time."""
+        """Remember the judgments; returns those that may turn out otherwise another time."""
 
         def requests() -> Iterator[tuple[Asked, ChatRequest]]:
             for one in new:
@@ -190,13 +187,12 @@ class Judging:
             if tell and judgment.failed is None:
                 tell(1)
         if refused and not away and all(one.failed is not None for one in self._judged.values()):
-            raise self._useless(refused)
+            raise self._useless(list(refused), next(iter(refused.values())))
         return away
 
-    def _useless(self, refused: Mapping[Asked, RequestRefused]) -> JudgeUnusable:
-        one, error = next(iter(refused.items()))
+    def _useless(self, refused: Sequence[Asked], error: RequestRefused) -> JudgeUnusable:
         return JudgeUnusable(
-            f"{self.chat.id} refused all {len(refused)} questions that it got, as {one.query}: {error}"
+            f"{self.chat.id} refused all {len(refused)} questions that it got, as {refused[0].query}: {error}"
         )
 
     def _request(self, asked: Asked) -> ChatRequest:
@@ -208,7 +204,10 @@ class Judging:
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
     def _weigh(self, asked: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likely]:
-        """What the judge gives to each, in order; each is looked up or asked for once, what begins alike together."""
+        """What the judge gives to each, in order; each is looked up or asked for once, what begins alike together.
+
+        Raises JudgeUnusable where no question at all has a log-probability.
+        """
         self._refuse_strangers([one for one, _ in asked])
         new: dict[Asked, list[tuple[str, ...]]] = {}
         for one, answers in dict.fromkeys(asked):
@@ -216,40 +215,26 @@ class Judging:
                 new.setdefault(one, []).append(answers)
         pairs = [(one, answers) for one in self._sorted(new) for answers in new[one]]
         for part in _parts(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
-            self._find(part)
+            prompts: dict[str, Weighed] = {}
+            key_of: dict[tuple[Asked, tuple[str, ...]], str] = {}
+            for one, answers in part:
+                try:
+                    prompt = Weighed(self._request(one), answers)
+                except DatasetUnusable:
+                    continue  # it cannot be shown
+                key = key_of[one, answers] = digest({"backend": self.chat.id} | prompt.plain())
+                prompts[key] = prompt
+            found, refusal = self._look_up(prompts)
+            for one, answers in part:
+                key = key_of.get((one, answers), "")
+                given = found.get(key)
+                self._likely[one, answers] = _Likely(given or (math.nan,) * len(answers), key if given else None)
+            refused = [one for (one, _), key in key_of.items() if key not in found]
+            if refused and refusal:
+                if all(one.key is None for one in self._likely.values()):
+                    raise self._useless(refused, refusal)
+                log.warning("no log-probability prompts=%d query=%s error=%s", len(refused), refused[0].query, refusal)
         return [self._likely[pair] for pair in asked]
-
-    def _find(self, pairs: Sequence[tuple[Asked, tuple[str, ...]]]) -> None:
-        """Remember their log-probabilities; NaN where the judge refuses.
-
-        Raises JudgeUnusable where no question at all has a log-probability.
-        """
-        questions: dict[str, Weighed] = {}
-        askers: dict[str, list[Asked]] = {}
-        for one, answers in pairs:
-            try:
-                question = Weighed(self._request(one), answers)
-            except DatasetUnusable:
-                self._likely[one, answers] = _Likely((math.nan,) * len(answers), None)
-                continue
-            key = digest({"backend": self.chat.id} | question.plain())
-            questions[key] = question
-            askers.setdefault(key, []).append(one)
-        if not questions:
-            return
-        found, refusal = self._look_up(questions)
-        left: dict[Asked, RequestRefused] = {}
-        for key, question in questions.items():
-            given = found.get(key)
-            likely = _Likely(given, key) if given else _Likely((math.nan,) * len(question.answers), None)
-            self._likely |= {(one, question.answers): likely for one in askers[key]}
-            if given is None and refusal:
-                left |= dict.fromkeys(askers[key], refusal)
-        if not left:
-            return
-        if all(one.key is None for one in self._likely.values()):
-            raise self._useless(left)
-        log.warning("no log-probability prompts=%d query=%s error=%s", len(left), next(iter(left)).query, refusal)
 
     def _look_up(self, asked: Mapping[str, Weighed]) -> tuple[dict[str, tuple[float, ...]], RequestRefused | None]:
         """Natural log-probabilities by key, from the store or from the judge; and its word where it refuses some.
@@ -259,28 +244,26 @@ class Judging:
         BudgetSpent and what else the judge and the store raise, when what was given is stored.
         """
         found = dict[str, tuple[float, ...]]()
-        for key, stored in self.responses.many(list(asked)).items():
+        for key, stored in (self.responses.many(list(asked)) if asked else {}).items():
             response = cast("dict[str, Any]", stored.response)
             several = response["log_probs"] if "log_probs" in response else [response["log_prob"]]
             found[key] = tuple(map(float, several))
-        keys, spent = list[str](), None
-        for key, one in asked.items():  # what the judge refuses is paid for, too
-            try:
-                if key not in found and self.budget:
-                    self.budget.take(one.tokens)
-            except BudgetSpent as error:
-                spent = error
-                break
-            if key not in found:
-                keys.append(key)
+        new, spent = list[str](), None
+        try:
+            for key in (key for key in asked if key not in found):
+                if self.budget:  # what the judge refuses is paid for, too
+                    self.budget.take(asked[key].tokens)
+                new.append(key)
+        except BudgetSpent as error:
+            spent = error
         started, refusal, unstored = self.limits.clock(), None, dict[str, "StoredResponse"]()
         try:
-            for number, log_probs in _given(self.chat, [asked[key] for key in keys]):
+            for number, log_probs in _log_probs_of(self.chat, [asked[key] for key in new]):
                 if any(map(math.isnan, log_probs)):
                     raise JudgeUnusable(
                         f"{self.chat.id} gave NaN as a log-probability; its weights or precision are bad"
                     )
-                key, latency_s = keys[number], self.limits.clock() - started
+                key, latency_s = new[number], self.limits.clock() - started
                 found[key] = log_probs
                 unstored[key] = asked[key].stored(self.chat.id, log_probs, latency_s=latency_s)
                 if len(unstored) >= UNSTORED:
@@ -294,8 +277,8 @@ class Judging:
                 self.responses.put_many(unstored)
         if spent:
             raise spent
-        if refusal is None and (missing := [key for key in keys if key not in found]):
-            raise RuntimeError(f"{self.chat.id} gave no log-probabilities for {len(missing)} of {len(keys)} prompts")
+        if refusal is None and (missing := [key for key in new if key not in found]):
+            raise RuntimeError(f"{self.chat.id} gave no log-probabilities for {len(missing)} of {len(new)} prompts")
         return found, refusal
 
 
@@ -333,33 +316,29 @@ class Weighed(NamedTuple):
         return StoredResponse(backend=kind, model=model, request=self.plain(), response=response, latency_s=latency_s)
 
 
-def _given(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
+def _log_probs_of(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
     """What the judge gives, with its number; prompts with choices and those with a single answer do not mix."""
     if not asked:
         return
-    if len(asked[0].answers) > 1:
-        yield from _of_choices(judge, asked)
-    elif isinstance(judge, AnswerLikelihood):
+    if len(asked[0].answers) == 1:
+        if not isinstance(judge, AnswerLikelihood):
+            raise JudgeUnusable(
+                f"{judge.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
+                "`digits`)"
+            )
         for number, log_prob in judge.answer_log_probs([(one.request, one.answers[0]) for one in asked]):
             yield number, (log_prob,)
-    else:
-        raise JudgeUnusable(
-            f"{judge.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, `digits`)"
-        )
-
-
-def _of_choices(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """All choices of a prompt at once: a model in this process reads what they have in common once."""
+        return
     if not isinstance(judge, LogLikelihood):
         raise JudgeUnusable(
             f"{judge.id} gives no log-probabilities of labels; take a model in this process (`hf:…`, `vllm:…`)"
         )
-    places = [(number, place) for number, one in enumerate(asked) for place in range(len(one.answers))]
-    contexts = [
-        "".join(part.text for message in one.request.messages for part in message.content if isinstance(part, Text))
-        for one in asked
-    ]
-    pairs = [(contexts[number], f" {asked[number].answers[place]}") for number, place in places]
+    # all choices of a prompt at once: a model in this process reads what they have in common once
+    places, pairs = list[tuple[int, int]](), list[tuple[str, str]]()
+    for number, one in enumerate(asked):
+        parts = [part.text for turn in one.request.messages for part in turn.content if isinstance(part, Text)]
+        places += [(number, place) for place in range(len(one.answers))]
+        pairs += [("".join(parts), f" {answer}") for answer in one.answers]
     found: dict[int, dict[int, float]] = {}
     for at, log_prob in judge.loglikelihood(pairs):
         number, place = places[at]

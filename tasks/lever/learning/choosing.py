@@ -81,7 +81,7 @@ def untrained(
     joint: Any = banks.get("joint")  # missing only where nothing that needs it is given
     classed: Any = banks.get("classes")
     made: dict[str, Choose] = {
-        ZERO_SHOT: partial(choose_none, queries),
+        ZERO_SHOT: lambda **_: dict.fromkeys(queries, ()),
         RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
         SIMILARITY: partial(choose_nearest, queries, candidates, joint),
         SIMILARITY_VOTE: partial(choose_by_vote, queries, candidates, joint, classes),
@@ -92,13 +92,6 @@ def untrained(
     for one in SEED_CHOICES:
         made[one] = partial(choose_by_sampler, queries, candidates, banks, sampler=one, seed=seed)
     return {name: made[name] for name in possible_with({*banks, *([CLASSES] if classes else [])})}
-
-
-def choose_none(queries: Sequence[str], *, shots: int) -> Shown:
-    """Zero-shot: nothing is shown. Raises ValueError for any other number of shots."""
-    if shots:
-        raise ValueError(f"{shots} shots of {ZERO_SHOT}: it shows none")
-    return dict.fromkeys(queries, ())
 
 
 def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Shown:
@@ -214,7 +207,12 @@ def measure(
     judging, candidates = setting.judging, setting.dataset.candidates
     classes = {name: judging.items[name].shown_answer for name in candidates} if judging.task.choices else {}
     choosers = untrained(queries, candidates, banks, pools=asked, classes=classes, seed=seed)
-    choosers |= {name: partial(_choose, selector, setting, asked) for name, selector in selectors.items()}
+
+    def choose_by(selector: PointerSelector, *, shots: int) -> Shown:
+        found = likeliest(selector, setting.queries, setting.candidates, asked, shots=shots)
+        return {query: one.demonstrations for query, one in found.items()}
+
+    choosers |= {name: partial(choose_by, selector) for name, selector in selectors.items()}
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=sorted({0, *shots}))
     if oracle.most_judgments == 0:
         return results
@@ -281,11 +279,6 @@ def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
         for one in result.outcomes
         if one.retryable
     }
-
-
-def _choose(selector: PointerSelector, setting: Setting, pools: Mapping[str, Sequence[str]], *, shots: int) -> Shown:
-    found = likeliest(selector, setting.queries, setting.candidates, pools, shots=shots)
-    return {query: one.demonstrations for query, one in found.items()}
 
 
 def search_best(

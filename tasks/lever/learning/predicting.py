@@ -5,7 +5,7 @@ Pools of candidates are made as those were that the selector was trained in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from storage.records import Record
-from tasks.lever.data.candidate_pools import Banks, draw_pools
+from tasks.lever.data.candidate_pools import draw_pools
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
     QueryPools,
@@ -70,60 +70,37 @@ def predict_files(
     Raises PoolTooSmall, FileUnusable; also where the recipe needs embeddings that do not lie beside these files.
     """
     read = read_embeddings(candidates, ids=candidate_ids)
-    bank, given = (read.bank, read.pools) if isinstance(read, QueryPools) else (read, None)
-    asked = read_bank(queries, ids=ids)
+    bank, asked = read if isinstance(read, EmbeddingBank) else read.bank, read_bank(queries, ids=ids)
     opened.refuse_other(asked.encoder, dimension=asked.dimension, path=checkpoint)
     refuse_others(asked, bank)
-    seen = _solved(opened, checkpoint, candidates, bank) if opened.sees_answers else bank
-    if given is not None:
-        if missing := [query for query in asked.ids if query not in given]:
+
+    seen = bank
+    if opened.sees_answers:
+        path = solved_beside(candidates)
+        if not path.is_file():
+            raise FileUnusable(
+                f"{checkpoint} was trained on candidates with their answers, and {path} is not there; "
+                "export it (`trivet lever run --until embed`)"
+            )
+        seen = read_bank(path)
+        opened.refuse_other(seen.encoder, dimension=seen.dimension, path=checkpoint)
+        seen.positions(bank.ids)  # raises for one that is missing
+
+    if isinstance(read, QueryPools):
+        if missing := [query for query in asked.ids if query not in read.pools]:
             raise FileUnusable(
                 f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
             )
-        own = {query: given[query] for query in asked.ids}
-        return Predicted(likeliest(opened.selector, asked, seen, own, shots=shots), ())
-    recipe, banks = _pools_as_trained(
-        opened.recipe, checkpoint, queries, candidates, sampler=sampler, size=pool_size, joint=(asked, bank)
-    )
-    fitting = recipe.model_copy(update={"size": min(recipe.size, len(bank.ids) - bool({*asked.ids} & {*bank.ids}))})
-    pools = draw_pools(asked.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
-    same = opened.recipe.is_that_of(recipe)
-    warning = f"{checkpoint.name} was trained in {opened.recipe.told}; it chooses from {recipe.told}"
-    return Predicted(likeliest(opened.selector, asked, seen, pools, shots=shots), () if same else (warning,))
+        pools = {query: read.pools[query] for query in asked.ids}
+        return Predicted(likeliest(opened.selector, asked, seen, pools, shots=shots), ())
 
-
-def _solved(opened: Opened, checkpoint: Path, candidates: Path, plain: EmbeddingBank) -> EmbeddingBank:
-    """The candidates with their answers, which a selector sees that was trained on such."""
-    path = solved_beside(candidates)
-    if not path.is_file():
-        raise FileUnusable(
-            f"{checkpoint} was trained on candidates with their answers, and {path} is not there; "
-            "export it (`trivet lever run --until embed`)"
-        )
-    bank = read_bank(path)
-    opened.refuse_other(bank.encoder, dimension=bank.dimension, path=checkpoint)
-    bank.positions(plain.ids)  # raises for one that is missing
-    return bank
-
-
-def _pools_as_trained(
-    own: PoolRecipe,
-    checkpoint: Path,
-    queries: Path,
-    candidates: Path,
-    *,
-    sampler: Sampler | None,
-    size: int | None,
-    joint: tuple[EmbeddingBank, EmbeddingBank],
-) -> tuple[PoolRecipe, Banks]:
-    """The recipe of a checkpoint, changed where the user says so, and the embeddings that it reads."""
-    wanted: dict[str, object] = {"sampler": sampler or own.sampler, "size": size or own.size or USUAL_SIZE}
+    own = opened.recipe
+    wanted: dict[str, object] = {"sampler": sampler or own.sampler, "size": pool_size or own.size or USUAL_SIZE}
     if sampler == "RetrievalSampler" and not own.modalities:
         wanted["modalities"] = ("joint",)
     recipe = PoolRecipe.model_validate(own.model_dump() | wanted)
-    banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": joint}
-    retrieved: tuple[Modality, ...] = tuple(one for one in recipe.modalities if one != "joint")
-    for modality in OF_SAMPLERS.get(recipe.sampler, retrieved):
+    banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": (asked, bank)}
+    for modality in OF_SAMPLERS.get(recipe.sampler, tuple(one for one in recipe.modalities if one != "joint")):
         paths = of_modality(queries, modality), of_modality(candidates, modality)
         if all(path.is_file() for path in paths):
             banks[modality] = read_bank(paths[0]), read_bank(paths[1])
@@ -132,9 +109,12 @@ def _pools_as_trained(
                 f"{checkpoint} was trained in {own.told}, and {paths[0]} and {paths[1]} are not both there; "
                 "export them (`trivet lever run --until embed`), or name the --sampler of other pools"
             )
-    if recipe.sampler == "RetrievalSampler":
-        recipe = recipe.model_copy(update={"modalities": tuple(one for one in recipe.modalities if one in banks)})
-    return recipe, banks
+    recipe = recipe.limited_to(banks)
+    fitting = recipe.model_copy(update={"size": min(recipe.size, len(bank.ids) - bool({*asked.ids} & {*bank.ids}))})
+    pools = draw_pools(asked.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
+    warning = f"{checkpoint.name} was trained in {own.told}; it chooses from {recipe.told}"
+    chosen = likeliest(opened.selector, asked, seen, pools, shots=shots)
+    return Predicted(chosen, () if own.is_that_of(recipe) else (warning,))
 
 
 def refuse_others(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
@@ -193,31 +173,18 @@ def choose_examples(
     assert selector
     trained = open_selector(selector)
     trained.refuse_other(encoder, dimension=of_queries.dimension, path=selector)
-    # a text has but one view
+    # pools by the recipe that it was trained in, smaller where there are fewer examples; a text has but one view
     banks = {"joint": (of_queries, of_examples), "texts": (of_queries, of_examples)}
-    pools = _pools(trained, queries, candidates, banks, seed=seed)
+    size = min(trained.recipe.size or USUAL_SIZE, len(candidates))
+    recipe = trained.recipe.limited_to(banks).model_copy(update={"size": size})
+    pools = draw_pools(queries, candidates, banks, recipe=recipe, seed=seed).pools
     if trained.sees_answers:
-        of_examples = _with_answers(texts, of_examples, embed)
+        answers = _vectors(embed, [texts.answers[one] for one in texts.examples])
+        both = F.normalize(of_examples.vectors, dim=-1) + F.normalize(answers, dim=-1)
+        of_examples = of_examples._replace(vectors=F.normalize(both, dim=-1))
     chosen = likeliest(trained.selector, of_queries, of_examples, pools, shots=count)
     return {query: one.demonstrations for query, one in chosen.items()}
 
 
 def _vectors(embed: Embed, texts: Sequence[str]) -> torch.Tensor:
     return torch.from_numpy(embed(texts).astype(np.float32))
-
-
-def _with_answers(texts: Texts, plain: EmbeddingBank, embed: Embed) -> EmbeddingBank:
-    """The examples as a selector sees them that was trained on candidates with their answers."""
-    answers = _vectors(embed, [texts.answers[one] for one in texts.examples])
-    both = F.normalize(F.normalize(plain.vectors, dim=-1) + F.normalize(answers, dim=-1), dim=-1)
-    return plain._replace(vectors=both)
-
-
-def _pools(
-    opened: Opened, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, seed: int
-) -> Mapping[str, Sequence[str]]:
-    """Pools by the recipe that the selector was trained in; smaller ones where there are fewer examples."""
-    size = min(opened.recipe.size or USUAL_SIZE, len(candidates))
-    modalities = tuple(one for one in opened.recipe.modalities if one in banks)
-    recipe = opened.recipe.model_copy(update={"size": size, "modalities": modalities})
-    return draw_pools(queries, candidates, banks, recipe=recipe, seed=seed).pools
