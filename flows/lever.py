@@ -9,7 +9,7 @@ read_dataset ─► export_embeddings ──┘                                 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
@@ -35,17 +35,9 @@ from tasks.lever.judge.judges import (
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
-from tasks.lever.lever_records import Embedded, PoolRecipe, Sampler
+from tasks.lever.lever_records import Embedded, PoolRecipe
 from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shards_of
 from tasks.step import gather, placed, renamed
-
-
-class Asking(TypedDict):
-    """Arguments common to the steps that ask the judge."""
-
-    learning: Learning
-    effort: Effort
-
 
 runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shards follow one another
 
@@ -60,7 +52,11 @@ def post_train(config: LeverConfig) -> LeverReport:
         from tasks.lever.learning.training_inputs import device_of
 
         device_of(config.device)
-    weights = _digits_judge(config)
+    weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
+    if DIGITS in (config.judge, config.encoder):
+        train_judge = renamed(steps.train_digits_judge, "train judge")
+        given = config.digits.judge
+        weights = steps.read_judge(given) if given else train_judge(steps=config.digits.judge_steps)
     found = _dataset(config, files)
     if found.left_out:
         ongoing.say(f"{found.left_out} items were left out: no whole picture, no answer, or a text that is examined")
@@ -68,7 +64,11 @@ def post_train(config: LeverConfig) -> LeverReport:
     world = World(
         dataset=found.dataset,
         embedded=embedded,
-        judge=_judge(config, weights),
+        judge=JudgeSpec(
+            name=config.judge,
+            weights=weights if config.judge == DIGITS else None,
+            fingerprint="" if config.until in ("embed", "pools") else fingerprint_of_judge(config.judge),
+        ),
         prompts=config.prompts,
         threshold=config.threshold,
         stem=config.stem,
@@ -77,117 +77,16 @@ def post_train(config: LeverConfig) -> LeverReport:
         with ongoing.seed(seed):
             ongoing.done("embed")
             place = files.of_seed(seed, alone=config.seeds == 1)
-            _learn(config, world, place, ongoing, queries=found.train_queries, seed=seed)
+            if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
+                ongoing.say(
+                    f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary"
+                )
+            _SeedRun(config.begun_with(place), world, place, ongoing, queries=found.train_queries, seed=seed).run()
     if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
         ongoing.summary = steps.summarise(evaluated)
         _keep(config, found, files, ongoing, ongoing.summary)
         say(headline_of(ongoing.summary))
     return ongoing.end()
-
-
-def _learn(config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, *, queries: int, seed: int) -> None:
-    """One seed, from its pools to its figures; `queries`: number of training queries."""
-    asking = Asking(
-        learning=Learning(shots=config.shots, seed=seed),
-        effort=Effort(
-            device=config.device,
-            spending=config.spending,
-        ),
-    )
-    if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
-        ongoing.say(f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary")
-    config = config.begun_with(files)
-    recipe = _recipe(config, world, ongoing)
-    pools = renamed(steps.build_pools, f"build pools, seed {seed}")(
-        world.dataset, embedded=world.embedded, recipe=recipe, seed=seed
-    )
-    ongoing.done("pools")
-
-    sft, pools = _imitate(config, world, files, ongoing, queries=queries, pools=pools, recipe=recipe, asking=asking)
-    _export(ongoing, {files.checkpoint("sft", recipe.sampler): sft})
-    ongoing.done("sft")
-
-    data = None
-    if config.needs_rl_data:
-        data = _rl_data(config, world, ongoing, queries=queries, pools=pools, selector=sft, asking=asking)
-        copies = [config.rl_data_copy] if config.rl_data_copy else []
-        _export(ongoing, dict.fromkeys([files.rl_data(recipe.sampler), *copies], data))
-    ongoing.done("rl-data")
-
-    rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **asking}
-    learnt = _from_rewards(config, world, files, ongoing, start=sft, sampler=recipe.sampler, rewarded=rewarded)
-    future = renamed(steps.evaluate_selector, f"evaluate, seed {seed}").submit(
-        world,
-        pools=pools,
-        selectors={"sft": sft, **learnt},
-        shots=tuple(sorted({*config.evaluated_shots, config.shots})),
-        oracle=config.oracle,
-        **asking,
-    )
-    [evaluated] = ongoing.note(gather([future]))
-    ongoing.evaluated(evaluated)
-    ongoing.done("evaluate")
-
-
-def _from_rewards(
-    config: LeverConfig,
-    world: World,
-    files: Layout,
-    ongoing: LeverRun,
-    *,
-    start: Ref,
-    sampler: Sampler,
-    rewarded: dict[str, Any],
-) -> dict[str, Ref]:
-    """The selectors that learn from rewards, each read from a file or trained: RCE and GRPO."""
-    seed = rewarded["learning"].seed
-    if path := config.start.rce_checkpoint:
-        rce = _read_checkpoint(config, path, world, ongoing)
-    else:
-        step = renamed(steps.train_rce, f"train RCE, seed {seed}")
-        rce = ongoing.trained(step(world, selector=start, settings=config.rce, **rewarded))
-    _export(ongoing, {files.checkpoint("rce", sampler): rce})
-    ongoing.done("rce")
-
-    selectors = {"rce": rce}
-    if path := config.start.grpo_checkpoint:
-        selectors["grpo"] = _read_checkpoint(config, path, world, ongoing)
-    elif config.trains_grpo:
-        step = renamed(steps.train_grpo, f"train GRPO, seed {seed}")
-        selectors["grpo"] = ongoing.trained(step(world, selector=rce, settings=config.grpo, **rewarded))
-    if grpo := selectors.get("grpo"):
-        _export(ongoing, {files.checkpoint("grpo", sampler): grpo})
-        ongoing.done("grpo")
-    return selectors
-
-
-def _recipe(config: LeverConfig, world: World, ongoing: LeverRun) -> PoolRecipe:
-    """How pools are made: as the checkpoint says that the run begins with, unless the configuration says otherwise."""
-    start = config.start
-    paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
-    trained = {path: _checkpoint(config, path, world).recipe for path in paths}
-    recipe = config.pools(next(iter(trained.values()), None)).limited_to(world.embedded.modalities)
-    for path, own in trained.items():
-        if own and not own.limited_to(world.embedded.modalities).is_that_of(recipe):
-            ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
-    return recipe
-
-
-def _digits_judge(config: LeverConfig) -> Ref | None:
-    """The weights of the CPU world's judge, whose tower is its encoder as well."""
-    if DIGITS not in (config.judge, config.encoder):
-        return None
-    if config.digits.judge:
-        return steps.read_judge(config.digits.judge)
-    return renamed(steps.train_digits_judge, "train judge")(steps=config.digits.judge_steps)
-
-
-def _judge(config: LeverConfig, weights: Ref | None) -> JudgeSpec:
-    return JudgeSpec(
-        name=config.judge,
-        weights=weights if config.judge == DIGITS else None,
-        fingerprint="" if config.until in ("embed", "pools") else fingerprint_of_judge(config.judge),
-    )
 
 
 def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
@@ -222,73 +121,130 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
     return embedded.seen_as(config.vectors)
 
 
-def _imitate(
-    config: LeverConfig,
-    world: World,
-    files: Layout,
-    ongoing: LeverRun,
-    *,
-    queries: int,
-    pools: Ref,
-    recipe: PoolRecipe,
-    asking: Asking,
-) -> tuple[Ref, Ref]:
-    """The SFT selector, read from a file, or trained on demonstrations from a file or a search; and its pools."""
-    start, beams = config.start, ()
-    if start.beam_data:
-        read = steps.read_beams(start.beam_data, dataset=world.dataset, pools=pools, shots=config.shots)
-        ongoing.say(*read.notes)
-        beams, pools = (read.content,), read.pools or pools
-    if start.sft_checkpoint:
-        return _read_checkpoint(config, start.sft_checkpoint, world, ongoing), pools
-    seed = asking["learning"].seed
-    if not beams:
-        queries = min(queries, config.beams.queries or queries)
+class _SeedRun:
+    """One seed, from its pools to its figures."""
+
+    def __init__(
+        self, config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, *, queries: int, seed: int
+    ) -> None:
+        """config: with the files that the run begins with; queries: number of train queries."""
+        self.config, self.world, self.files, self.ongoing = config, world, files, ongoing
+        self.queries, self.seed = queries, seed
+        effort = Effort(device=config.device, spending=config.spending)
+        self.asking: Any = {"learning": Learning(shots=config.shots, seed=seed), "effort": effort}
+
+    def run(self) -> None:
+        """Every stage, each read from a file or done; it ends early after the last that was asked for."""
+        config, ongoing, start = self.config, self.ongoing, self.config.start
+        recipe = self._recipe()
+        build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
+        pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
+        ongoing.done("pools")
+
+        sft, pools = self._sft(pools, recipe)
+        _export(ongoing, {self.files.checkpoint("sft", recipe.sampler): sft})
+        ongoing.done("sft")
+
+        data = None
+        if config.needs_rl_data:
+            data = self._rl_data(pools, sft)
+            copies = [config.rl_data_copy] if config.rl_data_copy else []
+            _export(ongoing, dict.fromkeys([self.files.rl_data(recipe.sampler), *copies], data))
+        ongoing.done("rl-data")
+
+        rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **self.asking}
+        if start.rce_checkpoint:
+            rce = self._read_selector(start.rce_checkpoint)
+        else:
+            train_rce = renamed(steps.train_rce, f"train RCE, seed {self.seed}")
+            rce = ongoing.trained(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
+        _export(ongoing, {self.files.checkpoint("rce", recipe.sampler): rce})
+        ongoing.done("rce")
+
+        selectors = {"sft": sft, "rce": rce}
+        if start.grpo_checkpoint:
+            selectors["grpo"] = self._read_selector(start.grpo_checkpoint)
+        elif config.trains_grpo:
+            train_grpo = renamed(steps.train_grpo, f"train GRPO, seed {self.seed}")
+            trained = train_grpo(self.world, selector=rce, settings=config.grpo, **rewarded)
+            selectors["grpo"] = ongoing.trained(trained)
+        if "grpo" in selectors:
+            _export(ongoing, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
+            ongoing.done("grpo")
+
+        future = renamed(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
+            self.world,
+            pools=pools,
+            selectors=selectors,
+            shots=tuple(sorted({*config.evaluated_shots, config.shots})),
+            oracle=config.oracle,
+            **self.asking,
+        )
+        [evaluated] = ongoing.note(gather([future]))
+        ongoing.evaluated(evaluated)
+        ongoing.done("evaluate")
+
+    def _recipe(self) -> PoolRecipe:
+        """How pools are made: as the checkpoint says that the run begins with, unless the configuration says more."""
+        start, known = self.config.start, self.world.embedded.modalities
+        paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
+        trained = {path: self._read_checkpoint(path).recipe for path in paths}
+        recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(known)
+        for path, own in trained.items():
+            if own and not own.limited_to(known).is_that_of(recipe):
+                self.ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
+        return recipe
+
+    def _sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
+        """The SFT selector, from a file, or trained on demonstrations from a file or a search; and its pools."""
+        config, ongoing, start, beams = self.config, self.ongoing, self.config.start, ()
+        if start.beam_data:
+            read = steps.read_beams(start.beam_data, dataset=self.world.dataset, pools=pools, shots=config.shots)
+            ongoing.say(*read.notes)
+            beams, pools = (read.content,), read.pools or pools
+        if start.sft_checkpoint:
+            return self._read_selector(start.sft_checkpoint), pools
+        if not beams:
+            queries = min(self.queries, config.beams.queries or self.queries)
+            search: Any = {"pools": pools, "settings": config.beams}
+            beams = self._ask_judge(steps.search_beams, "search beams", queries, **search)
+            place = self.files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
+            _export(ongoing, {place: steps.merge_beams(beams, pools=pools)})
+        ongoing.done("beams")
+        train_sft = renamed(steps.train_sft, f"train SFT, seed {self.seed}")
+        settings: Any = {"network": config.network, "settings": config.sft, **self.asking}
+        return ongoing.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
+
+    def _rl_data(self, pools: Ref, selector: Ref) -> Ref:
+        """Judged pointers: from a file, or drawn by the selector shard by shard."""
+        config = self.config
+        if config.start.rl_data:
+            read = steps.read_rl_data(config.start.rl_data, world=self.world, shots=config.shots)
+            self.ongoing.say(*read.notes)
+            return read.content
+        weighed = config.reward in OF_LIKELIHOODS
+        chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed}
+        return steps.merge_rl_data(self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **chosen))
+
+    def _ask_judge(self, step: Any, what: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
+        """The results of a step that asks the judge about the first so many queries, shard by shard."""
         shards = shards_of(queries)
-        search: Any = {"pools": pools, "settings": config.beams, **asking}
-        asks_judge = placed(steps.search_beams, in_process=world.judge.in_process)
-        searching = [
-            renamed(asks_judge, f"search beams, seed {seed}, {one + 1}/{len(shards)}").submit(
-                world, shard=one, **search
+        asks_judge = placed(step, in_process=self.world.judge.in_process)
+        asked = [
+            renamed(asks_judge, f"{what}, seed {self.seed}, {one + 1}/{len(shards)}").submit(
+                self.world, shard=one, **inputs, **self.asking
             )
             for one in shards
         ]
-        beams = tuple(ongoing.note(gather(searching)))
-        place = files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
-        _export(ongoing, {place: steps.merge_beams(beams, pools=pools)})
-    ongoing.done("beams")
-    step = renamed(steps.train_sft, f"train SFT, seed {seed}")
-    trained = step(world, pools=pools, beams=beams, network=config.network, settings=config.sft, **asking)
-    return ongoing.trained(trained), pools
+        return tuple(self.ongoing.note(gather(asked)))
 
+    def _read_checkpoint(self, path: Path) -> steps.FileRead:
+        return steps.read_checkpoint(path, heads=self.config.network.heads, embedded=self.world.embedded)
 
-def _checkpoint(config: LeverConfig, path: Path, world: World) -> steps.FileRead:
-    return steps.read_checkpoint(path, heads=config.network.heads, embedded=world.embedded)
-
-
-def _read_checkpoint(config: LeverConfig, path: Path, world: World, ongoing: LeverRun) -> Ref:
-    read = _checkpoint(config, path, world)
-    ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
-    return read.content
-
-
-def _rl_data(
-    config: LeverConfig, world: World, ongoing: LeverRun, *, queries: int, pools: Ref, selector: Ref, asking: Asking
-) -> Ref:
-    """Judged pointers: read from a file, or drawn by the selector shard by shard."""
-    if config.start.rl_data:
-        read = steps.read_rl_data(config.start.rl_data, world=world, shots=config.shots)
-        ongoing.say(*read.notes)
+    def _read_selector(self, path: Path) -> Ref:
+        read = self._read_checkpoint(path)
+        self.ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
         return read.content
-    seed, shards = asking["learning"].seed, shards_of(queries)
-    weighed = config.reward in OF_LIKELIHOODS
-    chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed, **asking}
-    asks_judge = placed(steps.generate_rl_data, in_process=world.judge.in_process)
-    drawing = [
-        renamed(asks_judge, f"RL data, seed {seed}, {one + 1}/{len(shards)}").submit(world, shard=one, **chosen)
-        for one in shards
-    ]
-    return steps.merge_rl_data(tuple(ongoing.note(gather(drawing))))
 
 
 def _export(ongoing: LeverRun, files: dict[Path, Ref]) -> None:

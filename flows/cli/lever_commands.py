@@ -15,12 +15,9 @@ from flows.cli.shared_options import refuse_unusable
 from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from flows.running.judge_calls import CallCounts
     from flows.running.lever_config import LeverConfig
     from tasks.lever.learning.lever_results import LeverReport
-    from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
 
 CONFIG = "flows.running.lever_config:LeverConfig"
 Stage = Literal["embed", "rl-data", "sft", "rce", "grpo", "evaluate"]
@@ -212,13 +209,16 @@ def vqa_score(
 
 def show_report(report: LeverReport) -> None:
     """Print accuracies with their intervals, gains, and the files."""
+    from tasks.lever.learning.lever_results import accuracy_table, gain_lines
+
     if summary := report.summary:
         about, seeds = summary.conditions, len(summary.seeds)
         questions = max(figure.accuracy.n for figure in summary.figures)
         title = f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds} seed{'s' if seeds > 1 else ''}"
         screen.print(f"{title}, {questions:,} questions: accuracy", style="bold", markup=False)
-        screen.print(_accuracies(summary))
-        for line in _gains(summary):
+        header, *rows = accuracy_table(summary)
+        screen.print(make_table(header[0], *(f">{name}" for name in header[1:]), rows=rows))
+        for line in gain_lines(summary):
             screen.print(line)
     else:
         screen.print(f"done: {', '.join(report.stages)}")
@@ -239,43 +239,3 @@ def _by_folder(files: Sequence[str]) -> list[str]:
         more = f" and {len(names) - FILES} more" if len(names) > FILES else ""
         lines.append(f"{folder}/{'' if len(names) == 1 else ' '}{', '.join(names[:FILES])}{more}")
     return lines
-
-
-def _accuracies(summary: Summary) -> Table:
-    shots = sorted({one.shots for one in summary.figures})
-    trained = summary.conditions.trained_shots
-    columns: list[str] = ["demonstrations by"]
-    for count in shots:
-        columns += [f">{count} shot{'s' if count != 1 else ''}", *([">95 % interval"] if count == trained else [])]
-    rows: list[list[str]] = []
-    for name in dict.fromkeys(one.selector for one in summary.figures):
-        cells = [name.replace("_", " ")]
-        for count in shots:
-            figure = summary.figure(name, shots=count)
-            bound = "≥ " if figure and figure.is_lower_bound else ""
-            cells.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
-            if count == trained:
-                cells.append(_interval(figure.accuracy) if figure else "")
-        rows.append(cells)
-    return make_table(*columns, rows=rows)
-
-
-def _gains(summary: Summary) -> list[str]:
-    shots = summary.conditions.trained_shots
-    lines = [
-        f"{gain.better} − {gain.worse}: ".replace("_", " ")
-        + f"{gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
-        for gain in summary.gains
-        if gain.shots == shots
-    ]
-    return lines + [
-        f"{way.selector} is {way.share:.0%} of the way from similarity to the oracle"
-        for way in summary.ways
-        if way.shots == shots and way.selector == "grpo"
-    ]
-
-
-def _interval(estimate: SeedEstimate) -> str:
-    if estimate.low is None or estimate.high is None:
-        return "—"
-    return f"{estimate.low:.3f} … {estimate.high:.3f}"

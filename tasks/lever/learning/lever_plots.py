@@ -61,28 +61,33 @@ BESIDE: Any = {"textcoords": "offset points", "va": "center", "annotation_clip":
 """Placement of text beside a point."""
 
 
-def _name(figure: Figure) -> str:
-    at_least = " (at least)" if figure.is_lower_bound else ""
-    return LOOKS.get(figure.selector, (printable(figure.selector, 40),))[0] + at_least
-
-
 def _colour(selector: str) -> str:
     return LOOKS.get(selector, ("", PINK))[1]
 
 
 def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
     """A bar for each selector with its 95 % interval and a dot per seed; what training gains over similarity."""
-    shots, shown = summary.conditions.trained_shots, summary.compared()
+    about, shots, shown = summary.conditions, summary.conditions.trained_shots, summary.compared()
+    seeds = f"{len(summary.seeds)} seeds" if len(summary.seeds) > 1 else f"seed {summary.seeds[0]}"
+    n = max((figure.accuracy.n for figure in summary.figures), default=0)
+    detail = (
+        f"{about.dataset} · {n:,} held-out questions, {seeds} · "
+        f"pools of {about.pool_size} by {about.sampler} · judge {about.judge} · lines: 95 % intervals"
+    )
+    names = [
+        LOOKS.get(one.selector, (printable(one.selector, 40),))[0] + (" (at least)" if one.is_lower_bound else "")
+        for one in shown
+    ]
 
     def draw() -> Drawing:
         drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=TITLE_IN)
         values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for axes in (values, gains):
-            rows(axes, [_name(figure) for figure in shown])
+            rows(axes, names)
         _draw_values(values, shown)
         _draw_gains(gains, shown, summary, shots)
         heading = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
-        title(drawing, heading, _about(summary, "lines: 95 % intervals"))
+        title(drawing, heading, detail)
         return drawing
 
     return save(draw, format)
@@ -138,16 +143,6 @@ def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text:
     right = max([one.high or one.value, one.value, *across])
     weight = "bold" if bold else "regular"
     axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **BESIDE)
-
-
-def _about(summary: Summary, lines: str) -> str:
-    about, seeds = summary.conditions, len(summary.seeds)
-    n = max((figure.accuracy.n for figure in summary.figures), default=0)
-    of_seeds = f"{seeds} seeds" if seeds > 1 else f"seed {summary.seeds[0]}"
-    return (
-        f"{about.dataset} · {n:,} held-out questions, {of_seeds} · pools of {about.pool_size} by {about.sampler} · "
-        f"judge {about.judge} · {lines}"
-    )
 
 
 PANELS = {

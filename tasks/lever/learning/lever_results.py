@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from pydantic import Field, JsonValue
 
@@ -15,7 +15,7 @@ from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.lever.learning.lever_plots import Training, draw_accuracy, draw_curves
 from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
-from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Item, Outcome, TrainedSelector, VqaItem
+from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
 
 
 class SeedReport(Record):
@@ -74,25 +74,73 @@ def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
 
 def headline_of(summary: Summary) -> str:
     """The run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
-    about, gain = summary.conditions, summary.headline
+    about = summary.conditions
+    first = f"{_headline_gain(summary.headline)}; " if summary.headline else ""
     found = ", ".join(f"{one.selector} {one.accuracy.value:.3f}" for one in summary.compared())
-    first = f"{_named(gain)} {_signed(gain)}; " if gain else ""
     return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {first}{found}"
 
 
-def _named(gain: Gain) -> str:
-    return f"{gain.better} − {gain.worse}"
+def _headline_gain(gain: Gain) -> str:
+    one = gain.accuracy
+    interval = "—" if one.low is None or one.high is None else f"{one.low:+.3f} – {one.high:+.3f}"
+    return f"{gain.better} − {gain.worse} {one.value:+.3f} ({interval})"
 
 
-def _signed(gain: Gain) -> str:
-    return f"{gain.accuracy.value:+.3f} ({_interval(gain.accuracy, sign='+')})"
+def accuracy_table(summary: Summary) -> list[list[str]]:
+    """Header and a row for each selector: accuracy by number of shots, with the interval at those trained for."""
+    shots, trained = sorted({one.shots for one in summary.figures}), summary.conditions.trained_shots
+    header = ["demonstrations by"]
+    for count in shots:
+        header += [f"{count} shot{'s' if count != 1 else ''}", *(["95 % interval"] if count == trained else [])]
+    table = [header]
+    for name in dict.fromkeys(one.selector for one in summary.figures):
+        row = [name.replace("_", " ")]
+        for count in shots:
+            figure = summary.figure(name, shots=count)
+            bound = "≥ " if figure and figure.is_lower_bound else ""
+            row.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
+            if count == trained:
+                row.append(_interval(figure.accuracy) if figure else "")
+        table.append(row)
+    return table
+
+
+def gain_lines(summary: Summary) -> list[str]:
+    """Differences at the shots that were trained for, with their intervals; and GRPO's way to the oracle."""
+    shots = summary.conditions.trained_shots
+    gains = [gain for gain in summary.gains if gain.shots == shots]
+    lines = [
+        f"{gain.better} − {gain.worse}: ".replace("_", " ")
+        + f"{gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
+        for gain in gains
+    ]
+    ways = [way for way in summary.ways if way.shots == shots and way.selector == "grpo"]
+    return lines + [f"{way.selector} is {way.share:.0%} of the way from similarity to the oracle" for way in ways]
+
+
+def _interval(one: SeedEstimate) -> str:
+    return "—" if one.low is None or one.high is None else f"{one.low:.3f} … {one.high:.3f}"
 
 
 def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
     """The run in words and tables; `files`: those that it wrote for users; `plots`: their addresses by name."""
-    shown = [line for name, url in (plots or {}).items() for line in ("", f"![{name}]({url})")]
-    kept = ["", "## Files", *(f"- `{file}`" for file in files)] if files else []
-    return "\n".join([*_lines(summary), *shown, *kept])
+    about, seeds = summary.conditions, f"{len(summary.seeds)} seed{'s' if len(summary.seeds) != 1 else ''}"
+    header, *table = accuracy_table(summary)
+    lines = [
+        f"# {about.dataset}: {about.trained_shots} of {about.pool_size} candidates are shown",
+        f"judge `{about.judge}` · encoder `{about.encoder}` · {about.sampler} · {seeds}",
+    ]
+    if summary.headline:
+        lines += ["", f"**{_headline_gain(summary.headline)}**, paired by query and seed."]
+    lines += ["", f"| {' | '.join(header)} |", "|---|" + "---:|" * (len(header) - 1)]
+    lines += [f"| {' | '.join(row)} |" for row in table]
+    lines += ["", *(f"- {line}" for line in gain_lines(summary))]
+    if unscored := sum(figure.unscored for figure in summary.figures):
+        lines += ["", f"{unscored:,} answers could not be given, and are in no mean."]
+    lines += [line for name, url in (plots or {}).items() for line in ("", f"![{name}]({url})")]
+    if files:
+        lines += ["", "## Files", *(f"- `{file}`" for file in files)]
+    return "\n".join(lines)
 
 
 def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]) -> rows.Evaluated:
@@ -101,6 +149,17 @@ def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Itera
     assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
     changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
+    # the headline is the last stage that was trained, with the shots that it was trained for
+    headline = next((found for name in reversed(TRAINED) if (found := summary.figure(name))), None)
+    results: list[rows.Result] = []
+    for figure in summary.figures:
+        is_headline = headline is not None and figure == headline
+        results.append(_result(f"accuracy.{figure.selector}", figure.shots, figure.accuracy, headline=is_headline))
+        results.append(_result(f"correct.{figure.selector}", figure.shots, figure.correct))
+    results += [_result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy) for gain in summary.gains]
+    checksum = hashlib.sha256()  # of the items and the content of their pictures, wherever these lie
+    for item in dataset.test:
+        checksum.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
     return rows.Evaluated(
         run=rows.Run(
             id=report.run,
@@ -116,74 +175,13 @@ def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Itera
         dataset=rows.Dataset(
             name=f"{dataset.name}/test",
             source="official VQA files" if isinstance(dataset.test[0], VqaItem) else "files of its authors",
-            checksum=_checksum(dataset.test),
+            checksum=checksum.hexdigest(),
             count=len(dataset.test),
         ),
         settings=rows.EvalSettings(name="lever", parameters={**changing, **about, "seeds": list(summary.seeds)}),
-        results=tuple(_results(summary)),
-        more_samples=lambda: _samples(summary, dataset, evaluated()),
+        results=tuple(results),
+        more_samples=lambda: _samples(headline, dataset, evaluated()),
     )
-
-
-def _lines(summary: Summary) -> Iterator[str]:
-    about, shots = summary.conditions, summary.conditions.trained_shots
-    yield f"# {about.dataset}: {shots} of {about.pool_size} candidates are shown"
-    yield (
-        f"judge `{about.judge}` · encoder `{about.encoder}` · {about.sampler} · "
-        f"{len(summary.seeds)} seed{'s' if len(summary.seeds) != 1 else ''}"
-    )
-    if gain := summary.headline:
-        yield from ("", f"**{_named(gain)}: {_signed(gain)}**, paired by query and seed.")
-    ways = {way.selector: way for way in summary.ways if way.shots == shots}
-    yield from (
-        "",
-        "| selector | accuracy | se | 95 % interval | from similarity to oracle |",
-        "|---|---:|---:|---|---:|",
-    )
-    for figure in summary.compared():
-        one = figure.accuracy
-        way = f"{ways[figure.selector].share:.0%}" if figure.selector in ways else ""
-        bound = " (at least)" if figure.is_lower_bound else ""
-        se = f"{one.se:.3f}" if one.se is not None else "—"
-        yield f"| {figure.selector}{bound} | {one.value:.3f} | {se} | {_interval(one)} | {way} |"
-    if gains := [gain for gain in summary.gains if gain.shots == shots]:
-        yield from ("", "| gain | difference | 95 % interval, paired |", "|---|---:|---|")
-        for gain in gains:
-            difference = f"{gain.accuracy.value:+.3f} | {_interval(gain.accuracy, sign='+')}"
-            yield f"| {gain.better} over {gain.worse} | {difference} |"
-    yield from _by_shots(summary)
-    if unscored := sum(figure.unscored for figure in summary.figures):
-        yield from ("", f"{unscored:,} answers could not be given, and are in no mean.")
-
-
-def _by_shots(summary: Summary) -> Iterator[str]:
-    counts = list(dict.fromkeys(figure.shots for figure in summary.figures))
-    if len(counts) < 2:
-        return
-    header = " | ".join(f"{count} shot{'s' if count != 1 else ''}" for count in counts)
-    yield from ("", f"| selector | {header} |", "|---|" + "---:|" * len(counts))
-    for selector in dict.fromkeys(figure.selector for figure in summary.figures):
-        found = [summary.figure(selector, shots=count) for count in counts]
-        yield f"| {selector} | " + " | ".join(f"{one.accuracy.value:.3f}" if one else "—" for one in found) + " |"
-
-
-def _interval(one: SeedEstimate, *, sign: str = "") -> str:
-    return "—" if one.low is None or one.high is None else f"{one.low:{sign}.3f} – {one.high:{sign}.3f}"
-
-
-def _results(summary: Summary) -> Iterator[rows.Result]:
-    headline = _headline(summary)
-    for figure in summary.figures:
-        is_headline = headline is not None and figure == headline
-        yield _result(f"accuracy.{figure.selector}", figure.shots, figure.accuracy, headline=is_headline)
-        yield _result(f"correct.{figure.selector}", figure.shots, figure.correct)
-    for gain in summary.gains:
-        yield _result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy)
-
-
-def _headline(summary: Summary) -> Figure | None:
-    """The figure of the last stage that was trained, with the shots that it was trained for."""
-    return next((found for name in reversed(TRAINED) if (found := summary.figure(name))), None)
 
 
 def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
@@ -191,50 +189,36 @@ def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = Fals
     return rows.Result(metric=metric, part=f"shots={shots}", std_err=one.se, headline=headline, **found)
 
 
-def _samples(summary: Summary, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:
-    """Question by question, a seed after the other; `repeat` counts the seeds."""
+def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:
+    """Question by question, a seed after the other; `repeat` counts the seeds.
+
+    headline: the selector and shots whose answer stands for the question.
+    """
     items = {item.id: item for item in dataset.test}
-    headline = _headline(summary)
-    shown = (headline.selector, headline.shots) if headline else None
+    shown = f"{headline.selector}@{headline.shots}" if headline else ""
+    kept = {"pointer", "shown", "answer", "accuracy", "failed"}
     for repeat, one in enumerate(evaluated):
-        chosen: dict[str, dict[tuple[str, int], Outcome]] = {}
+        of_query: dict[str, dict[str, Outcome]] = {}
         for result in one.results:
             for outcome in result.outcomes:
-                chosen.setdefault(outcome.query, {})[result.selector, result.shots] = outcome
-        for query, outcomes in chosen.items():
-            yield _sample(items[query], outcomes, shown=shown, repeat=repeat, seed=one.seed)
-
-
-def _sample(
-    item: Item, outcomes: Mapping[tuple[str, int], Outcome], *, shown: tuple[str, int] | None, repeat: int, seed: int
-) -> rows.Sample:
-    """shown: the selector and shots whose answer stands for the question."""
-    first = outcomes.get(shown) if shown else None
-    named = {f"{selector}@{shots}": one for (selector, shots), one in outcomes.items()}
-    kept = {"pointer", "shown", "answer", "accuracy", "failed"}
-    choices: dict[str, JsonValue] = {name: one.model_dump(mode="json", include=kept) for name, one in named.items()}
-    asked: dict[str, JsonValue] = {**item.described, "answers": list(item.answers)}
-    return rows.Sample(
-        item=item.id,
-        repeat=repeat,
-        detail={"seed": seed, **asked, "choices": choices},
-        status="scored" if first and first.accuracy is not None else "unscored",
-        score=first.accuracy if first else None,
-        extracted=first.answer if first else None,
-        gold=item.shown_answer,
-        reason=(first.failed or "") if first else "no selector was trained",
-        group=item.group,
-        values={name: one.accuracy for name, one in named.items() if one.accuracy is not None},
-        keys=tuple(dict.fromkeys(one.key for one in outcomes.values() if one.key is not None)),
-    )
-
-
-def _checksum(items: Sequence[Item]) -> str:
-    """SHA-256 of the items with their answers and the content of their pictures, wherever these lie."""
-    digest = hashlib.sha256()
-    for item in items:
-        digest.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
-    return digest.hexdigest()
+                of_query.setdefault(outcome.query, {})[f"{result.selector}@{result.shots}"] = outcome
+        for query, outcomes in of_query.items():
+            item, first = items[query], outcomes.get(shown)
+            asked: dict[str, JsonValue] = {**item.described, "answers": list(item.answers)}
+            choices = {name: choice.model_dump(mode="json", include=kept) for name, choice in outcomes.items()}
+            yield rows.Sample(
+                item=item.id,
+                repeat=repeat,
+                detail={"seed": one.seed, **asked, "choices": cast(JsonValue, choices)},
+                status="scored" if first and first.accuracy is not None else "unscored",
+                score=first.accuracy if first else None,
+                extracted=first.answer if first else None,
+                gold=item.shown_answer,
+                reason=(first.failed or "") if first else "no selector was trained",
+                group=item.group,
+                values={name: choice.accuracy for name, choice in outcomes.items() if choice.accuracy is not None},
+                keys=tuple(dict.fromkeys(choice.key for choice in outcomes.values() if choice.key is not None)),
+            )
 
 
 def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
