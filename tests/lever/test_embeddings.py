@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.lever.data import embeddings
-from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
+from tasks.lever.data.embeddings import (
+    EmbeddingBank,
+    QueryPools,
+    bank_of,
+    beside,
+    embed_dataset,
+    read_bank,
+    read_embeddings,
+)
 from tasks.lever.judge.demonstration_task import views_of
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded
+from tests.lever.seed_files import repack
 from tests.lever.small_dataset import ColourEncoder, dataset, item, png
 
 RED, GREEN = png(255), png(0, 255)
@@ -93,3 +108,135 @@ def test_an_export_that_was_interrupted_goes_on_where_it_stopped(
     embedded = embed(many(pictures, 11), resumed, store)
     assert resumed.pictures == [png(9, 9), png(10, 9)]
     assert embedded == embed(many(pictures, 11), ColourEncoder(), Artifacts(tmp_path / "undisturbed"))
+
+
+ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+
+
+def saved(folder: Path, content: object, ids: object = None) -> Path:
+    path = folder / "candidate_embeddings.pt"
+    torch.save(content, path)
+    if ids is not None:
+        path.with_suffix(".json").write_text(json.dumps(ids))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "ids"),
+    [
+        pytest.param(ROWS, [7, 8, 9], id="[N, d] with a list beside it"),
+        pytest.param({7: ROWS[0], 8: ROWS[1], 9: ROWS[2]}, None, id="dict by number"),
+    ],
+)
+def test_embeddings_are_found_by_id(tmp_path: Path, content: object, ids: object) -> None:
+    bank = read_bank(saved(tmp_path, content, ids))
+    assert torch.equal(bank.rows(["9", "7"]), ROWS[[2, 0]])
+    assert bank.vectors.dtype == torch.float32
+    assert not bank.vectors.requires_grad
+
+
+POOLS = torch.stack([ROWS[[0, 1]], ROWS[[1, 2]]])  # (2, 2, d)
+NAMED = {"ids": [100, 101], "candidates": [[7, 8], [8, 9]]}
+
+
+@pytest.mark.parametrize(
+    ("content", "ids"),
+    [
+        pytest.param(POOLS, NAMED, id="[Q, K, d]"),
+        pytest.param({101: POOLS[1], 100: POOLS[0]}, NAMED, id="dict of [K, d], in another order"),
+    ],
+)
+def test_pools_of_queries_keep_their_candidates(tmp_path: Path, content: object, ids: object) -> None:
+    read = read_embeddings(saved(tmp_path, content, ids))
+    assert isinstance(read, QueryPools)
+    assert read.pools == {"100": ("7", "8"), "101": ("8", "9")}
+    assert torch.equal(read.bank.rows(["7", "8", "9"]), ROWS)
+
+
+@pytest.mark.parametrize(
+    ("content", "ids", "said"),
+    [
+        pytest.param(ROWS, None, r"\[3, 2\] without ids.*--ids FILE", id="no ids"),
+        pytest.param(ROWS * float("inf"), [7, 8, 9], "embedding of 7 is not finite", id="infinity"),
+        pytest.param(ROWS[:1].expand(9, 2), list(range(9)), "repeat the same numbers", id="one row many times"),
+        pytest.param({7: ROWS[0], "meta": "x"}, None, "'meta' is none", id="text in a dict"),
+    ],
+)
+def test_what_is_unclear_is_refused(tmp_path: Path, content: object, ids: object, said: str) -> None:
+    with pytest.raises(FileUnusable, match=said):
+        read_embeddings(saved(tmp_path, content, ids))
+
+
+def test_ids_of_another_content_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "q.pt"
+    EmbeddingBank(("1", "2", "3"), ROWS, "clip").export_pt(path)
+    torch.save(ROWS.flip(0), path)
+    with pytest.raises(FileUnusable, match="written for another content"):
+        read_embeddings(path)
+
+
+class Touch:
+    """What a hostile pickle does when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_file_that_would_run_something_runs_nothing(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"7": ROWS[0], "8": Touch(tmp_path / "ran")})
+    with pytest.raises(FileUnusable, match="holds more than tensors"):
+        read_embeddings(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_packed_file_is_refused_before_it_unfolds(tmp_path: Path) -> None:
+    path = repack(saved(tmp_path, torch.zeros(1 << 20), [1]), lambda _, data: data, compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(FileUnusable, match="is packed"):
+        read_embeddings(path)
+
+
+VECTORS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+BANK = EmbeddingBank(("7", "a b", "9"), VECTORS, "clip-vit@abc")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        BANK.to_bytes()[:40],
+        BANK.to_bytes()[:-1],
+        (1 << 40).to_bytes(8, "little") + b"{}",
+    ],
+    ids=["empty", "cut in the header", "cut in the numbers", "huge header"],
+)
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(FileUnusable, match="no embeddings of ours"):
+        EmbeddingBank.from_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("ids", "vectors", "said"),
+    [
+        pytest.param(["1", "2", "1"], VECTORS, "id 1 stands there twice", id="an id twice"),
+        pytest.param(["1", "2", "3"], VECTORS.log() * 0, "embedding of 1 is not finite", id="NaN"),
+        pytest.param(["1", "2", "3"], VECTORS.long(), "torch.int64 are no embeddings", id="integers"),
+    ],
+)
+def test_what_is_no_bank_is_refused_by_name(ids: list[str], vectors: torch.Tensor, said: str) -> None:
+    with pytest.raises(FileUnusable, match=f"file.pt.*{said}"):
+        bank_of(ids, vectors, encoder="", where="file.pt")
+
+
+def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "query_embeddings.pt"
+    BANK.export_pt(path)
+    assert torch.equal(torch.load(path, weights_only=True), VECTORS)
+    assert json.loads(beside(path).read_bytes()) == {
+        "ids": ["7", "a b", "9"],
+        "encoder": "clip-vit",
+        "revision": "abc",
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }

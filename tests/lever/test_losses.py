@@ -97,10 +97,8 @@ def test_grpo_is_worked_by_hand():
 
 @pytest.mark.parametrize(
     ("ratio", "advantage", "cut"),
-    [
-        pytest.param(1.3, 1.0, True, id="likelier enough"),
-        pytest.param(0.7, -1.0, True, id="unlikelier enough"),
-    ],
+    [(1.3, 1.0, True), (0.7, -1.0, True), (1.1, 1.0, False), (0.7, 1.0, False)],
+    ids=["likelier enough", "unlikelier enough", "within the bounds", "moved the wrong way"],
 )
 def test_the_gradient_is_cut_off_exactly_where_the_policy_has_moved_enough(ratio: float, advantage: float, cut: bool):
     new = _log([0.1 * ratio]).requires_grad_()

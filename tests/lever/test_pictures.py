@@ -96,14 +96,6 @@ def bomb() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
-def cut(data: bytes) -> bytes:
-    return data[: len(data) // 2]
-
-
-def spoilt(data: bytes) -> bytes:
-    return data[:60] + bytes(20) + data[80:]
-
-
 @pytest.mark.parametrize(
     ("name", "spoil", "said"),
     [

@@ -50,9 +50,7 @@ def test_a_record_without_a_hard_score_is_an_error(mode: RewardMode):
     ("mode", "field"),
     [
         ("hard_plus_soft", "vqa_acc_score"),
-        ("soft_only", "vqa_acc_score"),
         ("separated", "vqa_acc_score"),
-        ("hard_plus_gtprob", "vqa_gt_prob"),
         ("gt_logprob", "vqa_gt_prob"),
     ],
 )

@@ -159,9 +159,6 @@ def test_a_gpu_learns_what_a_cpu_learns():
     assert there["loss"] == pytest.approx(here["loss"], abs=1e-6)
 
 
-# the judge
-
-
 # going on after an interruption
 
 

@@ -5,16 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from models.pointer import PointerSelector
-from tasks.lever.learning.losses import sft_loss
-from tasks.lever.learning.training_loop import Learnt, Loop, Objective, Plan, Trained, TrainingRun
+from tasks.lever.learning import losses as reference_policy
+from tasks.lever.learning.losses import Reference, sft_loss
+from tasks.lever.learning.training_inputs import Material
+from tasks.lever.learning.training_loop import (
+    NAME,
+    Learnt,
+    Loop,
+    Objective,
+    Plan,
+    Progress,
+    Trained,
+    TrainingRun,
+    learning_rate,
+    load_state,
+    save_state,
+    seed_of,
+)
 from tasks.lever.lever_errors import TrainingDiverged
 from tasks.lever.lever_options import Optimization
+from tasks.lever.lever_records import CurvePoint
 from tests.lever.small_trainings import DROPPING, GreedyReward, Interrupted, same, small_groups, small_start
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -142,3 +159,86 @@ def test_a_loss_that_is_no_number_stops_the_training_and_names_the_update(wrong:
 
     with pytest.raises(TrainingDiverged, match=r"update 5 of 9 \(epoch 2\).*loss"):
         _train(objective=objective)
+
+
+WHOLE = Plan(queries=50, batch_size=50, turns=(3,))
+
+
+@pytest.mark.parametrize(
+    ("update", "rate"),
+    [
+        pytest.param(0, 0.5, id="first of two warm-up updates"),
+        pytest.param(1, 1.0, id="the warm-up ends at the peak"),
+        pytest.param(2, 1.0, id="the cosine begins there"),
+        pytest.param(11, 0.5, id="half way down"),
+        pytest.param(19, 0.5 * (1 - 0.984807753012208), id="the last one: 17 of 18 of the way"),
+    ],
+)
+def test_the_rate_rises_in_a_line_and_falls_as_a_cosine(update: int, rate: float):
+    assert learning_rate(update, 20, peak=1.0) == pytest.approx(rate)
+
+
+def test_draws_for_different_purposes_have_different_seeds():
+    seeds = {
+        seed_of(0, "draw", 1),
+        seed_of(0, "draw", 2),
+        seed_of(0, "order", 1),
+        seed_of(1, "draw", 1),
+        seed_of(0, "draw"),
+    }
+    assert len(seeds) == 5
+
+
+PROGRESS = Progress(
+    update=7,
+    beta=0.1 + 0.2,
+    curve=[CurvePoint(step=7, epoch=1, figures={"loss": 1 / 3, "kl": 5e-324})],
+    validation={0: 0.1, 1: 2 / 3},
+    chosen_epoch=1,
+    passed_over=2,
+)
+TENSORS = {
+    "weights/a": torch.tensor([[1.5, -0.0], [math.inf, 1e-40]]),
+    "adam/0.step": torch.tensor(3.0),
+    "held/pointers": torch.arange(6).view(1, 2, 3),
+    "held/rewards": torch.tensor([0.5, math.nan], dtype=torch.float64),
+    "held/half": torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+    "held/none": torch.zeros(0, 4),
+}
+
+
+def _bits(tensors: dict[str, Tensor]) -> dict[str, tuple[Any, ...]]:
+    return {
+        name: (one.dtype, tuple(one.shape), one.reshape(-1).view(torch.uint8).tolist()) for name, one in tensors.items()
+    }
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    save_state(tmp_path, PROGRESS, TENSORS)
+    return tmp_path / NAME
+
+
+def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
+    kept = load_state(saved.parent)
+    assert kept is not None
+    assert kept[0] == PROGRESS
+    assert _bits(kept[1]) == _bits(TENSORS)
+
+
+@pytest.mark.parametrize(
+    ("exact", "most_bytes"),
+    [(True, 1 << 28), (True, 0), (False, 0)],
+    ids=["tables kept", "tables too large to keep", "no tables"],
+)
+def test_a_reference_gives_the_log_probabilities_of_its_selector(
+    exact: bool, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reference_policy, "MOST_KEPT_BYTES", most_bytes)
+    monkeypatch.setattr(reference_policy, "CHUNK", 7)
+    groups, selector = small_groups(), small_start()
+    material = Material.of(groups, selector, device=torch.device("cpu"))
+    frozen = Reference(selector, material, shots=2, exact=exact)
+    with torch.no_grad():
+        expected = selector.log_probs(groups.queries, groups.bank[groups.pools], groups.pointers).sum(-1)
+    torch.testing.assert_close(frozen.log_probs(groups.pointers), expected)
