@@ -1,9 +1,11 @@
-"""The READMEs: the front door stays short, links lead somewhere, and every command that is shown exists."""
+"""The pages: the front door and the rooms stay short, examples give what they show, links and commands exist."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from flows.cli import app
 ROOT = Path(__file__).parents[1]
 TRACKED = subprocess.run(["git", "ls-files", "*README.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 PAGES = [ROOT / name for name in TRACKED.splitlines()]
+ROOMS = [page for page in PAGES if page.parent != ROOT and "tests" not in page.relative_to(ROOT).parts]
+EXAMPLES = [page for page in ROOMS if page.parent.name != "deployments"]  # whose example is a service
+EXAMPLE = re.compile(r"^## Example\n.*?^```(python|sh)\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 COMMAND = re.compile(r"(?:^|[$`|(]\s?)trivet ((?:[a-z][a-z-]* ?){1,2})", re.MULTILINE)
 
@@ -23,6 +28,23 @@ def test_the_front_door_is_short() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 180
     assert len(text.encode()) <= 12_000
+
+
+@pytest.mark.parametrize("page", ROOMS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_page_of_a_room_is_read_at_one_sitting(page: Path) -> None:
+    lines = page.read_text("utf-8").splitlines()
+    assert len(lines) <= 120
+    assert not [line for line in lines if len(line) > 160]
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_example_of_a_room_prints_what_its_page_shows(page: Path, tmp_path: Path) -> None:
+    [(language, program, output)] = EXAMPLE.findall(page.read_text("utf-8"))
+    command = [sys.executable, "-"] if language == "python" else ["bash", "-e"]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"TRIVET_HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": path}
+    done = subprocess.run(command, input=program, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == output
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
