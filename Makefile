@@ -60,7 +60,7 @@ demo: $(READY)
 	[ "$$(uname)" != Linux ] || $(BIN)/trivet eval score tests/samples/recorded/code/HumanEval.jsonl --task HumanEval \
 		--data_dir tests/samples/benchmarks --k 1,2
 	OMP_NUM_THREADS=1 $(BIN)/trivet lever run --config tests/samples/lever/demo.yaml --results build/demo/lever
-	@$(BIN)/trivet down
+	@$(BIN)/trivet db stop
 
 test: $(READY)
 	# a file is one worker's, in the order of names: its fixtures are made once, and long files do not come last

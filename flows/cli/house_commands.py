@@ -194,4 +194,15 @@ def upgrade(as_json: Json = False) -> None:
     emit(revisions, as_json, lambda: typer.echo(f"The tables are at revision {revisions.current}."))
 
 
+@db.command()
+def stop(as_json: Json = False) -> None:
+    """Stop the embedded server and the Prefect API of commands; the next command that needs them starts them again."""
+    from flows.running.command_server import end_shared_api
+    from storage.embedded import Cluster
+
+    api, stopped = end_shared_api(settings().home), Cluster(settings().home).stop()
+    said = "Stopped." if stopped or api else "It was not running."
+    emit({"stopped": stopped, "prefect_api": api}, as_json, lambda: typer.echo(said))
+
+
 COMMANDS = (backup, restore, gc, doctor)

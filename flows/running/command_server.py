@@ -138,7 +138,7 @@ def wait_until_healthy(home: Path) -> None:
         said = f"the Prefect API ended as it started; see {home / LOG}"
     else:
         log = home / LOG
-        said = f"the Prefect API at {url} has not answered for {START_S:g} s; see {log}, and end it by `trivet down`"
+        said = f"the Prefect API at {url} has not answered for {START_S:g} s; see {log}, and end it by `trivet db stop`"
     raise ServerDidNotStart(said)
 
 

@@ -26,7 +26,7 @@ VARIABLE = "trivet_deployed"
 """Prefect variable with the digest of what was deployed last."""
 TAG = "trivet"
 """Tag of every deployment of the folder."""
-READ_FROM_ENVIRONMENT = ("TZ", "TRIVET_NOTIFY_URL")
+READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
 CONFLICT = 409

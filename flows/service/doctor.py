@@ -165,7 +165,7 @@ def _postgres(settings: Settings) -> list[Check]:
     except DatabaseUnavailable as error:
         return [found, missing(name, str(error), "set TRIVET_HOME")]
     if cluster.state == "running" and cluster.url:
-        return [found, *_server(name, cluster.url, "trivet down, then trivet db upgrade")]
+        return [found, *_server(name, cluster.url, "trivet db stop, then trivet db upgrade")]
     detail = {"absent": "none yet: made at first use", "stopped": f"PostgreSQL {cluster.major}, started at first use"}
     return [found, ok(name, detail[cluster.state])]
 

@@ -37,7 +37,7 @@ WORKERS_READ = re.compile(
 """Variables that change what programs do. Others (TERM, SSH_TTY) differ between shells and cause no restart."""
 NOT_COMPARED = (
     *("TRIVET_HOME", "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"),  # `trivet status --shell`
-    "TRIVET_NOTIFY_URL",  # read when everything is deployed, which each `trivet up` does
+    *("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL"),  # read when everything is deployed, which each `trivet up` does
 )
 
 

@@ -46,7 +46,7 @@ def main() -> None:
         for name, value in measure(place, chosen.inspect, items=chosen.items, many=chosen.many):
             print(f"{name:<66}{value:>8.2f}", flush=True)
     finally:
-        subprocess.run([*TRIVET, "down"], env=_environment(place), check=False, capture_output=True)
+        subprocess.run([*TRIVET, "db", "stop"], env=_environment(place), check=False, capture_output=True)
         shutil.rmtree(place, ignore_errors=True)
 
 

@@ -119,7 +119,7 @@ def measure_world(seeds: int) -> dict[str, float]:
         done = subprocess.run([*command, "--json"], env=os.environ | single, check=True, capture_output=True, text=True)
         wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
         told: dict[str, Any] = json.loads(done.stdout)
-        subprocess.run([*TRIVET, "down"], env=os.environ | single, check=False, capture_output=True)
+        subprocess.run([*TRIVET, "db", "stop"], env=os.environ | single, check=False, capture_output=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     spent = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)

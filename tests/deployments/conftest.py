@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         "PREFECT_HOME": str(home / "prefect"),
         "PREFECT_API_URL": api.url,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home}/prefect/prefect.db",
-        "TZ": "Europe/Berlin",
+        "TRIVET_TIMEZONE": "Europe/Berlin",
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in named.items():

@@ -73,6 +73,6 @@ def test_a_folder_that_cannot_be_deployed_is_named_with_what_prefect_says(server
 
 
 def test_a_time_zone_that_is_none_is_named(server: Api, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Berlin")
+    monkeypatch.setenv("TRIVET_TIMEZONE", "Berlin")
     with pytest.raises(DeployFailed, match="Berlin"):
         deploy(server, folder)

@@ -109,8 +109,8 @@ def test_commands_share_one_server_until_it_is_ended(home: Path) -> None:
     os.kill(pid, signal.SIGCONT)
     assert (end(waiting), pid_of(home)) == (first, pid)
 
-    stopped = run_apart("down", "--json", TRIVET_HOME=str(home))
-    assert stopped.json == {"stopped": ["the Prefect API of commands"]}
+    stopped = run_apart("db", "stop", "--json", TRIVET_HOME=str(home))
+    assert stopped.json == {"stopped": False, "prefect_api": True}
     assert (is_running(pid), (home / ADDRESS).exists()) == (False, False)
 
 

@@ -80,7 +80,7 @@ def test_no_setting_changes_unnoticed(field: str) -> None:
     assert differences(settled(Wanted()), settled_with(name, "new")) == [f"the variable {name}"]
 
 
-@pytest.mark.parametrize("name", ["TERM", "SSH_TTY", "SHLVL", "PREFECT_API_URL", "PREFECT_HOME", "TZ"])
+@pytest.mark.parametrize("name", ["TERM", "SSH_TTY", "SHLVL", "PREFECT_API_URL", "PREFECT_HOME", "TRIVET_TIMEZONE"])
 def test_another_shell_and_what_only_deploying_reads_start_nothing_again(name: str) -> None:
     assert differences(settled(Wanted()), settled_with(name, "another")) == []
 
