@@ -19,6 +19,8 @@ from flows.running.environment import program
 from flows.running.lever_config import LeverConfig
 from flows.running.ongoing import LeverRun
 from flows.running.run_reporting import say, watched
+from models.backends import revision_of
+from models.weight_files import find_clip
 from storage.records import Ref
 from tasks.lever import steps
 from tasks.lever.data.folder_layout import Layout
@@ -28,15 +30,13 @@ from tasks.lever.judge.judges import (
     DIGITS,
     EncoderSpec,
     JudgeSpec,
-    encoder_spec,
-    fingerprint_of_judge,
-    text_encoder_spec,
 )
 from tasks.lever.learning.lever_results import LeverReport, headline_of
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe
 from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shards_of
+from tasks.resources import embedder
 from tasks.step import gather, placed, renamed
 
 runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shards follow one another
@@ -67,7 +67,7 @@ def post_train(config: LeverConfig) -> LeverReport:
         judge=JudgeSpec(
             name=config.judge,
             weights=weights if config.judge == DIGITS else None,
-            fingerprint="" if config.until in ("embed", "pools") else fingerprint_of_judge(config.judge),
+            fingerprint=revision_of(config.judge) if config.asks_judge and config.judge != DIGITS else "",
         ),
         prompts=config.prompts,
         threshold=config.threshold,
@@ -113,9 +113,10 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
     elif config.dataset.name in WORDINGS:
-        encoder = text_encoder_spec(config.encoder)
+        encoder = EncoderSpec(name=config.encoder, fingerprint=embedder(config.encoder).id)
     else:
-        encoder = encoder_spec(config.encoder, adapters=config.adapters)
+        clip = find_clip(config.encoder, adapters=config.adapters)
+        encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
     embedded = renamed(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
     ongoing.wrote(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)

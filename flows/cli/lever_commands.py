@@ -104,7 +104,7 @@ def _train(chosen: LeverConfig, as_json: bool) -> None:
         from flows.lever import post_train
         from tasks.lever.judge.judges import DIGITS
 
-        if chosen.judge != DIGITS and chosen.until not in ("embed", "pools"):
+        if chosen.judge != DIGITS and chosen.asks_judge:
             refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=not chosen.of_texts)
         outcome = run_flow(post_train, chosen, errors.Unfinished)
     emit(outcome.report.told(), as_json, lambda: show_report(outcome.report))

@@ -165,6 +165,11 @@ class LeverConfig(Record):
         return {"candidates": self.digits.candidates, "queries": self.dataset.train_queries, **held_out}
 
     @property
+    def asks_judge(self) -> bool:
+        """False for a run that ends before a stage that has the judge answer."""
+        return self.until not in ("embed", "pools")
+
+    @property
     def needs_rl_data(self) -> bool:
         """True unless all selectors that would learn from RL data are there."""
         return not (self.start.rce_checkpoint and (self.start.grpo_checkpoint or self.begin_at == "evaluate"))
@@ -214,30 +219,27 @@ class LeverConfig(Record):
             raise ValueError(f"evaluated_shots {self.evaluated_shots}: 0 is zero-shot, and fewer cannot be shown")
         likely = self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
         if self.of_texts:
-            self._fits_texts()
+            name = self.dataset.name
+            if self.judge.split(":")[0] not in kinds("process"):
+                raise ValueError(
+                    f"{name} needs a judge that tells how likely labels are, and {self.judge} does not; take smollm2, "
+                    "hf:… or vllm:…"
+                )
+            if self.encoder == DIGITS:
+                raise ValueError(f"{name} holds texts, which `digits` cannot embed; take minilm or another embedder")
+            if self.prompts.style == "chat":
+                raise ValueError(f"{name} is asked as a completion; leave prompts.style out")
         if self.reward in options.OF_LIKELIHOODS and not likely:
             raise ValueError(
                 f"the reward {self.reward} needs log-probabilities, and {self.judge} gives none; take hf:… or vllm:…"
             )
-        searched = self.until not in ("embed", "pools") and STAGES.index(self.begin_at) <= STAGES.index("beams")
+        searched = self.asks_judge and STAGES.index(self.begin_at) <= STAGES.index("beams")
         if searched and not likely and not (self.start.beam_data or self.start.sft_checkpoint):
             raise ValueError(
                 f"the search for demonstrations to imitate needs log-probabilities, and {self.judge} gives none: give "
                 "start.beam_data or start.sft_checkpoint, or a judge in this process (hf:…, vllm:…)"
             )
         return self
-
-    def _fits_texts(self) -> None:
-        name = self.dataset.name
-        if self.judge.split(":")[0] not in kinds("process"):
-            raise ValueError(
-                f"{name} needs a judge that tells how likely labels are, and {self.judge} does not; take smollm2, hf:… "
-                "or vllm:…"
-            )
-        if self.encoder == DIGITS:
-            raise ValueError(f"{name} holds texts, which `digits` cannot embed; take minilm or another embedder")
-        if self.prompts.style == "chat":
-            raise ValueError(f"{name} is asked as a completion; leave prompts.style out")
 
 
 OF_REAL_DATA: dict[str, Any] = {

@@ -149,7 +149,10 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
     found = np.empty((len(queries), count), np.int64)
     if not count:
         return found
-    distinct, place = _distinct(candidates)
+    # each vector once, and the place of every row among them: equal questions then have equal scores to the bit
+    places: dict[bytes, int] = {}
+    place = np.array([places.setdefault(row.tobytes(), len(places)) for row in candidates], np.int64)
+    distinct = candidates[np.unique(place, return_index=True)[1]]
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         part = slice(start, start + QUERIES_AT_ONCE)
         products = queries[part].astype(np.float64) @ distinct.T.astype(np.float64)
@@ -168,11 +171,3 @@ def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[i
     rng = generator_of(query, seed=seed, purpose="pool")
     drawn = rng.choice(count - (own >= 0), size, replace=False)
     return (drawn + (drawn >= own) if own >= 0 else drawn).tolist()
-
-
-def _distinct(vectors: Vectors) -> tuple[Vectors, Rows]:
-    """Each vector once, and the place of every row among them: equal questions then have equal scores to the bit."""
-    places: dict[bytes, int] = {}
-    place = np.array([places.setdefault(row.tobytes(), len(places)) for row in vectors], np.int64)
-    _, first = np.unique(place, return_index=True)
-    return vectors[first], place

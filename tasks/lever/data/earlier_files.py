@@ -16,7 +16,7 @@ from tasks.lever.data.candidate_pools import banks_of
 from tasks.lever.data.embeddings import EmbeddingBank, of_modality, read_bank, solved_beside
 from tasks.lever.data.pointer_files import BeamQuery, Beams
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
-from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, PointerRecord, Pools, RlQuery
+from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, PointerRecord, Pools
 
 HELD_OUT = ("validation_embeddings.pt", "test_embeddings.pt")
 CANDIDATES = "candidate_embeddings.pt"
@@ -132,18 +132,16 @@ def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple
     notes = [f"{path.name} was judged by {', '.join(others)}; this run asks {judge}"] if others else []
     if thresholds:
         notes.append(f"{path.name} counts answers as right from {', '.join(thresholds)}; counted anew from {threshold}")
-        data = {query: _counted_anew(one, threshold) for query, one in data.items()}
+        for query, one in data.items():
+            pointers = tuple(
+                record.model_copy(update={"vqa_correct": int(record.vqa_acc_score >= threshold)})
+                if record.vqa_acc_score is not None
+                else record
+                for record in one.pointer_candidates
+            )
+            meta = one.meta | {"threshold": threshold}
+            data[query] = one.model_copy(update={"pointer_candidates": pointers, "meta": meta})
     return pointer_files.rl_data_bytes(data), tuple(notes)
-
-
-def _counted_anew(query: RlQuery, threshold: float) -> RlQuery:
-    pointers = tuple(
-        record
-        if record.vqa_acc_score is None
-        else record.model_copy(update={"vqa_correct": int(record.vqa_acc_score >= threshold)})
-        for record in query.pointer_candidates
-    )
-    return query.model_copy(update={"pointer_candidates": pointers, "meta": query.meta | {"threshold": threshold}})
 
 
 def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:

@@ -212,26 +212,22 @@ def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
     if not query.pointer_candidates:
         raise FileUnusable(f"{where}: `pointer_candidates` is empty; generate its pointers, or leave it out")
     seen: dict[tuple[int, ...], int] = {}
-    for place, record in enumerate(query.pointer_candidates):
-        _check_record(record, f"{where}: `pointer_candidates[{place}]`", size=len(pool), shots=shots)
-        if seen.setdefault(record.pointer, place) != place:
+    for number, record in enumerate(query.pointer_candidates):
+        pointer, entry = list(record.pointer), f"{where}: `pointer_candidates[{number}]"
+        if len(pointer) != shots or not pointer:
+            raise FileUnusable(f"{entry}`: pointer {pointer[:9]} has {len(pointer)} positions, {shots} are expected")
+        if outside := [at for at in pointer if not 0 <= at < len(pool)]:
             raise FileUnusable(
-                f"{where}: `pointer_candidates[{place}].pointer` is that of [{seen[record.pointer]}]; keep one of them"
+                f"{entry}`: pointer {pointer} leaves its pool: {outside[0]} is none of 0 to {len(pool) - 1}"
             )
-
-
-def _check_record(record: PointerRecord, where: str, *, size: int, shots: int | None) -> None:
-    pointer = list(record.pointer)
-    if len(pointer) != shots or not pointer:
-        raise FileUnusable(f"{where}: pointer {pointer[:9]} has {len(pointer)} positions, {shots} are expected")
-    if outside := [at for at in pointer if not 0 <= at < size]:
-        raise FileUnusable(f"{where}: pointer {pointer} leaves its pool: {outside[0]} is none of 0 to {size - 1}")
-    if len(set(pointer)) < len(pointer):
-        raise FileUnusable(f"{where}: pointer {pointer} repeats a position; nobody is shown the same twice")
-    if record.status == "judged" and (record.vqa_correct is None or record.vqa_acc_score is None):
-        raise FileUnusable(
-            f"{where}: no `vqa_correct` or no `vqa_acc_score`, and `status` is not `eval_failed`: judge it again"
-        )
+        if len(set(pointer)) < len(pointer):
+            raise FileUnusable(f"{entry}`: pointer {pointer} repeats a position; nobody is shown the same twice")
+        if record.status == "judged" and (record.vqa_correct is None or record.vqa_acc_score is None):
+            raise FileUnusable(
+                f"{entry}`: no `vqa_correct` or no `vqa_acc_score`, and `status` is not `eval_failed`: judge it again"
+            )
+        if seen.setdefault(record.pointer, number) != number:
+            raise FileUnusable(f"{entry}.pointer` is that of [{seen[record.pointer]}]; keep one of them")
 
 
 def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, Any]], str]:

@@ -107,23 +107,23 @@ def draw(
     with torch.no_grad():
         pointers = torch.tensor([[one.pointer for one in query] for query in chosen], device=queries.device)
         steps = selector.log_probs(queries, pools, pointers).double().cpu()  # (B, G, S)
-    return {name: list(map(_with_log_prob, chosen[row], steps[row])) for row, name in enumerate(ids)}
+    described: dict[str, list[PointerRecord]] = {name: [] for name in ids}
+    for name, records, log_probs in zip(ids, chosen, steps, strict=True):
+        for record, picks in zip(records, log_probs, strict=True):
+            total = picks.sum().item()
+            update: dict[str, float] = {"behaviour_logp": total}
+            if record.gen_method in ("beam", "sample"):
+                update["logprob_score"] = total
+            if record.gen_method == "beam":
+                update["beam_score"] = picks.exp().sum().item()
+            described[name].append(record.model_copy(update=update))
+    return described
 
 
 def _record(
     pointer: Sequence[int], method: Method, *, rank: int | None = None, temperature: float | None = None
 ) -> PointerRecord:
     return PointerRecord(pointer=tuple(pointer), gen_method=method, beam_rank=rank, temperature=temperature)
-
-
-def _with_log_prob(record: PointerRecord, steps: Tensor) -> PointerRecord:
-    """steps: (S,) log-probabilities of the picks, under the selector, at temperature 1."""
-    update: dict[str, float] = {"behaviour_logp": (total := steps.sum().item())}
-    if record.gen_method in ("beam", "sample"):
-        update["logprob_score"] = total
-    if record.gen_method == "beam":
-        update["beam_score"] = steps.exp().sum().item()
-    return record.model_copy(update=update)
 
 
 def judge_all(

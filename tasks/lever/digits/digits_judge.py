@@ -36,7 +36,6 @@ TEXT_WIDTH = 32
 """Coordinates of a question's vector."""
 MOST_SHOWN = 4
 """Most demonstrations in a request."""
-PLACEHOLDER = "<image>"
 _ITEM = re.compile(r"Question:(.*?)Short answer:(.*?)(?=Question:|\Z)", re.DOTALL)
 
 
@@ -238,7 +237,7 @@ def read(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] | None]
 @lru_cache(maxsize=8192)
 def _questions_and_answers(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Numbers of the questions in a request, and tokens of the answers to all but the last. Raises RequestRefused."""
-    items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text.replace(PLACEHOLDER, ""))]
+    items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text)]
     if not items:
         raise RequestRefused(
             "The digits' judge reads requests of the form `Question:… Short answer:…`; this one has no question."

@@ -56,11 +56,19 @@ def train_judge(*, steps: int = STEPS, folder: Path | None = None, tell: Tell | 
         net = DigitsNet(NetConfig())
 
     def tower_loss(step: int) -> Tensor:
-        return _tower_loss(net.tower, digits, generator=stream(0, f"tower {step}"))
+        generator = stream(0, f"tower {step}")
+        pairs = torch.randint(len(digits.ink), (TOWER_BATCH, 2), generator=generator)
+        ink = _jolted(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
+        logits = net.tower.head(net.tower.features(glimpses(render(ink, generator))))
+        # a tower that is sure of the digits it learnt by heart teaches the transformer to trust it on new ones
+        return F.cross_entropy(logits.flatten(0, 1), digits.labels[pairs].flatten(), label_smoothing=0.1)
 
     tower_file, reader_file = (folder and folder / f"{name}.safetensors" for name in ("tower", "reader"))
     _train(net.tower, tower_loss, steps=TOWER_STEPS, betas=(0.9, 0.999), path=tower_file)
-    net.tower.requires_grad_(False).mean.copy_(_mean_features(net.tower, digits, generator=stream(0, "mean")))
+    net.tower.requires_grad_(False)
+    generator = stream(0, "mean")
+    pairs = torch.randint(len(digits.ink), (2000, 2), generator=generator)
+    net.tower.mean.copy_(net.tower.features(glimpses(render(digits.ink[pairs], generator))).flatten(1).mean(0))
     gallery = _gallery(net.tower, digits, generator=stream(0, "gallery"))
 
     def reader_loss(step: int) -> Tensor:
@@ -86,7 +94,14 @@ def _train(
     """AdamW with warm-up and cosine decay. A step draws by its number: weights and moments are the whole state."""
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, LR, betas=betas, weight_decay=1e-2)
-    told = _restore(path, module, optimizer) if path and path.exists() else 0
+    told = 0
+    if path and path.exists():
+        tensors = load_tensors(path.read_bytes())
+        told, prefix = int(tensors.pop("done")), "weights."
+        module.load_state_dict(
+            {name: tensors.pop(prefix + name) for name in module.state_dict() if prefix + name in tensors}
+        )
+        restore_moments(optimizer, tensors)
     if tell and told:
         tell(told)
     for step in range(told, steps):
@@ -100,18 +115,11 @@ def _train(
         done = step + 1
         if done % SAVE_EVERY == 0 or done == steps:
             if path:
-                _save(path, module, optimizer, done)
+                state = {f"weights.{name}": value for name, value in module.state_dict().items()}
+                write(path, save_tensors(state | moments_of(optimizer) | {"done": torch.tensor(done)}))
             if tell:
                 tell(done - told)
             told = done
-
-
-def _tower_loss(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
-    pairs = torch.randint(len(digits.ink), (TOWER_BATCH, 2), generator=generator)
-    ink = _jolted(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
-    logits = tower.head(tower.features(glimpses(render(ink, generator))))
-    # a tower that is sure of the digits it learnt by heart teaches the transformer to trust it on new ones
-    return F.cross_entropy(logits.flatten(0, 1), digits.labels[pairs].flatten(), label_smoothing=0.1)
 
 
 def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
@@ -123,12 +131,6 @@ def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
     maps = torch.stack([cosine, -sine, across, sine, cosine, down], dim=-1).view(-1, 2, 3)
     grid = F.affine_grid(maps, [len(ink), 1, 8, 8], align_corners=False)
     return F.grid_sample(ink[:, None], grid, align_corners=False)[:, 0]
-
-
-@torch.no_grad()
-def _mean_features(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
-    pairs = torch.randint(len(digits.ink), (2000, 2), generator=generator)
-    return tower.features(glimpses(render(digits.ink[pairs], generator))).flatten(1).mean(0)
 
 
 @torch.no_grad()
@@ -161,19 +163,3 @@ def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> t
     picture = torch.randint(RENDERED, (BATCH, ITEMS), generator=generator)
     codes = gallery[digits[..., 0] * CLASSES + digits[..., 1], picture]
     return codes, kinds, torch.stack([first, second], dim=-1)
-
-
-def _save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
-    weights = {f"weights.{name}": value for name, value in module.state_dict().items()}
-    write(path, save_tensors(weights | moments_of(optimizer) | {"done": torch.tensor(done)}))
-
-
-def _restore(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Steps done."""
-    tensors = load_tensors(path.read_bytes())
-    done, prefix = int(tensors.pop("done")), "weights."
-    module.load_state_dict(
-        {name: tensors.pop(prefix + name) for name in module.state_dict() if prefix + name in tensors}
-    )
-    restore_moments(optimizer, tensors)
-    return done

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import model_validator
 
-from models.backends import is_in_process, revision_of
+from models.backends import is_in_process
 from models.registry import press_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
-from tasks.resources import artifacts, embedder, vision
+from tasks.resources import artifacts, vision
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,26 +70,6 @@ class EncoderSpec(Record):
     """Folder of LoRA weights for a CLIP (v2_lora)."""
     fingerprint: str = ""
     """Digest of the weights; other weights under the same name are another encoder."""
-
-
-def fingerprint_of_judge(name: str) -> str:
-    """Digest of a judge's local weights or script; empty for an endpoint, which is known by its name alone.
-
-    Raises models.model_errors.ModelUnavailable.
-    """
-    return "" if name == DIGITS else revision_of(name)
-
-
-def encoder_spec(name: str, *, adapters: Path | None) -> EncoderSpec:
-    """A CLIP as it lies on this disk. Raises models.model_errors.ModelUnavailable."""
-    from models.weight_files import find_clip
-
-    return EncoderSpec(name=name, adapters=adapters, fingerprint=find_clip(name, adapters=adapters).fingerprint)
-
-
-def text_encoder_spec(name: str) -> EncoderSpec:
-    """An embedder of texts as it is now. Raises models.model_errors.ModelUnavailable."""
-    return EncoderSpec(name=name, fingerprint=embedder(name).id)
 
 
 def open_judge(spec: JudgeSpec) -> Chat:

@@ -129,6 +129,13 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         Gain(better=better[0], worse=worse[0], shots=better[1], accuracy=_estimate(table, drawn_gain, seeds))
         for ((better, worse), table), drawn_gain in zip(pairs.items(), _resampled(pairs).values(), strict=True)
     )
+    # how far from similarity to the oracle, where both are known and apart
+    ways: list[Way] = []
+    for (selector, shots), figure in figures.items():
+        start, end = figures.get((SIMILARITY, shots)), figures.get((ORACLE, shots))
+        if start and end and selector not in (SIMILARITY, ORACLE) and end.accuracy.value > start.accuracy.value:
+            share = (figure.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
+            ways.append(Way(selector=selector, shots=shots, share=share))
     about = evaluated[0].conditions
     over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
     return Summary(
@@ -137,7 +144,7 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         figures=tuple(figures.values()),
         headline=next((over[stage] for stage in reversed(TRAINED) if stage in over), None),
         gains=gains,
-        ways=tuple(way for key in figures if (way := _way(key, figures))),
+        ways=tuple(ways),
     )
 
 
@@ -172,7 +179,8 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
     by_seed = {seed: fmean(values) for seed, values in scored.items() if values}
     only = next(iter(by_seed))
     n = int((~np.isnan(table)).any(axis=0).sum())
-    low, high = _interval(drawn) if n > 1 else (None, None)
+    known = drawn[~np.isnan(drawn)]
+    low, high = percentiles(known) if n > 1 and known.size else (None, None)
     values = list(by_seed.values()) if len(by_seed) > 1 else scored[only]
     middle = fmean(values)
     squares = fsum((value - middle) ** 2 for value in values)
@@ -184,12 +192,6 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
         by_seed=by_seed,
         n=n,
     )
-
-
-def _interval(drawn: Values) -> tuple[float, float] | tuple[None, None]:
-    """None where no resample has a value."""
-    known = drawn[~np.isnan(drawn)]
-    return percentiles(known) if known.size else (None, None)
 
 
 def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
@@ -210,14 +212,3 @@ def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
         keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in found]
         pairs += [(better, worse) for better, worse in keys if better in figures and worse in figures]
     return pairs
-
-
-def _way(key: Key, figures: Mapping[Key, Figure]) -> Way | None:
-    """None for the two ends, where one of them is missing, and where they are no way apart."""
-    start, end = (SIMILARITY, key[1]), (ORACLE, key[1])
-    if key in (start, end) or start not in figures or end not in figures:
-        return None
-    least, most = figures[start].accuracy.value, figures[end].accuracy.value
-    if most <= least:
-        return None
-    return Way(selector=key[0], shots=key[1], share=(figures[key].accuracy.value - least) / (most - least))

@@ -196,8 +196,15 @@ class _Grpo:
         """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
         if "pointers" not in loop.held:
-            pointers, old = self._draw(epoch)
-            loop.hold(pointers=pointers, old=old)
+            named: Any = {"shots": self.shots, "draws": self.settings.draws, "temperature": 1.0}
+            generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
+            with loop.autocast():
+                parts = [
+                    loop.selector.sample(*self.material(rows), generator=generator, **named)
+                    for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
+                ]
+            pointers = torch.cat([one.pointers for one in parts]).cpu()  # (Q, G, S)
+            loop.hold(pointers=pointers, old=torch.cat([one.log_probs.sum(-1) for one in parts]).cpu())
         if "rewards" not in loop.held:
             groups = enumerate(loop.held["pointers"].tolist())
             rewards = judge([(row, tuple(pointer)) for row, group in groups for pointer in group])
@@ -214,16 +221,3 @@ class _Grpo:
         advantage[known] = losses.advantages(rewards[known], judged=judged[known])
         unknown = torch.full_like(rewards, math.nan)
         return Experience(pointers, old, self.reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
-
-    def _draw(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Pointers (Q, G, S) and their log-probabilities (Q, G)."""
-        loop, settings = self.loop, self.settings
-        drawn: Any = {"shots": self.shots, "draws": settings.draws, "temperature": 1.0}
-        generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
-        with loop.autocast():
-            parts = [
-                loop.selector.sample(*self.material(rows), generator=generator, **drawn)
-                for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
-            ]
-        pointers, log_probs = zip(*((one.pointers, one.log_probs.sum(-1)) for one in parts), strict=True)
-        return torch.cat(pointers).cpu(), torch.cat(log_probs).cpu()

@@ -12,7 +12,7 @@ from models.protocols import ChatRequest, Image, Message, Text
 from tasks.lever.digits.scenes import QUESTIONS, Digits, answer_to, lexicon, load_digits, render, stream, to_png
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-Style = Literal["completion", "chat", "pictures first", "placeholders"]
+Style = Literal["completion", "chat"]
 
 
 class Question(NamedTuple):
@@ -62,11 +62,5 @@ def request(asked: Question, *shown: Question, style: Style = "completion", max_
             if answer:
                 turns.append(Message(role="assistant", content=(Text(text=answer),)))
         return ChatRequest(messages=tuple(turns), max_tokens=max_tokens)
-    match style:
-        case "completion":
-            content = [part for pair in zip(images, texts, strict=True) for part in pair]
-        case "pictures first":
-            content = [*images, *texts]
-        case "placeholders":
-            content = [*images, Text(text="".join(f"<image>{text.text}" for text in texts))]
+    content = [part for pair in zip(images, texts, strict=True) for part in pair]
     return ChatRequest(messages=(Message(role="user", content=tuple(content)),), max_tokens=max_tokens)
