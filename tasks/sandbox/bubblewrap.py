@@ -100,8 +100,10 @@ class Engine(NamedTuple):
             command += ["--symlink", str(Path(top).readlink()), top]
         for name, descriptor in etc.items():
             command += ["--file", str(descriptor), f"/etc/{name}"]
-        for folder in _hidden(python):
-            command += ["--tmpfs", folder, "--remount-ro", folder]
+        installed = str(INSIDE.parents[2])
+        if installed in python.packages:  # where this project is an installed wheel, its code is hidden
+            for folder in (f"{python.there(installed)}/{name}" for name in OURS):
+                command += ["--tmpfs", folder, "--remount-ro", folder]
         command += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]
         return [*command, "--chdir", "/", "--", *zygote]
 
@@ -199,10 +201,3 @@ def _shown(python: Interpreter) -> Iterator[tuple[str, str]]:
             yield path, path
     yield from python.shown().items()
     yield str(INSIDE), SEEN_AS
-
-
-def _hidden(python: Interpreter) -> Iterator[str]:
-    """Folders of this project among the libraries, where it is an installed wheel."""
-    packages = INSIDE.parents[2]
-    if str(packages) in python.packages:
-        yield from (f"{python.there(str(packages))}/{name}" for name in OURS)

@@ -78,7 +78,11 @@ def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
                 # to groups below; the kernel refuses it to a group that holds processes
                 _write(memory / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
             for parent in {memory, pids}:
-                _remove_leftovers(parent)
+                for left in parent.iterdir():  # of processes that were killed before they could remove it
+                    named = OURS.match(left.name)
+                    if named and not Path("/proc", named[1]).exists():
+                        with suppress(OSError):  # somebody is still in it
+                            left.rmdir()
                 (parent / name).mkdir()
             group.set_limits(memory_bytes, processes)
         except OSError as error:
@@ -92,7 +96,19 @@ def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
 
 def _parents() -> Iterator[tuple[Path, Path, bool]]:
     """Where groups may be made: folder of memory, folder of pids, whether of version 2. Raises NoCgroup."""
-    own = dict(_own_groups())
+    paths: dict[str, str] = {}
+    for line in _read(PROC / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths |= dict.fromkeys(controllers.split(","), path)
+    own: dict[str, Path] = {}  # controller → the folder of our own group; of version 2, without a name
+    for line in _read(PROC / "mountinfo").splitlines():
+        mount, _, kind = line.partition(" - ")
+        root, point = (field.replace("\\040", " ") for field in mount.split()[3:5])
+        kind, _, options = kind.split()[:3]
+        names = {"cgroup": options.split(","), "cgroup2": [""]}.get(kind, [])
+        for name in set(names) & set(paths):
+            with suppress(ValueError):  # our group is not below what is mounted there
+                own[name] = Path(point) / PurePosixPath(paths[name]).relative_to(root)
     if not own:
         raise NoCgroup("no cgroups are mounted")
     if "memory" in own and "pids" in own:
@@ -102,31 +118,6 @@ def _parents() -> Iterator[tuple[Path, Path, bool]]:
             enabled = set(_read(group / "cgroup.controllers").split())
             if enabled >= CONTROLLERS and os.access(group / "cgroup.procs", os.W_OK):
                 yield group, group, True
-
-
-def _own_groups() -> Iterator[tuple[str, Path]]:
-    """Controller → the folder of our own group; of version 2, without a name."""
-    paths: dict[str, str] = {}
-    for line in _read(PROC / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        paths |= dict.fromkeys(controllers.split(","), path)
-    for line in _read(PROC / "mountinfo").splitlines():
-        mount, _, kind = line.partition(" - ")
-        root, point = (field.replace("\\040", " ") for field in mount.split()[3:5])
-        kind, _, options = kind.split()[:3]
-        names = {"cgroup": options.split(","), "cgroup2": [""]}.get(kind, [])
-        for name in set(names) & set(paths):
-            with suppress(ValueError):  # our group is not below what is mounted there
-                yield name, Path(point) / PurePosixPath(paths[name]).relative_to(root)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove groups of processes that were killed before they could."""
-    for group in folder.iterdir():
-        named = OURS.match(group.name)
-        if named and not Path("/proc", named[1]).exists():
-            with suppress(OSError):  # somebody is still in it
-                group.rmdir()
 
 
 def _until_it_works(act: Callable[[], None]) -> None:

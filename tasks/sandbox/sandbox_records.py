@@ -141,13 +141,9 @@ def _judge(
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         return "failed", f"it died of {name}", 128 - code
     if code > 0:
-        last = _last_error(stderr)
+        # the last line of the last traceback that begins with an error's name (Python, Node.js); else the last line
+        end = stderr[-ENDING_CHARS:].rstrip().rpartition("Traceback (most recent call last):")[2]
+        errors = ERROR.findall(end)
+        last = (errors[-1] if errors else end.rpartition("\n")[2]).strip()[:REASON_CHARS]
         return "memory" if last.startswith("MemoryError") else "failed", last or f"exit code {code}", code
     return "ok", "", 0
-
-
-def _last_error(text: str) -> str:
-    """The last line of the last traceback that begins with an error's name (Python, Node.js); else the last line."""
-    end = text[-ENDING_CHARS:].rstrip().rpartition("Traceback (most recent call last):")[2]
-    errors = ERROR.findall(end)
-    return (errors[-1] if errors else end.rpartition("\n")[2]).strip()[:REASON_CHARS]

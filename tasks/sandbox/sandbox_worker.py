@@ -54,11 +54,10 @@ class Worker:
             with ExitStack() as stack:
                 stack.enter_context(theirs)
                 self._start(engine, python, theirs, stack)
-        except OSError as error:
+        except BaseException as error:
             self.stop()
-            raise WorkerLost(str(error)) from error
-        except BaseException:
-            self.stop()
+            if isinstance(error, OSError):
+                raise WorkerLost(str(error)) from error
             raise
 
     @property
@@ -70,7 +69,16 @@ class Worker:
         """The zygote's reply, and how many processes the kernel killed for memory meanwhile. Raises WorkerLost."""
         compiles = language.compile_command()
         try:
-            killed_before = self._limit_group(program.limits, compiles=bool(compiles))
+            killed_before = 0
+            if self.group:
+                memory, processes = program.limits.memory_bytes, program.limits.processes
+                if compiles:
+                    memory = max(memory, COMPILER["memory_bytes"])
+                    processes = max(processes, COMPILER["processes"])
+                if self._limited != (memory, processes):
+                    self.group.set_limits(memory + ROOM, processes + 2)
+                    self._limited = (memory, processes)
+                killed_before = self.group.oom_kills()
             tests = None if program.tests is None else program.tests.encode("utf-8", "replace")
             source = program.source.encode("utf-8", "replace")
             run = language.run_command(tested=tests is not None)
@@ -152,18 +160,6 @@ class Worker:
         ready = self._exchange(fields, (seccomp.filter_program() or b"",), START_S)
         if not ready.fields.get("ready"):
             raise WorkerLost(json.dumps(ready.fields))
-
-    def _limit_group(self, limits: Limits, *, compiles: bool) -> int:
-        """Limit the cgroup; returns the processes that were killed in it so far."""
-        if self.group is None:
-            return 0
-        memory, processes = limits.memory_bytes, limits.processes
-        if compiles:
-            memory, processes = max(memory, COMPILER["memory_bytes"]), max(processes, COMPILER["processes"])
-        if self._limited != (memory, processes):
-            self.group.set_limits(memory + ROOM, processes + 2)
-            self._limited = (memory, processes)
-        return self.group.oom_kills()
 
     def _exchange(
         self, fields: dict[str, Any], blobs: tuple[bytes, ...], patience_s: float, most: int = 1 << 20

@@ -57,29 +57,25 @@ UNKNOWN = -1
 def filter_program() -> bytes | None:
     """Instructions of 8 bytes each, for `kernel.load_filter`; None, with a line in the log, where it cannot be made."""
     try:
-        return _made()
+        import pyseccomp
+
+        rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+        rules.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
+        with suppress(OSError):  # a binary tree, from libseccomp 2.5 on
+            rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
+        native = pyseccomp.system_arch()
+        for call, error, *condition in _rules():
+            number = pyseccomp.resolve_syscall(native, call)
+            number = NEWER.get(call, number) if number == UNKNOWN else number
+            if number >= 0:  # else this architecture has no such call
+                rules.add_rule(pyseccomp.ERRNO(error), number, *condition)
+        with tempfile.TemporaryFile() as file:
+            rules.export_bpf(file)
+            file.seek(0)
+            return file.read()
     except (ImportError, RuntimeError, OSError) as error:  # as pyseccomp has it, without libseccomp
         log.info("no filter of system calls: %s", error)
         return None
-
-
-def _made() -> bytes:
-    import pyseccomp
-
-    made = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    made.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
-    with suppress(OSError):  # a binary tree, from libseccomp 2.5 on
-        made.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
-    native = pyseccomp.system_arch()
-    for call, error, *condition in _rules():
-        number = pyseccomp.resolve_syscall(native, call)
-        number = NEWER.get(call, number) if number == UNKNOWN else number
-        if number >= 0:  # else this architecture has no such call
-            made.add_rule(pyseccomp.ERRNO(error), number, *condition)
-    with tempfile.TemporaryFile() as file:
-        made.export_bpf(file)
-        file.seek(0)
-        return file.read()
 
 
 def _rules() -> Iterator[tuple[Any, ...]]:

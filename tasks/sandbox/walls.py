@@ -103,7 +103,14 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
     yield _call_out(sandbox)
     for path in ("/etc/shadow", __file__):
         yield _try_program(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
-    yield _read_home(sandbox)
+    # only the path to the interpreter is visible of the home folder
+    home = Path.home()
+    shown = [Path(path) for path in sandbox.python.shown().values()]
+    way = {path.relative_to(home).parts[0] for path in shown if path.is_relative_to(home)}
+    listed = sandbox.run(Program(f"import os\nprint(*os.listdir({str(home)!r}), sep='\\n')", limits=SMALL))
+    held = listed.status == "failed" or (listed.passed and set(listed.stdout.splitlines()) <= way)
+    detail = listed.reason or f"shows {', '.join(sorted(way))}" if held else "it can be read"
+    yield Probe(f"reading {home}", held, detail)
     forked = sandbox.run(Program(FORKS, limits=SMALL)).stdout.strip()
     made = int(forked) if forked.isdecimal() else MOST_FORKS
     yield Probe("processes", made < SMALL.processes, f"{made} children were allowed of {MOST_FORKS}")
@@ -134,14 +141,3 @@ def _try_program(sandbox: Sandbox, name: str, source: str, otherwise: str, *, st
     """Whether a program ends with this status; otherwise: what is said of one that passes."""
     done = sandbox.run(Program(source, limits=SMALL))
     return Probe(name, done.status == status, done.reason or otherwise)
-
-
-def _read_home(sandbox: Sandbox) -> Probe:
-    """Only the path to the interpreter is visible of the home folder."""
-    home = Path.home()
-    shown = [Path(path) for path in sandbox.python.shown().values()]
-    way = {path.relative_to(home).parts[0] for path in shown if path.is_relative_to(home)}
-    done = sandbox.run(Program(f"import os\nprint(*os.listdir({str(home)!r}), sep='\\n')", limits=SMALL))
-    held = done.status == "failed" or (done.passed and set(done.stdout.splitlines()) <= way)
-    detail = done.reason or f"shows {', '.join(sorted(way))}" if held else "it can be read"
-    return Probe(f"reading {home}", held, detail)

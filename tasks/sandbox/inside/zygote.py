@@ -84,7 +84,12 @@ def _serve() -> Iterable[Step]:
     gc.collect()
     gc.freeze()  # pages that forks share stay shared
     send(channel, {"ready": True, "pid": os.getpid()})
-    while _is_asked(channel):
+    waiting = select.poll()
+    waiting.register(channel, select.POLLIN | select.POLLRDHUP)
+    while True:
+        [(_, event)] = waiting.poll()
+        if event & (select.POLLRDHUP | select.POLLHUP | select.POLLERR):  # the host is gone
+            return ()
         runner = kernel.fork_into_pid_namespace() if settings.isolated else os.fork()
         if runner == 0:
             request = receive(channel)
@@ -93,8 +98,7 @@ def _serve() -> Iterable[Step]:
                 os._exit(0)
             return _steps_of(program)
         if os.waitpid(runner, 0)[1] != 0:
-            break
-    return ()
+            return ()
 
 
 def _keep_signals_from_runners() -> None:
@@ -114,14 +118,6 @@ def _wake(*_: object) -> None:
     """A signal only wakes the poll."""
 
 
-def _is_asked(channel: socket.socket) -> bool:
-    """Wait for a request; False when the host is gone."""
-    waiting = select.poll()
-    waiting.register(channel, select.POLLIN | select.POLLRDHUP)
-    [(_, event)] = waiting.poll()
-    return not event & (select.POLLRDHUP | select.POLLHUP | select.POLLERR)
-
-
 def _look_new(settings: Settings) -> None:
     """Put the zygote's interpreter into the state that programs find, once all that it needs itself is imported."""
     import _sitebuiltins
@@ -133,11 +129,7 @@ def _look_new(settings: Settings) -> None:
     sys.path = [*(one for one in sys.path if one not in ("", OURS)), *settings.packages]
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
-    _open_streams()
-
-
-def _open_streams() -> None:
-    """Open the standard streams on descriptors of the kinds that a program's fork has there: a file, and pipes."""
+    # the standard streams, on descriptors of the kinds that a program's fork has there: a file, and pipes
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r")), "utf-8", "surrogateescape")
     sys.stdin.mode = "r"  # type: ignore[misc] as the interpreter does
     before = os.dup(1), os.dup(2)
@@ -159,8 +151,17 @@ def _steps_of(task: Task) -> tuple[Step, ...]:
     variable that it could change.
     """
     path = os.path.join(task.folder, task.path)  # noqa: PTH118
-    _as_in_a_new_interpreter(task.folder, path)
-    names = _module("__main__" if task.tests is None else "__test__", path)
+    # as in a new interpreter
+    _signal.signal(signal.SIGINT, signal.default_int_handler)
+    _signal.signal(signal.SIGCHLD, DEFAULT)
+    signal.set_wakeup_fd(-1)
+    sys.argv = [path]
+    sys.path.insert(0, task.folder)
+    name = "__main__" if task.tests is None else "__test__"
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = path
+    names = vars(module)
+    names["__builtins__"] = builtins
     source = compile(task.source, path, "exec", dont_inherit=True)
     run = partial(exec, source, names)
     if task.tests is None:
@@ -171,23 +172,6 @@ def _steps_of(task: Task) -> tuple[Step, ...]:
     fresh = partial(copied.__setitem__, "__builtins__", dict(vars(builtins)))
     _forbid_tracing()
     return (run, partial(copied.update, names), fresh, tests, partial(os.write, REPORT, task.token), partial(_end, 0))
-
-
-def _as_in_a_new_interpreter(folder: str, path: str) -> None:
-    _signal.signal(signal.SIGINT, signal.default_int_handler)
-    _signal.signal(signal.SIGCHLD, DEFAULT)
-    signal.set_wakeup_fd(-1)
-    sys.argv = [path]
-    sys.path.insert(0, folder)
-
-
-def _module(name: str, path: str) -> dict[str, Any]:
-    """The names of a new module."""
-    module = sys.modules[name] = types.ModuleType(name)
-    module.__file__ = path
-    names = vars(module)
-    names["__builtins__"] = builtins
-    return names
 
 
 def _forbid_tracing() -> None:
