@@ -6,6 +6,7 @@ goes over the end of a page becomes one block on each page.
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,55 +61,29 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     by_page: dict[int | None, list[Block]] = {}
     for block in _with_neighbours(placed, drawn):
         by_page.setdefault(block.page, []).append(block)
-    pages = [
-        _page(number, page, [*_margin(page, number, "header", marginal), *by_page.get(number, ())], marginal)
-        for number, page in enumerate(laid, start=1)
-    ]
+    pages: list[Page] = []
+    for number, page in enumerate(laid, start=1):
+        header, footer = (_margin(page, number, kind, marginal) for kind in ("header", "footer"))
+        inside = (*header, *by_page.get(number, ()), *footer)
+        status, reason = (PageStatus.OK, None) if inside else (PageStatus.EMPTY, "blank page")
+        size = {"width": page.width, "height": page.height}
+        pages.append(Page(number=number, status=status, reason=reason, blocks=inside, **size))
     if lost := by_page.get(None):
         reason = f"no page: the layout does not show {len(lost)} of {len(blocks)} blocks where they are expected"
         pages.append(Page(number=None, status=PageStatus.OK, reason=reason, blocks=tuple(lost)))
-    return _numbered(pages)
 
+    # blocks are counted in the order of the pages
+    counter = itertools.count()
 
-def _page(number: int, laid: LaidPage, blocks: list[Block], marginal: Sequence[Block]) -> Page:
-    blocks += _margin(laid, number, "footer", marginal)
-    status = PageStatus.OK if blocks else PageStatus.EMPTY
-    reason = None if blocks else "blank page"
-    return Page(number=number, status=status, reason=reason, width=laid.width, height=laid.height, blocks=tuple(blocks))
+    def counted(block: Block) -> Block:
+        return block.model_copy(update={"place": block.place.model_copy(update={"block": next(counter)})})
 
-
-def _numbered(pages: Iterable[Page]) -> list[Page]:
-    """The pages with blocks counted in their order."""
-    count, numbered = 0, list[Page]()
-    for page in pages:
-        blocks = [
-            block.model_copy(update={"place": block.place.model_copy(update={"block": count + n})})
-            for n, block in enumerate(page.blocks)
-        ]
-        count += len(blocks)
-        numbered.append(page.model_copy(update={"blocks": tuple(blocks)}))
-    return numbered
+    return [page.model_copy(update={"blocks": tuple(map(counted, page.blocks))}) for page in pages]
 
 
 def _folded(text: str) -> str:
     """Letters and digits in one form for all spellings."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
-
-
-class _Key(NamedTuple):
-    """The letters of a text, and where each stands in it."""
-
-    letters: str
-    at: list[int]
-
-
-def _key(text: str, start: int = 0) -> _Key:
-    letters, at = list[str](), list[int]()
-    for index, sign in enumerate(text):
-        for letter in _folded(sign):
-            letters.append(letter)
-            at.append(start + index)
-    return _Key("".join(letters), at)
 
 
 class _Piece(NamedTuple):
@@ -157,24 +132,22 @@ class _Drawn:
 
     def pieces(self, key: str, cursor: int, *, near: bool = True, start: int = 0) -> list[_Piece]:
         """Where the key is drawn; halved as long as it does not stand together."""
-        if not key:
+        size = len(key)
+        if not size:
             return []
-        at = self._find(key, cursor, near=near)
+        distinct = size >= (_DISTINCT if near else _SHORTEST_PIECE)
+        at = self._unused(key, cursor, len(self.letters) if distinct else cursor + _NEAR + 40 * size)
+        if at < 0 and size >= _OUT_OF_ORDER:
+            at = self._unused(key, 0, cursor)
         if at >= 0:
-            self._used[at : at + len(key)] = b"\1" * len(key)
-            return [_Piece(start, at, len(key))]
-        if len(key) < 2 * _SHORTEST_PIECE:
+            self._used[at : at + size] = b"\1" * size
+            return [_Piece(start, at, size)]
+        if size < 2 * _SHORTEST_PIECE:
             return []
-        half = len(key) // 2
+        half = size // 2
         first = self.pieces(key[:half], cursor, near=near, start=start)
         after = first[-1].drawn_at + first[-1].length if first else cursor
         return first + self.pieces(key[half:], max(cursor, after), near=near, start=start + half)
-
-    def _find(self, key: str, cursor: int, *, near: bool) -> int:
-        size = len(key)
-        least = _DISTINCT if near else _SHORTEST_PIECE
-        at = self._unused(key, cursor, len(self.letters) if size >= least else cursor + _NEAR + 40 * size)
-        return self._unused(key, 0, cursor) if at < 0 and size >= _OUT_OF_ORDER else at
 
     def goes_on(self, cursor: int, piece: _Piece, letters: int) -> bool:
         """Whether the text goes on at the piece: it is near the last, or the second in a row at a distance.
@@ -212,16 +185,17 @@ class _Text:
             spots = list[int | None]([None] * len(text))
             begin = 0
             for line in text.split("\n"):
-                key = _key(line, begin)
+                # the letters of the line, and where each stands in the text
+                letters = [(letter, at) for at, sign in enumerate(line, begin) for letter in _folded(sign)]
                 begin += len(line) + 1
-                pieces = drawn.pieces(key.letters, cursor, near=near)
-                self.wanted += len(key.letters)
+                pieces = drawn.pieces("".join(letter for letter, _ in letters), cursor, near=near)
+                self.wanted += len(letters)
                 self.found += sum(piece.length for piece in pieces)
                 for piece in pieces:
                     for step in range(piece.length):
-                        spots[key.at[piece.start + step]] = piece.drawn_at + step
+                        spots[letters[piece.start + step][1]] = piece.drawn_at + step
                 ahead = [piece for piece in pieces if piece.drawn_at >= cursor]
-                if ahead and (not near or drawn.goes_on(cursor, ahead[0], len(key.letters))):
+                if ahead and (not near or drawn.goes_on(cursor, ahead[0], len(letters))):
                     cursor = ahead[0].drawn_at + ahead[0].length
                     ends += [piece.drawn_at + piece.length for piece in ahead]
             self._spots.append(spots)
@@ -287,7 +261,14 @@ class _Text:
             inside = by_page[page]
             if parts:
                 inside = [*self._header_again(page, inside), *inside]
-            parts.append(self._part(_from_top(inside), page))
+            # rows are counted from 0, and spans end with the last row
+            rows_here = sorted({cell.row for cell in inside})
+            moved: list[Cell] = []
+            for cell in inside:
+                row = rows_here.index(cell.row)
+                span = sum(cell.row <= other < cell.row + cell.row_span for other in rows_here)
+                moved.append(cell.model_copy(update={"row": row, "row_span": max(1, min(span, len(rows_here) - row))}))
+            parts.append(self._part(moved, page))
         return parts
 
     def _row_pages(self, pages: Sequence[Sequence[int | None]]) -> dict[int, int]:
@@ -316,18 +297,6 @@ class _Text:
         box = outline([cell.bbox for cell in cells if cell.bbox])
         text = table_text(cells) if text is None else text
         return self._block.model_copy(update={"page": page, "bbox": box, "cells": tuple(cells), "text": text})
-
-
-def _from_top(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells with rows counted from 0, and spans that end with the last row."""
-    rows = {row: n for n, row in enumerate(sorted({cell.row for cell in cells}))}
-    last = len(rows)
-
-    def moved(cell: Cell) -> Cell:
-        inside = sum(cell.row <= row < cell.row + cell.row_span for row in rows)
-        return cell.model_copy(update={"row": rows[cell.row], "row_span": max(1, min(inside, last - rows[cell.row]))})
-
-    return [moved(cell) for cell in cells]
 
 
 def outline(boxes: Sequence[BBox]) -> BBox | None:

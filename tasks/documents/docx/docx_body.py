@@ -124,9 +124,15 @@ class StoryWalker:
         if text.strip():
             label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
             text = f"{label} {text.strip()}" if label else text.strip()
-            kind, level = _kind(look)
-            marker = label if kind == "list" else None
-            if kind == "paragraph" and look.hangs and (marker := mark_of(text) or None):  # typed, as many people do
+            kind: Kind = "paragraph"
+            level = marker = None
+            if look.title or look.heading is not None:
+                kind, level = "heading", 1 if look.title else look.heading
+            elif look.caption:
+                kind = "caption"
+            elif look.item is not None:
+                kind, level, marker = "list", look.item.level + 1, label
+            elif look.hangs and (marker := mark_of(text) or None):  # typed, as many people do
                 kind, level = "list", 1
             yield Item(kind, text, self.pages.turn(), self._section, level, title=look.title, marker=marker)
         yield from self._later
@@ -142,28 +148,18 @@ class StoryWalker:
             relationship = self._part.relationships.get(token.relationship or "")
             self._findings.external_images += bool(relationship and relationship.external)
             self._findings.pictures += [(self._part, token.relationship)] if token.relationship else []
-            self._later.append(self._figure(token.alt))
+            self._later.append(Item("figure", token.alt, self.pages.turn(), self._section))
         elif isinstance(token, docx_inline.Drawn):
-            self._later.append(self._figure(self._drawn(token)))
+            text, relationship = token.alt, self._part.relationships.get(token.relationship)
+            if relationship and not relationship.external and relationship.target in self._package.names:
+                text = "\n".join(filter(None, (text, drawn_text(self._package.tree(relationship.target)))))
+            self._later.append(Item("figure", text, self.pages.turn(), self._section))
         elif isinstance(token, docx_inline.TextBox):
-            self._later.extend(self._enclosed(token.content))
-
-    def _figure(self, text: str) -> Item:
-        return Item("figure", text, self.pages.turn(), self._section)
-
-    def _drawn(self, token: docx_inline.Drawn) -> str:
-        relationship = self._part.relationships.get(token.relationship)
-        if relationship is None or relationship.external or relationship.target not in self._package.names:
-            return token.alt
-        return "\n".join(filter(None, (token.alt, drawn_text(self._package.tree(relationship.target)))))
-
-    def _enclosed(self, node: ET.Element) -> list[Item]:
-        """Items of a text box: they stand on the anchor's page, whatever breaks they hold."""
-        page, later = self.pages.turn(), self._later
-        self._later = []
-        items = [item._replace(page=page) for item in self.items(node)]
-        self.pages.page, self._later = page, later
-        return items
+            # what it holds stands on the anchor's page, whatever breaks there are
+            page, later = self.pages.turn(), self._later
+            self._later = []
+            enclosed = [item._replace(page=page) for item in self.items(token.content)]
+            self.pages.page, self._later = page, [*later, *enclosed]
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
         """The table, cut where a page ends, then the figures that stand in it; a single cell is a box around text."""
@@ -190,7 +186,9 @@ class StoryWalker:
             self.pages.page = first
             items = list(self.items(cell))
             span = min(max(1, integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
-            text = "\n".join(_in_cell(item) for item in items if item.kind != "figure")
+            texts = [item for item in items if item.kind != "figure"]
+            # a nested table with tabs, as ` | ` would look like columns of the outer one
+            text = "\n".join(table_text(item.cells, between="\t") if item.cells else item.text for item in texts)
             figures += [item for item in items if item.kind == "figure"]
             merged = cell.find(f"{W}tcPr/{W}vMerge")  # `restart` begins a cell, `continue` goes on with the one above
             merge = None if merged is None else attribute(merged, "val") or "continue"
@@ -226,31 +224,19 @@ class _Grid:
         self._cells.append(Cell(row=row, col=column, text=text, col_span=span, header=header))
 
     def by_page(self) -> Iterator[tuple[int, tuple[Cell, ...]]]:
-        """The cells of each page, rows counted from its first one."""
+        """The cells of each page, rows counted from its first one and cut after its last."""
         ordered = sorted(self._cells, key=lambda cell: (cell.row, cell.col))
         for page, cells in groupby(ordered, key=lambda cell: self.pages[cell.row]):
             rows = [row for row, its_page in self.pages.items() if its_page == page]
-            yield page, tuple(_cut(cell, rows[0], rows[-1]) for cell in cells)
-
-
-def _cut(cell: Cell, first: int, last: int) -> Cell:
-    """The cell in the rows from `first` to `last`, counted from the first."""
-    return cell.model_copy(update={"row": cell.row - first, "row_span": min(cell.row_span, last - cell.row + 1)})
-
-
-def _in_cell(item: Item) -> str:
-    """The text of a block in a cell; a nested table with tabs, as ` | ` would look like columns of the outer one."""
-    return table_text(item.cells, between="\t") if item.cells else item.text
-
-
-def _kind(look: ParagraphLook) -> tuple[Kind, int | None]:
-    if look.title or look.heading is not None:
-        return "heading", 1 if look.title else look.heading
-    if look.caption:
-        return "caption", None
-    if look.item is not None:
-        return "list", look.item.level + 1
-    return "paragraph", None
+            yield (
+                page,
+                tuple(
+                    cell.model_copy(
+                        update={"row": cell.row - rows[0], "row_span": min(cell.row_span, rows[-1] - cell.row + 1)}
+                    )
+                    for cell in cells
+                ),
+            )
 
 
 def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:

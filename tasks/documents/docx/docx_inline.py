@@ -98,8 +98,10 @@ def inline(node: ET.Element) -> Iterator[Token]:
             yield PageBreak(rendered=True)
         elif tag == f"{W}sym":
             yield _symbol(child)
-        elif tag == f"{W}fldChar":
-            yield from _checkbox(child)
+        elif tag == f"{W}fldChar" and (box := child.find(f"{W}ffData/{W}checkBox")) is not None:
+            # the box of a legacy form field is not in the text
+            set_by_default = box.find(f"{W}checked") is None and child_is_on(box, "default")
+            yield "☒" if child_is_on(box, "checked") or set_by_default else "☐"
         elif tag in (f"{M}oMath", f"{M}oMathPara"):
             equations = [child] if tag == f"{M}oMath" else child.findall(f"{M}oMath")
             yield "\n".join(map(linear_math, equations))
@@ -110,7 +112,11 @@ def inline(node: ET.Element) -> Iterator[Token]:
         elif tag in _DRAWINGS:
             yield from _drawing(child, alt="")
         elif tag == f"{W}ruby":
-            yield from _ruby(child)
+            for base in child.iter(f"{W}rubyBase"):
+                yield from inline(base)
+            reading = "".join(text.text or "" for rt in child.iter(f"{W}rt") for text in rt.iter(f"{W}t"))
+            if reading:
+                yield f"({reading})"
         elif tag not in _LEFT_OUT:
             yield from inline(child)
 
@@ -130,23 +136,6 @@ def _symbol(node: ET.Element) -> str:
         return "\ufffd"
     known = _SYMBOLS.get((attribute(node, "font") or "").casefold(), {})
     return known.get(code & 0xFF, chr(code))
-
-
-def _checkbox(node: ET.Element) -> Iterator[str]:
-    """The box of a legacy form field, which is not in the text."""
-    box = node.find(f"{W}ffData/{W}checkBox")
-    if box is not None:
-        checked = child_is_on(box, "checked") or (box.find(f"{W}checked") is None and child_is_on(box, "default"))
-        yield "☒" if checked else "☐"
-
-
-def _ruby(node: ET.Element) -> Iterator[Token]:
-    """Base text, then its reading in brackets."""
-    for base in node.iter(f"{W}rubyBase"):
-        yield from inline(base)
-    reading = "".join(text.text or "" for ruby in node.iter(f"{W}rt") for text in ruby.iter(f"{W}t"))
-    if reading:
-        yield f"({reading})"
 
 
 def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:

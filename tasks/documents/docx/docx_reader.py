@@ -8,8 +8,8 @@ LibreOffice lays the document out as pages where it is installed, and draws page
 from __future__ import annotations
 
 import shutil
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +39,7 @@ def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
-    main = package.main()
-    findings = Findings()
+    main, findings = package.main(), Findings()
     items, page_count = _items(package, main, findings)
     has_pages = main.root.find(f".//{W}lastRenderedPageBreak") is not None
     blocks = BlockList()
@@ -61,8 +60,13 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
         laid, doubts = _laid(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
     metadata = core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
-    title, notes = title and storable(title), (*_notes(package, findings), *doubts)
-    about: dict[str, Any] = {"format": "docx", "reader": READER, "title": title, "metadata": metadata, "notes": notes}
+    about: dict[str, Any] = {
+        "format": "docx",
+        "reader": READER,
+        "title": title and storable(title),
+        "metadata": metadata,
+        "notes": (*_notes(package, findings), *doubts),
+    }
     return read_whole(laid, page_source="layout", **about) if laid else read_whole(pages, **about)
 
 
@@ -70,23 +74,19 @@ def _laid(
     blocks: BlockList, path: Path, findings: Findings, *, noted: int | None
 ) -> tuple[list[Page], tuple[str, ...]]:
     """The pages as LibreOffice lays them out; none, and the reason, where that fails or Word noted other pages."""
+    # the narrowest margins of any section, so that no line of a body is taken for a header
+    nodes = [node for section in findings.sections if (node := section.find(f"{W}pgMar")) is not None]
+    top, bottom = (
+        min((abs(integer(attribute(node, side), 0)) for node in nodes), default=0) / TWIPS for side in ("top", "bottom")
+    )
     try:
-        laid = lay_out(path, suffix="docx", margins=_margins(findings.sections))
+        laid = lay_out(path, suffix="docx", margins=PageMargins(top, bottom))
         if noted is not None and noted != len(laid):
             where = f"they are those of Word, which noted {noted}, where LibreOffice lays out {len(laid)}"
             return [], (f"pages without boxes: {where}",)
         return join(list(blocks), laid), ()
     except LayoutFailed as failure:
         return [], (f"without a layout of pages: {failure}",)
-
-
-def _margins(sections: Sequence[ET.Element]) -> PageMargins:
-    """The narrowest margins of any section, so that no line of a body is taken for a header."""
-    found = [node for section in sections if (node := section.find(f"{W}pgMar")) is not None]
-    top, bottom = (
-        min((abs(integer(attribute(node, side), 0)) for node in found), default=0) / TWIPS for side in ("top", "bottom")
-    )
-    return PageMargins(top, bottom)
 
 
 def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:
@@ -102,8 +102,14 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
     for kind in ("footnotes", "endnotes", "comments"):
         if part := package.related(main, kind):
             items += _note_items(part, kind, walker(part), findings)
-    for kind, part in _header_parts(package, main, findings):
-        items += _as_one(list(walker(part).items(part.root)), kind, page=0)
+    # headers, then footers, in the order in which sections name them, each once
+    kinds: tuple[Kind, ...] = ("header", "footer")
+    for kind in kinds:
+        references = [node for section in findings.sections for node in section.findall(f"{W}{kind}Reference")]
+        named = [main.relationships.get(reference.get(f"{R}id", "")) for reference in references]
+        for target in dict.fromkeys(link.target for link in named if link and link.target in package.names):
+            part = package.part(target)
+            items += _as_one(list(walker(part).items(part.root)), kind, page=0)
     return items, body.pages.page
 
 
@@ -128,18 +134,6 @@ def _as_one(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
     yield from (item._replace(page=page, section=0) for item in items if item.kind == "figure")
 
 
-def _header_parts(package: WordPackage, main: Part, findings: Findings) -> Iterator[tuple[Kind, Part]]:
-    """Headers, then footers, in the order in which sections name them, each once."""
-    seen: set[str] = set()
-    kinds: tuple[Kind, ...] = ("header", "footer")
-    for kind in kinds:
-        for reference in (node for section in findings.sections for node in section.findall(f"{W}{kind}Reference")):
-            relationship = main.relationships.get(reference.get(f"{R}id", ""))
-            if relationship and relationship.target in package.names and relationship.target not in seen:
-                seen.add(relationship.target)
-                yield kind, package.part(relationship.target)
-
-
 def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
     """What was not read."""
     macros = any(name.endswith("vbaProject.bin") for name in package.names)
@@ -158,16 +152,18 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     with WordPackage(path) as package:
         findings = Findings()
         _items(package, package.main(), findings)
-        yield from candidates(_docx_image(package, part, id_) for part, id_ in findings.pictures)
 
+        def pictures() -> Iterator[Embedded]:
+            for part, id_ in findings.pictures:
+                relationship = part.relationships.get(id_)
+                if relationship is None:
+                    yield Embedded(b"", f"the picture {id_} of {part.name} points to nothing")
+                elif relationship.external:
+                    yield ABROAD
+                else:
+                    yield read_embedded(partial(package.read, relationship.target))
 
-def _docx_image(package: WordPackage, part: Part, id_: str) -> Embedded:
-    relationship = part.relationships.get(id_)
-    if relationship is None:
-        return Embedded(b"", f"the picture {id_} of {part.name} points to nothing")
-    if relationship.external:
-        return ABROAD
-    return read_embedded(lambda: package.read(relationship.target))
+        yield from candidates(pictures())
 
 
 class PageMargins(NamedTuple):

@@ -51,31 +51,50 @@ class Styles:
     def __init__(self, root: ET.Element | None) -> None:
         nodes = [] if root is None else root.findall(f"{W}style")
         paragraphs = [node for node in nodes if attribute(node, "type") in (None, "paragraph")]
-        self._styles = {attribute(node, "styleId") or "": _style(node) for node in paragraphs}
+        self._styles = {
+            attribute(node, "styleId") or "": _Style(
+                name=child_value(node, "name") or "",
+                parent=child_value(node, "basedOn"),
+                outline=child_value(node, "pPr/outlineLvl"),
+                list_id=child_value(node, "pPr/numPr/numId"),
+                list_level=child_value(node, "pPr/numPr/ilvl"),
+                starts_page=child_is_on(node, "pPr/pageBreakBefore"),
+            )
+            for node in paragraphs
+        }
         defaults = [node for node in paragraphs if attribute(node, "default") in ("1", "true", "on")]
         self._default = attribute(defaults[0], "styleId") if defaults else None
 
     def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
         """The resolved properties of `paragraph`."""
+        # the style and its ancestors; a cycle ends the chain
+        chain: list[_Style] = []
         style_id = child_value(paragraph, "pPr/pStyle") or self._default
-        chain = self._chain(style_id)
+        while style_id in self._styles and (style := self._styles[style_id]) not in chain:
+            chain.append(style)
+            style_id = style.parent
+
+        outline = child_value(paragraph, "pPr/outlineLvl")
+        outline = outline or next((style.outline for style in chain if style.outline is not None), None)
+        named = next((match for style in chain if (match := _HEADING_STYLE.fullmatch(style.name))), None)
+        heading = int(named[1]) if named else None
+        if outline is not None:
+            level = integer(outline, _BODY_TEXT_LEVEL)
+            heading = None if level >= _BODY_TEXT_LEVEL else level + 1
+
+        hangs = False
+        if (indent := paragraph.find(f"{W}pPr/{W}ind")) is not None:
+            hanging = max(integer(attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
+            hangs = hanging > 0 or integer(attribute(indent, "firstLine"), 0) < 0
         name = chain[0].name.casefold() if chain else ""
         return ParagraphLook(
-            heading=_heading_level(child_value(paragraph, "pPr/outlineLvl"), chain),
+            heading=heading,
             title=name in _TITLE_STYLES,
             caption=name in _CAPTION_STYLES,
             item=self._item(paragraph, chain, numbering),
             starts_page=child_is_on(paragraph, "pPr/pageBreakBefore") or any(style.starts_page for style in chain),
-            hangs=_hangs(paragraph.find(f"{W}pPr/{W}ind")),
+            hangs=hangs,
         )
-
-    def _chain(self, style_id: str | None) -> list[_Style]:
-        """The style and its ancestors; a cycle ends the chain."""
-        chain: list[_Style] = []
-        while style_id in self._styles and (style := self._styles[style_id]) not in chain:
-            chain.append(style)
-            style_id = style.parent
-        return chain
 
     def _item(self, paragraph: ET.Element, chain: list[_Style], numbering: Numbering) -> ListItem | None:
         own_id, own_level = child_value(paragraph, "pPr/numPr/numId"), child_value(paragraph, "pPr/numPr/ilvl")
@@ -88,33 +107,6 @@ class Styles:
         if own_id is None and from_style and from_style.list_level is not None:
             return ListItem(list_id, integer(from_style.list_level, 0))
         return ListItem(list_id, numbering.level_of_style(list_id, child_value(paragraph, "pPr/pStyle") or ""))
-
-
-def _hangs(indent: ET.Element | None) -> bool:
-    if indent is None:
-        return False
-    hanging = max(integer(attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
-    return hanging > 0 or integer(attribute(indent, "firstLine"), 0) < 0
-
-
-def _heading_level(own: str | None, chain: list[_Style]) -> int | None:
-    outline = own or next((style.outline for style in chain if style.outline is not None), None)
-    if outline is not None:
-        level = integer(outline, _BODY_TEXT_LEVEL)
-        return None if level >= _BODY_TEXT_LEVEL else level + 1
-    named = next((match for style in chain if (match := _HEADING_STYLE.fullmatch(style.name))), None)
-    return int(named[1]) if named else None
-
-
-def _style(node: ET.Element) -> _Style:
-    return _Style(
-        name=child_value(node, "name") or "",
-        parent=child_value(node, "basedOn"),
-        outline=child_value(node, "pPr/outlineLvl"),
-        list_id=child_value(node, "pPr/numPr/numId"),
-        list_level=child_value(node, "pPr/numPr/ilvl"),
-        starts_page=child_is_on(node, "pPr/pageBreakBefore"),
-    )
 
 
 _PRIVATE_USE = range(0xE000, 0xF900)
@@ -170,11 +162,19 @@ class Numbering:
         counters = self._counters.setdefault(entry.abstract, {})
         self._advance(entry, list_id, level, counters)
         rule = entry.levels[level]
-        if rule.format != "bullet":
-            return _fill(rule, entry.levels, counters)
-        # symbol fonts keep their bullets in the private area, where they mean nothing to others
-        private = any(ord(sign) in _PRIVATE_USE for sign in rule.text)
-        return "•" if rule.text == "o" or private else rule.text.strip()
+        if rule.format == "bullet":
+            # symbol fonts keep their bullets in the private area, where they mean nothing to others
+            private = any(ord(sign) in _PRIVATE_USE for sign in rule.text)
+            return "•" if rule.text == "o" or private else rule.text.strip()
+
+        def number(match: re.Match[str]) -> str:
+            other = entry.levels.get(int(match[1]) - 1)
+            if other is None:
+                return ""
+            format = "decimal" if rule.legal else other.format
+            return format_number(counters.get(int(match[1]) - 1, other.start), format)
+
+        return re.sub(r"%(\d)", number, rule.text).strip()
 
     def _advance(self, entry: _List, list_id: str, level: int, counters: dict[int, int]) -> None:
         if level in entry.starts and (list_id, level) not in self._started:
@@ -189,17 +189,6 @@ class Numbering:
             restart = entry.levels[below].restart if below in entry.levels else None
             if restart is None or level < restart:
                 del counters[below]
-
-
-def _fill(rule: _Level, levels: dict[int, _Level], counters: dict[int, int]) -> str:
-    def number(match: re.Match[str]) -> str:
-        level = int(match[1]) - 1
-        if level not in levels:
-            return ""
-        format = "decimal" if rule.legal else levels[level].format
-        return format_number(counters.get(level, levels[level].start), format)
-
-    return re.sub(r"%(\d)", number, rule.text).strip()
 
 
 def format_number(number: int, format: str) -> str:
@@ -262,19 +251,18 @@ def _lists(root: ET.Element) -> dict[str, _List]:
 
 
 def _levels(node: ET.Element) -> dict[int, _Level]:
-    return {integer(attribute(level, "ilvl"), 0): _level(level) for level in node.findall(f"{W}lvl")}
-
-
-def _level(node: ET.Element) -> _Level:
-    restart = child_value(node, "lvlRestart")
-    return _Level(
-        format=child_value(node, "numFmt") or "decimal",
-        text=child_value(node, "lvlText") or "",
-        start=integer(child_value(node, "start"), 1),
-        restart=None if restart is None else integer(restart, 0),
-        legal=node.find(f"{W}isLgl") is not None,
-        style=child_value(node, "pStyle"),
-    )
+    levels: dict[int, _Level] = {}
+    for level in node.findall(f"{W}lvl"):
+        restart = child_value(level, "lvlRestart")
+        levels[integer(attribute(level, "ilvl"), 0)] = _Level(
+            format=child_value(level, "numFmt") or "decimal",
+            text=child_value(level, "lvlText") or "",
+            start=integer(child_value(level, "start"), 1),
+            restart=None if restart is None else integer(restart, 0),
+            legal=level.find(f"{W}isLgl") is not None,
+            style=child_value(level, "pStyle"),
+        )
+    return levels
 
 
 def integer(text: str | None, otherwise: int) -> int:
