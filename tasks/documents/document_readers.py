@@ -159,20 +159,27 @@ class BlockList:
 
     def unpaged(self) -> list[Page]:
         """The one page of a document that stores no pages."""
-        return [_page(None, self._blocks, if_empty="the document holds no text")]
+        return [page_of(None, self._blocks, if_empty="the document holds no text")]
 
     def paged(self, count: int) -> list[Page]:
         """Pages 1 to `count`; a block without a page stands on the last one."""
         by_page: dict[int, list[Block]] = defaultdict(list)
         for block in self._blocks:
             by_page[block.page or count].append(block)
-        return [_page(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
+        return [page_of(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
 
 
-def _page(number: int | None, blocks: Sequence[Block], *, if_empty: str) -> Page:
-    if not blocks:
-        return Page(number=number, status=PageStatus.EMPTY, reason=if_empty)
-    return Page(number=number, status=PageStatus.OK, blocks=tuple(blocks))
+def page_of(
+    number: int | None,
+    blocks: Sequence[Block],
+    *,
+    if_empty: str,
+    width: float | None = None,
+    height: float | None = None,
+) -> Page:
+    """A page with its blocks; if_empty: why it has none."""
+    status, reason = (PageStatus.OK, None) if blocks else (PageStatus.EMPTY, if_empty)
+    return Page(number=number, status=status, reason=reason, width=width, height=height, blocks=tuple(blocks))
 
 
 def storable(text: str) -> str:

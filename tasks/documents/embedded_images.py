@@ -12,7 +12,7 @@ from tasks.documents.blocks import LONGEST_SIDE_PX, ImageCandidate
 from tasks.documents.document_errors import DocumentError, NeedsPassword
 
 if TYPE_CHECKING:
-    from PIL import Image
+    pass
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 MOST_PIXELS = 100_000_000  # an A3 page at 600 dpi has 70 million
@@ -99,20 +99,14 @@ def _decoded(data: bytes) -> Picture:
         if width * height > MOST_PIXELS:
             raise Undecodable(f"the image has {width} × {height} pixels, more than the {MOST_PIXELS:,} that are read")
         upright = ImageOps.exif_transpose(image)
-        flat = _on_white(upright)
+        flat = upright
+        if upright.has_transparency_data:
+            with_alpha = upright.convert("RGBA")
+            flat = Image.alpha_composite(Image.new("RGBA", with_alpha.size, "white"), with_alpha)
+        elif upright.mode.startswith("I"):
+            flat = upright.convert("I").point(lambda value: value / 256).convert("L")  # 16 bits of grey
+        flat = flat.convert("RGB")
     flat.thumbnail((LONGEST_SIDE_PX, LONGEST_SIDE_PX))
     file = io.BytesIO()
     flat.save(file, "PNG")
     return Picture(file.getvalue(), *upright.size)
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    from PIL import Image
-
-    if image.has_transparency_data:
-        with_alpha = image.convert("RGBA")
-        white = Image.new("RGBA", with_alpha.size, "white")
-        return Image.alpha_composite(white, with_alpha).convert("RGB")
-    if image.mode.startswith("I"):
-        return image.convert("I").point(lambda value: value / 256).convert("L").convert("RGB")  # 16 bits of grey
-    return image.convert("RGB")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import shutil
 import tomllib
 import zipfile
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -77,15 +76,19 @@ _TABLE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8
 BUILT_IN = TypeAdapter(tuple[DocumentFormat, ...]).validate_python(_TABLE["format"])
 
 
-@cache
 def formats() -> tuple[DocumentFormat, ...]:
     """Built-in formats, then those of installed packages. Raises ReaderUnusable naming the package."""
     known = list(BUILT_IN)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
-        added = _load(point)
+        try:
+            added = point.load()
+        except Exception as error:  # code of another package runs here, and raises what it likes
+            raise _unusable(point, f"it cannot be loaded ({error!r})") from error
+        if not isinstance(added, DocumentFormat):
+            raise _unusable(point, f"it is a {type(added).__name__}, not a tasks.documents.formats.DocumentFormat")
         for other in known:
             _refuse_clash(point, added, other)
-        known.append(added)
+        known.append(added.model_copy(update={"distribution": _distribution(point)}))
     return tuple(known)
 
 
@@ -109,16 +112,6 @@ def format_named(name: str) -> DocumentFormat:
 def format_with_suffix(suffix: str) -> DocumentFormat | None:
     """The format to which a suffix belongs. Raises ReaderUnusable."""
     return next((format for format in formats() if suffix in format.suffixes), None)
-
-
-def _load(point: EntryPoint) -> DocumentFormat:
-    try:
-        added = point.load()
-    except Exception as error:  # code of another package runs here, and raises what it likes
-        raise _unusable(point, f"it cannot be loaded ({error!r})") from error
-    if not isinstance(added, DocumentFormat):
-        raise _unusable(point, f"it is a {type(added).__name__}, not a tasks.documents.formats.DocumentFormat")
-    return added.model_copy(update={"distribution": _distribution(point)})
 
 
 def _refuse_clash(point: EntryPoint, added: DocumentFormat, other: DocumentFormat) -> None:

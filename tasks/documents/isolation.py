@@ -176,12 +176,20 @@ class _Child:
     """One child process and its pipes."""
 
     def __init__(self, memory_mb: int) -> None:
+        # without secrets, as the child reads untrusted files, and for one thread, so that CPU time is comparable
+        passed = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "TESSDATA_PREFIX", "SYSTEMROOT")
+        root = str(Path(__file__).resolve().parents[2])
+        environment = {name: os.environ[name] for name in passed if name in os.environ} | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
+            "OMP_NUM_THREADS": "1",
+            "OMP_THREAD_LIMIT": "1",
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tasks.documents.reader_child", str(memory_mb), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(),
+            env=environment,
         )
         self.jobs = 0
         self.idle = True
@@ -205,7 +213,12 @@ class _Child:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 if not selector.select(timeout=0.5):
-                    _check_budget(limits, cpu_s=self._cpu_s() - cpu, wall_s=time.monotonic() - started)
+                    if self._cpu_s() - cpu > limits.page_cpu_s:
+                        over = f"it took more than {limits.page_cpu_s:g} CPU seconds; raise the page budget to read it"
+                        raise DocumentUnreadable("timeout", over)
+                    if time.monotonic() - started > limits.page_wall_s:
+                        late = f"no answer within {limits.page_wall_s:g} s"
+                        raise DocumentUnreadable("timeout", late, retryable=True)
                 elif part := os.read(self.process.stdout.fileno(), 1 << 20):
                     self._buffer += part
                 else:
@@ -233,23 +246,6 @@ class _Child:
         message = f"the reader died (signal {-code})" if code < 0 else f"the reader ended with status {code}"
         # SIGKILL did not come from here but from the kernel's OOM killer or a user
         return DocumentUnreadable("crash", message, retryable=code == -signal.SIGKILL)
-
-
-def _check_budget(limits: ReadLimits, *, cpu_s: float, wall_s: float) -> None:
-    if cpu_s > limits.page_cpu_s:
-        message = f"it took more than {limits.page_cpu_s:g} CPU seconds; raise the page budget to read it"
-        raise DocumentUnreadable("timeout", message)
-    if wall_s > limits.page_wall_s:
-        raise DocumentUnreadable("timeout", f"no answer within {limits.page_wall_s:g} s", retryable=True)
-
-
-def _environment() -> dict[str, str]:
-    """Without secrets, as the child reads untrusted files, and for one thread, so that CPU time is comparable."""
-    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "TESSDATA_PREFIX", "SYSTEMROOT")
-    chosen = {name: os.environ[name] for name in kept if name in os.environ}
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (root, chosen.get("PYTHONPATH"))))
-    return chosen | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 
 
 class _Children:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, message_from_string, policy
 from email.message import EmailMessage
@@ -33,34 +34,36 @@ ENCRYPTED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkc
 def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """A mail, one page without a number."""
     try:
-        return message_reader(_read_eml(_parsed(read_bytes(path))), format="eml")
+        try:
+            message = message_from_bytes(read_bytes(path), policy=policy.default)
+        except FAILURES as error:
+            raise CorruptDocument(f"The mail cannot be read ({error!r:.120}); get it again.") from error
+        assert isinstance(message, EmailMessage)  # the default policy makes no other
+        return message_reader(_read_eml(message), format="eml")
     except RecursionError as error:
         raise RefusedDocument("The mail nests its parts hundreds deep, as no program does.") from error
 
 
-def _parsed(data: bytes) -> EmailMessage:
-    try:
-        message = message_from_bytes(data, policy=policy.default)
-    except FAILURES as error:
-        raise CorruptDocument(f"The mail cannot be read ({error!r:.120}); get it again.") from error
-    assert isinstance(message, EmailMessage)  # the default policy makes no other
-    return message
-
-
 def _read_eml(message: EmailMessage) -> Message:
-    parts = list(_parts(message))
     bodies: dict[str, bytes] = {}
     attachments: list[str] = []
-    for part in parts:
-        kind, name = part.get_content_type(), _file_name(part)
+    for part in _parts(message):
+        kind = part.get_content_type()
+        try:
+            name = storable(part.get_filename() or "")
+        except FAILURES:
+            name = "a file without a readable name"
         if kind in ("text/html", "text/plain") and part.get_content_disposition() != "attachment" and not name:
-            bodies.setdefault(kind, b"")
-            bodies[kind] += _utf8(part)
+            bodies[kind] = bodies.get(kind, b"") + _utf8(part)
         else:
             attachments.append(name or kind)
+    headers: dict[str, str] = {}
+    for name in HEADERS:
+        with suppress(*FAILURES):  # a header that cannot be read is left out
+            headers[name] = " ".join(storable(str(message.get(name, ""))).split())
     sealed = any(part.get_content_type() in ENCRYPTED for part in message.walk())
     return Message(
-        headers={name: said for name in HEADERS if (said := _header(message, name))},
+        headers={name: value for name, value in headers.items() if value},
         html=bodies.get("text/html"),
         text=bodies.get("text/plain"),
         attachments=tuple(attachments),
@@ -89,21 +92,6 @@ def _utf8(part: EmailMessage) -> bytes:
         return data
 
 
-def _header(message: EmailMessage, name: str) -> str:
-    """A header on one line; "" for one that cannot be read."""
-    try:
-        return " ".join(storable(str(message.get(name, ""))).split())
-    except FAILURES:
-        return ""
-
-
-def _file_name(part: EmailMessage) -> str:
-    try:
-        return storable(part.get_filename() or "")
-    except FAILURES:
-        return "a file without a readable name"
-
-
 MOST_NAMED = 20
 """Attachments that a note names."""
 
@@ -128,7 +116,8 @@ def message_reader(message: Message, *, format: str) -> Reader:
     blocks, notes = BlockList(), list(message.notes)
     subject = message.headers.get("Subject", "")
     blocks.add("heading", subject, level=1)
-    blocks.add("paragraph", "\n".join(f"{name}: {said}" for name, said in message.headers.items() if name != "Subject"))
+    headers = [f"{name}: {value}" for name, value in message.headers.items() if name != "Subject"]
+    blocks.add("paragraph", "\n".join(headers))
     before = len(blocks)
     if message.html is not None:
         try:
@@ -143,14 +132,14 @@ def message_reader(message: Message, *, format: str) -> Reader:
         rest = f" and {more} more" if more > 0 else ""
         blocks.add("list", f"Attachments: {named}{rest}", level=1)
         notes.append(f"Attachments were not read: {named}{rest}; save them beside the mail.")
-    metadata = {
-        ours: message.headers[name]
-        for name, ours in {"From": "author", "Date": "created"}.items()
-        if name in message.headers
-    }
-    pages = blocks.unpaged()
+    stored = {"author": message.headers.get("From"), "created": message.headers.get("Date")}
     return read_whole(
-        pages, format=format, reader=f"trivet {format} 1", title=subject or None, metadata=metadata, notes=tuple(notes)
+        blocks.unpaged(),
+        format=format,
+        reader=f"trivet {format} 1",
+        title=subject or None,
+        metadata={name: value for name, value in stored.items() if value},
+        notes=tuple(notes),
     )
 
 
@@ -180,20 +169,24 @@ def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
     name, address = _text(container, SENDER_NAME), _text(container, SENDER_SMTP) or _text(container, SENDER_ADDRESS)
-    said = {
+    headers = {
         "From": f"{name} <{address}>" if name and "@" in address and name != address else name or address,
         "To": _text(container, TO),
         "Cc": _text(container, CC),
         "Date": _date(container),
         "Subject": _text(container, SUBJECT),
     }
+    # attachments by their names, in the order of their numbers
+    folders = sorted({entry[0] for entry in container.listdir() if entry[0].startswith("__attach_version1.0_")})
+    tags = (LONG_NAME, SHORT_NAME, SHOWN_NAME)
+    named = [next(filter(None, (_text(container, tag, below=f"{one}/") for tag in tags)), "") for one in folders]
     html, text = _bytes(container, HTML), _text(container, BODY)
     only_rich = not html and not text and container.exists(f"__substg1.0_{RTF}0102")
     return Message(
-        headers={name: " ".join(value.split()) for name, value in said.items() if value.strip()},
+        headers={name: " ".join(value.split()) for name, value in headers.items() if value.strip()},
         html=html,
         text=text.encode() or None,
-        attachments=tuple(_attachments(container)),
+        attachments=tuple(name or "a file without a name" for name in named),
         notes=("The mail keeps its text as rich text only, which is not read; save it as HTML.",) if only_rich else (),
     )
 
@@ -229,11 +222,3 @@ def _date(container: olefile.OleFileIO[Any]) -> str:
         if int.from_bytes(data[at : at + 4], "little") in (SUBMITTED, DELIVERED) and 0 < ticks < 2**61:
             return format_datetime(datetime(1601, 1, 1, tzinfo=UTC) + timedelta(microseconds=ticks // 10))
     return ""
-
-
-def _attachments(container: olefile.OleFileIO[Any]) -> list[str]:
-    """Their names, in the order of their numbers."""
-    folders = sorted({entry[0] for entry in container.listdir() if entry[0].startswith("__attach_version1.0_")})
-    tags = (LONG_NAME, SHORT_NAME, SHOWN_NAME)
-    named = (next(filter(None, (_text(container, tag, below=f"{one}/") for tag in tags)), "") for one in folders)
-    return [name or "a file without a name" for name in named]

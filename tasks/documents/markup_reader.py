@@ -52,7 +52,14 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
     from markdown_it import MarkdownIt
 
     decoded = decode(read_bytes(path))
-    metadata, body = _front_matter(decoded.text)
+    # front matter: plain `key: value` lines between `---` at the very top
+    body, metadata = decoded.text, dict[str, str]()
+    if match := _FRONT_MATTER.match(body):
+        lines = [line.partition(":") for line in match[1].splitlines()]
+        if all(colon or key.startswith((" ", "-", "#")) or not key for key, colon, _ in lines):
+            body = body[match.end() :]
+            named = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha()}
+            metadata = {key: value for key, value in named.items() if value}
     blocks = BlockList()
     # the preset's limit of 20 would drop what is nested deeper
     parser = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
@@ -146,7 +153,7 @@ class _HtmlWriter:
             if tag == "table":
                 for caption in node.findall("caption"):
                     self._styled(caption, "caption", None)
-                self._blocks.add("table", "", cells=_cells(list(_rows(node))))
+                self._blocks.add("table", "", cells=_cells(node))
             elif tag == "pre":
                 self._blocks.add("paragraph", "".join(node.itertext()))
             else:
@@ -195,17 +202,14 @@ def _is_dropped(node: ET.Element) -> bool:
     return node.tag in _DROPPED or node.get("hidden") is not None or bool(_HIDDEN_STYLE.search(node.get("style", "")))
 
 
-def _rows(table: ET.Element) -> Iterator[ET.Element]:
-    """Rows of this table, not of tables within it."""
-    for child in table:
-        if child.tag == "tr":
-            yield child
-        elif child.tag in ("thead", "tbody", "tfoot"):
-            yield from child.findall("tr")
-
-
-def _cells(rows: list[ET.Element]) -> list[Cell]:
+def _cells(table: ET.Element) -> list[Cell]:
     """Cells at their columns; cells that span down from rows above shift later ones to the right."""
+    rows: list[ET.Element] = []
+    for child in table:  # not the rows of tables within it
+        if child.tag == "tr":
+            rows.append(child)
+        elif child.tag in ("thead", "tbody", "tfoot"):
+            rows += child.findall("tr")
     cells: list[Cell] = []
     taken: dict[int, int] = {}
     """Column → first row that is free again."""
@@ -231,16 +235,6 @@ def _span(node: ET.Element, name: str) -> int:
     return min(int(value), _MOST_SPANNED) if value.isdecimal() and len(value) < 7 else 1
 
 
-def _front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Plain `key: value` lines between `---` at the very top, and the text below them."""
-    match = _FRONT_MATTER.match(text)
-    lines = [line.partition(":") for line in match[1].splitlines()] if match else []
-    if not match or not all(colon or key.startswith((" ", "-", "#")) or not key for key, colon, _ in lines):
-        return {}, text
-    pairs = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha() and value.strip()}
-    return pairs, text[match.end() :]
-
-
 class _MarkdownWriter:
     """Turns tokens into blocks."""
 
@@ -254,40 +248,36 @@ class _MarkdownWriter:
 
     def add(self, tokens: Iterator[Token]) -> None:
         for token in tokens:
-            if token.type == "table_open":
-                self._add_table(takewhile(lambda inside: inside.type != "table_close", tokens))
-            else:
-                self._add_token(token)
-
-    def _add_token(self, token: Token) -> None:
-        match token.type:
-            case "heading_open":
-                self._heading = int(token.tag[1])
-            case "heading_close":
-                self._heading = None
-            case "bullet_list_open":
-                self._lists.append(None)
-            case "ordered_list_open":
-                self._lists.append(int(token.attrs.get("start", 1)))
-            case "bullet_list_close" | "ordered_list_close":
-                self._lists.pop()
-            case "list_item_open":
-                number = self._lists[-1]
-                self._marker = "•" if number is None else f"{number}{token.markup}"
-                self._lists[-1] = None if number is None else number + 1
-            case "list_item_close":
-                self._marker = None
-            case "inline":
-                self._add_text(_inline_text(token))
-                for child in token.children or ():
-                    if child.type == "image" and child.content:
-                        self._blocks.add("figure", child.content)
-            case "fence" | "code_block":
-                self._add_text(token.content)
-            case "html_block" if token.content.strip():
-                _HtmlWriter(self._blocks).add(_tree(token.content))
-            case _:
-                pass  # rules, and the other ends of pairs
+            match token.type:
+                case "table_open":
+                    self._add_table(takewhile(lambda inside: inside.type != "table_close", tokens))
+                case "heading_open":
+                    self._heading = int(token.tag[1])
+                case "heading_close":
+                    self._heading = None
+                case "bullet_list_open":
+                    self._lists.append(None)
+                case "ordered_list_open":
+                    self._lists.append(int(token.attrs.get("start", 1)))
+                case "bullet_list_close" | "ordered_list_close":
+                    self._lists.pop()
+                case "list_item_open":
+                    number = self._lists[-1]
+                    self._marker = "•" if number is None else f"{number}{token.markup}"
+                    self._lists[-1] = None if number is None else number + 1
+                case "list_item_close":
+                    self._marker = None
+                case "inline":
+                    self._add_text(_inline_text(token))
+                    for child in token.children or ():
+                        if child.type == "image" and child.content:
+                            self._blocks.add("figure", child.content)
+                case "fence" | "code_block":
+                    self._add_text(token.content)
+                case "html_block" if token.content.strip():
+                    _HtmlWriter(self._blocks).add(_tree(token.content))
+                case _:
+                    pass  # rules, and the other ends of pairs
 
     def _add_text(self, text: str) -> None:
         if self._heading is not None:

@@ -73,6 +73,11 @@ def core_properties(package: Package) -> dict[str, str]:
     return {ours: storable(named[theirs]) for theirs, ours in _CORE_NAMES.items() if named.get(theirs)}
 
 
+def has_macros(package: Package) -> bool:
+    """Whether the document holds macros, which are neither read nor run."""
+    return any(name.endswith("vbaProject.bin") for name in package.names)
+
+
 @lru_cache(maxsize=4096)
 def local(tag: str) -> str:
     """A name without its namespace: the two variants of the standard differ in namespaces only."""

@@ -95,33 +95,29 @@ def converted(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "p
         scratch = Path(folder)
         source = scratch / f"document.{suffix}"
         shutil.copyfile(path, source)
-        _write_settings(scratch / "profile")
+        # a profile of its own: one that is in use, or trusts macros, is no help
+        settings = "".join(
+            f"<item oor:path={quoteattr(section)}><prop oor:name={quoteattr(name)} oor:op='fuse'>"
+            f"<value>{value}</value></prop></item>"
+            for section, name, value in _SETTINGS
+        )
+        (scratch / "profile" / "user").mkdir(parents=True)
+        (scratch / "profile" / "user" / "registrymodifications.xcu").write_text(
+            "<?xml version='1.0' encoding='UTF-8'?>\n<oor:items xmlns:oor='http://openoffice.org/2001/registry'>"
+            f"{settings}</oor:items>",
+            "utf-8",
+        )
         profile = f"-env:UserInstallation={(scratch / 'profile').as_uri()}"
         command = [program, profile, "--headless", "--norestore", "--convert-to", to]
-        said = _run([*command, "--outdir", str(scratch / "made"), str(source)], scratch / "said")
+        output = _run([*command, "--outdir", str(scratch / "made"), str(source)], scratch / "output")
         made = scratch / "made" / f"document.{to}"
         if not made.is_file():
-            raise ProgramFailed(f"LibreOffice cannot convert the document ({said})")
+            raise ProgramFailed(f"LibreOffice cannot convert the document ({output})")
         yield made
 
 
-def _write_settings(profile: Path) -> None:
-    """A profile of its own: one that is in use, or trusts macros, is no help."""
-    items = "".join(
-        f"<item oor:path={quoteattr(path)}><prop oor:name={quoteattr(name)} oor:op='fuse'>"
-        f"<value>{value}</value></prop></item>"
-        for path, name, value in _SETTINGS
-    )
-    (profile / "user").mkdir(parents=True)
-    (profile / "user" / "registrymodifications.xcu").write_text(
-        f"<?xml version='1.0' encoding='UTF-8'?>\n<oor:items xmlns:oor='http://openoffice.org/2001/registry'>{items}"
-        "</oor:items>",
-        "utf-8",
-    )
-
-
 def _run(command: list[str], log: Path) -> str:
-    """Run the program; gives what it said, or its exit code. Raises ProgramFailed when its time is up.
+    """Run the program; gives what it printed, or its exit code. Raises ProgramFailed when its time is up.
 
     `soffice` starts further processes, which outlive it. So a process in between leads a group of all of them, and ends
     the group when it is done, when it is asked to, or when this process dies.
@@ -144,8 +140,8 @@ def _run(command: list[str], log: Path) -> str:
             os.killpg(leader, signal.SIGKILL)
         os.waitpid(leader, 0)
         raise
-    said = " ".join(log.read_text("utf-8", "replace").split())[:120] if log.is_file() else ""
-    return said or f"exit code {os.waitstatus_to_exitcode(status)}"
+    output = " ".join(log.read_text("utf-8", "replace").split())[:120] if log.is_file() else ""
+    return output or f"exit code {os.waitstatus_to_exitcode(status)}"
 
 
 def _lead(command: list[str], log: Path, asking: int) -> NoReturn:
@@ -160,9 +156,9 @@ def _lead(command: list[str], log: Path, asking: int) -> NoReturn:
         _leave_network()
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with log.open("wb") as said:
+        with log.open("wb") as errors:
             code = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, check=False
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, check=False
             ).returncode
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

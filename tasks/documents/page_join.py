@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, Page, PageStatus
-from tasks.documents.document_readers import table_text
+from tasks.documents.document_readers import page_of, table_text
 
 LEAST_FOUND = 0.8
 """Share of the text that the layout must show; below, the two are not of one document."""
@@ -65,9 +65,7 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     for number, page in enumerate(laid, start=1):
         header, footer = (_margin(page, number, kind, marginal) for kind in ("header", "footer"))
         inside = (*header, *by_page.get(number, ()), *footer)
-        status, reason = (PageStatus.OK, None) if inside else (PageStatus.EMPTY, "blank page")
-        size = {"width": page.width, "height": page.height}
-        pages.append(Page(number=number, status=status, reason=reason, blocks=inside, **size))
+        pages.append(page_of(number, inside, if_empty="blank page", width=page.width, height=page.height))
     if lost := by_page.get(None):
         reason = f"no page: the layout does not show {len(lost)} of {len(blocks)} blocks where they are expected"
         pages.append(Page(number=None, status=PageStatus.OK, reason=reason, blocks=tuple(lost)))
@@ -165,11 +163,10 @@ class _Drawn:
             at = self.letters.find(key, at + 1, end)
         return at
 
-    def repeats(self, key: str, page: int) -> list[int]:
-        """Where the key is drawn at the head of a page once more, as the header of a table that goes on."""
+    def repeats(self, key: str, page: int) -> bool:
+        """Whether the key is drawn at the head of a page once more, as the header of a table that goes on."""
         start = self.starts[page - 1]
-        at = self._unused(key, start, start + len(key) + 40) if key else -1
-        return list(range(at, at + len(key))) if at >= 0 else []
+        return bool(key) and self._unused(key, start, start + len(key) + 40) >= 0
 
 
 class _Text:
@@ -286,8 +283,8 @@ class _Text:
         top = min(cell.row for cell in inside)
         rows = {cell.row for cell in self._block.cells if cell.header}
         again = [cell for cell in self._block.cells if cell.row in rows and cell.row < top]
-        spots = self._drawn.repeats("".join(_folded(cell.text) for cell in again), page)
-        return [cell.model_copy(update={"bbox": None}) for cell in again] if spots else []
+        repeated = self._drawn.repeats("".join(_folded(cell.text) for cell in again), page)
+        return [cell.model_copy(update={"bbox": None}) for cell in again] if repeated else []
 
     def _cell(self, cell: Cell, n: int, signs: Sequence[int]) -> Cell:
         text = cell.text if len(signs) == len(cell.text) else "".join(cell.text[at] for at in signs).strip()

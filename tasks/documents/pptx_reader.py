@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from tasks.documents.archives import Package, parse_xml
 from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, page_of, read_whole
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates
-from tasks.documents.office_package import core_properties, local, refuse_encrypted
+from tasks.documents.office_package import core_properties, has_macros, local, refuse_encrypted
 
 READER = "trivet pptx 1"
 EMU = 12_700
@@ -52,7 +52,16 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     refuse_encrypted(path, password, program="PowerPoint")
     with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
         metadata = core_properties(package)
-        notes = _package_notes(package)
+        comments = sum(name.startswith("ppt/comments/") for name in package.names)
+        sounds = [name for name in package.names if name.endswith((".mp4", ".mp3", ".wav", ".m4a"))]
+        media = sum(name.startswith("ppt/media/") for name in sounds)
+        # what it holds beside slides
+        beside = {
+            "The presentation holds macros; they were neither read nor run.": has_macros(package),
+            f"Slides with comments, which were not read: {comments}.": comments,
+            f"Sound and film were not read: {media}.": media,
+        }
+        notes = [note for note, count in beside.items() if count]
     presentation = _opened(path)
     width, height = (round((side or 0) / EMU, 2) for side in (presentation.slide_width, presentation.slide_height))
     blocks, pages = BlockList(), list[Page]()
@@ -64,11 +73,10 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
             reason = f"the slide is damaged ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
             pages.append(Page(number=number, status=PageStatus.ERROR, reason=reason, width=width, height=height))
             continue
-        found = tuple(blocks)[before:]
         if slide.element.get("show") in ("0", "false"):
             notes.append(f"Slide {number} is hidden; it was read too.")
-        status, reason = (PageStatus.OK, None) if found else (PageStatus.EMPTY, "blank slide")
-        pages.append(Page(number=number, status=status, reason=reason, width=width, height=height, blocks=found))
+        inside = list(blocks)[before:]
+        pages.append(page_of(number, inside, if_empty="blank slide", width=width, height=height))
     if not pages:
         raise CorruptDocument("The presentation holds no slides; save it again in PowerPoint.")
     title = metadata.get("title")
@@ -79,9 +87,19 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     """The pictures of all slides, with page and box."""
     refuse_encrypted(path, password, program="PowerPoint")
     Package(path).__exit__()
+
+    def embedded(shape: Any) -> Embedded:
+        blip = shape.element.blipFill.blip if shape.element.blipFill is not None else None
+        if blip is None or not blip.rEmbed:
+            return ABROAD  # a linked picture lies outside the file
+        try:
+            return Embedded(shape.part.related_part(blip.rEmbed).blob)
+        except KeyError:
+            return Embedded(b"", "the part of the image is missing from the document")
+
     for number, slide in enumerate(_opened(path).slides, start=1):
         pictures = [placed for placed in _placed(slide.shapes) if _is_picture(placed.shape)]
-        found = candidates(_embedded(placed.shape) for placed in pictures)
+        found = candidates(embedded(placed.shape) for placed in pictures)
         for placed, candidate in zip(pictures, found, strict=True):
             yield candidate.model_copy(update={"page": number, "bbox": placed.bbox})
 
@@ -96,21 +114,6 @@ def _opened(path: Path) -> Any:
     except Exception as error:  # KeyError, AttributeError, XMLSyntaxError …: whatever is missing
         why = " ".join(str(error).split())[:120]
         raise CorruptDocument(f"The presentation cannot be opened ({type(error).__name__}: {why}).") from error
-
-
-def _package_notes(package: Package) -> list[str]:
-    """What the presentation holds beside slides."""
-    comments = sum(name.startswith("ppt/comments/") for name in package.names)
-    media = sum(
-        name.startswith("ppt/media/") and name.endswith((".mp4", ".mp3", ".wav", ".m4a")) for name in package.names
-    )
-    macros = any(name.endswith("vbaProject.bin") for name in package.names)
-    notes = {
-        "The presentation holds macros; they were neither read nor run.": macros,
-        f"Slides with comments, which were not read: {comments}.": comments,
-        f"Sound and film were not read: {media}.": media,
-    }
-    return [note for note, count in notes.items() if count]
 
 
 def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
@@ -131,27 +134,24 @@ def _placed(shapes: Any, frame: _Frame | None = None) -> Iterator[Placed]:
     """The shapes in the order in which they are drawn, those of groups in place of their group."""
     from pptx.enum.shapes import MSO_SHAPE_TYPE
 
+    frame = frame or _Frame()
     for shape in shapes:
         if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
-            yield from _placed(shape.shapes, _frame(shape, frame or _Frame()))
+            left, top, width, height = frame.box(shape.left or 0, shape.top or 0, shape.width or 0, shape.height or 0)
+            inner = shape.element.grpSpPr.find("{*}xfrm")
+            offset, extent = (None, None) if inner is None else (inner.find("{*}chOff"), inner.find("{*}chExt"))
+            within = _Frame(left, top, left, top)
+            if offset is not None and extent is not None:
+                across, down = width / (int(extent.get("cx")) or 1), height / (int(extent.get("cy")) or 1)
+                within = _Frame(left, top, int(offset.get("x")), int(offset.get("y")), across, down)
+            yield from _placed(shape.shapes, within)
             continue
         box = None
         if shape.left is not None and shape.width is not None:
-            left, top, width, height = (frame or _Frame()).box(shape.left, shape.top, shape.width, shape.height)
+            left, top, width, height = frame.box(shape.left, shape.top, shape.width, shape.height)
             x0, y0, x1, y1 = (round(edge / EMU, 2) for edge in (left, top, left + width, top + height))
             box = x0, y0, x1, y1
         yield Placed(shape, box)
-
-
-def _frame(group: Any, outer: _Frame) -> _Frame:
-    """The frame of a group that stands in another."""
-    left, top, width, height = outer.box(group.left or 0, group.top or 0, group.width or 0, group.height or 0)
-    inner = group.element.grpSpPr.find("{*}xfrm")
-    offset, extent = (None, None) if inner is None else (inner.find("{*}chOff"), inner.find("{*}chExt"))
-    if offset is None or extent is None:
-        return _Frame(left, top, left, top)
-    inner_width, inner_height = int(extent.get("cx")) or 1, int(extent.get("cy")) or 1
-    return _Frame(left, top, int(offset.get("x")), int(offset.get("y")), width / inner_width, height / inner_height)
 
 
 def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
@@ -166,7 +166,13 @@ def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> 
             blocks.add("caption", _plain(shape.chart.chart_title.text_frame.text), page=number, bbox=box)
         blocks.add("table", "", cells=_chart_cells(shape.chart), page=number, bbox=box)
     else:
-        for text in _diagram_texts(shape):
+        # the texts of a diagram (SmartArt) stand in a part of their own
+        named = next(shape.element.iter(f"{{{DIAGRAM}}}relIds"), None)
+        related = None if named is None else named.get(f"{{{RELATIONSHIPS}}}dm")
+        part = shape.part.related_part(related) if related else None
+        nodes = parse_xml(part.blob, name=str(part.partname)).iter() if part else ()
+        for point in (node for node in nodes if local(node.tag) == "pt"):
+            text = "".join(node.text or "" for node in point.iter() if local(node.tag) == "t")
             blocks.add("list", text, level=1, page=number, bbox=box)
 
 
@@ -226,29 +232,5 @@ def _chart_cells(chart: Any) -> Sequence[Cell]:
     ]
 
 
-def _diagram_texts(shape: Any) -> list[str]:
-    """The texts of a diagram (SmartArt), which stand in a part of their own."""
-    named = next(iter(shape.element.iter(f"{{{DIAGRAM}}}relIds")), None)
-    related = named is not None and named.get(f"{{{RELATIONSHIPS}}}dm")
-    if not related:
-        return []
-    part = shape.part.related_part(related)
-    points = [node for node in parse_xml(part.blob, name=str(part.partname)).iter() if local(node.tag) == "pt"]
-    texts = ("".join(node.text or "" for node in point.iter() if local(node.tag) == "t") for point in points)
-    return [text for text in texts if text.strip()]
-
-
 def _is_picture(shape: Any) -> bool:
     return shape.element.tag.endswith("}pic")
-
-
-def _embedded(shape: Any) -> Embedded:
-    """The bytes of a picture; a linked one lies outside the file."""
-    blip = shape.element.blipFill.blip if shape.element.blipFill is not None else None
-    embedded = blip is not None and blip.rEmbed
-    if not embedded:
-        return ABROAD
-    try:
-        return Embedded(shape.part.related_part(embedded).blob)
-    except KeyError:
-        return Embedded(b"", "the part of the image is missing from the document")

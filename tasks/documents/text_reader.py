@@ -61,9 +61,17 @@ def read_bytes(path: Path) -> bytes:
 
 def decode(data: bytes) -> Decoded:
     """Text of unknown encoding: by its byte order mark, else UTF-8, else CP949, else a guess."""
-    text, encoding, doubtful = _decode(data)
     notes: list[str] = []
-    if doubtful:
+    encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _wide_encoding(data)
+    if encoding:
+        text = data.decode(encoding, errors="replace")
+    elif (decoded := _nearly_utf8(data)) is not None:
+        text, encoding = decoded, "utf-8"
+    elif (decoded := _cp949(data, final=True)) is not None:
+        text, encoding = decoded, "cp949"
+    else:
+        encoding = _guess(data) or "cp1252"
+        text = data.decode(encoding, errors="replace")
         notes.append(f"The encoding was guessed: {encoding}.")
     if nuls := text.count("\0"):
         notes.append(f"NUL characters were left out: {nuls}.")
@@ -82,19 +90,6 @@ def looks_like_text(head: bytes) -> bool:
     if len(head.translate(None, delete=_CONTROLS)) < 0.98 * len(head) or head.count(0) > 0.05 * len(head):
         return False
     return _nearly_utf8(head) is not None or _cp949(head, final=False) is not None or _guess(head) is not None
-
-
-def _decode(data: bytes) -> tuple[str, str, bool]:
-    """Text, encoding, and whether the encoding is a guess."""
-    encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _wide_encoding(data)
-    if encoding:
-        return data.decode(encoding, errors="replace"), encoding, False
-    if (text := _nearly_utf8(data)) is not None:
-        return text, "utf-8", False
-    if (text := _cp949(data, final=True)) is not None:
-        return text, "cp949", False
-    encoding = _guess(data) or "cp1252"
-    return data.decode(encoding, errors="replace"), encoding, True
 
 
 def _wide_encoding(data: bytes) -> str | None:

@@ -19,7 +19,16 @@ from tasks.documents.document_readers import BlockList, Reader, ReadOptions, rea
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_styles import Numbering, Styles, integer
 from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.office_package import Part, R, W, WordPackage, attribute, core_properties, refuse_encrypted
+from tasks.documents.office_package import (
+    Part,
+    R,
+    W,
+    WordPackage,
+    attribute,
+    core_properties,
+    has_macros,
+    refuse_encrypted,
+)
 from tasks.documents.office_program import PROGRAM, ProgramFailed, converted
 from tasks.documents.page_join import LaidPage, LayoutFailed, join
 
@@ -136,9 +145,8 @@ def _as_one(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
 
 def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
     """What was not read."""
-    macros = any(name.endswith("vbaProject.bin") for name in package.names)
     notes = {
-        "The document holds macros; they were neither read nor run.": macros,
+        "The document holds macros; they were neither read nor run.": has_macros(package),
         f"Hidden text was left out: {findings.hidden} runs.": findings.hidden,
         f"Images that lie outside the document were not fetched: {findings.external_images}.": findings.external_images,
         f"Embedded documents of other formats were left out: {findings.foreign_parts}.": findings.foreign_parts,

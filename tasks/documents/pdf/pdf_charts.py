@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks.documents.blocks import BBox
 
@@ -133,11 +132,11 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
     for rect in [*(element.rect for element in elements), *map(hull, _bar_groups(elements))]:
         rows, columns = _covered(rect, page, cell_pt, grid.shape)
         grid[rows.start : rows.stop + GAP_CELLS, columns.start : columns.stop + GAP_CELLS] = True
-    areas: NDArray[np.int32] = label(grid)[0]  # connected areas, whose neighbours share an edge, numbered from 1
+    labelled: Any = label(grid)  # connected areas, whose neighbours share an edge, by numbers from 1
     clusters: defaultdict[int, list[Element]] = defaultdict(list)
     for element in elements:
         rows, columns = _covered(element.rect, page, cell_pt, grid.shape)
-        clusters[int(areas[rows.start, columns.start])].append(element)
+        clusters[int(labelled[0][rows.start, columns.start])].append(element)
 
     # those as large as a picture, each with the clusters inside its outline
     hulls = [(hull(element.rect for element in cluster), cluster) for cluster in clusters.values()]

@@ -133,7 +133,7 @@ def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
         return False
     tail = run[-MAX_LABEL_ROWS:]
     width = max((r.segments[-1].x1 - r.segments[0].x0 for r in run if len(r.segments) > 1), default=0.0)
-    (label,) = line.segments
+    label = line.segments[0]
     prose = bool(width) and label.x1 - label.x0 > 0.7 * width
     return prose or (len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail))
 

@@ -14,6 +14,8 @@ from itertools import chain, groupby, pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import pymupdf
+
 from tasks.documents.blocks import BBox
 from tasks.documents.pdf.pdf_text import Word
 from tasks.documents.pdf.pdf_words import gaps_of, is_amount, lines_of, phrases_of, words_in
@@ -98,11 +100,11 @@ class _Crossing(NamedTuple):
 
 
 def drawn_edges(
-    drawings: Iterable[dict[str, Any]], to_reading: Sequence[float], *, width: float, height: float
+    drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *, width: float, height: float
 ) -> Edges:
     """Edges of all straight lines and rectangles, except for a frame around the whole page; curves have none.
 
-    drawings: as `Page.get_cdrawings` reports them; to_reading: the six numbers of the matrix to reading space.
+    drawings: as `Page.get_cdrawings` reports them, in unrotated page space; to_reading: from there to reading space.
     """
     a, b, c, d, e, f = to_reading
 

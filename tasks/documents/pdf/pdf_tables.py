@@ -63,9 +63,10 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
 
     rules: horizontal edges; those that go on beside the column belong to a table without lines at its sides.
     """
-    if len(grid.xs) > 2 or grid.xs[-1] - grid.xs[0] >= BOX_WIDTH * page_width:
+    x0, _, x1, _ = grid.bbox
+    if len(grid.xs) > 2 or x1 - x0 >= BOX_WIDTH * page_width:
         return False
-    left, right = grid.xs[0] - SNAP, grid.xs[-1] + SNAP
+    left, right = x0 - SNAP, x1 + SNAP
     beyond = [rule.at for rule in rules if rule.start < left <= rule.end or rule.start <= right < rule.end]
     if sum(any(abs(at - y) <= SNAP for at in beyond) for y in grid.ys) > len(grid.ys) / 2:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
@@ -67,10 +68,22 @@ def letters(column: int) -> str:
 def pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
     """The tables and texts of a sheet, from the top left; empty rows and columns part them."""
     spans = {(area.top, area.left): area for area in merged}
-    found: list[Piece] = []
-    for area in _joined(list(_areas(_filled(cells, merged))), cells):
-        found += _pieces_of(area, cells, spans)
-    return [_captioned(piece, following) for piece, following in zip(found, [*found, None][1:], strict=True)]
+    # areas that one empty row or column parts are one table if the second names no rows or columns itself
+    joined: list[Area] = []
+    for area in _areas(_filled(cells, merged)):
+        for i, before in reversed(list(enumerate(joined))[-NEAR_AREAS:]):
+            if _goes_on(before, area, cells):
+                joined[i] = Area(before.top, before.left, area.bottom, area.right)
+                break
+        else:
+            joined.append(area)
+    found = [piece for area in joined for piece in _pieces_of(area, cells, spans)]
+    for i, (piece, below) in enumerate(pairwise(found)):
+        # a short line right above a table is its caption
+        near = below.kind == "table" and below.area.top - piece.area.bottom <= 2
+        if piece.kind == "paragraph" and near and len(piece.text) <= MOST_CAPTION_CHARS and "\n" not in piece.text:
+            found[i] = piece._replace(kind="caption")
+    return found
 
 
 def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
@@ -114,30 +127,18 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _joined(areas: Sequence[Area], cells: Cells) -> list[Area]:
-    """Areas that one empty row or column parts and that are one table: the second names no rows or columns itself."""
-    joined: list[Area] = []
-    for area in areas:
-        for i, before in reversed(list(enumerate(joined))[-NEAR_AREAS:]):
-            if _goes_on_below(before, area, cells) or _goes_on_right(before, area, cells):
-                joined[i] = Area(before.top, before.left, area.bottom, area.right)
-                break
-        else:
-            joined.append(area)
-    return joined
-
-
-def _goes_on_below(above: Area, area: Area, cells: Cells) -> bool:
-    same = (above.left, above.right) == (area.left, area.right) and area.right > area.left
-    return same and area.top == above.bottom + 2 and above.bottom > above.top and _has_amount(cells, area.top, area)
-
-
-def _goes_on_right(left: Area, area: Area, cells: Cells) -> bool:
-    """Its first column holds numbers below its head, so the labels are those on the left."""
-    if (left.top, left.bottom) != (area.top, area.bottom) or area.left != left.right + 2 or area.top == area.bottom:
+def _goes_on(before: Area, area: Area, cells: Cells) -> bool:
+    """Whether a table goes on in an area below it or to its right."""
+    if (before.left, before.right) == (area.left, area.right) and area.top == before.bottom + 2:
+        several = area.right > area.left and before.bottom > before.top
+        if several and _has_amount(cells, area.top, area):
+            return True
+    if (before.top, before.bottom) != (area.top, area.bottom) or area.left != before.right + 2:
         return False
-    first = [cells[row][area.left] for row in range(area.top + 1, area.bottom + 1) if area.left in cells.get(row, {})]
-    return bool(first) and all(_is_amount(value) for value in first)
+    # on the right, its first column holds numbers below its head, so the labels are those on the left
+    rows = [cells.get(row, {}) for row in range(area.top + 1, area.bottom + 1)]
+    first = [row[area.left] for row in rows if area.left in row]
+    return bool(first) and all(map(_is_amount, first))
 
 
 def _is_amount(value: Value) -> bool:
@@ -155,68 +156,55 @@ def _has_amount(cells: Cells, row: int, area: Area) -> bool:
 
 def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Iterator[Piece]:
     """The lines above a table, the table, and the lines below it."""
-    rows = range(area.top, area.bottom + 1)
-    alone = [_only(cells.get(row, {}), area) for row in rows]
-    if all(alone) and (area.left == area.right or all(len(one[1].text) > 1 for one in alone if one)):
-        if area.left == area.right and any(one and _is_amount(one[1]) for one in alone):
+    # the column and value of the only cell of each row that has one
+    alone: list[tuple[int, Value] | None] = []
+    for row in range(area.top, area.bottom + 1):
+        within = [(column, cell) for column, cell in cells.get(row, {}).items() if area.left <= column <= area.right]
+        alone.append(within[0] if len(within) == 1 else None)
+
+    def lines(first: int, end: int) -> Iterator[Piece]:
+        for i in range(first, end):
+            if only := alone[i]:
+                row, (column, value) = area.top + i, only
+                yield Piece("paragraph", Area(row, column, row, column), value.text)
+
+    if all(alone) and (area.left == area.right or all(len(only[1].text) > 1 for only in alone if only)):
+        if area.left == area.right and any(only and _is_amount(only[1]) for only in alone):
             yield _table(area, cells, spans)
         else:
-            yield from (_line(row, one) for row, one in zip(rows, alone, strict=True) if one)
+            yield from lines(0, len(alone))
         return
     top, bottom = 0, len(alone)
-    while top < bottom - 1 and (one := alone[top]) and one[1].kind == "text" and not _heads_rows(top, area, cells):
+    # a label above a row with amounts heads a group of rows, and is no title
+    if area.right - area.left == 1 and _has_amount(cells, area.top + 1, area):
+        alone[0] = None
+    while top < bottom - 1 and (only := alone[top]) and only[1].kind == "text":
         top += 1
-    while bottom > top + 1 and (one := alone[bottom - 1]) and one[1].kind == "text" and area.right - area.left > 1:
+    while bottom > top + 1 and (only := alone[bottom - 1]) and only[1].kind == "text" and area.right - area.left > 1:
         bottom -= 1
-    yield from (_line(area.top + i, one) for i in range(top) if (one := alone[i]))
+    yield from lines(0, top)
     yield _table(area._replace(top=area.top + top, bottom=area.top + bottom - 1), cells, spans)
-    yield from (_line(area.top + i, one) for i in range(bottom, len(alone)) if (one := alone[i]))
-
-
-def _heads_rows(position: int, area: Area, cells: Cells) -> bool:
-    """Whether the row below holds amounts: the label then heads a group of rows, and is no title."""
-    return position == 0 and area.right - area.left == 1 and _has_amount(cells, area.top + 1, area)
-
-
-def _only(held: Mapping[int, Value], area: Area) -> tuple[int, Value] | None:
-    """The column and value of a row's only cell."""
-    within = [(column, value) for column, value in held.items() if area.left <= column <= area.right]
-    return within[0] if len(within) == 1 else None
-
-
-def _line(row: int, only: tuple[int, Value]) -> Piece:
-    column, value = only
-    return Piece("paragraph", Area(row, column, row, column), value.text)
-
-
-def _captioned(piece: Piece, following: Piece | None) -> Piece:
-    """A short line right above a table is its caption."""
-    near = following and following.kind == "table" and following.area.top - piece.area.bottom <= 2
-    if piece.kind == "paragraph" and near and len(piece.text) <= MOST_CAPTION_CHARS and "\n" not in piece.text:
-        return piece._replace(kind="caption")
-    return piece
+    yield from lines(bottom, len(alone))
 
 
 def _table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Piece:
     header = _header_rows(area, cells)
-    made = tuple(
-        _cell(row, column, value, area, spans.get((row, column)), header=row < area.top + header)
-        for row in range(area.top, area.bottom + 1)
-        for column, value in sorted(cells.get(row, {}).items())
-        if area.left <= column <= area.right
-    )
-    return Piece("table", area, "", made)
-
-
-def _cell(row: int, column: int, value: Value, area: Area, span: Area | None, *, header: bool) -> Cell:
-    return Cell(
-        row=row - area.top,
-        col=column - area.left,
-        text=value.text,
-        row_span=min(span.bottom, area.bottom) - row + 1 if span else 1,
-        col_span=min(span.right, area.right) - column + 1 if span else 1,
-        header=header,
-    )
+    made: list[Cell] = []
+    for row in range(area.top, area.bottom + 1):
+        for column, value in sorted(cells.get(row, {}).items()):
+            if area.left <= column <= area.right:
+                span = spans.get((row, column), Area(row, column, row, column))
+                made.append(
+                    Cell(
+                        row=row - area.top,
+                        col=column - area.left,
+                        text=value.text,
+                        row_span=min(span.bottom, area.bottom) - row + 1,
+                        col_span=min(span.right, area.right) - column + 1,
+                        header=row < area.top + header,
+                    )
+                )
+    return Piece("table", area, "", tuple(made))
 
 
 def _header_rows(area: Area, cells: Cells) -> int:

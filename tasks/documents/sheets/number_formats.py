@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,39 +74,33 @@ def general(value: float) -> str:
     return text if "e" not in text else f"{value:.6g}".upper()
 
 
-@cache
 def _sections(code: str) -> tuple[Section, ...]:
-    sections: list[list[Token]] = [[]]
+    parts: list[list[Token]] = [[]]
+    unread: set[int] = set()  # sections with a condition, an exponent or a fraction
     for match in _TOKEN.finditer(code):
-        kind = str(match.lastgroup)
-        if kind == "other" and match[0] == ";":
-            sections.append([])
-        else:
-            sections[-1].append(Token(kind, match[kind]))
-    return tuple(_section(tokens) for tokens in sections)
-
-
-def _section(tokens: Sequence[Token]) -> Section:
-    kept: list[Token] = []
-    is_read = True
-    for kind, text in tokens:
+        kind, text = str(match.lastgroup), match[str(match.lastgroup)]
         if kind == "exponent" or (kind == "bracket" and _CONDITION.match(text)):
-            is_read = False
-        if kind == "space":
-            kept.append(Token("literal", " "))
+            unread.add(len(parts) - 1)
+        if kind == "other" and text == ";":
+            parts.append([])
+        elif kind == "space":
+            parts[-1].append(Token("literal", " "))
         elif kind in ("quoted", "escaped", "other"):
-            kept.append(Token("literal", text))
+            parts[-1].append(Token("literal", text))
+        elif kind == "bracket" and text.startswith("$"):
+            # a currency, and the language that it is written in: [$₩-412]
+            parts[-1].append(Token("literal", text[1:].split("-")[0]))
+        elif kind == "bracket" and _ELAPSED.fullmatch(text):
+            parts[-1].append(Token("elapsed", text.lower()))
         elif kind not in ("bracket", "fill"):
-            kept.append(Token(kind, text))
-        elif kind == "fill":
-            continue
-        elif text.startswith("$"):  # a currency, and the language that it is written in: [$₩-412]
-            kept.append(Token("literal", text[1:].split("-")[0]))
-        elif _ELAPSED.fullmatch(text):
-            kept.append(Token("elapsed", text.lower()))
-    dated = any(kind in ("date", "elapsed", "half") for kind, _ in kept)
-    fraction = not dated and any(kind == "digit" for kind, _ in kept) and Token("literal", "/") in kept
-    return Section(tuple(kept), dated, is_read and not fraction)
+            parts[-1].append(Token(kind, text))
+    sections: list[Section] = []
+    for number, tokens in enumerate(parts):
+        kinds = {kind for kind, _ in tokens}
+        dated = not kinds.isdisjoint(("date", "elapsed", "half"))
+        fraction = not dated and "digit" in kinds and Token("literal", "/") in tokens
+        sections.append(Section(tuple(tokens), dated, number not in unread and not fraction))
+    return tuple(sections)
 
 
 def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
@@ -136,7 +129,7 @@ def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
 def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
     """The number, without its sign, in the places between the first and the last digit of a format."""
     kinds = [kind for kind, _ in body]
-    point = kinds.index("point") if "point" in kinds else len(body)
+    before_point = body[: kinds.index("point")] if "point" in kinds else body
     places = _places_behind_point(body)
     try:
         rounded = abs(number).quantize(Decimal(1).scaleb(-len(places)), rounding=ROUND_HALF_UP)
@@ -145,7 +138,21 @@ def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
     whole, _, fraction = f"{rounded:f}".partition(".")
     while fraction and places[len(fraction) - 1] != "0" and fraction[-1] == "0":
         fraction = fraction[:-1]
-    return _whole(whole.lstrip("0"), body[:point]) + (f".{fraction}" if fraction else "")
+
+    least = "".join(text for kind, text in before_point if kind == "digit").lstrip("#?").count("0")
+    whole = whole.lstrip("0").zfill(least)
+    if any(kind == "comma" for kind, _ in before_point):
+        whole = re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole)
+    else:
+        # literals may stand between the digits, as in 000-00-00000
+        left, parts = list(whole), list[str]()
+        for kind, text in reversed(before_point):
+            if kind != "digit":
+                parts.append(text)
+            elif left:
+                parts.append(left.pop())
+        whole = "".join(left) + "".join(reversed(parts))
+    return whole + (f".{fraction}" if fraction else "")
 
 
 def _places_behind_point(body: Sequence[Token]) -> str:
@@ -154,68 +161,44 @@ def _places_behind_point(body: Sequence[Token]) -> str:
     return "".join(text for kind, text in behind if kind == "digit")
 
 
-def _whole(digits: str, body: Sequence[Token]) -> str:
-    """Digits before the point; literals may stand between them, as in 000-00-00000."""
-    least = "".join(text for kind, text in body if kind == "digit").lstrip("#?").count("0")
-    digits = digits.zfill(least)
-    if any(kind == "comma" for kind, _ in body):
-        return re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", digits)
-    left, parts = list(digits), list[str]()
-    for kind, text in reversed(body):
-        if kind != "digit":
-            parts.append(text)
-        elif left:
-            parts.append(left.pop())
-    return "".join(left) + "".join(reversed(parts))
-
-
 def _as_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str | None:
     """A day and time; None before and beyond the calendar of spreadsheets."""
     if value < 0 or value >= LAST_DAY:
         return None
-    decimals = _places_behind_point(tokens)
-    moment = _moment(value, since_1904=since_1904, decimals=len(decimals))
-    seconds = int(round(value * 86_400, len(decimals)))
+    decimals = len(_places_behind_point(tokens))
+    # day numbers count from 1900 (or 1904); 1900 was taken for a leap year, so earlier days are off by one
+    days = value + 1462 if since_1904 else value
+    start = datetime(1899, 12, 30) if days >= 60 else datetime(1899, 12, 31)  # noqa: DTZ001 cells know no zone
+    time_s = round((days - int(days)) * 86_400, min(decimals, 3))
+    moment = start + timedelta(days=int(days), seconds=time_s)
+    elapsed_s = int(round(value * 86_400, decimals))
     half_day = any(kind == "half" for kind, _ in tokens)
     timed = [i for i, (kind, _) in enumerate(tokens) if kind in ("date", "elapsed")]
     text = ""
-    for i, (kind, said) in enumerate(tokens):
+    for i, (kind, shown_as) in enumerate(tokens):
         if kind == "date":
-            text += _date_part(said.lower(), moment, minutes=_are_minutes(i, tokens, timed), half_day=half_day)
+            at = timed.index(i)
+            before = tokens[timed[at - 1]].text.lower() if at else ""
+            after = tokens[timed[at + 1]].text.lower() if at + 1 < len(timed) else ""
+            minutes = before.startswith("h") or after.startswith("s")  # what else `m` stands for is a month
+            text += _date_part(shown_as.lower(), moment, minutes=minutes, half_day=half_day)
         elif kind == "elapsed":
-            per = {"h": 3600, "m": 60, "s": 1}[said[0]]
-            text += str(seconds // per).zfill(len(said))
+            per = {"h": 3600, "m": 60, "s": 1}[shown_as[0]]
+            text += str(elapsed_s // per).zfill(len(shown_as))
         elif kind == "half":
-            names = said.split("/")
+            names = shown_as.split("/")
             text += names[0] if moment.hour < 12 else names[1]
         elif kind == "point":
-            text += "." if decimals and i + 1 < len(tokens) and tokens[i + 1].kind == "digit" else said
+            text += "." if decimals and i + 1 < len(tokens) and tokens[i + 1].kind == "digit" else shown_as
         elif kind == "digit":
-            text += f"{moment.microsecond:06d}"[: len(decimals)] if tokens[i - 1].kind == "point" else ""
+            text += f"{moment.microsecond:06d}"[:decimals] if tokens[i - 1].kind == "point" else ""
         elif kind != "text":
-            text += said
+            text += shown_as
     return " ".join(text.split())
 
 
-def _moment(value: float, *, since_1904: bool, decimals: int) -> datetime:
-    """Day numbers count from 1900 (or 1904); 1900 was taken for a leap year, so earlier days are off by one."""
-    days = value + 1462 if since_1904 else value
-    start = datetime(1899, 12, 30) if days >= 60 else datetime(1899, 12, 31)  # noqa: DTZ001 cells know no zone
-    whole = int(days)
-    seconds = round((days - whole) * 86_400, min(decimals, 3))
-    return start + timedelta(days=whole, seconds=seconds)
-
-
-def _are_minutes(i: int, tokens: Sequence[Token], timed: Sequence[int]) -> bool:
-    """Whether `m` stands for minutes: behind hours or before seconds."""
-    at = timed.index(i)
-    before = tokens[timed[at - 1]].text.lower() if at else ""
-    after = tokens[timed[at + 1]].text.lower() if at + 1 < len(timed) else ""
-    return before.startswith("h") or after.startswith("s")
-
-
-def _date_part(said: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
-    letter, width = said[0], len(said)
+def _date_part(code: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
+    letter, width = code[0], len(code)
     if letter == "a":
         return "월화수목금토일"[moment.weekday()] + ("요일" if width > 3 else "")
     if letter == "y":

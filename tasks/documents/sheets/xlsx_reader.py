@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree.ElementTree import Element
 
 from tasks.documents.archives import Package, ZipCaps
-from tasks.documents.blocks import Page, PageStatus
+from tasks.documents.blocks import Page
 from tasks.documents.document_errors import CorruptDocument
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
-from tasks.documents.office_package import Handler, Link, core_properties, links, local, refuse_encrypted, stream
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, page_of, read_whole, storable
+from tasks.documents.office_package import Handler, core_properties, has_macros, links, local, refuse_encrypted, stream
 from tasks.documents.sheets.grid import Area, Cells, Value, area_named, letters, number_of, pieces
 from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, general, is_date, shown
 
@@ -37,18 +36,25 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     refuse_encrypted(path, password, program="Excel")
     with Package(path, caps=CAPS) as package:
         book = read_workbook(package)
-        blocks, notes, pages = BlockList(), _package_notes(package, book), list[Page]()
-        left = MOST_CELLS
+        # what it holds beside cells
+        pictures = sum(_PICTURES.fullmatch(name) is not None for name in package.names)
+        beside = {
+            "The workbook holds macros; they were neither read nor run.": has_macros(package),
+            f"Links to other workbooks were not followed: {book.external}.": book.external,
+            f"Charts and pictures were not read: {pictures}.": pictures,
+        }
+        notes = [note for note, count in beside.items() if count]
+        blocks, pages, left = BlockList(), list[Page](), MOST_CELLS
         for number, part in enumerate(book.sheets):
             sheet = read_sheet(package, part, book, most_cells=left)
             left -= sum(map(len, sheet.cells.values()))
             comments = cell_notes(package, part)
             notes += _sheet_notes(part, sheet, len(comments))
             before = len(blocks)
-            add_sheet(blocks, sheet.cells, sheet=part.name, number=number, hidden=part.hidden, of=sheet)
+            add_sheet(blocks, sheet.cells, sheet=part.name, number=number, hidden=part.hidden, merged=sheet.merged)
             for cell, text in comments:
                 blocks.add("note", f"{cell}: {text}", section=number, at=f"{sheet_name(part.name)}, {cell}")
-            pages.append(_page(blocks, before, "the sheet is empty"))
+            pages.append(page_of(None, list(blocks)[before:], if_empty="the sheet is empty"))
         metadata = core_properties(package)
     title = metadata.get("title")
     return read_whole(pages, format="xlsx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
@@ -61,11 +67,11 @@ def add_sheet(
     sheet: str | None,
     number: int | None = None,
     hidden: bool = False,
-    of: Sheet | None = None,
+    merged: Sequence[Area] = (),
 ) -> None:
     """Add the name of a sheet as a heading, then its tables and texts."""
     prefix = f"{sheet_name(sheet)}, " if sheet else ""
-    found = pieces(cells, of.merged if of else ())
+    found = pieces(cells, merged)
     if sheet and found:
         blocks.add("heading", f"{sheet} (hidden)" if hidden else sheet, level=1, section=number, at=prefix[:-2])
     for piece in found:
@@ -75,26 +81,6 @@ def add_sheet(
 def sheet_name(name: str) -> str:
     """`Sheet '예산'`."""
     return f"Sheet '{name}'"
-
-
-def _page(blocks: BlockList, before: int, if_empty: str) -> Page:
-    """A page without a number that holds the blocks from a position on."""
-    added = tuple(blocks)[before:]
-    if not added:
-        return Page(number=None, status=PageStatus.EMPTY, reason=if_empty)
-    return Page(number=None, status=PageStatus.OK, blocks=added)
-
-
-def _package_notes(package: Package, book: Workbook) -> list[str]:
-    """What the workbook holds beside cells."""
-    pictures = sum(_PICTURES.fullmatch(name) is not None for name in package.names)
-    macros = any(name.endswith("vbaProject.bin") for name in package.names)
-    notes = {
-        "The workbook holds macros; they were neither read nor run.": macros,
-        f"Links to other workbooks were not followed: {book.external}.": book.external,
-        f"Charts and pictures were not read: {pictures}.": pictures,
-    }
-    return [note for note, count in notes.items() if count]
 
 
 def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
@@ -174,38 +160,29 @@ def read_workbook(package: Package) -> Workbook:
         raise CorruptDocument("The package holds no workbook; it may be another Office file, or truncated.")
     related = links(package, main)
     root = package.xml(main)
+    sheets: list[SheetPart] = []
+    for node in (node for node in root.iter() if local(node.tag) == "sheet"):
+        link = related.get(next((value for name, value in node.attrib.items() if local(name) == "id"), ""))
+        if link and not link.external and link.type == "worksheet" and link.target in package.names:
+            hidden = node.get("state", "visible") != "visible"
+            sheets.append(SheetPart(storable(node.get("name", "")), link.target, hidden))
+    if not sheets:
+        raise CorruptDocument("The workbook holds no sheet with cells; save it again in a spreadsheet program.")
+
     by_type = {link.type: link.target for link in related.values() if link.target in package.names}
+    shared = by_type.get("sharedStrings")
+    texts: list[str] = []
+    for item in package.xml(shared) if shared else ():
+        runs = (node for node in item if local(node.tag) in ("t", "r"))  # not the readings above Han characters (`rPh`)
+        texts.append(_plain("".join(part.text or "" for run in runs for part in run.iter() if local(part.tag) == "t")))
     properties = next((node for node in root if local(node.tag) == "workbookPr"), None)
     return Workbook(
-        sheets=tuple(_sheets(root, related, package)),
-        texts=_texts(package, by_type.get("sharedStrings")),
+        sheets=tuple(sheets),
+        texts=texts,
         formats=_formats(package, by_type.get("styles")),
         since_1904=properties is not None and properties.get("date1904") in ("1", "true"),
         external=sum(link.type == "externalLink" for link in related.values()),
     )
-
-
-def _sheets(root: Element, related: Mapping[str, Link], package: Package) -> list[SheetPart]:
-    found: list[SheetPart] = []
-    for node in (node for node in root.iter() if local(node.tag) == "sheet"):
-        id_ = next((value for name, value in node.attrib.items() if local(name) == "id"), "")
-        link = related.get(id_)
-        if link and not link.external and link.type == "worksheet" and link.target in package.names:
-            hidden = node.get("state", "visible") != "visible"
-            found.append(SheetPart(storable(node.get("name", "")), link.target, hidden))
-    if not found:
-        raise CorruptDocument("The workbook holds no sheet with cells; save it again in a spreadsheet program.")
-    return found
-
-
-def _texts(package: Package, part: str | None) -> Sequence[str]:
-    """The shared texts; readings above Han characters (`rPh`) are left out."""
-    found: list[str] = []
-    for item in package.xml(part) if part else ():
-        runs = (node for node in item if local(node.tag) in ("t", "r"))
-        parts = (inner for run in runs for inner in run.iter() if local(inner.tag) == "t")
-        found.append(_plain("".join(inner.text or "" for inner in parts)))
-    return found
 
 
 def _plain(text: str) -> str:
@@ -250,9 +227,14 @@ class _Cells(Handler):
         return self.count >= self._most
 
     def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
+        hidden = attrs.get("hidden") in ("1", "true")
         match local(tag):
             case "c":
-                self._begin_cell(attrs)
+                name = _CELL_NAME.fullmatch(attrs.get("r", ""))
+                self._column = number_of(name[1]) if name else self._column + 1
+                if name:
+                    self.row = int(name[2]) - 1
+                self._type, self._style, self._value, self._formula = attrs.get("t", "n"), attrs.get("s", ""), [], False
             case "v":
                 self._reads = True
             case "t":
@@ -260,10 +242,13 @@ class _Cells(Handler):
             case "f":
                 self._formula = True
             case "row":
-                self._begin_row(attrs)
+                number = attrs.get("r", "")
+                self.row = int(number) - 1 if number.isdigit() else self.row + 1
+                self._column = -1
+                self.hidden_rows += [self.row] if hidden else []
             case "rPh":
                 self._reading = True
-            case "col" if attrs.get("hidden") in ("1", "true"):
+            case "col" if hidden:
                 first, last = int(attrs.get("min", "1")), int(attrs.get("max", "1"))
                 self.hidden_columns += range(first - 1, min(last, MOST_COLUMNS))
             case "mergeCell" if len(self.merged) < MOST_MERGED and (area := area_named(attrs.get("ref", ""))):
@@ -278,36 +263,20 @@ class _Cells(Handler):
     def end(self, tag: str) -> None:  # type: ignore[override]
         match local(tag):
             case "c":
-                self._end_cell()
+                raw = "".join(self._value)
+                if self._formula and not raw and self._type != "str":
+                    self.unsaved.append(f"{letters(self._column)}{self.row + 1}")
+                value = self._shown(raw) if raw else None
+                within = self.row < MOST_ROWS and self._column < MOST_COLUMNS
+                if value and value.text.strip() and not self.full and within:
+                    self.cells.setdefault(self.row, {})[self._column] = value
+                    self.count += 1
             case "v" | "t":
                 self._reads = False
             case "rPh":
                 self._reading = False
             case _:
                 pass
-
-    def _begin_row(self, attrs: Mapping[str, str]) -> None:
-        number = attrs.get("r", "")
-        self.row = int(number) - 1 if number.isdigit() else self.row + 1
-        self._column = -1
-        if attrs.get("hidden") in ("1", "true"):
-            self.hidden_rows.append(self.row)
-
-    def _begin_cell(self, attrs: Mapping[str, str]) -> None:
-        name = _CELL_NAME.fullmatch(attrs.get("r", ""))
-        self._column = number_of(name[1]) if name else self._column + 1
-        if name:
-            self.row = int(name[2]) - 1
-        self._type, self._style, self._value, self._formula = attrs.get("t", "n"), attrs.get("s", ""), [], False
-
-    def _end_cell(self) -> None:
-        raw = "".join(self._value)
-        if self._formula and not raw and self._type != "str":
-            self.unsaved.append(f"{letters(self._column)}{self.row + 1}")
-        value = self._shown(raw) if raw else None
-        if value and value.text.strip() and not self.full and self.row < MOST_ROWS and self._column < MOST_COLUMNS:
-            self.cells.setdefault(self.row, {})[self._column] = value
-            self.count += 1
 
     def _shown(self, raw: str) -> Value:
         """A stored value as its cell shows it."""
@@ -320,21 +289,19 @@ class _Cells(Handler):
             case "d":
                 return Value(storable(raw.replace("T", " ").removesuffix(" 00:00:00")), "date")
             case "n":
-                return self._number(raw)
+                pass
             case _:
                 return Value(_plain(raw), "text")
-
-    def _number(self, raw: str) -> Value:
         try:
-            value = float(raw)
+            number = float(raw)
         except ValueError:
             return Value(storable(raw), "text")
         formats = self._book.formats
         style = int(self._style) if self._style.isdigit() else 0
         code = formats[style] if style < len(formats) else GENERAL
         if code == GENERAL:
-            return Value(general(value), "number")
-        return Value(shown(value, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number")
+            return Value(general(number), "number")
+        return Value(shown(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number")
 
 
 def read_sheet(package: Package, sheet: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
