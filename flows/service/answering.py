@@ -143,26 +143,21 @@ class Asking:
         async def is_gone() -> bool:
             return bool(request and await request.is_disconnected())
 
-        begun = await self._take_place(is_gone)
-        return self._items(is_gone, self._start(question, live) if begun else None)
-
-    async def _take_place(self, is_gone: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether it is this question's turn; False if its client, or the server, went before. Raises Busy."""
         if self._places.locked() and self._waiting >= self._most_waiting:
             raise Busy(f"{self._at_once} questions are being answered and {self._waiting} wait; ask again in a moment")
+        work: _Work | None = None
         self._waiting += 1
-        turn, taken = asyncio.ensure_future(self._places.acquire()), False
+        turn = asyncio.ensure_future(self._places.acquire())
         try:
-            while not turn.done():
-                if self._stopping() or await is_gone():
-                    return False
+            while not turn.done() and not (self._stopping() or await is_gone()):
                 await asyncio.wait([turn], timeout=LOOKED_FOR_S)
-            taken = True
-            return True
+            if turn.done():
+                work = self._start(question, live)
         finally:
             self._waiting -= 1
-            if not taken and not turn.cancel():  # it came as the client went
+            if work is None and not turn.cancel():  # the turn came as the client went
                 self._places.release()
+        return self._items(is_gone, work)
 
     def _start(self, question: Question, live: LiveIndex) -> _Work:
         """Answer in a thread; one that hangs in a model does not keep the program from ending."""
@@ -280,10 +275,6 @@ async def respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
             return Response(status_code=CLIENT_GONE)
 
 
-async def _as_json(answered: Answered) -> Mapping[str, Any]:
-    return answered.model_dump(mode="json")
-
-
 class Stream(StreamingResponse):
     """The items as server-sent events.
 
@@ -296,9 +287,9 @@ class Stream(StreamingResponse):
         headers: Mapping[str, str],
         *,
         stage: Callable[[str], str] = str,
-        answer: Callable[[Answered], Awaitable[Mapping[str, Any]]] = _as_json,
+        answer: Callable[[Answered], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
-        """stage: what a stage is called. answer: content of the event `answer`."""
+        """stage: what a stage is called. answer: content of the event `answer`; None: the answer as JSON."""
         super().__init__(_events(items, stage, answer), media_type="text/event-stream", headers=headers)
         self._items = items
 
@@ -312,7 +303,7 @@ class Stream(StreamingResponse):
 async def _events(
     items: AsyncGenerator[Item],
     stage: Callable[[str], str],
-    answer: Callable[[Answered], Awaitable[Mapping[str, Any]]],
+    answer: Callable[[Answered], Awaitable[Mapping[str, Any]]] | None,
 ) -> AsyncGenerator[str]:
     draft = ""
 
@@ -333,6 +324,6 @@ async def _events(
                         yield event("draft", {"replace": text})
                     draft = text
                 case Answered():
-                    yield event("answer", await answer(item))
+                    yield event("answer", await answer(item) if answer else item.model_dump(mode="json"))
                 case Refusal(status, sentence):
                     yield event("error", {"error": sentence, "status": status})

@@ -84,7 +84,13 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     for slot, most in limits["slots"].items():
         _create(api, "/v2/concurrency_limits/", {"name": slot, "limit": most, "active": True})
     _place_automations(api, automations)
-    _run_prefect_deploy(folder / "prefect.yaml")
+    file = folder / "prefect.yaml"
+    command = (sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        lines = [line.strip(" │╭╮╰╯─") for line in (done.stdout + done.stderr).splitlines()]
+        last = " ".join([line for line in lines if line][-TOLD_LINES:])
+        raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
     if stored:
         api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
     else:
@@ -128,15 +134,6 @@ def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
             api.put(f"/automations/{found['id']}", automation | {"enabled": found["enabled"]})
         else:
             api.post("/automations/", automation)
-
-
-def _run_prefect_deploy(file: Path) -> None:
-    command = (sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        said = [line.strip(" │╭╮╰╯─") for line in (done.stdout + done.stderr).splitlines()]
-        told = " ".join(list(filter(None, said))[-TOLD_LINES:])
-        raise DeployFailed(f"{file} cannot be deployed: {told}; correct it and run `trivet deploy` again")
 
 
 def _deployed(api: Api) -> tuple[str, ...]:

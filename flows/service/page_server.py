@@ -52,31 +52,30 @@ class Auth(NamedTuple):
 
 def auth_string(home: Path, *, configured: SecretStr | None) -> Auth:
     """The configured auth string, or that of the home, which is made at the first start. Raises Refused."""
-    path = home / FILE
-    where = "the variable TRIVET_SERVE_TOKEN" if configured else str(path)
-    try:
-        value = configured.get_secret_value() if configured else _read_or_make(path)
-    except (OSError, UnicodeDecodeError) as error:
-        said = f"the auth string cannot be kept in {path} ({error}); set TRIVET_SERVE_TOKEN instead"
-        raise Refused(said) from error
+    if configured:
+        where, value = "the variable TRIVET_SERVE_TOKEN", configured.get_secret_value()
+    else:
+        path = home / FILE
+        where = str(path)
+        try:
+            files.make_folder(home)
+            with files.alone(home, FILE, wait=lambda: time.sleep(0.05)):  # two servers may begin at once
+                if not path.exists():
+                    with files.scratch(home) as temporary:
+                        temporary.touch(mode=0o600)
+                        temporary.write_text(secrets.token_urlsafe(32) + "\n")
+                        files.settle(temporary, path)
+            facts = path.lstat()
+            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
+                raise Refused(f"{path} may be read or written by others; remove it, and the next start makes a new one")
+            value = path.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            said = f"the auth string cannot be kept in {path} ({error}); set TRIVET_SERVE_TOKEN instead"
+            raise Refused(said) from error
     if not USABLE.fullmatch(value):
         said = "it takes 16 to 512 letters, digits or signs, no spaces"
         raise Refused(f"{where} holds no usable auth string; {said}")
     return Auth(SecretStr(value), where)
-
-
-def _read_or_make(path: Path) -> str:
-    files.make_folder(path.parent)
-    with files.alone(path.parent, FILE, wait=lambda: time.sleep(0.05)):  # two servers may begin at once
-        if not path.exists():
-            with files.scratch(path.parent) as temporary:
-                temporary.touch(mode=0o600)
-                temporary.write_text(secrets.token_urlsafe(32) + "\n")
-                files.settle(temporary, path)
-    facts = path.lstat()
-    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
-        raise Refused(f"{path} may be read or written by others; remove it, and the next start makes a new one")
-    return path.read_text("ascii").strip()
 
 
 def main(words: Sequence[str]) -> None:

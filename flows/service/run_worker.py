@@ -58,10 +58,20 @@ def main(pool: str) -> None:
 
 
 async def _work(pool: str, name: str, place: Place, api: Api) -> None:
+    """Wait for the pool, hand back what a predecessor left, then work. Raises NotAdmitted."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
     worker = crash_once_worker()  # imports Prefect while the server starts
-    await _until_there(api, pool)
+    while True:
+        try:
+            api.get(f"/work_pools/{pool}")
+            break
+        except ApiFailed as error:
+            if not isinstance(error, ApiAway) and error.status != 404:
+                raise
+        await asyncio.sleep(LOOK_S)
+
+    # runs of a worker of this name that was killed together with their processes
     alive = {each.run for each in supervising.of_service(place.mark) if each.run}
     under_way = {"flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}}, "work_pools": {"name": {"any_": [pool]}}}
     taken = [run for run in api.post("/flow_runs/filter", under_way) if (run["labels"] or {}).get(WORKER_LABEL) == name]
@@ -96,18 +106,6 @@ def crash_once_worker() -> Any:
                 self.ended.discard(flow_run.id)
 
     return CrashOnceWorker
-
-
-async def _until_there(api: Api, pool: str) -> None:
-    """Wait for the pool. Raises NotAdmitted."""
-    while True:
-        try:
-            api.get(f"/work_pools/{pool}")
-            return
-        except ApiFailed as error:
-            if not isinstance(error, ApiAway) and error.status != 404:
-                raise
-        await asyncio.sleep(LOOK_S)
 
 
 def _leave(name: str, place: Place, api: Api) -> None:
@@ -151,8 +149,12 @@ def heal(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
     healed: list[str] = []
     for run in api.post("/flow_runs/filter", wanted):
         crashes = crashes_of(api.get(f"/flow_run_states/?flow_run_id={run['id']}"))
-        if not 0 < crashes <= retries or not run["deployment_id"] or _is_taken(api, run["deployment_id"]):
+        if not 0 < crashes <= retries or not run["deployment_id"]:
             continue
+        deployment = api.get(f"/deployments/{run['deployment_id']}")
+        limit, options = deployment["global_concurrency_limit"], deployment["concurrency_options"] or {}
+        if limit and options.get("collision_strategy") == "CANCEL_NEW" and limit["active_slots"] >= limit["limit"]:
+            continue  # others have the places of the deployment: a further run would be cancelled
         why = f"{RETRY} {crashes} of {retries}: {run['state']['message'] or 'it crashed'}"
         pause = timedelta(seconds=PAUSES_S[min(crashes, len(PAUSES_S)) - 1])
         if await_retry(api, run["id"], why=why, at=now + pause):
@@ -173,13 +175,6 @@ def crashes_of(states: Iterable[dict[str, Any]]) -> int:
         elif state["type"] == "CRASHED":
             crashes = crashes + 1 if began else crashes
     return crashes if began else 0
-
-
-def _is_taken(api: Api, deployment: str) -> bool:
-    """Whether a further run would be cancelled, as others have the places of the deployment."""
-    found = api.get(f"/deployments/{deployment}")
-    limit, options = found["global_concurrency_limit"], found["concurrency_options"] or {}
-    return bool(limit and options.get("collision_strategy") == "CANCEL_NEW" and limit["active_slots"] >= limit["limit"])
 
 
 if __name__ == "__main__":
