@@ -51,47 +51,32 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
             made.append(Block(tuple(cells), is_table=True))
             table = []
         if line.strip():
-            made.append(_line(line, answered))
+            parts = tuple(_parts(line, answered))
+            head, *formula = line.split(" = ")
+            if answered.reason == WORKED_OUT and len(formula) > 1:
+                inputs = tuple(dict.fromkeys(part.cited for part in parts if part.cited))
+                made.append(Block(((parts,),), figure=f"{head} = {formula[-1]}", inputs=inputs))
+            else:
+                made.append(Block(((parts,),)))
     return tuple(made)
-
-
-def _line(line: str, answered: Answered) -> Block:
-    parts = tuple(_parts(line, answered))
-    head, *formula = line.split(" = ")
-    if answered.reason != WORKED_OUT or len(formula) < 2:
-        return Block(((parts,),))
-    inputs = tuple(dict.fromkeys(part.cited for part in parts if part.cited))
-    return Block(((parts,),), figure=f"{head} = {formula[-1]}", inputs=inputs)
 
 
 def _parts(text: str, answered: Answered) -> Iterator[Part]:
     """The text between marks, and the marks; sentences that nothing supports are parts of their own."""
-    known = {citation.n: citation for citation in answered.citations}
-    for piece, doubtful in _by_support(text, answered.unsupported):
-        at = 0
+    citations = {citation.n: citation for citation in answered.citations}
+    sentences = sorted(filter(None, answered.unsupported), key=len, reverse=True)
+    # with a group that matches, every second piece is an unsupported sentence
+    pieces = re.split(f"({'|'.join(map(re.escape, sentences))})", text) if sentences else [text]
+    for number, piece in enumerate(pieces):
+        doubtful, start = number % 2 == 1, 0
         for mark in MARK.finditer(piece):
-            if citation := known.get(int(mark[1])):
-                yield from _nonempty(piece[at : mark.start()], doubtful)
+            if citation := citations.get(int(mark[1])):
+                if mark.start() > start:
+                    yield Part(piece[start : mark.start()], doubtful=doubtful)
                 yield Part(mark[1], citation, doubtful)
-                at = mark.end()
-        yield from _nonempty(piece[at:], doubtful)
-
-
-def _nonempty(text: str, doubtful: bool) -> Iterator[Part]:
-    if text:
-        yield Part(text, doubtful=doubtful)
-
-
-def _by_support(text: str, unsupported: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Pieces of the text, and whether each is an unsupported sentence."""
-    sentences = sorted(filter(None, unsupported), key=len, reverse=True)
-    at = 0
-    if sentences:
-        for found in re.finditer("|".join(map(re.escape, sentences)), text):
-            yield text[at : found.start()], False
-            yield found[0], True
-            at = found.end()
-    yield text[at:], False
+                start = mark.end()
+        if piece[start:]:
+            yield Part(piece[start:], doubtful=doubtful)
 
 
 def unmarked(answered: Answered) -> tuple[str, ...]:
@@ -105,9 +90,22 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
 
     link: the address of the picture of a citation; None without one.
     """
+
+    def write(parts: Sequence[Part]) -> str:
+        written = ""
+        for n, part in enumerate(parts):
+            address = part.cited and link(part.cited)
+            if address:
+                written += f"[\\[{part.text}\\]]({address})"
+            else:
+                written += f"[{part.text}]" if part.cited else _text(part.text)
+            is_last = n + 1 == len(parts) or not parts[n + 1].doubtful
+            written += f" (⚠ {NOT_SUPPORTED})" if part.doubtful and is_last else ""
+        return written
+
     lines: list[str] = []
     for block in blocks_of(answered):
-        rows = [[_written(cell, link) for cell in row] for row in block.rows]
+        rows = [[write(cell) for cell in row] for row in block.rows]
         if block.is_table:
             lines += [f"| {' | '.join(row)} |" for row in rows]
             lines.insert(len(lines) - len(rows) + 1, f"|{' --- |' * len(rows[0])}")
@@ -115,27 +113,11 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
             lines += rows[0]
         lines.append("")
     lines += [f"⚠ {NOT_SUPPORTED}: {_text(one)}\n" for one in unmarked(answered)]
-    lines += [_source(citation, link(citation)) for citation in answered.citations]
+    for citation in answered.citations:
+        place, address = _text(cited_place(citation)), link(citation)
+        quote = _text(" ".join(citation.quote.split())[:QUOTE_CHARS])
+        lines.append(f"- \\[{citation.n}\\] {f'[{place}]({address})' if address else place}: “{quote}”")
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _written(parts: Sequence[Part], link: Callable[[Citation], str | None]) -> str:
-    written = ""
-    for n, part in enumerate(parts):
-        address = part.cited and link(part.cited)
-        written += (
-            f"[\\[{part.text}\\]]({address})" if address else f"[{part.text}]" if part.cited else _text(part.text)
-        )
-        ends = part.doubtful and not (n + 1 < len(parts) and parts[n + 1].doubtful)
-        written += f" (⚠ {NOT_SUPPORTED})" if ends else ""
-    return written
-
-
-def _source(citation: Citation, address: str | None) -> str:
-    where = _text(cited_place(citation))
-    shown = f"[{where}]({address})" if address else where
-    quote = _text(" ".join(citation.quote.split())[:QUOTE_CHARS])
-    return f"- \\[{citation.n}\\] {shown}: “{quote}”"
 
 
 def _text(text: str) -> str:

@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -55,18 +56,14 @@ class Turn(NamedTuple):
 def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note: str = "") -> Response:
     cited = next((turn.answered.citations[0] for turn in reversed(turns) if turn.answered.citations), None)
     shown = place_values(visit, cited) if cited else None
-    documents, unusable = _documents(visit)
-    told = [_told(visit, session, turn) for turn in turns]
-    return visit.page("ask.html", session=session, turns=told, place=shown, note=note or unusable, documents=documents)
-
-
-def _documents(visit: Visit) -> tuple[int, str]:
-    """How many documents are asked, and why none can be; empty if they can."""
+    documents = 0
     try:
         with visit.live.borrow() as current:
-            return len(current.index.catalogue), ""
+            documents = len(current.index.catalogue)
     except StorageError as error:
-        return 0, str(error)
+        note = note or str(error)
+    told = [_told(visit, session, turn) for turn in turns]
+    return visit.page("ask.html", session=session, turns=told, place=shown, note=note, documents=documents)
 
 
 def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Turn]]:
@@ -89,6 +86,10 @@ def _about(visit: Visit, session: Session) -> Visit:
 def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
     """What the template of a turn needs."""
     answered, blocks = turn.answered, blocks_of(turn.answered)
+    label = ""  # what somebody said of the answer before: right, wrong, or nothing
+    if session:
+        lines = read_labels(labels_file(visit.workplace.home, visit.live.folder))
+        label = next((line["verdict"] for line in lines if line["id"] == _line_id(session, turn.n)), "")
     return {
         "n": turn.n,
         "answered": answered,
@@ -102,16 +103,8 @@ def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
         "where": {one.n: cited_place(one, language=visit.language) for one in answered.citations},
         "session": session,
         "documents": list(dict.fromkeys(one.document for one in (*answered.citations, *answered.retrieved))),
-        "label": _label(visit, session, turn.n),
+        "label": label,
     }
-
-
-def _label(visit: Visit, session: Session | None, n: int) -> str:
-    """What somebody said of the answer before: right, wrong, or nothing."""
-    if session is None:
-        return ""
-    lines = read_labels(labels_file(visit.workplace.home, visit.live.folder))
-    return next((line["verdict"] for line in lines if line["id"] == _line_id(session, n)), "")
 
 
 def _line_id(session: Session, n: int) -> str:
@@ -123,16 +116,31 @@ async def _ask(visit: Visit) -> Response:
     said = visit.form.get("question", "")
     if not said.strip():
         raise Problem(422, "the question is empty; ask with at least one word")
-    session, note = await run_in_threadpool(_session, visit)
+    sessions, note = visit.workplace.asking.sessions, ""
+    if named := visit.form.get("session"):
+        session = await run_in_threadpool(sessions.get, named)
+    else:
+        try:
+            session = await run_in_threadpool(sessions.start, lasting_name(visit.live.folder))
+        except DatabaseUnavailable as error:
+            session, note = None, f"this conversation is not kept: {error}"
     asked = Question(question=said, session=session.id if session else None)
     if session:
         visit = _about(visit, session)
     items = await visit.workplace.asking.items(visit.request, asked, visit.live)
     if "text/event-stream" in visit.request.headers.get("Accept", ""):
 
-        async def answer(answered: Answered) -> dict[str, Any]:
-            return await run_in_threadpool(_answer, visit, session, note, answered)
+        def fill(answered: Answered) -> dict[str, Any]:
+            turn = Turn(len(sessions.turns(session.id)) if session else 1, answered)
+            place = place_values(visit, answered.citations[0]) if answered.citations else None
+            return {
+                "html": visit.fill("turn.html", turn=_told(visit, session, turn), note=note),
+                "place": visit.fill("place_part.html", place=place) if place else "",
+                "url": f"{ROOT}/conversations/{session.id}" if session else "",
+                "session": session.id if session else "",
+            }
 
+        answer = partial(run_in_threadpool, fill)
         return Stream(items, HEADERS, stage=lambda name: visit.say(STAGES.get(name, name)), answer=answer)
     async with aclosing(items):
         last = [item async for item in items if not isinstance(item, Begun | Event)]
@@ -145,28 +153,6 @@ async def _ask(visit: Visit) -> Response:
             raise Problem(status, sentence)
         case _:
             return Response(status_code=CLIENT_GONE)
-
-
-def _session(visit: Visit) -> tuple[Session | None, str]:
-    """The session of the form, or a new one; None with a note while the database is away."""
-    sessions = visit.workplace.asking.sessions
-    if named := visit.form.get("session"):
-        return sessions.get(named), ""
-    try:
-        return sessions.start(lasting_name(visit.live.folder)), ""
-    except DatabaseUnavailable as error:
-        return None, f"this conversation is not kept: {error}"
-
-
-def _answer(visit: Visit, session: Session | None, note: str, answered: Answered) -> dict[str, Any]:
-    n = len(visit.workplace.asking.sessions.turns(session.id)) if session else 1
-    place = place_values(visit, answered.citations[0]) if answered.citations else None
-    return {
-        "html": visit.fill("turn.html", turn=_told(visit, session, Turn(n, answered)), note=note),
-        "place": visit.fill("place_part.html", place=place) if place else "",
-        "url": f"{ROOT}/conversations/{session.id}" if session else "",
-        "session": session.id if session else "",
-    }
 
 
 def _conversations(visit: Visit) -> Response:
@@ -196,22 +182,18 @@ def _export(visit: Visit) -> Response:
             turned = (f"## {' '.join(one.question.split())}\n\n{markdown_of(one, link=link)}" for one in conversation)
             written, kind = "\n".join(turned), "text/markdown"
         case "csv":
-            written, kind = _csv(conversation), "text/csv"
+            table = io.StringIO()
+            rows = csv.writer(table)
+            rows.writerow(("question", "answer", "sources", "unsupported"))
+            for one in conversation:
+                sources = "\n".join(f"[{cited.n}] {cited_place(cited)}" for cited in one.citations)
+                cells = (one.question, one.answer, sources, "\n".join(one.unsupported))
+                # a cell that a sheet would compute begins with '
+                rows.writerow(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell for cell in cells)
+            written, kind = table.getvalue(), "text/csv"
         case shape:
             raise Problem(404, f"a conversation comes as md and csv, no longer as {shape[:20]}; print the page as PDF")
     return download(written, f"conversation-{session.short_id}.{visit.path['shape']}", kind)
-
-
-def _csv(conversation: Sequence[Answered]) -> str:
-    """Question, answer, its sources and what nothing supports; a cell that a sheet would compute begins with '."""
-    table = io.StringIO()
-    rows = csv.writer(table)
-    rows.writerow(("question", "answer", "sources", "unsupported"))
-    for one in conversation:
-        sources = "\n".join(f"[{cited.n}] {cited_place(cited)}" for cited in one.citations)
-        cells = (one.question, one.answer, sources, "\n".join(one.unsupported))
-        rows.writerow(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell for cell in cells)
-    return table.getvalue()
 
 
 def _save_label(visit: Visit) -> Response:
@@ -258,7 +240,7 @@ def _correction(visit: Visit) -> dict[str, Any]:
     return {"document": document, "pages": [int(page)] if page else [], "answer": answer}
 
 
-def _labelled(visit: Visit) -> Response:
+def _download_labels(visit: Visit) -> Response:
     file = labels_file(visit.workplace.home, visit.live.folder)
     return download(file.read_text("utf-8") if file.exists() else "", "labelled.jsonl", "application/jsonl")
 
@@ -300,5 +282,5 @@ PAGES = (
     Page("GET", "/conversations/{session}", lambda visit: _talk(*conversation_of(visit, visit.path["session"]))),
     Page("GET", "/conversations/{session}/export.{shape}", _export),
     Page("POST", "/label", _save_label),
-    Page("GET", "/labelled.jsonl", _labelled),
+    Page("GET", "/labelled.jsonl", _download_labels),
 )

@@ -16,8 +16,8 @@ import tempfile
 import time
 import unicodedata
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from filecmp import cmp
 from pathlib import Path
 from threading import Lock
@@ -34,13 +34,11 @@ from flows.service.web import doors
 from flows.service.web.place_page import in_collection_of, place_address
 from flows.service.web.visits import Page, Problem, Visit
 from storage.engines import index_name
-from storage.segments import CatalogueEntry
 from storage.storage_errors import StorageError
 from tasks.documents.archives import ZipCaps, open_zip, printable, refusal
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.formats import suffixes
 from tasks.rag.indexing.chunks import Chunk
-from tasks.rag.indexing.index_report import DocumentStatus
 
 STEPS = {
     "": "Starting",
@@ -55,8 +53,6 @@ PAGE = 200
 """Pages of a document on one page."""
 UPLOADS_TOLD = 50
 """Uploads whose outcome is kept for their page."""
-
-
 MOST_BYTES = 1_000_000_000
 """Most bytes of an upload, all its files together."""
 MOST_FILES, MOST_FIELDS, MOST_FIELD_BYTES = 5_000, 10, 1_000
@@ -93,8 +89,6 @@ class Limits(NamedTuple):
 
 LIMITS = Limits()
 _placing = Lock()
-
-
 _uploads: OrderedDict[str, Upload] = OrderedDict()
 
 
@@ -173,7 +167,18 @@ def _document(visit: Visit) -> Response:
         chunks = map(current.index.chunk, current.index.rows_of([entry.document]).nonzero()[0].tolist())
         passages = Counter(Chunk.model_validate_json(chunk).page for chunk in chunks)
     status = doors.statuses_of(visit.live.folder).get(entry.document)
-    rows = _pages(entry, status, passages)
+    troubled = {one.page: one for one in (status.troubled_pages if status else ())}
+    pages: list[int | None] = [*range(1, entry.pages + 1)] if entry.pages else [None]  # a row for all without pages
+    rows = [
+        {
+            "page": page,
+            "status": troubled[page].status if page in troubled else entry.status,
+            "reason": troubled[page].reason if page in troubled else "",
+            "passages": passages[page],
+            "link": place_address(entry.document, page, None, ""),
+        }
+        for page in pages
+    ]
     return visit.page(
         "document.html",
         entry=entry,
@@ -188,28 +193,12 @@ def _document(visit: Visit) -> Response:
     )
 
 
-def _pages(entry: CatalogueEntry, status: DocumentStatus | None, passages: Counter[int | None]) -> list[dict[str, Any]]:
-    """A row for each page; one for all where there are no pages."""
-    troubled = {one.page: one for one in (status.troubled_pages if status else ())}
-    pages: list[int | None] = [*range(1, entry.pages + 1)] if entry.pages else [None]
-    return [
-        {
-            "page": page,
-            "status": troubled[page].status if page in troubled else entry.status,
-            "reason": troubled[page].reason if page in troubled else "",
-            "passages": passages[page],
-            "link": place_address(entry.document, page, None, ""),
-        }
-        for page in pages
-    ]
-
-
 def _ask_removal(visit: Visit) -> Response:
     """What would be removed, with the button that does it."""
     name = visit.query.get("file", "")
-    (paths, archive), folder = _files_to_remove(visit, name), _indexing(visit).documents
-    shown = [path.relative_to(folder).as_posix() for path in paths]
-    return visit.page("remove.html", name=name, paths=shown, archive=archive, folder=str(folder))
+    (files, archive), folder = _files_to_remove(visit, name), _indexing(visit).documents
+    paths = [path.relative_to(folder).as_posix() for path in files]
+    return visit.page("remove.html", name=name, paths=paths, archive=archive, folder=str(folder))
 
 
 def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
@@ -269,29 +258,21 @@ async def receive_files(request: Request, folder: Path, *, apart_from: Path, adm
     if shutil.disk_usage(spool).free < int(size):
         raise _full(spool)
     try:
-        with _told(folder):
-            form = request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=MOST_FIELD_BYTES)
-            async with form as parts:
-                admit(str(parts.get("token", "")))
-                return await run_in_threadpool(_place, parts, folder, apart_from)
+        form = request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=MOST_FIELD_BYTES)
+        async with form as parts:
+            admit(str(parts.get("token", "")))
+            return await run_in_threadpool(_place, parts, folder, apart_from)
     except Problem:
         raise
-    except HTTPException as error:
-        too_much = error.detail.startswith("Too many") or "exceeded" in error.detail
-        said = f"the form cannot be read ({error.detail}); send a ZIP or fewer files, or load the page again"
-        raise Problem(413 if too_much else 422, said) from error
-
-
-@contextmanager
-def _told(folder: Path) -> Generator[None]:
-    """What the system refuses, as a Problem."""
-    try:
-        yield
     except OSError as error:
         if error.errno in FULL:
             raise _full(folder) from error
         why = error.strerror or str(error)
         raise Problem(507, f"{folder} cannot be written ({why}); nothing of this upload was kept") from error
+    except HTTPException as error:
+        too_much = error.detail.startswith("Too many") or "exceeded" in error.detail
+        said = f"the form cannot be read ({error.detail}); send a ZIP or fewer files, or load the page again"
+        raise Problem(413 if too_much else 422, said) from error
 
 
 def _full(folder: Path) -> Problem:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -37,7 +39,12 @@ SHAPES: Mapping[Shape, str] = {
 
 def _documents(visit: Visit) -> Response:
     words, only = visit.query.get("words", "").lower().split(), visit.query.get("only", "")
-    entries, generation, unusable = _catalogue(visit)
+    entries, generation, unusable = list[CatalogueEntry](), "", ""
+    try:
+        with visit.live.borrow() as current:
+            entries, generation = list(current.index.catalogue), current.index.generation
+    except StorageError as error:  # there is no index yet
+        unusable = str(error)
     rows = _rows(visit, entries)
     fits = [
         row
@@ -79,15 +86,6 @@ class Row(NamedTuple):
         return self.status not in ("ok", WAITING)
 
 
-def _catalogue(visit: Visit) -> tuple[Sequence[CatalogueEntry], str, str]:
-    """The documents and the generation; none, and why, where there is no index yet."""
-    try:
-        with visit.live.borrow() as current:
-            return current.index.catalogue, current.index.generation, ""
-    except StorageError as error:
-        return (), "", str(error)
-
-
 def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     """The documents of the index, those that were refused, and those that wait for a run."""
     statuses = doors.statuses_of(visit.live.folder)
@@ -111,24 +109,16 @@ def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     return sorted(rows, key=lambda row: row.name)
 
 
-def _waiting(indexing: Indexing, known: Collection[str]) -> list[str]:
+def _waiting(indexing: Indexing, known: Collection[str]) -> Iterator[str]:
     """Files that no finished run has looked at; known: names of documents, those of a ZIP with its own before them."""
-    within = {name[: at + len(".zip")] for name in known if (at := name.lower().find(".zip/")) >= 0}
+    archives = {re.sub(r"(?is)(\.zip)/.*", r"\1", name) for name in known}
     status = indexing.status()
     seen = status.started.timestamp() if status and status.state.startswith("completed") else 0.0
-    return [
-        name
-        for name, path in files_in(indexing).items()
-        if name not in known and name not in within and is_taken(name) and _changed_at(path) > seen
-    ]
-
-
-def _changed_at(file: Path) -> float:
-    """When the file came or changed, in seconds; 0 for one that is gone meanwhile."""
-    try:
-        return file.lstat().st_ctime
-    except OSError:
-        return 0.0
+    for name, path in files_in(indexing).items():
+        if name not in known and name not in archives and is_taken(name):
+            with suppress(OSError):  # gone meanwhile
+                if path.lstat().st_ctime > seen:
+                    yield name
 
 
 def _asked(visit: Visit) -> dict[str, str]:

@@ -181,7 +181,14 @@ def routes(workplace: Workplace) -> APIRouter:
     @router.post("/ask", openapi_extra=body, responses={200: {"model": Answered}})
     async def ask(request: Request) -> Response:
         """Answer a question, whole or as server-sent events."""
-        question = _read_question(await body_of(request))
+        try:
+            question = Question.model_validate_json(await body_of(request))
+        except ValidationError as error:
+            raise HTTPException(422, f'{first_fault(error)}; send JSON such as {{"question": "…"}}') from error
+        if not question.question.strip():
+            raise HTTPException(422, "the question is empty; ask with at least one word")
+        if question.session and question.history:
+            raise HTTPException(422, "a session has its own history; send `session` or `history`, not both")
         live = collections.named(question.collection).live
         return await respond(await workplace.asking.items(request, question, live), stream=question.stream)
 
@@ -220,18 +227,6 @@ def routes(workplace: Workplace) -> APIRouter:
 
     public.include_router(router)
     return public
-
-
-def _read_question(body: bytes) -> Question:
-    try:
-        question = Question.model_validate_json(body)
-    except ValidationError as error:
-        raise HTTPException(422, f'{first_fault(error)}; send JSON such as {{"question": "…"}}') from error
-    if not question.question.strip():
-        raise HTTPException(422, "the question is empty; ask with at least one word")
-    if question.session and question.history:
-        raise HTTPException(422, "a session has its own history; send `session` or `history`, not both")
-    return question
 
 
 def first_fault(error: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast, get_args
 from urllib.parse import urlencode
@@ -27,14 +28,8 @@ STEPS = 5
 
 
 def _leaderboard(visit: Visit) -> Response:
-    from datetime import UTC, datetime
-
     values = page_values(rank(visit.workplace.evaluations().scores()), made_at=datetime.now(UTC))
     return visit.page("leaderboard_page.html", **values, run_link=f"{ROOT}/runs/")
-
-
-def _runs(visit: Visit) -> Response:
-    return visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS))
 
 
 def _found(visit: Visit, which: str) -> FoundRun:
@@ -151,12 +146,11 @@ def _sample(visit: Visit) -> Response:
     )
 
 
-def _cut(text: object) -> str:
+def _cut(value: object) -> str:
     """A text of a page; its middle is left out where it is very long."""
-    said = text if isinstance(text, str) else str(text)
-    half = MOST_TEXT_CHARS // 2
-    left_out = len(said) - MOST_TEXT_CHARS
-    return said if left_out <= 0 else f"{said[:half]}\n… {left_out:,} characters more …\n{said[-half:]}"
+    text, half = str(value), MOST_TEXT_CHARS // 2
+    left_out = len(text) - MOST_TEXT_CHARS
+    return text if left_out <= 0 else f"{text[:half]}\n… {left_out:,} characters more …\n{text[-half:]}"
 
 
 def _compare(visit: Visit) -> Response:
@@ -209,7 +203,11 @@ def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _
 
 PAGES = (
     Page("GET", "/evaluations", _leaderboard),
-    Page("GET", "/runs", _runs),
+    Page(
+        "GET",
+        "/runs",
+        lambda visit: visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS)),
+    ),
     Page("GET", "/runs/{run}", _run),
     Page("GET", "/runs/{run}/samples", _samples),
     Page("GET", "/runs/{run}/sample", _sample),

@@ -19,9 +19,18 @@ THINGS = ("thing", "chunk", "session")
 
 def _why(visit: Visit) -> Response:
     """Of what the address names; a form where it names nothing."""
-    named = any(visit.query.get(name, "").strip() for name in THINGS)
-    trees = _trees(visit) if named else ()
-    session = visit.query.get("session")
+    query, trees = visit.query, tuple[Told, ...]()
+    thing, session = query.get("thing", "").strip(), query.get("session")
+    named = any(query.get(name, "").strip() for name in THINGS)
+    if chunk := query.get("chunk"):
+        trees = (_of_chunk(visit, chunk),)
+    elif session:
+        trees = (_of_turn(visit, session, query.get("turn", "")),)
+    elif named:
+        # never of a file; an evaluation's digest is that of its run, which tells more
+        if "task" not in query and DIGEST.fullmatch(thing):
+            trees = _of_digest(thing)
+        trees = trees or _of_run(visit, thing)
     there = conversation_of(visit, session)[0] if session else visit
     return visit.page(
         "why.html",
@@ -30,18 +39,6 @@ def _why(visit: Visit) -> Response:
         asked=named,
         of_index=lambda chunk: there.to("/why", chunk=chunk),
     )
-
-
-def _trees(visit: Visit) -> tuple[Told, ...]:
-    """The trees of what the address names; never of a file. Raises Problem, StorageError, EvaluationError."""
-    if chunk := visit.query.get("chunk"):
-        return (_of_chunk(visit, chunk),)
-    if session := visit.query.get("session"):
-        return (_of_turn(visit, session, visit.query.get("turn", "")),)
-    thing = visit.query.get("thing", "").strip()
-    if "task" not in visit.query and DIGEST.fullmatch(thing) and (told := _of_digest(thing)):
-        return told
-    return _of_run(visit, thing)
 
 
 def _of_digest(prefix: str) -> tuple[Told, ...]:

@@ -25,7 +25,7 @@ from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
 from tasks.documents.isolation import DocumentUnreadable
 from tasks.rag.answering.evidence import NoPicture
-from tasks.rag.answers import Answered, cited_place
+from tasks.rag.answers import cited_place
 
 Made = TypeVar("Made")
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -43,7 +43,11 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
     server = MCPServer("trivet", instructions=INSTRUCTIONS + told, log_level="WARNING")
 
     def tool(call: Tool) -> Tool:
-        return server.tool()(call if names else _of_the_only_one(call))
+        if not names:  # there is one collection alone, and no choice of it
+            whole = inspect.signature(call, eval_str=True)
+            parameters = [one for one in whole.parameters.values() if one.name != "collection"]
+            call.__signature__ = whole.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        return server.tool()(call)
 
     def live(collection: str | None) -> LiveIndex:
         try:
@@ -61,7 +65,13 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
             raise ToolError(str(busy)) from busy
         if isinstance(answer, Refusal):
             raise ToolError(answer.sentence)
-        return _told(answer)
+        cited = [
+            {"n": one.n, "document": one.document, "page": one.page, "box": one.bbox, "place": cited_place(one)}
+            | {"quote": one.quote}
+            for one in answer.citations
+        ]
+        shown = {"answer", "abstained", "unsupported", "confidence", "notes"}
+        return answer.model_dump(mode="json", include=shown) | {"citations": cited}
 
     @tool
     async def search(question: str, top_k: int = 5, collection: str | None = None) -> list[dict[str, Any]]:
@@ -81,7 +91,15 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
         document: str, page: int, box: list[float] | None = None, collection: str | None = None
     ) -> Image:
         """The picture of a page by the name of its document, with a box [x0, y0, x1, y1] in a frame."""
-        return Image(data=await _in_thread(lambda: _picture(live(collection), document, page, box)), format="png")
+
+        def picture() -> bytes:
+            with live(collection).borrow() as current:
+                digests = [one.document for one in current.index.catalogue if document in (one.name, *one.aliases)]
+            if not digests:
+                raise ToolError(f"the index has no document {document[:200]!r}; `search` names them")
+            return draw(digests[0], page, ",".join(f"{edge:.2f}" for edge in box or ()))
+
+        return Image(data=await _in_thread(picture), format="png")
 
     @server.tool()
     async def eval_results(task: str | None = None, model: str | None = None) -> list[dict[str, Any]]:
@@ -91,39 +109,12 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
     return server
 
 
-def _of_the_only_one(call: Tool) -> Tool:
-    """The tool without a choice of its collection."""
-    whole = inspect.signature(call, eval_str=True)
-    kept = [one for one in whole.parameters.values() if one.name != "collection"]
-    call.__signature__ = whole.replace(parameters=kept)  # pyright: ignore[reportFunctionMemberAccess]
-    return call
-
-
 async def _in_thread(call: Callable[[], Made]) -> Made:
     """What the call gives; what it could not do is told to the model."""
     try:
         return await run_sync(call)
     except (StorageError, ValueError, NoPicture, DocumentUnreadable) as error:
         raise ToolError(str(error)) from error
-
-
-def _told(answered: Answered) -> dict[str, Any]:
-    shown = {"answer", "abstained", "unsupported", "confidence", "notes"}
-    cited = [
-        {"n": one.n, "document": one.document, "page": one.page, "box": one.bbox, "place": cited_place(one)}
-        | {"quote": one.quote}
-        for one in answered.citations
-    ]
-    return answered.model_dump(mode="json", include=shown) | {"citations": cited}
-
-
-def _picture(live: LiveIndex, document: str, page: int, box: list[float] | None) -> bytes:
-    """Raises ToolError, NoPicture, DocumentUnreadable, StorageError."""
-    with live.borrow() as current:
-        digests = [one.document for one in current.index.catalogue if document in (one.name, *one.aliases)]
-    if not digests:
-        raise ToolError(f"the index has no document {document[:200]!r}; `search` names them")
-    return draw(digests[0], page, ",".join(f"{edge:.2f}" for edge in box or ()))
 
 
 class McpDoor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from flows.service.api import ui_of
 from flows.service.web.visits import ROOT, Page, Problem, Visit
-from storage.incidents import Incident
 from tasks.nightly import night_comparison, night_report
 from tasks.nightly.night_history import last_suite, nights_of, pins_of, trends_of
-from tasks.nightly.night_records import Night, NoIncident, NoNight
+from tasks.nightly.night_records import NoIncident, NoNight
 from tasks.nightly.night_report import charts_of, colours_of
 from tasks.resources import artifacts, evaluations, incidents
 
@@ -28,13 +27,16 @@ LISTED = 14
 
 def _nights(visit: Visit) -> Response:
     found = incidents().recent(MOST_INCIDENTS)
-    suites = _suites(found)
+    suites = list(dict.fromkeys(one.suite for one in found))
+    with suppress(NoNight):  # the one that ran last stands first
+        last = str(last_suite(artifacts()))
+        suites = [last, *(one for one in suites if one != last)]
     suite = visit.query.get("suite") or next(iter(suites), "")
     nights = nights_of(Path(suite), artifacts()) if suite else ()
     if suite and not nights and suite not in suites:
         raise Problem(404, f"{suite[:200]} never ran here; `trivet nightly run SUITE.yaml` begins")
     span = next((n for n in SPANS if str(n) == visit.query.get("last")), SPANS[0])
-    of_suite = [one for one in found if one.suite == suite]
+    drawn, of_suite = nights[-span:], [one for one in found if one.suite == suite]
 
     def link(**changed: Any) -> str:
         return f"{ROOT}/nights?{urlencode({'suite': suite, 'last': span} | changed)}"
@@ -56,25 +58,10 @@ def _nights(visit: Visit) -> Response:
         prefect=ui_of(visit.workplace.home),
         say=night_report,
         most_chars=MOST_WORD_CHARS,
-        **_charts(nights[-span:], of_suite),
+        # figures that are comparable with those of the last night
+        charts=charts_of(trends_of(drawn, evaluations()), of_suite) if drawn else [],
+        colour=colours_of([one.label for one in drawn[-1].models]) if drawn else {},
     )
-
-
-def _suites(found: Sequence[Incident]) -> list[str]:
-    """Suite files: the one that ran last, and those that have incidents."""
-    try:
-        last = [str(last_suite(artifacts()))]
-    except NoNight:
-        last = []
-    return list(dict.fromkeys([*last, *(one.suite for one in found)]))
-
-
-def _charts(nights: Sequence[Night], found: Sequence[Incident]) -> dict[str, Any]:
-    """What the plots need: figures that are comparable with those of the last night."""
-    if not nights:
-        return {"charts": [], "colour": {}}
-    charts = charts_of(trends_of(nights, evaluations()), found)
-    return {"charts": charts, "colour": colours_of([one.label for one in nights[-1].models])}
 
 
 def _accept(visit: Visit) -> Response:

@@ -98,7 +98,10 @@ def routes(workplace: Workplace) -> APIRouter:
     async def chat(request: Request) -> Response:
         try:
             authorize(request)
-            asked = _read(await body_of(request))
+            try:
+                asked = ChatRequest.model_validate_json(await body_of(request))
+            except ValidationError as error:
+                raise _Refused(400, first_fault(error)) from error
             if asked.model not in models:
                 raise _Refused(404, f"there is no model {asked.model[:80]!r}; here is {', '.join(map(repr, models))}")
             live = workplace.collections.named(models[asked.model]).live
@@ -119,13 +122,6 @@ def routes(workplace: Workplace) -> APIRouter:
             return JSONResponse(refused.body, refused.status)
 
     return router
-
-
-def _read(body: bytes) -> ChatRequest:
-    try:
-        return ChatRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise _Refused(400, first_fault(error)) from error
 
 
 def _question(asked: ChatRequest) -> Question:
