@@ -20,7 +20,7 @@ from fastapi.responses import RedirectResponse, Response
 from flows.service.answering import CLIENT_GONE, Begun, Question, Refusal, Stream
 from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
 from flows.service.web.place_page import picture_link, place_address, place_values
-from flows.service.web.visits import HEADERS, ROOT, Page, Problem, Visit
+from flows.service.web.visits import HEADERS, ROOT, Pages, Problem, Visit
 from storage import files
 from storage.engines import lasting_name
 from storage.sessions import Session
@@ -39,10 +39,9 @@ STAGES = {
 }
 MOST_SESSIONS = 200
 MOST_CORRECTION_CHARS = 4_000
-
-
 FOLDER = "labelled"
 _writing = Lock()
+pages = Pages()
 
 
 class Turn(NamedTuple):
@@ -73,6 +72,18 @@ def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Tur
     visit = _about(visit, session)
     kept = recall([turn.answered for turn in sessions.turns(session.id)]).answers
     return visit, session, [Turn(n, answered) for n, answered in enumerate(kept, start=1)]
+
+
+@pages.get("/")
+def show_new_conversation(visit: Visit) -> Response:
+    """An empty conversation."""
+    return _talk(visit, None, ())
+
+
+@pages.get("/conversations/{session}")
+def show_conversation(visit: Visit) -> Response:
+    """A conversation that was kept."""
+    return _talk(*conversation_of(visit, visit.path["session"]))
 
 
 def _about(visit: Visit, session: Session) -> Visit:
@@ -111,7 +122,8 @@ def _line_id(session: Session, n: int) -> str:
     return f"{session.short_id}-{n}"
 
 
-async def _ask(visit: Visit) -> Response:
+@pages.post("/ask")
+async def answer_question(visit: Visit) -> Response:
     """Answer; a browser with scripts gets a stream of events, another one the page."""
     said = visit.form.get("question", "")
     if not said.strip():
@@ -155,7 +167,8 @@ async def _ask(visit: Visit) -> Response:
             return Response(status_code=CLIENT_GONE)
 
 
-def _conversations(visit: Visit) -> Response:
+@pages.get("/conversations")
+def show_conversations(visit: Visit) -> Response:
     """Conversations about the collections of this server, last used first."""
     named = {lasting_name(one.live.folder): one.name for one in visit.workplace.collections}
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
@@ -167,7 +180,8 @@ def _conversations(visit: Visit) -> Response:
     )
 
 
-def _export(visit: Visit) -> Response:
+@pages.get("/conversations/{session}/export.{shape}")
+def export_conversation(visit: Visit) -> Response:
     """The conversation as Markdown, a question a heading, or as CSV, a row for each answer."""
     visit, session, turns = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
@@ -196,7 +210,8 @@ def _export(visit: Visit) -> Response:
     return download(written, f"conversation-{session.short_id}.{visit.path['shape']}", kind)
 
 
-def _save_label(visit: Visit) -> Response:
+@pages.post("/label")
+def save_label(visit: Visit) -> Response:
     """Keep a thumb or a correction as a labelled question."""
     visit, session, turns = conversation_of(visit, visit.form.get("session", ""))
     n = visit.form.get("turn", "")
@@ -240,7 +255,9 @@ def _correction(visit: Visit) -> dict[str, Any]:
     return {"document": document, "pages": [int(page)] if page else [], "answer": answer}
 
 
-def _download_labels(visit: Visit) -> Response:
+@pages.get("/labelled.jsonl")
+def download_labels(visit: Visit) -> Response:
+    """The labelled questions, as `trivet rag eval` takes them."""
     file = labels_file(visit.workplace.home, visit.live.folder)
     return download(file.read_text("utf-8") if file.exists() else "", "labelled.jsonl", "application/jsonl")
 
@@ -273,14 +290,3 @@ def download(content: str | bytes, name: str, kind: str) -> Response:
     return Response(
         content, media_type=f"{kind}; charset=utf-8", headers=HEADERS | {"Content-Disposition": disposition}
     )
-
-
-PAGES = (
-    Page("GET", "/", lambda visit: _talk(visit, None, ())),
-    Page("POST", "/ask", _ask),
-    Page("GET", "/conversations", _conversations),
-    Page("GET", "/conversations/{session}", lambda visit: _talk(*conversation_of(visit, visit.path["session"]))),
-    Page("GET", "/conversations/{session}/export.{shape}", _export),
-    Page("POST", "/label", _save_label),
-    Page("GET", "/labelled.jsonl", _download_labels),
-)

@@ -32,7 +32,7 @@ from starlette.exceptions import HTTPException
 from flows.service.live_index import Indexing
 from flows.service.web import doors
 from flows.service.web.place_page import in_collection_of, place_address
-from flows.service.web.visits import Page, Problem, Visit
+from flows.service.web.visits import Pages, Problem, Visit
 from storage.engines import index_name
 from storage.storage_errors import StorageError
 from tasks.documents.archives import ZipCaps, open_zip, printable, refusal
@@ -89,6 +89,7 @@ class Limits(NamedTuple):
 
 LIMITS = Limits()
 _placing = Lock()
+pages = Pages()
 _uploads: OrderedDict[str, Upload] = OrderedDict()
 
 
@@ -111,7 +112,8 @@ def run_values(visit: Visit) -> dict[str, Any] | None:
     }
 
 
-def _run(visit: Visit) -> Response:
+@pages.get("/documents/run")
+def show_indexing(visit: Visit) -> Response:
     """The run as a part of the page, which loads anew when the run has ended."""
     values = run_values(visit)
     if values is None:
@@ -122,7 +124,9 @@ def _run(visit: Visit) -> Response:
     return response
 
 
-async def _upload(visit: Visit) -> Response:
+@pages.post("/documents/upload", needs_folder=True, multipart=True)
+async def upload_files(visit: Visit) -> Response:
+    """Take files into the folder of the documents, and index."""
     indexing = _indexing(visit)
     upload = await receive_files(visit.request, indexing.documents, apart_from=indexing.index, admit=visit.refuse_token)
     if not upload.taken and not upload.left:
@@ -157,7 +161,55 @@ def _file_of(name: str, known: Mapping[str, Path]) -> Path:
     raise Problem(404, f"{name[:80]} is no longer in the folder of the documents; load the list again")
 
 
-def _document(visit: Visit) -> Response:
+@pages.get("/documents/remove", needs_folder=True)
+def confirm_removal(visit: Visit) -> Response:
+    """What would be removed, with the button that does it."""
+    name = visit.query.get("file", "")
+    (files, archive), folder = _files_to_remove(visit, name), _indexing(visit).documents
+    paths = [path.relative_to(folder).as_posix() for path in files]
+    return visit.page("remove.html", name=name, paths=paths, archive=archive, folder=str(folder))
+
+
+def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
+    """The files that hold the bytes of a document, which is not the last one, and whether one is a ZIP with others.
+
+    Raises Problem.
+    """
+    indexing, names = _indexing(visit), [name]
+    with suppress(StorageError), visit.live.borrow() as current:  # no generation yet: known by its name alone
+        names += next((one.aliases for one in current.index.catalogue if one.name == name), ())
+    known = files_in(indexing)
+    files = list(dict.fromkeys(_file_of(one, known) for one in names))
+    if any(is_taken(one) for one, path in known.items() if path not in files):
+        return files, any(one not in known for one in names)
+    said = "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
+    raise Problem(409, f"{said} end the server and delete {index_name(indexing.index)} and {indexing.documents}")
+
+
+@pages.post("/documents/remove", needs_folder=True)
+def remove_document(visit: Visit) -> Response:
+    """Remove the files that hold a document, and index."""
+    for path in _files_to_remove(visit, visit.form.get("file", ""))[0]:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise Problem(507, f"{path.name} cannot be removed ({error.strerror}); see who owns it") from error
+    _indexing(visit).start()
+    return RedirectResponse(visit.to("/documents"), 303)
+
+
+@pages.post("/documents/again", needs_folder=True)
+def read_again(visit: Visit) -> Response:
+    """Index once more; a document that is named is read again."""
+    name = visit.form.get("file", "")
+    if name:
+        _file_of(name, files_in(_indexing(visit)))
+    _indexing(visit).start([name] if name else ())
+    return RedirectResponse(visit.to("/documents"), 303)
+
+
+@pages.get("/documents/{document}")
+def show_document(visit: Visit) -> Response:
     """One document: its pages with status and reason, its passages, and what can be done with it."""
     first, visit = visit.number("first"), in_collection_of(visit, visit.path["document"])
     with visit.live.borrow() as current:
@@ -191,49 +243,6 @@ def _document(visit: Visit) -> Response:
         before=visit.to(f"/documents/{entry.document}", first=max(0, first - PAGE)) if first else "",
         numbers=visit.to("/numbers", entity=entry.name),
     )
-
-
-def _ask_removal(visit: Visit) -> Response:
-    """What would be removed, with the button that does it."""
-    name = visit.query.get("file", "")
-    (files, archive), folder = _files_to_remove(visit, name), _indexing(visit).documents
-    paths = [path.relative_to(folder).as_posix() for path in files]
-    return visit.page("remove.html", name=name, paths=paths, archive=archive, folder=str(folder))
-
-
-def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
-    """The files that hold the bytes of a document, which is not the last one, and whether one is a ZIP with others.
-
-    Raises Problem.
-    """
-    indexing, names = _indexing(visit), [name]
-    with suppress(StorageError), visit.live.borrow() as current:  # no generation yet: known by its name alone
-        names += next((one.aliases for one in current.index.catalogue if one.name == name), ())
-    known = files_in(indexing)
-    files = list(dict.fromkeys(_file_of(one, known) for one in names))
-    if any(is_taken(one) for one, path in known.items() if path not in files):
-        return files, any(one not in known for one in names)
-    said = "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
-    raise Problem(409, f"{said} end the server and delete {index_name(indexing.index)} and {indexing.documents}")
-
-
-def _remove(visit: Visit) -> Response:
-    for path in _files_to_remove(visit, visit.form.get("file", ""))[0]:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise Problem(507, f"{path.name} cannot be removed ({error.strerror}); see who owns it") from error
-    _indexing(visit).start()
-    return RedirectResponse(visit.to("/documents"), 303)
-
-
-def _read_again(visit: Visit) -> Response:
-    """Index once more; a document that is named is read again."""
-    name = visit.form.get("file", "")
-    if name:
-        _file_of(name, files_in(_indexing(visit)))
-    _indexing(visit).start([name] if name else ())
-    return RedirectResponse(visit.to("/documents"), 303)
 
 
 async def receive_files(request: Request, folder: Path, *, apart_from: Path, admit: Callable[[str], None]) -> Upload:
@@ -366,13 +375,3 @@ def _fault_of_place(path: Path, target: Path, folder: Path, apart_from: Path, *,
     if target.is_symlink() or (target.exists() and not replace and not cmp(path, target, shallow=False)):
         return "another document has this name; remove that one first, or choose to replace it"
     return ""
-
-
-PAGES = (
-    Page("GET", "/documents/run", _run),
-    Page("POST", "/documents/upload", _upload, needs_folder=True, multipart=True),
-    Page("GET", "/documents/remove", _ask_removal, needs_folder=True),
-    Page("POST", "/documents/remove", _remove, needs_folder=True),
-    Page("POST", "/documents/again", _read_again, needs_folder=True),
-    Page("GET", "/documents/{document}", _document),
-)

@@ -17,7 +17,7 @@ from flows.service.web import doors
 from flows.service.web.ask_pages import download
 from flows.service.web.collection_pages import LIMITS, files_in, is_taken, run_values, upload_of
 from flows.service.web.place_page import place_address
-from flows.service.web.visits import Page, Problem, Visit
+from flows.service.web.visits import Pages, Problem, Visit
 from storage.segments import CatalogueEntry
 from storage.storage_errors import StorageError
 from tasks.documents.formats import suffixes
@@ -35,9 +35,12 @@ SHAPES: Mapping[Shape, str] = {
     "parquet": "application/vnd.apache.parquet",
 }
 """Formats of the numbers and their types."""
+pages = Pages()
 
 
-def _documents(visit: Visit) -> Response:
+@pages.get("/documents")
+def show_documents(visit: Visit) -> Response:
+    """What became of each document."""
     words, only = visit.query.get("words", "").lower().split(), visit.query.get("only", "")
     entries, generation, unusable = list[CatalogueEntry](), "", ""
     try:
@@ -125,7 +128,9 @@ def _asked(visit: Visit) -> dict[str, str]:
     return {name: visit.query.get(name, "").strip() for name in ("entity", "line", "period")}
 
 
-def _numbers(visit: Visit) -> Response:
+@pages.get("/numbers")
+def show_numbers(visit: Visit) -> Response:
+    """The numbers of tables that the filters leave."""
     asked, start = _asked(visit), visit.number("first")
     rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **asked)
 
@@ -151,7 +156,8 @@ def _numbers(visit: Visit) -> Response:
     )
 
 
-def _download(visit: Visit) -> Response:
+@pages.get("/numbers.{shape}")
+def download_numbers(visit: Visit) -> Response:
     """The numbers that the filters leave, as `trivet rag numbers --format` writes them."""
     from storage.numbers import copy_numbers
 
@@ -167,10 +173,3 @@ def _download(visit: Visit) -> Response:
         names = current.index.names
         copy_numbers(current.index.numbers, names, out, shape, **filters)
         return download(out.read_bytes(), out.name, SHAPES[shape])
-
-
-PAGES = (
-    Page("GET", "/documents", _documents),
-    Page("GET", "/numbers", _numbers),
-    Page("GET", "/numbers.{shape}", _download),
-)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
-from flows.service.web.visits import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Pages, Problem, Visit
 from storage.evaluated import Run
 from storage.sample_pages import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable
@@ -25,11 +25,20 @@ PAGE = 50
 MOST_RUNS, MOST_GROUPS = 100, 40
 MOST_TEXT_CHARS = 40_000
 STEPS = 5
+pages = Pages()
 
 
-def _leaderboard(visit: Visit) -> Response:
+@pages.get("/evaluations")
+def show_leaderboard(visit: Visit) -> Response:
+    """The leaderboard as it is now."""
     values = page_values(rank(visit.workplace.evaluations().scores()), made_at=datetime.now(UTC))
     return visit.page("leaderboard_page.html", **values, run_link=f"{ROOT}/runs/")
+
+
+@pages.get("/runs")
+def show_runs(visit: Visit) -> Response:
+    """The latest runs."""
+    return visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS))
 
 
 def _found(visit: Visit, which: str) -> FoundRun:
@@ -37,7 +46,9 @@ def _found(visit: Visit, which: str) -> FoundRun:
     return find_stored_run(which, visit.workplace.evaluations())
 
 
-def _run(visit: Visit) -> Response:
+@pages.get("/runs/{run}")
+def show_run(visit: Visit) -> Response:
+    """A run with its figures, and the runs that it can be compared with."""
     found = _found(visit, visit.path["run"])
     run = found.report.run
     results = [_task(run.id, result) for result in found.report.results]
@@ -87,7 +98,9 @@ def _of_task(found: FoundRun, task: str) -> TaskResult:
     return next(one for one in found.report.results if one.task == task)
 
 
-def _samples(visit: Visit) -> Response:
+@pages.get("/runs/{run}/samples")
+def show_samples(visit: Visit) -> Response:
+    """Samples of a task, of one kind."""
     from tasks.resources import sample_pages
 
     found, task = _found(visit, visit.path["run"]), visit.query.get("task", "")
@@ -118,7 +131,9 @@ def _samples(visit: Visit) -> Response:
     )
 
 
-def _sample(visit: Visit) -> Response:
+@pages.get("/runs/{run}/sample")
+def show_sample(visit: Visit) -> Response:
+    """One item with all its repeats and what stands behind their scores."""
     from tasks.resources import artifacts, responses
 
     found = _found(visit, visit.path["run"])
@@ -153,7 +168,9 @@ def _cut(value: object) -> str:
     return text if left_out <= 0 else f"{text[:half]}\n… {left_out:,} characters more …\n{text[-half:]}"
 
 
-def _compare(visit: Visit) -> Response:
+@pages.get("/compare")
+def show_comparison(visit: Visit) -> Response:
+    """Two runs of a task with the items that one of them alone has right."""
     from tasks.resources import sample_pages
 
     first, second = (_found(visit, visit.query.get(name, "")) for name in ("a", "b"))
@@ -199,17 +216,3 @@ def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _
         return compare_pairs(sample_pages().pairs(a, b, task), differs=differs, higher_is_better=up)
     except ResultsUnusable as error:
         raise ResultsUnusable(f"{task}: {error}") from error
-
-
-PAGES = (
-    Page("GET", "/evaluations", _leaderboard),
-    Page(
-        "GET",
-        "/runs",
-        lambda visit: visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS)),
-    ),
-    Page("GET", "/runs/{run}", _run),
-    Page("GET", "/runs/{run}/samples", _samples),
-    Page("GET", "/runs/{run}/sample", _sample),
-    Page("GET", "/compare", _compare),
-)

@@ -7,7 +7,7 @@ import re
 from fastapi.responses import Response
 
 from flows.service.web.ask_pages import conversation_of
-from flows.service.web.visits import Page, Problem, Visit
+from flows.service.web.visits import Pages, Problem, Visit
 from storage.storage_errors import UnknownRun
 from tasks.origins.told import Told, made_by
 
@@ -15,9 +15,11 @@ DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
 THINGS = ("thing", "chunk", "session")
 """Parts of an address that name a thing."""
+pages = Pages()
 
 
-def _why(visit: Visit) -> Response:
+@pages.get("/why")
+def show_origin(visit: Visit) -> Response:
     """Of what the address names; a form where it names nothing."""
     query, trees = visit.query, tuple[Told, ...]()
     thing, session = query.get("thing", "").strip(), query.get("session")
@@ -101,6 +103,3 @@ def _of_run(visit: Visit, which: str) -> tuple[Told, ...]:
     if trees := of_score(found, task, item, artifacts(), lineage(), responses().many):
         return trees
     raise Problem(404, f"{task[:80]} of run {run.id} has no item {item[:80]}")
-
-
-PAGES = (Page("GET", "/why", _why),)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi.responses import RedirectResponse, Response
 
 from flows.service.api import ui_of
-from flows.service.web.visits import ROOT, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Pages, Problem, Visit
 from tasks.nightly import night_comparison, night_report
 from tasks.nightly.night_history import last_suite, nights_of, pins_of, trends_of
 from tasks.nightly.night_records import NoIncident, NoNight
@@ -23,9 +23,12 @@ SPANS = (30, 90, 365)
 """Numbers of nights that may be drawn."""
 LISTED = 14
 """Nights of the table, of which one may be pinned."""
+pages = Pages()
 
 
-def _nights(visit: Visit) -> Response:
+@pages.get("/nights")
+def show_nights(visit: Visit) -> Response:
+    """The figures of a suite through its nights."""
     found = incidents().recent(MOST_INCIDENTS)
     suites = list(dict.fromkeys(one.suite for one in found))
     with suppress(NoNight):  # the one that ran last stands first
@@ -64,7 +67,8 @@ def _nights(visit: Visit) -> Response:
     )
 
 
-def _accept(visit: Visit) -> Response:
+@pages.post("/nights/accept")
+def accept_incident(visit: Visit) -> Response:
     """Take a figure that got worse for right from now on, with a word why."""
     word = visit.form.get("why", "").strip()
     if not 0 < len(word) <= MOST_WORD_CHARS:
@@ -80,7 +84,8 @@ def _accept(visit: Visit) -> Response:
     return _back(visit)
 
 
-def _pin(visit: Visit) -> Response:
+@pages.post("/nights/pin")
+def pin_night(visit: Visit) -> Response:
     """Have later nights compared with the figures of this one."""
     suite = visit.form.get("suite", "")
     try:
@@ -91,7 +96,8 @@ def _pin(visit: Visit) -> Response:
     return _back(visit)
 
 
-def _unpin(visit: Visit) -> Response:
+@pages.post("/nights/unpin")
+def unpin_nights(visit: Visit) -> Response:
     """Have later nights compared with the last good figures again."""
     incidents().pin(visit.form.get("suite", ""), [])
     return _back(visit)
@@ -99,11 +105,3 @@ def _unpin(visit: Visit) -> Response:
 
 def _back(visit: Visit) -> Response:
     return RedirectResponse(f"{ROOT}/nights?{urlencode({'suite': visit.form.get('suite', '')})}", 303)
-
-
-PAGES = (
-    Page("GET", "/nights", _nights),
-    Page("POST", "/nights/accept", _accept),
-    Page("POST", "/nights/pin", _pin),
-    Page("POST", "/nights/unpin", _unpin),
-)

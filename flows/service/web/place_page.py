@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse, Response
 
 from flows.service.served_collections import Collection
 from flows.service.web.doors import statuses_of
-from flows.service.web.visits import ROOT, Keys, Page, Problem, Visit
+from flows.service.web.visits import ROOT, Keys, Pages, Problem, Visit
 from storage.records import Ref
 from storage.storage_errors import StorageError
 from tasks.documents.blocks import BBox, Block, Document
@@ -38,6 +38,7 @@ MOST_BOXES = 20
 PICTURES_KEPT, READINGS_KEPT = 128, 16
 """Pictures in memory, some 20 MB, and documents."""
 LINES_AROUND, LINE_CHARS = 3, 600
+pages = Pages()
 
 
 class Line(NamedTuple):
@@ -71,7 +72,9 @@ def place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
         return None
 
 
-def _place(visit: Visit) -> Response:
+@pages.get("/place")
+def show_place(visit: Visit) -> Response:
+    """The place that the address names."""
     document, page, box = (visit.query.get(name, "") for name in ("document", "page", "box"))
     visit = in_collection_of(visit, document)
     if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
@@ -253,6 +256,3 @@ def _read_box(told: str) -> BBox:
     except ValueError:
         raise NoPicture("a box is four numbers") from None
     return x0, y0, x1, y1
-
-
-PAGES = (Page("GET", "/place", _place),)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 from fastapi import HTTPException
@@ -241,6 +241,7 @@ class Visit(NamedTuple):
 
 
 Handler = Callable[[Visit], Response | Awaitable[Response]]
+Made = TypeVar("Made", bound=Handler)
 
 
 class Page(NamedTuple):
@@ -255,6 +256,25 @@ class Page(NamedTuple):
     """Shown where there is a folder of documents to change."""
     multipart: bool = False
     """The handler reads the form itself, and checks its token."""
+
+
+class Pages(list[Page]):
+    """The pages of a room, each named above the function that makes it; the first that fits an address is shown."""
+
+    def get(self, path: str, **options: bool) -> Callable[[Made], Made]:
+        """Decorate what shows a page; options: fields of Page."""
+        return self._add("GET", path, options)
+
+    def post(self, path: str, **options: bool) -> Callable[[Made], Made]:
+        """Decorate what takes a form; options: fields of Page."""
+        return self._add("POST", path, options)
+
+    def _add(self, method: Literal["GET", "POST"], path: str, options: Mapping[str, bool]) -> Callable[[Made], Made]:
+        def keep(handler: Made) -> Made:
+            self.append(Page(method, path, handler, **options))
+            return handler
+
+        return keep
 
 
 class StaticFile(NamedTuple):

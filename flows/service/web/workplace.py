@@ -43,6 +43,7 @@ from flows.service.web.visits import (
     ROOT,
     Keys,
     Page,
+    Pages,
     Problem,
     Visit,
     Workplace,
@@ -56,6 +57,8 @@ log = logging.getLogger(__name__)
 
 LANGUAGE_COOKIE = "trivet-language"
 YEAR_S = 365 * 24 * 3600
+pages = Pages()
+"""To sign in and out, to choose a language, and what programs may ask; the last one takes every address."""
 ROOMS = (ask_pages, place_page, evaluation_pages, document_pages, collection_pages, lineage_pages, night_pages)
 
 
@@ -125,8 +128,8 @@ def create_app(
         beside = door.manager.run
         app.router.routes.append(Route("/mcp", door))
 
-    pages = (*(one for room in ROOMS for one in room.PAGES), *OWN_PAGES)
-    app.mount(ROOT, Starlette(routes=[_route(workplace, one) for one in pages]))
+    routes = [_route(workplace, one) for listed in (*(room.pages for room in ROOMS), pages) for one in listed]
+    app.mount(ROOT, Starlette(routes=routes))
     return app
 
 
@@ -180,10 +183,6 @@ def _refuse_foreign(request: Request) -> None:
         raise Problem(403, "this form comes from another site; open the page here and send it again")
 
 
-def _nowhere(visit: Visit) -> Response:
-    raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")
-
-
 def _local(address: str) -> str:
     """The address if it is a page of ours, else the first page."""
     parts = urlsplit(address)
@@ -191,7 +190,15 @@ def _local(address: str) -> str:
     return address if ours else f"{ROOT}/"
 
 
-def _sign_in(visit: Visit) -> Response:
+@pages.get("/sign-in", public=True)
+def show_sign_in(visit: Visit) -> Response:
+    """The form of the sign-in, which leads on to the page that was asked for."""
+    return visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False)
+
+
+@pages.post("/sign-in", public=True)
+def sign_in(visit: Visit) -> Response:
+    """Set the cookie for one of the two secrets."""
     to = _local(visit.form.get("to", ""))
     cookie = visit.workplace.keys.cookie(visit.form.get("auth", "").strip())
     if cookie is None:
@@ -202,29 +209,30 @@ def _sign_in(visit: Visit) -> Response:
     return response
 
 
-def _sign_out(_: Visit) -> Response:
+@pages.post("/sign-out")
+def sign_out(_: Visit) -> Response:
+    """Take the cookie away."""
     response = RedirectResponse(f"{ROOT}/sign-in", 303)
     response.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
     return response
 
 
-def _language(visit: Visit) -> Response:
+@pages.get("/language", public=True)
+def choose_language(visit: Visit) -> Response:
+    """Keep the language of the pages in a cookie."""
     chosen = "ko" if visit.query.get("to") == "ko" else "en"
     response = RedirectResponse(_local(visit.query.get("back", "")), 303)
     response.set_cookie(LANGUAGE_COOKIE, chosen, YEAR_S, path=ROOT, httponly=True, samesite="strict")
     return response
 
 
-OWN_PAGES = (
-    Page(
-        "GET",
-        "/sign-in",
-        lambda visit: visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False),
-        public=True,
-    ),
-    Page("POST", "/sign-in", _sign_in, public=True),
-    Page("POST", "/sign-out", _sign_out),
-    Page("GET", "/language", _language, public=True),
-    Page("GET", "/docs", lambda visit: visit.page("docs.html", described=visit.workplace.described())),
-    Page("GET", "/{rest:path}", _nowhere),  # last: it takes every address
-)
+@pages.get("/docs")
+def show_docs(visit: Visit) -> Response:
+    """What programs may ask."""
+    return visit.page("docs.html", described=visit.workplace.described())
+
+
+@pages.get("/{rest:path}")
+def show_nowhere(visit: Visit) -> Response:
+    """Any other address."""
+    raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")

@@ -12,9 +12,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from flows.service.web import workplace
 from flows.service.web.place_page import address
 from flows.service.web.visits import COOKIE, LASTS_S, Keys
-from flows.service.web.workplace import OWN_PAGES, ROOMS, _local
+from flows.service.web.workplace import _local
 from tests.flows.asks import digest, publish_texts
 from tests.flows.web.served import AUTH, OWNER, Site, answer, cited, sign_in, site
 
@@ -47,8 +48,8 @@ def test_a_page_without_a_good_cookie_leads_to_the_sign_in(served: Site, path: s
 
 def every_page(method: str) -> list[str]:
     """The addresses of all pages that are for those who have signed in, with something in each variable part."""
-    pages = (one for room in ROOMS for one in room.PAGES)
-    chosen = [one.path for one in (*pages, *OWN_PAGES) if one.method == method and not one.public]
+    pages = (one for room in (*workplace.ROOMS, workplace) for one in room.pages)
+    chosen = [one.path for one in pages if one.method == method and not one.public]
     return [f"/ui{re.sub(r'{[^}]*}', 'x', path)}" for path in chosen]
 
 
