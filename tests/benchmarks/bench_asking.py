@@ -9,28 +9,23 @@ answer and reads it for an exponentially distributed pause before the next quest
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-import numpy as np
 import psutil
 
 from models.embedders import family, open_embedder
-from storage.segments import CatalogueEntry
-from tasks.language.tokens import tokenize
-from tests.benchmarks.bench_retrieval import chunk_of, hard_vectors, pdf_sentences, recombined, zipfian_sentences
-from tests.storage.publishing import publish
+from tests.benchmarks.bench_retrieval import hard_vectors, publish_chunks, recombined, sentences_of
+from tests.benchmarks.measuring import TRIVET, options, show, status_mb
 
 TIMEOUT_S = 60.0
 QUESTION_WORDS = 10
@@ -43,48 +38,31 @@ class Asked(NamedTuple):
     error: str | None
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure once, print it, and give it back."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    """Measure once and print it."""
+    parser = options(__doc__)
     parser.add_argument("--documents", type=Path, help="folder of English PDFs")
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--pause", type=float, default=10, help="mean seconds for which a user reads an answer")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    chosen = parser.parse_args(arguments)
-    sentences = list(pdf_sentences(chosen.documents)) if chosen.documents else zipfian_sentences()
+    chosen = parser.parse_args()
+    sentences, embedder = sentences_of(chosen.documents), open_embedder("minilm")
+    texts = recombined(sentences, chosen.chunks)
+    vectors = hard_vectors(len(texts), dimension=embedder.dimension)
     with tempfile.TemporaryDirectory() as folder:
-        make_index(Path(folder) / "index", recombined(sentences, chosen.chunks))
+        # an index as `trivet rag index` makes it, but for the vectors
+        settings: dict[str, Any] = {"embedder": "minilm"}
+        publish_chunks(Path(folder) / "index", texts, vectors, embedder=family(embedder.id), settings=settings)
         figures = of_server(Path(folder), sentences, users=chosen.users, seconds=chosen.seconds, pause_s=chosen.pause)
-    figures = {"chunks": chosen.chunks, "users": chosen.users, "pause, s": chosen.pause} | figures
-    print(json.dumps(figures) if chosen.json else "\n".join(f"{name:24} {value}" for name, value in figures.items()))
-    return figures
-
-
-def make_index(out: Path, texts: Sequence[str]) -> None:
-    """An index as `trivet rag index` makes it, but for the vectors."""
-    embedder = open_embedder("minilm")
-    documents = [f"{row // 100:064x}" for row in range(len(texts))]
-    publish(
-        out,
-        chunks=(chunk_of(row, text, documents[row]) for row, text in enumerate(texts)),
-        vectors=hard_vectors(len(texts), dimension=embedder.dimension).astype(np.float16),
-        tokens=tokenize(texts, tokenizer="bigram"),
-        catalogue=[CatalogueEntry(document=name, name=f"{name[-8:]}.pdf") for name in dict.fromkeys(documents)],
-        embedder=family(embedder.id),
-        tokenizer="bigram",
-        settings={"embedder": "minilm"},
-    )
+    show({"chunks": chosen.chunks, "users": chosen.users, "pause, s": chosen.pause} | figures, as_json=chosen.json)
 
 
 def of_server(folder: Path, sentences: Sequence[str], *, users: int, seconds: float, pause_s: float) -> dict[str, Any]:
     """Ask a server of its own for some seconds."""
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "rag", "serve"]
+    command = [*TRIVET, "rag", "serve", "--index", str(folder / "index"), "--port", "0", "--json"]
     home = os.environ | {"TRIVET_HOME": str(folder / "home")}
-    with subprocess.Popen(
-        [*command, "--index", str(folder / "index"), "--port", "0", "--json"], env=home, stdout=subprocess.PIPE
-    ) as server:
+    with subprocess.Popen(command, env=home, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout
             said = json.loads(server.stdout.readline())
@@ -93,9 +71,10 @@ def of_server(folder: Path, sentences: Sequence[str], *, users: int, seconds: fl
             with httpx.Client(base_url=said["url"], headers=headers, timeout=TIMEOUT_S) as client:
                 for user in range(3):  # models and pages of the index are loaded by then
                     ask(client, random.Random(-user), sentences)
-                before, spent = own_bytes(process.pid), sum(process.cpu_times()[:2])
+                # memory without the pages of files that are mapped, such as the index
+                before, spent = status_mb("RssAnon", server.pid), sum(process.cpu_times()[:2])
                 asked = crowd(client, sentences, users=users, seconds=seconds, pause_s=pause_s)
-                after, cpu_s = own_bytes(process.pid), sum(process.cpu_times()[:2]) - spent
+                after, cpu_s = status_mb("RssAnon", server.pid), sum(process.cpu_times()[:2]) - spent
         finally:
             server.terminate()
     times = sorted(each.ms for each in asked)
@@ -109,15 +88,9 @@ def of_server(folder: Path, sentences: Sequence[str], *, users: int, seconds: fl
         "errors": len(errors),
         "first error": errors[0] if errors else None,
         "CPU ms an answer": round(1000 * cpu_s / len(asked)),
-        "memory before, MB": before >> 20,
-        "memory after, MB": after >> 20,
+        "memory before, MB": round(before),
+        "memory after, MB": round(after),
     }
-
-
-def own_bytes(pid: int) -> int:
-    """Memory of a process without the pages of files that it has mapped, such as the index."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")))
 
 
 def crowd(client: httpx.Client, sentences: Sequence[str], *, users: int, seconds: float, pause_s: float) -> list[Asked]:
@@ -131,11 +104,8 @@ def crowd(client: httpx.Client, sentences: Sequence[str], *, users: int, seconds
             seen.append(ask(client, chance, sentences))
             time.sleep(chance.expovariate(1 / pause_s))
 
-    threads = [threading.Thread(target=use, args=(number,)) for number in range(users)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(users) as threads:
+        list(threads.map(use, range(users)))
     return seen
 
 

@@ -9,20 +9,14 @@ those of this process, PostgreSQL's not among them.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import random
-import shutil
-import statistics
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 from models.openai import OpenAIChat
@@ -31,17 +25,11 @@ from storage.embedded import Cluster
 from storage.responses import Responses
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
+from tests.benchmarks.measuring import cost_of, medians, options, scratch_home, show, take_turns
 
 MODEL = "bench"
 WORDS = "A problem of about the length that competitions have, with a question at its end. " * 8
 RECALLED = 10_000
-
-
-class Cost(NamedTuple):
-    """Of one way to make the calls."""
-
-    wall_s: float
-    cpu_s: float
 
 
 class Bench(NamedTuple):
@@ -59,36 +47,30 @@ class Bench(NamedTuple):
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--latency-ms", type=float, default=50)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     chosen = parser.parse_args()
-    with _endpoint(chosen.latency_ms) as base_url, _store() as responses:
+    with endpoint(chosen.latency_ms) as base_url, store() as responses:
         bench = Bench(base_url, responses, chosen.calls, chosen.concurrency)
         figures = measure(bench, rounds=chosen.rounds) | measure_recall(bench)
-    if chosen.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:<64}{value:>8.2f}")
+    show(figures, as_json=chosen.json)
 
 
 def measure(bench: Bench, *, rounds: int) -> dict[str, float]:
     """Wall and CPU seconds of the same calls, made in three ways, and again by what is stored."""
-    ways = {"bare client, threads": bare, "bare client, asynchronous": bare_async, "ours, stored": ours}
-    _warm_up(bench)
-    costs: dict[str, list[Cost]] = {name: [] for name in (*ways, "ours, recalled")}
-    for number in range(1, rounds + 1):
-        for name, way in ways.items():
-            costs[name].append(_cost(lambda way=way, number=number: way(bench, bench.texts(number))))
-        costs["ours, recalled"].append(_cost(lambda number=number: ours(bench, bench.texts(number))))
-    figures: dict[str, float] = {}
-    for name, measured in costs.items():
-        figures[f"{name}: wall, s"] = statistics.median(cost.wall_s for cost in measured)
-        figures[f"{name}: CPU, s"] = statistics.median(cost.cpu_s for cost in measured)
+    few = bench._replace(calls=bench.concurrency)
+    for way in (bare, bare_async, ours):  # warms up
+        way(few, few.texts(0))
+    ways = {
+        "bare client, threads": lambda number: bare(bench, bench.texts(number)),
+        "bare client, asynchronous": lambda number: bare_async(bench, bench.texts(number)),
+        "ours, stored": lambda number: ours(bench, bench.texts(number)),
+        "ours, recalled": lambda number: ours(bench, bench.texts(number)),
+    }
+    figures = medians(take_turns(ways, rounds=rounds))
     ideal = bench.calls / bench.concurrency  # latencies one behind the other
     stored = figures["ours, stored: wall, s"]
     return figures | {
@@ -103,14 +85,9 @@ def measure_recall(bench: Bench) -> dict[str, float]:
     from models.scripted import ScriptedChat
 
     requests = [request(f"{number}: {WORDS}") for number in range(RECALLED)]
-    figures: dict[str, float] = {}
-    for name in ("instant model, stored", "instant model, recalled"):
-        cost = _cost(lambda: _ask_all(ScriptedChat(), bench, requests))
-        figures |= {
-            f"{RECALLED:,} calls, {name}: wall, s": cost.wall_s,
-            f"{RECALLED:,} calls, {name}: CPU, s": cost.cpu_s,
-        }
-    return figures
+    way = partial(_ask_all, ScriptedChat(), bench, requests)
+    names = (f"{RECALLED:,} calls, instant model, stored", f"{RECALLED:,} calls, instant model, recalled")
+    return medians({name: [cost_of(way)] for name in names})
 
 
 def bare(bench: Bench, texts: list[str]) -> None:
@@ -159,26 +136,15 @@ def _body(text: str) -> dict[str, Any]:
     return {"model": MODEL, "messages": [message], "max_tokens": 1024, "temperature": 0.7, "seed": 0}
 
 
-def _ask_all(chat: Any, bench: Bench, requests: Iterator[ChatRequest] | list[ChatRequest]) -> None:
+def _ask_all(chat: Any, bench: Bench, requests: Iterable[ChatRequest]) -> None:
     limits = Limits(CallSettings(concurrency=bench.concurrency), rng=random.Random(0))
     answers = list(ask_all(chat, enumerate(requests), responses=bench.responses, limits=limits))
     assert not [answer for _, answer in answers if isinstance(answer, Exception)]
 
 
-def _cost(work: Callable[[], None]) -> Cost:
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
-
-
-def _warm_up(bench: Bench) -> None:
-    few = bench._replace(calls=bench.concurrency)
-    for way in (bare, bare_async, ours):
-        way(few, few.texts(0))
-
-
 @contextmanager
-def _endpoint(latency_ms: float) -> Generator[str]:
+def endpoint(latency_ms: float) -> Generator[str]:
+    """The address of an endpoint that answers after a fixed time."""
     command = [sys.executable, "-m", "tests.benchmarks.endpoint", str(latency_ms)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -188,16 +154,11 @@ def _endpoint(latency_ms: float) -> Generator[str]:
 
 
 @contextmanager
-def _store() -> Generator[Responses]:
-    home = Path(tempfile.mkdtemp(prefix="trivet-bench-"))
-    home.chmod(0o755)  # as root the embedded PostgreSQL runs as another account, which has to reach its folder
-    cluster = Cluster(home)
-    try:
-        url = cluster.start()
+def store() -> Generator[Responses]:
+    """An empty response store."""
+    with scratch_home() as home:
+        url = Cluster(home).start()
         yield Responses(lambda: url)
-    finally:
-        cluster.remove()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.benchmarks.watching import processor_s, resident_bytes
+from tests.benchmarks.measuring import options, processor_s, read_json, resident_bytes
 
 HUMAN_EVAL = Path(__file__).parent / "peers" / "human_eval_check.py"
 WORKERS = 2
@@ -69,11 +69,10 @@ COMPARISONS = (
 
 def main() -> int:
     """Print the table; the exit status says whether every program passed on both sides that must."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data" / "benchmarks")
     parser.add_argument("--peers", help="python of an environment with human-eval")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="all rounds, one JSON object a line")
     parser.add_argument("--run", choices=list(_SIDES), help="only one side, of one task, once")
     parser.add_argument("--task", choices=[one.task for one in COMPARISONS])
     chosen = parser.parse_args()
@@ -87,8 +86,10 @@ def main() -> int:
     for one in COMPARISONS:
         if chosen.task not in (None, one.task):
             continue
-        if why := _unavailable(one, chosen.data, chosen.peers):
-            print(f"{one.task}: skipped, {why}")
+        if not (chosen.data / one.file).is_file():
+            print(f"{one.task}: skipped, {chosen.data} has no {one.file}")
+        elif one.peer == "human-eval" and not chosen.peers:
+            print(f"{one.task}: skipped, no --peers")
         else:
             failed += not _compare(one, chosen)
     return failed
@@ -114,12 +115,6 @@ def measured(execute: Callable[[Sequence[Case]], int], compared: Sequence[Case])
     return Round(time.monotonic() - started, processor_s() - before, passed)
 
 
-def _unavailable(one: Comparison, data: Path, peers: str | None) -> str | None:
-    if not (data / one.file).is_file():
-        return f"{data} has no {one.file}"
-    return "no --peers" if one.peer == "human-eval" and not peers else None
-
-
 def _compare(one: Comparison, chosen: argparse.Namespace) -> bool:
     side = [sys.executable, "-m", "tests.benchmarks.bench_code", "--data", str(chosen.data), "--task", one.task]
     peer = [chosen.peers, str(HUMAN_EVAL), str(chosen.data / one.file), str(WORKERS)]
@@ -127,21 +122,22 @@ def _compare(one: Comparison, chosen: argparse.Namespace) -> bool:
         "ours": [*side, "--run", "trivet"],
         "theirs": peer if one.peer == "human-eval" else [*side, "--run", one.peer],
     }
-    rounds = [{name: _in_a_process(command) for name, command in commands.items()} for _ in range(chosen.rounds)]
+    rounds = [{name: read_json(command) for name, command in commands.items()} for _ in range(chosen.rounds)]
     memory = {name: _watched(command) for name, command in commands.items()}
+    passed = {name: min(each[name]["passed"] for each in rounds) for name in commands}
     if chosen.json:
         print(json.dumps({"task": one.task, "rounds": rounds, "memory_bytes": memory}), flush=True)
     else:
-        _show(one, rounds, memory)
-    short = {name: min(each[name]["passed"] for each in rounds) for name in commands}
-    for name, passed in short.items():
-        if passed < one.passing:
-            print(f"{one.task}: only {passed} passed of {name}, expected {one.passing}", file=sys.stderr)
-    return all(passed >= one.passing for passed in short.values())
+        _show(one, passed, rounds, memory)
+    for name, count in passed.items():
+        if count < one.passing:
+            print(f"{one.task}: only {count} passed of {name}, expected {one.passing}", file=sys.stderr)
+    return all(count >= one.passing for count in passed.values())
 
 
-def _show(one: Comparison, rounds: list[dict[str, dict[str, Any]]], memory: dict[str, int]) -> None:
-    passed = {name: min(each[name]["passed"] for each in rounds) for name in memory}
+def _show(
+    one: Comparison, passed: dict[str, int], rounds: list[dict[str, dict[str, Any]]], memory: dict[str, int]
+) -> None:
     print(f"{one.task}, {passed['ours']} and {passed['theirs']} passed, beside {one.peer}")
     for figure, name in (("wall_s", "wall, s"), ("cpu_s", "processor, s")):
         ours, theirs = (statistics.median(each[side][figure] for each in rounds) for side in ("ours", "theirs"))
@@ -150,10 +146,6 @@ def _show(one: Comparison, rounds: list[dict[str, dict[str, Any]]], memory: dict
         print(f"  {name:16}{spread:>20}{ours:8.2f}{theirs:8.2f}{ours / theirs:7.2f}{one.aim:6.1f}", flush=True)
     ours, theirs = (memory[side] / 2**20 for side in ("ours", "theirs"))
     print(f"  {'peak memory, MB':36}{ours:8.1f}{theirs:8.1f}{ours / theirs:7.2f}", flush=True)
-
-
-def _in_a_process(command: Sequence[str]) -> dict[str, Any]:
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
 
 
 def _watched(command: Sequence[str]) -> int:

@@ -8,13 +8,11 @@ PostgreSQL is the embedded one, on a socket, as it starts without settings.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
+import statistics
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,54 +21,46 @@ import numpy as np
 from storage.embedded import Cluster
 from storage.engines import place_of
 from storage.index import Index, open_index
-from storage.publishing import publish_segments
-from storage.records import Ref
 from storage.segments import Segment, pack_segment
 from tasks.language.tokens import tokenize
 from tasks.rag.retrieval.retrievers import word_scores
-from tests.benchmarks.bench_large import OF_DOCUMENT, Corpus, topical
+from tests.benchmarks.bench_large import OF_DOCUMENT, Corpus, publish_from, topical, write_segment
+from tests.benchmarks.measuring import cost_of, options, scratch_home, show
 
 QUESTIONS = 40
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Print the figures of each size and place."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--chunks", type=int, nargs="+", default=(20_000, 100_000))
     parser.add_argument("--at", type=Path, help="folder for the indexes; a temporary one by default")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each size and place")
-    options = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     corpus = Corpus(None)
-    for chunks in options.chunks:
-        with tempfile.TemporaryDirectory(dir=options.at) as folder:
-            Path(folder).chmod(0o755)  # the server's account passes
-            cluster = Cluster(Path(folder))
-            try:
-                for figures in measured(corpus, Path(folder), cluster, chunks):
-                    print(json.dumps(figures) if options.json else figures, flush=True)
-            finally:
-                cluster.remove()
+    for chunks in chosen.chunks:
+        with scratch_home(chosen.at) as folder:
+            for figures in measured(corpus, folder, chunks):
+                show(figures, as_json=chosen.json)
 
 
-def measured(corpus: Corpus, folder: Path, cluster: Cluster, chunks: int) -> list[dict[str, Any]]:
+def measured(corpus: Corpus, folder: Path, chunks: int) -> Iterator[dict[str, Any]]:
     """The figures of each place."""
     documents = chunks // OF_DOCUMENT
     (folder / "made").mkdir()
     first, second = (_segments(corpus, folder, documents, changed=changed) for changed in (None, 7))
     places = {
         "folder": (folder / "index", folder / "index"),
-        "postgresql": (place_of(cluster.start(), folder), folder / "postgres"),
+        "postgresql": (place_of(Cluster(folder).start(), folder), folder / "postgres"),
     }
-    told: list[dict[str, Any]] = []
+    before, after = (corpus.entries(documents, changed=changed) for changed in (None, 7))
     for name, (place, kept) in places.items():
         figures: dict[str, Any] = {"chunks": chunks, "place": name}
         empty = _megabytes(kept)
-        figures["publish, s"] = _published(corpus, place, first, documents, folder)
+        figures["publish, s"] = round(cost_of(partial(publish_from, folder, place, first, before)).wall_s, 2)
         figures["disk, MB"] = round(_megabytes(kept) - empty, 1)
-        figures["one change, s"] = _published(corpus, place, second, documents, folder, changed=7)
+        figures["one change, s"] = round(cost_of(partial(publish_from, folder, place, second, after)).wall_s, 2)
         with open_index(place) as index, open_index(folder / "index") as exact:
-            told.append(figures | _asked(corpus, index, exact))
-    return told
+            yield figures | _asked(corpus, index, exact)
 
 
 def _segments(corpus: Corpus, folder: Path, documents: int, *, changed: int | None) -> list[Segment]:
@@ -78,31 +68,10 @@ def _segments(corpus: Corpus, folder: Path, documents: int, *, changed: int | No
     for leaf in corpus.leaves(documents, changed=changed):
         key = folder / "made" / f"leaf-{hash(tuple(leaf))}"
         if not key.exists():
-            packed = pack_segment([corpus.content(*one) for one in leaf])
-            for ref, data in packed.files.items():
-                (folder / "made" / ref.digest).write_bytes(data)
-            key.write_text(packed.segment.model_dump_json())
+            segment = write_segment(pack_segment([corpus.content(*one) for one in leaf]), folder)
+            key.write_text(segment.model_dump_json())
         made.append(Segment.model_validate_json(key.read_bytes()))
     return made
-
-
-def _published(
-    corpus: Corpus, place: Path, segments: list[Segment], documents: int, folder: Path, *, changed: int | None = None
-) -> float:
-    def path_of(ref: Ref) -> Path:
-        return folder / "made" / ref.digest
-
-    entries, started = corpus.entries(documents, changed=changed), time.perf_counter()
-    publish_segments(
-        place,
-        segments=segments,
-        path_of=path_of,
-        catalogue=entries,
-        embedder="bench",
-        tokenizer="bigram",
-        settings={},
-    )
-    return round(time.perf_counter() - started, 2)
 
 
 def _asked(corpus: Corpus, index: Index, exact: Index) -> dict[str, Any]:
@@ -135,13 +104,8 @@ def _asked(corpus: Corpus, index: Index, exact: Index) -> dict[str, Any]:
 
 
 def _median(ask: Callable[[Any], object], each: Sequence[Any]) -> float:
-    taken: list[float] = []
     ask(each[0])
-    for one in each:
-        started = time.perf_counter()
-        ask(one)
-        taken.append(time.perf_counter() - started)
-    return round(float(np.median(taken)) * 1e3, 2)
+    return round(1000 * statistics.median(cost_of(partial(ask, one)).wall_s for one in each), 2)
 
 
 def _megabytes(folder: Path) -> float:

@@ -2,89 +2,66 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from tests.benchmarks.measuring import TRIVET, options, scratch_home, show, write_notices
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "documents"
-TRIVET = [sys.executable, "-c", "from flows.cli import main; main()"]
-
-
-class Run(NamedTuple):
-    """One command."""
-
-    wall_s: float
-    answer: dict[str, Any]
 
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--documents", type=int, default=1000, help="how many small documents")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     chosen = parser.parse_args()
-    place = Path(tempfile.mkdtemp(prefix="trivet-bench-"))
-    try:
-        figures = measure_unchanged(place, chosen.documents) | measure_search(place)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-    if chosen.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:<66}{value:>8.2f}")
+    with scratch_home() as place:
+        figures = dict([*measure_unchanged(place, chosen.documents), *measure_search(place)])
+    show(figures, as_json=chosen.json)
 
 
-def measure_unchanged(place: Path, count: int) -> dict[str, float]:
+def measure_unchanged(place: Path, count: int) -> Iterator[tuple[str, float]]:
     """First and unchanged run over `count` documents of a page each."""
-    folder = place / "small"
-    folder.mkdir()
-    for number in range(count):
-        text = f"Notice {number}\n\nThe bridge at kilometre {number} was inspected. Repairs cost {number * 17} dollars."
-        (folder / f"notice-{number:05d}.txt").write_text(text)
+    folder = write_notices(place / "small", count)
     index = ["rag", "index", str(folder), "--index", str(place / "small-index"), "--json"]
-    first, again = _run(place, index), _run(place, index)
-    assert again.answer["documents"]["unchanged"] == count
-    return {
-        f"{count:,} small documents, first: flow, s": first.answer["seconds"],
-        f"{count:,} small documents, unchanged: flow, s": again.answer["seconds"],
-        f"{count:,} small documents, unchanged: command with Prefect's start, s": again.wall_s,
-    }
+    (_, first), (wall_s, again) = _run(place, index), _run(place, index)
+    assert again["documents"]["unchanged"] == count
+    yield f"{count:,} small documents, first: flow, s", first["seconds"]
+    yield f"{count:,} small documents, unchanged: flow, s", again["seconds"]
+    yield f"{count:,} small documents, unchanged: command with Prefect's start, s", wall_s
 
 
-def measure_search(place: Path) -> dict[str, float]:
+def measure_search(place: Path) -> Iterator[tuple[str, float]]:
     """Commands on the sample documents, each in a new process; the second of two runs counts."""
     index = str(place / "samples-index")
     _run(place, ["rag", "index", str(SAMPLES), "--index", index, "--json"])
-    english, korean = "What was the operating margin?", "통합관제시스템 사업 금액은 얼마인가?"
-    commands = {
-        "trivet --help, s": ["--help"],
-        "search, English bm25, to the first hit, s": ["rag", "search", english, "--strategy", "bm25"],
-        "search, English similarity, to the first hit, s": ["rag", "search", english, "--strategy", "similarity"],
-        "search, Korean rrf, to the first hit, s": ["rag", "search", korean, "--strategy", "rrf"],
+    asked = {
+        "English bm25": ("What was the operating margin?", "bm25"),
+        "English similarity": ("What was the operating margin?", "similarity"),
+        "Korean rrf": ("통합관제시스템 사업 금액은 얼마인가?", "rrf"),
     }
-    figures: dict[str, float] = {}
+    commands = {"trivet --help, s": ["--help"]}
+    for name, (question, strategy) in asked.items():
+        command = ["rag", "search", question, "--strategy", strategy, "--index", index, "--json"]
+        commands[f"search, {name}, to the first hit, s"] = command
     for name, command in commands.items():
-        arguments = command if command == ["--help"] else [*command, "--index", index, "--json"]
-        figures[name] = [_run(place, arguments).wall_s for _ in range(2)][1]
-    return figures
+        yield name, [_run(place, command)[0] for _ in range(2)][1]
 
 
-def _run(home: Path, arguments: list[str]) -> Run:
+def _run(place: Path, arguments: list[str]) -> tuple[float, dict[str, Any]]:
+    """Wall seconds of a command, and what it says."""
     started = time.monotonic()
-    environment = os.environ | {"TRIVET_HOME": str(home / "home"), "HF_HUB_OFFLINE": "1"}
+    environment = os.environ | {"TRIVET_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([*TRIVET, *arguments], env=environment, capture_output=True, text=True, check=False)
     wall_s = time.monotonic() - started
     if done.returncode not in (0, 3):
         raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
-    return Run(wall_s, json.loads(done.stdout) if "--json" in arguments else {})
+    return wall_s, json.loads(done.stdout) if "--json" in arguments else {}
 
 
 if __name__ == "__main__":

@@ -9,18 +9,16 @@ otherwise. PostgreSQL's CPU and memory are not among those of this process.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import random
-import shutil
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -52,12 +50,13 @@ from tasks.evaluation.results.run_comparison import against_last, compare_task
 from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.evaluation.running.shard_grading import Scored, result_of
-from tests.benchmarks.bench_evaluate import TRIVET, run
 from tests.benchmarks.bench_judging import Bench, Instant, asked_in, items_in
+from tests.benchmarks.measuring import TRIVET, options, run, scratch_home, show, status_mb
 
 Figures = Iterator[tuple[str, float]]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TASKS = ("MMLUPro", "GSM8K", "MATH500", "GPQADiamond")
+METRICS = ("accuracy", "accuracy_strict", "accuracy_flexible")
 SUBJECTS = 14
 SETTINGS: dict[str, Any] = {
     "sampling": {"temperature": 0.0, "max_tokens": 2048, "top_p": None, "stop": [], "seed": 0},
@@ -102,39 +101,28 @@ class Cost(NamedTuple):
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--samples", type=int, default=2_000, help="samples of one run")
     parser.add_argument("--runs", type=int, default=50, help="runs of the leaderboard, each of another model")
     parser.add_argument("--judgments", type=int, nargs="+", default=[20_000], help="sizes of the store, ascending")
     parser.add_argument("--at", type=Path, help="where the home is made; a temporary folder by default")
     chosen = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="trivet-bench-", dir=chosen.at))
-    home.chmod(0o755)  # as root the embedded PostgreSQL runs as another account, which has to reach its folder
-    cluster = Cluster(home)
-    try:
-        place = Place(home, cluster.start())
-        SERVERS.extend(filter(None, [cluster.status().pid]))
-        parts = (
-            evaluation(place, chosen.samples),
-            leaderboard(place, chosen.runs),
-            store(place, chosen.judgments),
-        )
-        for part in parts:
-            for name, value in part:
-                print(f"{name:<76}{value:>12,.4g}", flush=True)
-    finally:
-        cluster.remove()
-        shutil.rmtree(home, ignore_errors=True)
+    with scratch_home(chosen.at) as home:
+        place = Place(home, Cluster(home).start())
+        SERVERS.extend(filter(None, [Cluster(home).status().pid]))
+        measured = (evaluation(place, chosen.samples), leaderboard(place, chosen.runs), store(place, chosen.judgments))
+        for name, value in chain.from_iterable(measured):
+            show({name: float(value)}, as_json=chosen.json)
 
 
 def cost_of(work: Callable[[], object]) -> Cost:
     """What it costs to do this once."""
-    held = _memory_mb("VmRSS")
+    held = status_mb("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
     wall, cpu, served = time.perf_counter(), time.process_time(), _server_s()
     work()
     spent = time.perf_counter() - wall, time.process_time() - cpu
-    return Cost(*spent, _memory_mb("VmHWM") - held, _server_s() - served)
+    return Cost(*spent, status_mb("VmHWM") - held, _server_s() - served)
 
 
 def _server_s() -> float:
@@ -146,11 +134,6 @@ def _server_s() -> float:
             with suppress(psutil.NoSuchProcess):
                 spent += sum(child.cpu_times()[:2])
     return spent
-
-
-def _memory_mb(name: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
 
 def median_ms(ways: Iterable[Callable[[], object]]) -> float:
@@ -174,26 +157,8 @@ def _told(name: str, cost: Cost) -> Figures:
 
 def evaluation(place: Place, count: int) -> Figures:
     """One run of as many samples after another: aggregate, write, compare, page."""
-    artifacts, task = place.artifacts, _planned(count, place.artifacts)
-    first, second = (tuple(_scored(artifacts, number, count)) for number in range(2))
-    before = _report(0, _aggregate(task, first, artifacts))
-    keep(before, artifacts, place.evaluations)
-    yield from _told(f"{count:,} samples, aggregate", cost_of(partial(_aggregate, task, second, artifacts)))
-    after = _report(1, _aggregate(task, second, artifacts))
-    compared = cost_of(partial(against_last, after, artifacts, place.evaluations))
-    yield from _told("compared with the last run", compared)
-    yield from _told("written to the database", cost_of(partial(keep, after, artifacts, place.evaluations)))
-    with Transaction(place.url) as cursor:
-        cursor.execute("select count(*), pg_table_size('samples'), pg_indexes_size('samples') from samples")
-        rows, table, indexes = _row(cursor)
-    yield "… bytes a sample, table", table / rows
-    yield "… bytes a sample, indexes", indexes / rows
-    yield from _compared(place, before, after)
-    yield from _paged(place, before, after, middle=f"item-{count // 2:07d}")
-
-
-def _planned(count: int, artifacts: Artifacts) -> PlannedTask:
-    return PlannedTask(
+    artifacts = place.artifacts
+    task = PlannedTask(
         task="MMLUPro",
         benchmark="MMLUPro",
         version="1-bench",
@@ -205,6 +170,21 @@ def _planned(count: int, artifacts: Artifacts) -> PlannedTask:
         sampling=Sampling(),
         settings=SETTINGS,
     )
+    first, second = (tuple(_scored(artifacts, number, count)) for number in range(2))
+    before = _report(0, _aggregate(task, first, artifacts))
+    keep(before, artifacts, place.evaluations)
+    yield from _told(f"{count:,} samples, aggregate", cost_of(partial(_aggregate, task, second, artifacts)))
+    after = _report(1, _aggregate(task, second, artifacts))
+    compared = cost_of(partial(against_last, after, artifacts, place.evaluations))
+    yield from _told("compared with the last run", compared)
+    yield from _told("written to the database", cost_of(partial(keep, after, artifacts, place.evaluations)))
+    with transaction(place.url) as cursor:
+        cursor.execute("select count(*), pg_table_size('samples'), pg_indexes_size('samples') from samples")
+        rows, table, indexes = cast("tuple[Any, ...]", cursor.fetchone())
+    yield "… bytes a sample, table", table / rows
+    yield "… bytes a sample, indexes", indexes / rows
+    yield from _compared(place, before, after)
+    yield from _paged(place, before, after, middle=f"item-{count // 2:07d}")
 
 
 def _scored(artifacts: Artifacts, run_number: int, count: int) -> Iterator[Scored]:
@@ -252,10 +232,10 @@ def _report(number: int, result: TaskResult) -> EvalReport:
 
 def _compared(place: Place, first: EvalReport, second: EvalReport) -> Figures:
     task, (before, after) = first.results[0].task, (find_run(one.run.id, place.evaluations) for one in (first, second))
-    in_process = partial(
+    compared = cost_of(
         lambda: compare_task(first.results[0], before.graded(task), second.results[0], after.graded(task))
     )
-    yield from _told("compare, in this process", cost_of(in_process))
+    yield from _told("compare, in this process", compared)
     command = [*TRIVET, "eval", "compare", first.run.id, second.run.id]
     environment = {**os.environ, "TRIVET_HOME": str(place.home)}
     whole = run(command, environment)
@@ -287,7 +267,7 @@ def leaderboard(place: Place, count: int) -> Figures:
     filled = cost_of(lambda: place.evaluations.write([one for number in range(count) for one in _evaluated(number)]))
     yield from _told(f"{count:,} runs of {len(TASKS)} benchmarks written", filled)
     found = list[Any]()
-    yield from _told("figures read", cost_of(lambda: found.extend(_scores(place))))
+    yield from _told("figures read", cost_of(lambda: found.extend(place.evaluations.scores())))
     yield "… figures", float(len(found))
     boards = list[Any]()
     yield from _told("ranked", cost_of(lambda: boards.extend(rank(found))))
@@ -298,10 +278,6 @@ def leaderboard(place: Place, count: int) -> Figures:
         cost = run([*TRIVET, "eval", "results", *arguments], environment)
         yield f"trivet eval results {' '.join(arguments)}: s", cost.wall_s
         yield f"trivet eval results {' '.join(arguments)}: CPU s", cost.cpu_s
-
-
-def _scores(place: Place) -> list[Any]:
-    return place.evaluations.scores()
 
 
 def _evaluated(number: int) -> Iterator[Evaluated]:
@@ -341,9 +317,6 @@ def _evaluated(number: int) -> Iterator[Evaluated]:
         )
 
 
-METRICS = ("accuracy", "accuracy_strict", "accuracy_flexible")
-
-
 def store(place: Place, sizes: list[int]) -> Figures:
     """Judgments by the million: how fast a thousand are found, and how large the indexes are."""
     responses, requests = Responses(lambda: place.url), list[tuple[str, str, str, str]]()
@@ -368,7 +341,7 @@ def _judged(place: Place) -> list[tuple[str, str, str, str]]:
     asked = asked_in(0, KINDS_OF_JUDGMENT // 2)
     judging.judge(asked)
     judging.log_probs([(one, "ferry") for one in asked])
-    with Transaction(place.url) as cursor:
+    with transaction(place.url) as cursor:
         found = cursor.execute("select backend, model, request::text, response::text from responses").fetchall()
         cursor.execute("truncate responses")
         return cast("list[tuple[str, str, str, str]]", found)
@@ -380,14 +353,11 @@ def key_of(number: int) -> str:
 
 def _fill(url: str, made: list[tuple[str, str, str, str]], numbers: range, *, of: int) -> None:
     """Judgments of a year, in the order of their time; the indexes are made anew behind them."""
-    with Transaction(url) as cursor:
-        kept = cursor.execute(
-            "select indexdef from pg_indexes where tablename = 'responses' and indexname <> 'responses_pkey'"
+    with transaction(url) as cursor:
+        indexes = cursor.execute(
+            "select indexname, indexdef from pg_indexes where tablename = 'responses' and indexname <> 'responses_pkey'"
         ).fetchall()
-        names = cursor.execute(
-            "select indexname from pg_indexes where tablename = 'responses' and indexname <> 'responses_pkey'"
-        ).fetchall()
-        for (name,) in names:
+        for name, _ in indexes:
             cursor.execute(f"drop index {name}".encode())
         cursor.execute("alter table responses drop constraint responses_pkey")
         columns = "key, backend, model, request, response, latency_s, created_at"
@@ -396,9 +366,9 @@ def _fill(url: str, made: list[tuple[str, str, str, str]], numbers: range, *, of
                 at = NOON + timedelta(days=DAYS * number / of)
                 copy.write_row((key_of(number), *made[number % len(made)], 0.02, at))
         cursor.execute("alter table responses add primary key (key)")
-        for (definition,) in kept:
+        for _, definition in indexes:
             cursor.execute(definition.encode())
-    with Transaction(url) as cursor:
+    with transaction(url) as cursor:
         cursor.connection.autocommit = True
         cursor.execute("vacuum analyze responses")
 
@@ -412,34 +382,24 @@ def _asked(place: Place, responses: Responses, size: int) -> Figures:
     yield from _looks("… 1,000 keys that are not there", (partial(responses.many, keys) for keys in unknown))
     day = NOON + timedelta(days=DAYS - 1)
     yield "… tokens of the last day: ms", median_ms([partial(responses.tokens_since, day)] * 3)
-    with Transaction(place.url) as cursor:
-        yield "… table, GB", _row(cursor.execute("select pg_table_size('responses')"))[0] / 1e9
+    with transaction(place.url) as cursor:
+        table = cast("tuple[Any, ...]", cursor.execute("select pg_table_size('responses')").fetchone())
+        yield "… table, GB", table[0] / 1e9
         for name, bytes_ in cursor.execute(
             "select indexrelname, pg_relation_size(indexrelid) from pg_stat_user_indexes where relname = 'responses'"
         ).fetchall():
             yield f"… index {name}, GB", bytes_ / 1e9
 
 
-def _row(cursor: Cursor[Any]) -> tuple[Any, ...]:
-    found = cursor.fetchone()
-    assert found is not None
-    return found
-
-
-class Transaction:
+@contextmanager
+def transaction(url: str) -> Generator[Cursor[Any]]:
     """A cursor of psycopg in a transaction of its own."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> Cursor[Any]:
-        self._connection = connections.engine(self._url).raw_connection()
-        return cast("Cursor[Any]", self._connection.cursor())
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._connection.commit()
-        self._connection.close()
+    connection = connections.engine(url).raw_connection()
+    try:
+        yield cast("Cursor[Any]", connection.cursor())
+        connection.commit()
+    finally:
+        connection.close()
 
 
 if __name__ == "__main__":

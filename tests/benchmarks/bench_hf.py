@@ -9,7 +9,6 @@ records beside. Answers have no end token, so that both make the same number of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import tempfile
@@ -21,6 +20,7 @@ import torch
 
 from models.causal_lm import CausalLM
 from models.protocols import ChatRequest, ChatResponse, Message, Text
+from tests.benchmarks.measuring import options, show
 from tests.models.tiny import make_tiny_model
 
 BATCH_SIZES = (16, 32, 64)
@@ -29,15 +29,13 @@ ROUNDS = 2
 
 def main() -> None:
     """Measure both and print tokens per second and their ratio; 0.9 is asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser = options(__doc__)
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=32, help="new tokens of each answer")
-    options = parser.parse_args()
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         subject = CausalLM(str(_model(Path(folder))))
-        figures = measure(subject, requests(options.requests, options.tokens))
-    print(json.dumps(figures) if options.json else "\n".join(f"{name:44} {value}" for name, value in figures.items()))
+        show(measure(subject, requests(chosen.requests, chosen.tokens)), as_json=chosen.json)
 
 
 def measure(subject: CausalLM, asked: list[ChatRequest]) -> dict[str, Any]:

@@ -11,15 +11,12 @@ those of this process, PostgreSQL's not among them.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import hashlib
 import io
-import json
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,28 +30,17 @@ from tasks.grading.vqa_accuracy import CONTRACTIONS, vqa_accuracy
 from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.judge.judging import Asked, Judging
 from tasks.lever.lever_records import VqaItem
-from tests.benchmarks.bench_calls import MODEL, Cost, _cost, _endpoint, _store
+from tests.benchmarks.bench_calls import MODEL, endpoint, store
+from tests.benchmarks.measuring import cost_of, medians, options, show, take_turns
 from tests.benchmarks.peers.plain_vqa import plain_accuracy
 
 ANSWERS = 5_000
 ITEMS, QUERIES = 800, 200
 SIDE_PX = 32
-WORDS = [
-    "the",
-    "red",
-    "Ferry,",
-    "2",
-    "dogs;",
-    "dont",
-    "know",
-    "O'Clock",
-    "1,000",
-    "left-hand",
-    "St.",
-    "seven",
-    "a",
-    "cat?",
-]
+WORDS = (
+    *("the", "red", "Ferry,", "2", "dogs;", "dont", "know"),
+    *("O'Clock", "1,000", "left-hand", "St.", "seven", "a", "cat?"),
+)
 
 Answered = tuple[str, tuple[str, ...]]
 
@@ -76,31 +62,25 @@ class Bench(NamedTuple):
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--judgments", type=int, default=5000)
     parser.add_argument("--latency-ms", type=float, default=20)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--annotations", type=Path, help="official VQA annotations; without it answers are made up")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     chosen = parser.parse_args()
     figures = measure_metric(read_answers(chosen.annotations) if chosen.annotations else made_up())
     with (
         tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder,
-        _endpoint(chosen.latency_ms) as base_url,
-        _store() as responses,
+        endpoint(chosen.latency_ms) as base_url,
+        store() as responses,
     ):
         bench = Bench(base_url, responses, items_in(Path(folder)), chosen.concurrency)
         figures |= measure_instant(bench, chosen.judgments)
         figures |= measure_endpoint(bench, chosen.judgments, rounds=chosen.rounds)
-        figures["rounds of latency behind one another, s"] = (
-            chosen.judgments / chosen.concurrency * chosen.latency_ms / 1000
-        )
-    if chosen.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:<64}{value:>10.3f}")
+    rounds = chosen.judgments / chosen.concurrency
+    figures["rounds of latency behind one another, s"] = rounds * chosen.latency_ms / 1000
+    show(figures, as_json=chosen.json)
 
 
 def made_up() -> list[Answered]:
@@ -133,7 +113,7 @@ def measure_metric(answered: Sequence[Answered]) -> dict[str, float]:
 
     scores: list[float] = []
     others: list[float] = []
-    cost, beside = _cost(ours), _cost(plain)
+    cost, beside = cost_of(ours), cost_of(plain)
     assert not [one for one, other in zip(scores, others, strict=True) if abs(one - other) > 1e-9]
     name = f"VQA accuracy of {len(answered):,} answers"
     return {
@@ -200,34 +180,26 @@ def measure_instant(bench: Bench, count: int) -> dict[str, float]:
         "a new log-probability": lambda: judging.log_probs(pairs),
         "a stored log-probability": lambda: again.log_probs(pairs),
     }
-    return {f"{name}: CPU, µs": _cpu_us(way) / count for name, way in ways.items()}
-
-
-def _cpu_us(way: Callable[[], object]) -> float:
-    started = time.process_time()
-    way()
-    return 1e6 * (time.process_time() - started)
+    return {f"{name}: CPU, µs": 1e6 * cost_of(way).cpu_s / count for name, way in ways.items()}
 
 
 def measure_endpoint(bench: Bench, count: int, *, rounds: int) -> dict[str, float]:
     """Wall and CPU seconds of the same judgments, by the bare client, ours, and ours by what is stored."""
     bare(bench, asked_in(-2, bench.concurrency))
     ours(bench, asked_in(-2, bench.concurrency))
-    costs: dict[str, list[Cost]] = {"bare client, threads": [], "ours, stored": [], "ours, again": []}
-    for number in range(1, rounds + 1):
-        asked = asked_in(number, count)
-        costs["bare client, threads"].append(_cost(lambda asked=asked: bare(bench, asked)))
-        costs["ours, stored"].append(_cost(lambda asked=asked: ours(bench, asked)))
-        costs["ours, again"].append(_cost(lambda asked=asked: again(bench, asked)))
-    figures: dict[str, float] = {}
-    for name, measured in costs.items():
-        figures[f"{count:,} judgments, {name}: wall, s"] = statistics.median(cost.wall_s for cost in measured)
-        figures[f"{count:,} judgments, {name}: CPU, s"] = statistics.median(cost.cpu_s for cost in measured)
-    ratios = [
-        mine.wall_s / bare.wall_s
-        for mine, bare in zip(costs["ours, stored"], costs["bare client, threads"], strict=True)
-    ]
-    return figures | {"ours / bare client: wall": statistics.median(ratios)}
+    nobody = bench._replace(base_url="http://127.0.0.1:9/v1")
+    asked = [asked_in(number, count) for number in range(rounds + 1)]
+    names = [f"{count:,} judgments, {name}" for name in ("bare client, threads", "ours, stored", "ours, again")]
+    costs = take_turns(
+        {
+            names[0]: lambda number: bare(bench, asked[number]),
+            names[1]: lambda number: ours(bench, asked[number]),
+            names[2]: lambda number: ours(nobody, asked[number]),  # a new run that has everything in the store
+        },
+        rounds=rounds,
+    )
+    ratios = [mine.wall_s / other.wall_s for other, mine in zip(costs[names[0]], costs[names[1]], strict=True)]
+    return medians(costs) | {"ours / bare client: wall": statistics.median(ratios)}
 
 
 def bare(bench: Bench, asked: Sequence[Asked]) -> None:
@@ -258,12 +230,6 @@ def _body(items: dict[str, VqaItem], asked: Asked, pictures: dict[str, str]) -> 
 def ours(bench: Bench, asked: Sequence[Asked]) -> None:
     """With the response store, time-outs, retries and the metric."""
     judged = bench.judging(OpenAIChat(MODEL, base_url=bench.base_url)).judge(asked)
-    assert not [one for one in judged if one.failed]
-
-
-def again(bench: Bench, asked: Sequence[Asked]) -> None:
-    """The same in a new run, with no endpoint to be asked."""
-    judged = bench.judging(OpenAIChat(MODEL, base_url="http://127.0.0.1:9/v1")).judge(asked)
     assert not [one for one in judged if one.failed]
 
 

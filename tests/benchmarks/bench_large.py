@@ -10,18 +10,14 @@ their texts above all, a quarter of an hour.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
 import random
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +33,8 @@ from storage.records import Record, Ref
 from storage.segments import CatalogueEntry, DocumentContent, Packed, Segment, pack_segment, split
 from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, Vectors, lists_for, open_faiss, train_centres
 from tasks.language.tokens import tokenize
-from tests.benchmarks.bench_retrieval import chunk_of, pdf_sentences, recombined, zipfian_sentences
+from tests.benchmarks.bench_retrieval import chunk_of, recombined, sentences_of
+from tests.benchmarks.measuring import cost_of, import_from, options, part, peak_mb, show, status_mb
 
 SIZES = (100_000, 300_000, 1_000_000)
 OF_DOCUMENT, QUESTIONS, DIMENSION, TOPIC_CHUNKS = 100, 200, 384, 250
@@ -55,54 +52,33 @@ class Made(Record):
     published_s: float
 
 
-def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Measure each size, print a line of figures for it, and give them back."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    """Measure each size, every part in a process that does nothing else, for its peak."""
+    parser = options(__doc__)
     parser.add_argument("--chunks", type=int, nargs="+", default=SIZES)
     parser.add_argument("--documents", type=Path, help="folder of English PDFs; without: words of a Zipf distribution")
     parser.add_argument("--peers", type=Path, help="python of an environment with bm25s")
     parser.add_argument("--at", type=Path, help="folder for the indexes; a temporary one by default")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each size")
-    parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)  # in a process of its own: its peak of memory
-    options = parser.parse_args(arguments)
-    corpus = Corpus(options.documents)
-    if options.part:
-        part, folder = options.part
-        print(json.dumps(PARTS[part](corpus, Path(folder), options.chunks[0], options.peers)))
-        return []
-    told: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(dir=options.at) as folder:
-        for chunks in options.chunks:
+    parser.add_argument("--part", nargs=2, help="one part of a size in an index folder, in this process")
+    chosen = parser.parse_args()
+    if chosen.part:
+        name, folder = chosen.part
+        print(json.dumps(PARTS[name](Corpus(chosen.documents), Path(folder), chosen.chunks[0], chosen.peers)))
+        return
+    given = [f"--{name}={value}" for name in ("documents", "peers") if (value := getattr(chosen, name))]
+    with tempfile.TemporaryDirectory(dir=chosen.at) as folder:
+        for chunks in chosen.chunks:
             figures: dict[str, Any] = {"chunks": chunks}
-            for part in PARTS:
-                figures |= in_process(part, Path(folder) / str(chunks), chunks, options)
-            told.append(figures)
-            print(json.dumps(figures) if options.json else "\n".join(f"{a:46} {b}" for a, b in figures.items()) + "\n")
-    return told
-
-
-def in_process(part: str, folder: Path, chunks: int, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of a part, with the peak of a process that does nothing else."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.benchmarks.bench_large",
-        "--part",
-        part,
-        str(folder),
-        "--chunks",
-        str(chunks),
-    ]
-    for name in ("documents", "peers"):
-        command += [f"--{name}", str(value)] if (value := getattr(options, name)) else []
-    return json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+            for name in PARTS:
+                figures |= part("large", "--part", name, Path(folder, str(chunks)), "--chunks", chunks, *given)
+            show(figures, as_json=chosen.json)
 
 
 class Corpus:
     """Documents that depend on their number alone."""
 
     def __init__(self, documents: Path | None) -> None:
-        self.sentences = list(pdf_sentences(documents)) if documents else zipfian_sentences()
+        self.sentences = sentences_of(documents)
 
     def digest(self, number: int, edition: int = 0) -> str:
         return hashlib.sha256(f"{number}/{edition}".encode()).hexdigest()
@@ -148,8 +124,7 @@ def _topic(number: int) -> NDArray[np.float32]:
 def make(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str, Any]:
     """All segments, one after the other, and a generation of them."""
     documents = chunks // OF_DOCUMENT
-    folder.mkdir()
-    (folder / "made").mkdir()
+    (folder / "made").mkdir(parents=True)
     started = time.process_time()
     centres = _train(corpus, folder, documents) if chunks > EXACT_UP_TO else None
     opened = None if centres is None else Centres.open(folder / "made" / centres.digest)
@@ -159,10 +134,10 @@ def make(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str,
     for leaf in corpus.leaves(documents):
         contents = [corpus.content(*one) for one in leaf]
         began = time.process_time()
-        segments.append(_kept(pack_segment(contents, centres=opened), folder))
+        segments.append(write_segment(pack_segment(contents, centres=opened), folder))
         packing += time.process_time() - began
     began = time.process_time()
-    _publish(folder, segments, corpus.entries(documents), centres)
+    publish_from(folder, folder / "index", segments, corpus.entries(documents), centres=centres)
     made = Made(
         segments=tuple(segments),
         centres=centres,
@@ -178,7 +153,7 @@ def make(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str,
         "make segments, CPU s": round(packing, 1),
         "first generation, CPU s": round(made.published_s, 2),
         "bytes per chunk": round(written / chunks),
-        "peak of making, MB": _peak(),
+        "peak of making, MB": round(peak_mb()),
     }
 
 
@@ -193,17 +168,18 @@ def change(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[st
     entries = corpus.entries(documents, changed=changed)
     written, started = _written(folder), time.process_time()
     segments = [
-        known.get(tuple(leaf)) or _kept(pack_segment(contents[tuple(leaf)], centres=opened), folder) for leaf in after
+        known.get(tuple(leaf)) or write_segment(pack_segment(contents[tuple(leaf)], centres=opened), folder)
+        for leaf in after
     ]
     packed = time.process_time()
-    _publish(folder, segments, entries, made.centres)
+    publish_from(folder, folder / "index", segments, entries, centres=made.centres)
     ended = time.process_time()
     return {
         "one change: segments made": len(contents),
         "one change: segments, CPU s": round(packed - started, 2),
         "one change: generation, CPU s": round(ended - packed, 2),
         "one change: MB written": round((_written(folder) - written) / 1e6, 1),
-        "one change: peak, MB": _peak(),
+        "one change: peak, MB": round(peak_mb()),
     }
 
 
@@ -223,7 +199,8 @@ def ask(corpus: Corpus, folder: Path, chunks: int, peers: Path | None) -> dict[s
         figures |= _times("bm25", lambda words: lexical.search(words, 10), questions)
         queries = topical(range(QUESTIONS), seed=f"{5:064x}")
         figures |= _times("dense", lambda query: vectors.search(query, 10), list(queries))
-        figures |= {"its own memory after both, MB": _resident("RssAnon"), "mapped pages, MB": _resident("RssFile")}
+        figures["its own memory after both, MB"] = round(status_mb("RssAnon"))
+        figures["mapped pages, MB"] = round(status_mb("RssFile"))
         figures["lists probed"] = f"{vectors.probes} of {vectors.lists}" if vectors.lists else "exact"
         exact = [set(vectors.search(query, 10, allowed=np.ones(len(index), np.bool_)).rows) for query in queries]
         found = [set(vectors.search(query, 10).rows) for query in queries]
@@ -256,15 +233,19 @@ def _train(corpus: Corpus, folder: Path, documents: int) -> Ref:
     return ref
 
 
-def _kept(packed: Packed, folder: Path) -> Segment:
+def write_segment(packed: Packed, folder: Path) -> Segment:
+    """Keep the files of a segment in the folder of the benchmark."""
     for ref, data in packed.files.items():
         (folder / "made" / ref.digest).write_bytes(data)
     return packed.segment
 
 
-def _publish(folder: Path, segments: Sequence[Segment], entries: list[CatalogueEntry], centres: Ref | None) -> None:
+def publish_from(
+    folder: Path, out: Path, segments: Sequence[Segment], entries: list[CatalogueEntry], *, centres: Ref | None = None
+) -> None:
+    """Publish segments whose files the folder of the benchmark holds."""
     publish_segments(
-        folder / "index",
+        out,
         segments=segments,
         path_of=lambda ref: folder / "made" / ref.digest,
         catalogue=entries,
@@ -278,11 +259,7 @@ def _publish(folder: Path, segments: Sequence[Segment], entries: list[CatalogueE
 def _times(name: str, search: Any, questions: Sequence[Any]) -> dict[str, Any]:
     for question in questions:
         search(question)  # the pages that it reads are in memory then
-    times: list[float] = []
-    for question in questions:
-        started = time.process_time()
-        search(question)
-        times.append((time.process_time() - started) * 1e3)
+    times = [1000 * cost_of(partial(search, question)).cpu_s for question in questions]
     return {
         f"{name} p50, ms": round(float(np.median(times)), 2),
         f"{name} p95, ms": round(float(np.percentile(times, 95)), 2),
@@ -290,8 +267,7 @@ def _times(name: str, search: Any, questions: Sequence[Any]) -> dict[str, Any]:
 
 
 def _bm25s(corpus: Corpus, chunks: int, questions: list[list[str]], python: Path) -> dict[str, Any]:
-    where = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
-    sys.path.append(where.strip())  # behind our own packages, so that numpy stays ours
+    import_from(python)
     import bm25s  # pyright: ignore[reportMissingImports]
 
     def tokens() -> Iterator[Sequence[str]]:
@@ -308,15 +284,6 @@ def _written(folder: Path) -> int:
     """Bytes of all files, a file of several names counted once."""
     facts = [path.stat() for path in folder.rglob("*") if path.is_file()]
     return sum({one.st_ino: one.st_size for one in facts}.values())
-
-
-def _peak() -> int:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
-
-
-def _resident(kind: str) -> int:
-    told = Path("/proc/self/status").read_text().splitlines()
-    return round(next(int(line.split()[1]) for line in told if line.startswith(kind)) / 1e3)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,16 @@ processes that the command starts and waits for (Prefect's API; PostgreSQL's ser
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import resource
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-TRIVET = [sys.executable, "-c", "from flows.cli import main; main()"]
+from tests.benchmarks.measuring import TRIVET, options, part, peak_mb, processor_s, scratch_home, show
+
 SHOWN = (
     "zero_shot",
     "random",
@@ -38,24 +35,17 @@ WIDTH, CANDIDATES, POOL, GROUP = 512, 9_000, 64, 16
 
 def main() -> None:
     """Print the figures, and what is aimed at."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--queries", type=int, default=5_000)
     parser.add_argument("--memory", action="store_true", help="only the groups, in this process")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     chosen = parser.parse_args()
     if chosen.memory:
         print(json.dumps(measure_memory(chosen.queries)))
         return
-    apart = [sys.executable, "-m", "tests.benchmarks.bench_lever", "--memory", "--queries", str(chosen.queries)]
-    figures = json.loads(subprocess.run(apart, check=True, capture_output=True, text=True).stdout)
-    figures |= measure_world(chosen.seeds)
-    if chosen.json:
-        print(json.dumps(figures))
-        return
+    figures = part("lever", "--memory", "--queries", chosen.queries) | measure_world(chosen.seeds)
     aims = {"groups, peak of the whole process, GB": 1.5, "CPU world, judge included, processor minutes a seed": 8.0}
-    for name, value in figures.items():
-        print(f"{name:<62}{value:>9.3f}{'   aim ≤ ' + str(aims[name]) if name in aims else ''}")
+    show(figures, as_json=chosen.json, aims=aims)
 
 
 def measure_memory(queries: int) -> dict[str, float]:
@@ -101,28 +91,32 @@ def measure_memory(queries: int) -> dict[str, float]:
         groups = groups_of(path, queries=bank, candidates=bank, mode="hard_plus_soft")
         spent = time.process_time() - started
     assert groups.pointers.shape == (queries, GROUP, 2)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "groups, file, MB": size / 1e6,
         "groups, read and checked, CPU s": spent,
-        "groups, peak of the whole process, GB": peak / 1e6,
+        "groups, peak of the whole process, GB": peak_mb() * 1024 / 1e6,
     }
 
 
 def measure_world(seeds: int) -> dict[str, float]:
     """Of `trivet lever run --dataset digits --seeds N`."""
-    place = Path(tempfile.mkdtemp(prefix="trivet-bench-"))
-    single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TRIVET_HOME": str(place / "home")}
-    command = [*TRIVET, "lever", "run", "--dataset", "digits", "--seeds", str(seeds), "--results", str(place / "out")]
-    try:
-        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    with scratch_home() as place:
+        single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TRIVET_HOME": str(place / "home")}
+        command = [
+            *TRIVET,
+            "lever",
+            "run",
+            "--dataset",
+            "digits",
+            "--seeds",
+            str(seeds),
+            "--results",
+            str(place / "out"),
+        ]
+        own, started, before = time.process_time(), time.monotonic(), processor_s()
         done = subprocess.run([*command, "--json"], env=os.environ | single, check=True, capture_output=True, text=True)
-        wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        wall, spent = time.monotonic() - started, processor_s() - before - (time.process_time() - own)
         told: dict[str, Any] = json.loads(done.stdout)
-        subprocess.run([*TRIVET, "db", "stop"], env=os.environ | single, check=False, capture_output=True)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-    spent = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
     return {
         "CPU world, judge included, processor minutes a seed": spent / 60 / seeds,
         "CPU world, wall minutes": wall / 60,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.lineage import FILE, Edge, Lineage, StepRun
-from tests.benchmarks.bench_flow import TRIVET
+from tests.benchmarks.measuring import options, scratch_home, show, write_notices
 
 STEPS = ("scan", "parse", "find_figures", "extract_figures", "chunk", "embed")
 SHARD = 64
@@ -47,27 +45,23 @@ except SystemExit:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--documents", type=int, default=300, help="how many small documents are indexed")
     parser.add_argument("--edges", type=int, default=1_000_000, help="about how many edges are asked")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder:
-        figures = recording(Path(folder), chosen.documents) | asking(Path(folder), chosen.edges)
-    for name, value in figures.items():
-        print(f"{name:<66}{value:>12.4g}")
+    with scratch_home() as place:
+        figures = recording(place, chosen.documents) | asking(place, chosen.edges)
+    show(figures, as_json=chosen.json)
 
 
 def recording(place: Path, count: int) -> dict[str, float]:
     """The share of the CPU seconds of an index run that noting takes."""
-    folder = place / "small"
-    folder.mkdir()
-    for number in range(count):
-        (folder / f"n{number:05d}.txt").write_text(f"Notice {number}\n\nRepairs of bridge {number} cost {number * 17}.")
+    folder = write_notices(place / "small", count)
     command = [sys.executable, "-c", COUNTED, "rag", "index", str(folder), "--index", str(place / "index"), "--json"]
     environment = os.environ | {"TRIVET_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(TRIVET[-1:])} {done.stderr}")
+        raise SystemExit(done.stderr)
     assert json.loads(done.stdout)["documents"]
     noting, whole = map(float, done.stderr.strip().splitlines()[-1].split())
     return {f"{count} small documents: CPU s of the run": whole, "… share that noting takes": noting / whole}
@@ -76,13 +70,22 @@ def recording(place: Path, count: int) -> dict[str, float]:
 def asking(place: Path, edges: int) -> dict[str, float]:
     """Milliseconds from a vector to its file, where six steps made it."""
     lineage, documents = Lineage(None, place / FILE), edges // 15
-    written, started = 0, time.process_time()
+    written, started, took = 0, time.process_time(), list[float]()
     for first in range(0, documents, SHARD):
         for at, name in enumerate(STEPS):
-            told = [edge for number in range(first, first + SHARD) for edge in _edges(at, number, number - first)]
-            lineage.record(_step(name, f"{name}{first}"), told)
-            written += len(told)
-    seconds, took = time.process_time() - started, list[float]()
+            edges_of_step: list[Edge] = []
+            for item in range(SHARD):
+                made = Edge(item, True, name, _digest(at, first + item), "content")
+                used = [
+                    Edge(item, False, STEPS[one], _digest(one, first + item), "content")
+                    for one in range(max(0, at - 2), at)
+                ]
+                edges_of_step += [made, *used]
+            now, key = datetime.now(UTC), f"{name}{first}"
+            step = StepRun(key=key, step=name, version=1, run="bench", code="bench", at=now, seconds=1, parameters={})
+            lineage.record(step, edges_of_step)
+            written += len(edges_of_step)
+    seconds = time.process_time() - started
     for number in range(0, documents, max(1, documents // ASKED)):
         begun = time.perf_counter()
         assert len(lineage.origins([_digest(len(STEPS) - 1, number)], most=100)) == len(STEPS)
@@ -98,17 +101,6 @@ def asking(place: Path, edges: int) -> dict[str, float]:
 
 def _digest(step: int, number: int) -> str:
     return f"{step:02x}{number:062x}"
-
-
-def _edges(step: int, number: int, item: int) -> list[Edge]:
-    sources = range(max(0, step - 2), step)
-    used = [Edge(item, False, STEPS[one], _digest(one, number), "content") for one in sources]
-    return [Edge(item, True, STEPS[step], _digest(step, number), "content"), *used]
-
-
-def _step(name: str, key: str) -> StepRun:
-    at = datetime.now(UTC)
-    return StepRun(key=key, step=name, version=1, run="bench", code="bench", at=at, seconds=1, parameters={})
 
 
 if __name__ == "__main__":

@@ -14,16 +14,18 @@ import argparse
 import hashlib
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.rag.indexing.chunks import Chunk
+from tests.benchmarks.measuring import options, status_mb
+from tests.sandbox.attacking import descendants
 
 PEER = Path(__file__).parent / "peers" / "llamaindex_ingest.py"
 FILES = ("BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf")
@@ -31,8 +33,6 @@ CHANGED = "ULTABEAUTY_2023Q4_EARNINGS.pdf"
 RUNS = ("first", "unchanged", "changed")
 TARGETS = {"first": 0.7, "unchanged": 0.1}
 SAMPLE_EVERY_S = 0.05
-OURS = "{trivet} rag index {documents} --index {index} --embedder {embedder} --json"
-OURS_CHUNKS = "{trivet} rag chunks --index {index} --all --json"
 # stays a moment, so that its memory is seen
 OURS_LOAD = "import time; from models.embedders import open_embedder as o; o('{embedder}').embed(['a']); time.sleep(1)"
 
@@ -55,39 +55,47 @@ class Side(NamedTuple):
 
 def main() -> None:
     """Run both sides for each precision, print a table, or JSON with `--json`."""
-    options = _options()
+    from models.weight_files import minilm_folder
+
+    parser = options(__doc__)
+    parser.add_argument("--documents", type=Path, required=True, help=f"folder with {' and '.join(FILES)}")
+    parser.add_argument("--peer-python", required=True, help="interpreter with peers/peers.txt installed")
+    parser.add_argument("--peer-reader", choices=["pypdf", "pymupdf"], default="pymupdf", help="the faster by default")
+    parser.add_argument("--model", type=Path, default=minilm_folder(), help="weights for the peer")
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
+    chosen = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for precision in options.precisions:
+    for precision in chosen.precisions:
         with tempfile.TemporaryDirectory(prefix="bench-llamaindex-") as work:
-            rows += compare(options, precision, Path(work))
-    print(json.dumps(rows) if options.json else _table(rows))
+            rows += compare(chosen, precision, Path(work))
+    print(json.dumps(rows) if chosen.json else _table(rows))
 
 
-def compare(options: argparse.Namespace, precision: str, work: Path) -> list[dict[str, Any]]:
+def compare(chosen: argparse.Namespace, precision: str, work: Path) -> list[dict[str, Any]]:
     """A row for each run. The chunks that our side makes are what the peer embeds."""
     folders = {name: work / name for name in ("first", "changed", "tiny")}
     for name in ("first", "changed"):
         folders[name].mkdir()
         for file in FILES:
-            shutil.copy(options.documents / file, folders[name])
+            shutil.copy(chosen.documents / file, folders[name])
     _change(folders["changed"] / CHANGED)
     folders["tiny"].mkdir()
     (folders["tiny"] / "note.txt").write_text("One short text.\n")
-    ours = _ours(options, precision, work, folders)
-    peer = _peer(options, precision, work, folders)
+    ours = _ours(chosen.documents, precision, work, folders)
+    peer = _peer(chosen, precision, work, folders)
     return [_row(precision, run, ours, peer) for run in RUNS]
 
 
-def _ours(options: argparse.Namespace, precision: str, work: Path, folders: dict[str, Path]) -> Side:
-    fill = {"trivet": str(Path(sys.executable).with_name("trivet")), "embedder": f"minilm:{precision}"}
+def _ours(documents: Path, precision: str, work: Path, folders: dict[str, Path]) -> Side:
+    trivet, embedder = str(Path(sys.executable).with_name("trivet")), f"minilm:{precision}"
 
     def index(home: str, folder: Path) -> Cost:
-        command = options.ours.format(documents=folder, index=work / f"{home}-index", **fill)
-        return measure(shlex.split(command), home=work / home)
+        command = [trivet, "rag", "index", str(folder), "--index", str(work / f"{home}-index")]
+        return measure([*command, "--embedder", embedder, "--json"], home=work / home)
 
     def export(name: str) -> None:
-        command = options.ours_chunks.format(index=work / "ours-index", **fill)
-        chunks = _read_chunks(measure(shlex.split(command), home=work / "ours").output)
+        command = [trivet, "rag", "chunks", "--index", str(work / "ours-index"), "--all", "--json"]
+        chunks = _read_chunks(measure(command, home=work / "ours").output)
         (work / f"{name}.json").write_text(json.dumps(chunks))
 
     start = {"first": index("tiny-home", folders["tiny"]), "unchanged": index("tiny-home", folders["tiny"])}
@@ -98,13 +106,13 @@ def _ours(options: argparse.Namespace, precision: str, work: Path, folders: dict
     shutil.copy(folders["changed"] / CHANGED, folders["first"] / CHANGED)
     runs["changed"] = index("ours", folders["first"])
     export("changed")
-    shutil.copy(options.documents / CHANGED, folders["first"] / CHANGED)
-    load = measure([sys.executable, "-c", OURS_LOAD.format(**fill)], home=work / "ours")
+    shutil.copy(documents / CHANGED, folders["first"] / CHANGED)
+    load = measure([sys.executable, "-c", OURS_LOAD.format(embedder=embedder)], home=work / "ours")
     return Side(runs, {**start, "changed": start["first"]}, load)
 
 
-def _peer(options: argparse.Namespace, precision: str, work: Path, folders: dict[str, Path]) -> Side:
-    base = [options.peer_python, str(PEER), "--model", str(options.model), "--reader", options.peer_reader]
+def _peer(chosen: argparse.Namespace, precision: str, work: Path, folders: dict[str, Path]) -> Side:
+    base = [chosen.peer_python, str(PEER), "--model", str(chosen.model), "--reader", chosen.peer_reader]
     base += ["--bf16"] if precision == "bf16" else []
 
     def ingest(state: str, folder: Path, chunks: str) -> Cost:
@@ -139,7 +147,11 @@ def measure(command: list[str], *, home: Path) -> Cost:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             if ended:
                 break
-            peak_mb = max(peak_mb, sum(_resident_mb(member) for member in _tree(process.pid)))
+            total_mb = 0.0  # pages shared with a child count for both
+            for member in descendants([process.pid]):
+                with suppress(OSError, StopIteration):  # it has just ended
+                    total_mb += status_mb("VmRSS:", member)
+            peak_mb = max(peak_mb, total_mb)
             time.sleep(SAMPLE_EVERY_S)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
@@ -148,27 +160,6 @@ def measure(command: list[str], *, home: Path) -> Cost:
             raise subprocess.CalledProcessError(process.returncode, command)
         output.seek(0)
         return Cost(cpu_s=usage.ru_utime + usage.ru_stime, peak_mb=peak_mb, output=output.read().decode())
-
-
-def _tree(pid: int) -> list[int]:
-    """The process and its descendants, as they are now."""
-    members = [pid]
-    for member in members:
-        for children in Path(f"/proc/{member}/task").glob("*/children"):
-            try:
-                members += [int(child) for child in children.read_text().split()]
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    return members
-
-
-def _resident_mb(pid: int) -> float:
-    """Resident memory; 0 for a process that has just ended. Pages shared with a child count for both."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
 
 
 def _change(pdf: Path) -> None:
@@ -183,11 +174,9 @@ def _change(pdf: Path) -> None:
 
 def _read_chunks(output: str) -> list[dict[str, str]]:
     """`{id, text}` for each chunk of `rag chunks --json`; ids by page and content, so that few of them move."""
-    listed = json.loads(output)
-    chunks = listed["chunks"] if isinstance(listed, dict) else listed
     seen: dict[str, int] = {}
     result: list[dict[str, str]] = []
-    for chunk in chunks:
+    for chunk in json.loads(output)["chunks"]:
         text = Chunk.model_validate({name: chunk[name] for name in Chunk.model_fields}).search_text
         # equal texts on a page need ids of their own
         key = f"{chunk['page']}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -221,21 +210,6 @@ def _table(rows: list[dict[str, Any]]) -> str:
             cells.append(f"{row[f'ours_{name}']} / {row[f'peer_{name}']}{ratio}".rjust(22))
         lines.append(" | ".join(cells))
     return "\n".join([*lines, "ours / LlamaIndex = ratio; asked: first ≤ 0.7, unchanged ≤ 0.1, growth ≤ 0.7"])
-
-
-def _options() -> argparse.Namespace:
-    from models.weight_files import minilm_folder
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=Path, required=True, help=f"folder with {' and '.join(FILES)}")
-    parser.add_argument("--peer-python", required=True, help="interpreter with peers/peers.txt installed")
-    parser.add_argument("--peer-reader", choices=["pypdf", "pymupdf"], default="pymupdf", help="the faster by default")
-    parser.add_argument("--model", type=Path, default=minilm_folder(), help="weights for the peer")
-    parser.add_argument("--ours", default=OURS, help="command with {documents}, {index}, {embedder}")
-    parser.add_argument("--ours-chunks", default=OURS_CHUNKS, help="command that lists all chunks as JSON")
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
-    parser.add_argument("--json", action="store_true", help="one JSON list on stdout")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -8,16 +8,14 @@ themselves rewritten and beside the next one. Both graders run in a fresh proces
 
 from __future__ import annotations
 
-import argparse
 import json
-import resource
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
+
+from tests.benchmarks.measuring import options, part, processor_s
 
 PAIRS = Path(__file__).parents[1] / "grading" / "math" / "pairs.jsonl"
 LONG_CHARS = (4_000, 16_000, 40_000, 100_000)
@@ -26,7 +24,7 @@ Case = tuple[str, str, bool]
 
 def main() -> None:
     """Run both graders in processes of their own and print them side by side."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data")
     parser.add_argument("--comparisons", type=int, default=1_000)
     parser.add_argument("--responses", type=int, default=800)
@@ -38,11 +36,14 @@ def main() -> None:
         return
     compared = list(islice(cases(chosen.data), chosen.comparisons))
     ours, theirs = _in_a_process("trivet", compared), _in_a_process("math-verify", compared)
+    long = _in_a_process("long", [(gold, text, True) for gold, text in islice(long_responses(), chosen.responses)])
+    if chosen.json:
+        print(json.dumps({"trivet": ours, "math-verify": theirs, "long": long}))
+        return
     for name, figures in (("trivet", ours), ("math-verify", theirs)):
         agreed = f"{figures['agreement']:.1%} agree, {figures['false']} false accepts"
         print(f"{name:12} {figures['cpu_s']:7.2f} CPU s, {agreed}")
     print(f"{theirs['cpu_s'] / ours['cpu_s']:.1f} times math-verify's throughput on {len(compared)} comparisons")
-    long = _in_a_process("long", [(gold, text, True) for gold, text in islice(long_responses(), chosen.responses)])
     print(f"{chosen.responses} long responses: {long['cpu_s']:.2f} CPU s, {long['agreement']:.1%} right")
 
 
@@ -86,22 +87,16 @@ def _in_a_process(run: str, compared: list[Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cases.json"
         path.write_text(json.dumps(compared), "utf-8")
-        command = [sys.executable, "-m", "tests.benchmarks.bench_math", "--run", run, "--cases", str(path)]
-        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+        return part("math", "--run", run, "--cases", path)
 
 
 def _measured(grade: Callable[[list[Case]], list[bool]], compared: list[Case]) -> dict[str, Any]:
-    before = _cpu_s()
+    before = processor_s()
     verdicts = grade(compared)
-    cpu_s = _cpu_s() - before
+    cpu_s = processor_s() - before
     right = [verdict == case[2] for verdict, case in zip(verdicts, compared, strict=True)]
     false = sum(verdict and not case[2] for verdict, case in zip(verdicts, compared, strict=True))
     return {"cpu_s": cpu_s, "agreement": sum(right) / len(right), "false": false}
-
-
-def _cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _ours(compared: list[Case]) -> list[bool]:
@@ -118,19 +113,13 @@ def _theirs(compared: list[Case]) -> list[bool]:
 
     logging.disable(logging.CRITICAL)
 
-    def read(text: str) -> Any:
-        return parse(text)
+    def equal(gold: str, text: str) -> bool:
+        # as its authors advise: a gold, and an answer that is nothing else, stand in dollars
+        bare = not any(sign in text for sign in ("$", "\\boxed", "\\(", "\\[")) and len(text) < 200
+        gold = gold if "$" in gold else f"${gold}$"
+        return bool(verify(parse(gold), parse(f"${text}$" if bare else text)))
 
-    # as its authors advise: a gold is given in dollars
-    return [
-        bool(verify(read(gold if "$" in gold else f"${gold}$"), read(_as_they_want(text))))
-        for gold, text, _ in compared
-    ]
-
-
-def _as_they_want(text: str) -> str:
-    bare = not any(sign in text for sign in ("$", "\\boxed", "\\(", "\\[")) and len(text) < 200
-    return f"${text}$" if bare else text
+    return [equal(gold, text) for gold, text, _ in compared]
 
 
 _GRADERS: dict[str, Callable[[list[Case]], list[bool]]] = {"trivet": _ours, "math-verify": _theirs, "long": _ours}

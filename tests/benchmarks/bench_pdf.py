@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any
 
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
+from tests.benchmarks.measuring import options
 
 FILES = ("BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf")
 SIGNS = "$€£¥₩()% "
@@ -45,23 +45,28 @@ def measure(path: Path, *, peer_pages: int | None) -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
-    """Of what is measured."""
-    return {name: version(name) for name in ("pymupdf", "pdfplumber")}
-
-
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Measures, prints, and returns what was printed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> None:
+    """Measure each file and print the table."""
+    parser = options(__doc__)
     parser.add_argument("documents", type=Path, help="folder that holds the files, at any depth")
     parser.add_argument("--file", action="append", help="name of a file; default: the two filings of the target")
     parser.add_argument("--peer-pages", type=int, help="pages that pdfplumber reads; default: all")
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args(argv)
+    chosen = parser.parse_args()
     found = [next(iter(sorted(chosen.documents.rglob(name)))) for name in chosen.file or FILES]
-    result = {"versions": versions(), "files": [measure(path, peer_pages=chosen.peer_pages) for path in found]}
-    print(json.dumps(result) if chosen.json else _table(result))
-    return result
+    versions = {name: version(name) for name in ("pymupdf", "pdfplumber")}
+    rows = [measure(path, peer_pages=chosen.peer_pages) for path in found]
+    if chosen.json:
+        print(json.dumps({"versions": versions, "files": rows}))
+        return
+    print("  ".join(f"{name} {number}" for name, number in versions.items()))
+    print(f"{'file':34}{'text p/s':>10}{'tables p/s':>12}{'pdfplumber':>12}{'ratio':>8}{'pages':>9}{'cells =':>9}")
+    for row in rows:
+        seen = row["pdfplumber_table_pages"]
+        print(
+            f"{row['file'][:33]:34}{row['text_pages_per_cpu_s']:>10.0f}{row['table_pages_per_cpu_s']:>12.1f}"
+            f"{row['pdfplumber_pages_per_cpu_s']:>12.1f}{row['speed_ratio']:>7.1f}×"
+            f"{seen - len(row['missed_table_pages']):>5}/{seen:<3}{row['cells_equal_share']:>9.1%}"
+        )
 
 
 def _text_seconds(path: Path) -> tuple[float, int]:
@@ -103,21 +108,6 @@ def _texts(cells: list[str | None] | list[str]) -> Counter[str]:
     Signs around an amount do not count: where they have a column of their own, we put them into the amount's cell.
     """
     return Counter(text for cell in cells if (text := " ".join((cell or "").split()).strip(SIGNS)))
-
-
-def _table(result: dict[str, Any]) -> str:
-    lines = ["  ".join(f"{name} {number}" for name, number in result["versions"].items())]
-    lines.append(
-        f"{'file':34}{'text p/s':>10}{'tables p/s':>12}{'pdfplumber':>12}{'ratio':>8}{'pages':>9}{'cells =':>9}"
-    )
-    for row in result["files"]:
-        seen = row["pdfplumber_table_pages"]
-        lines.append(
-            f"{row['file'][:33]:34}{row['text_pages_per_cpu_s']:>10.0f}{row['table_pages_per_cpu_s']:>12.1f}"
-            f"{row['pdfplumber_pages_per_cpu_s']:>12.1f}{row['speed_ratio']:>7.1f}×"
-            f"{seen - len(row['missed_table_pages']):>5}/{seen:<3}{row['cells_equal_share']:>9.1%}"
-        )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,10 @@ medians of CPU milliseconds. First both must give the same log-probabilities and
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,6 +27,7 @@ from torch import Tensor, nn
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning.losses import advantages, exact_kl, grpo_loss, score
+from tests.benchmarks.measuring import cost_of, options
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 
 QUERIES, CANDIDATES, SHOTS = 32, 64, 2
@@ -60,7 +59,6 @@ class Comparison(NamedTuple):
     """One line of the table."""
 
     task: str
-    layers: int
     aim: float
     """Ours by theirs, at most."""
     ours: Callable[[], object]
@@ -69,9 +67,8 @@ class Comparison(NamedTuple):
 
 def main() -> int:
     """Print the table; the exit status is the number of networks whose results differ."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true", help="all rounds, one JSON object a line")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     work, differ = make_work(), 0
@@ -83,8 +80,19 @@ def main() -> int:
             differ += 1
             print(f"layers {layers}: {why}", file=sys.stderr)
             continue
-        for comparison in comparisons(sides, work, layers=layers):
-            _show(comparison, measured(comparison, rounds=chosen.rounds), as_json=chosen.json)
+        for comparison in comparisons(sides, work):
+            for side in (comparison.ours, comparison.theirs):  # warms up
+                side()
+            rounds = [
+                (1000 * cost_of(comparison.ours).cpu_s, 1000 * cost_of(comparison.theirs).cpu_s)
+                for _ in range(chosen.rounds)
+            ]
+            name = f"{comparison.task}, layers {layers}"
+            if chosen.json:
+                print(json.dumps({"task": name, "aim": comparison.aim, "rounds_cpu_ms": rounds}), flush=True)
+                continue
+            ours, theirs = (statistics.median(side) for side in zip(*rounds, strict=True))
+            print(f"{name:38}{ours:8.1f}{theirs:8.1f}{ours / theirs:7.2f}{comparison.aim:6.1f}", flush=True)
     return differ
 
 
@@ -127,7 +135,7 @@ def difference(sides: Sides, work: Work) -> str | None:
     return None
 
 
-def comparisons(sides: Sides, work: Work, *, layers: int) -> list[Comparison]:
+def comparisons(sides: Sides, work: Work) -> list[Comparison]:
     """What is measured of one architecture."""
     query, pool, advantage = work.query, work.pool, work.advantage
     given = work.pointers[:, :DRAWS]
@@ -167,17 +175,10 @@ def comparisons(sides: Sides, work: Work, *, layers: int) -> list[Comparison]:
         _update(updates[2], _plain_grpo(peer.grouped(*work[:3]), old, asked, advantage))
 
     return [
-        Comparison("generation and log-probs", layers, 0.1, generate_ours, generate_theirs),
-        Comparison("grpo step", layers, 0.6, grpo_ours, grpo_theirs),
-        Comparison("grpo step, exact KL", layers, 0.6, grpo_exactly, grpo_theirs),
+        Comparison("generation and log-probs", 0.1, generate_ours, generate_theirs),
+        Comparison("grpo step", 0.6, grpo_ours, grpo_theirs),
+        Comparison("grpo step, exact KL", 0.6, grpo_exactly, grpo_theirs),
     ]
-
-
-def measured(comparison: Comparison, *, rounds: int) -> list[tuple[float, float]]:
-    """CPU milliseconds of both sides in each round."""
-    for side in (comparison.ours, comparison.theirs):
-        side()
-    return [(_cpu_ms(comparison.ours), _cpu_ms(comparison.theirs)) for _ in range(rounds)]
 
 
 def _update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -191,21 +192,6 @@ def _plain_grpo(new: Tensor, old: Tensor, ref: Tensor, advantage: Tensor) -> Ten
     ratio = (new - old).exp()
     surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
     return -(surrogate - 0.1 * ((ref - new).exp() - (ref - new) - 1)).mean()
-
-
-def _cpu_ms(work: Callable[[], object]) -> float:
-    started = time.process_time()
-    work()
-    return 1000 * (time.process_time() - started)
-
-
-def _show(comparison: Comparison, rounds: list[tuple[float, float]], *, as_json: bool) -> None:
-    name = f"{comparison.task}, layers {comparison.layers}"
-    if as_json:
-        print(json.dumps({"task": name, "aim": comparison.aim, "rounds_cpu_ms": rounds}), flush=True)
-        return
-    ours, theirs = (statistics.median(side) for side in zip(*rounds, strict=True))
-    print(f"{name:38}{ours:8.1f}{theirs:8.1f}{ours / theirs:7.2f}{comparison.aim:6.1f}", flush=True)
 
 
 if __name__ == "__main__":

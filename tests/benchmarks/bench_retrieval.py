@@ -9,16 +9,13 @@ numba, its fastest backend), in the same Python and numpy. Medians over 200 ques
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at impo
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from storage.index import open_index
 from storage.lexical import Lexical, Whole, count_postings
@@ -33,67 +31,58 @@ from storage.segments import CatalogueEntry
 from storage.vectors import EXACT_UP_TO, Dense, Vectors, pack_vectors, train_centres
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
+from tests.benchmarks.measuring import import_from, median_ms, options, read_json, show
 from tests.storage.publishing import publish
 
 QUESTIONS, CHUNK_CHARS, DIMENSION, COMPARED = 200, 800, 384, 3_000
 OPENING = """
-import sys, time
+import json, sys, time
 started = time.process_time()
 from pathlib import Path
 from storage.index import open_index
 imported = time.process_time()
 with open_index(Path(sys.argv[1])) as index:
     index.vectors, index.lexical, index.catalogue, index.chunk(len(index) - 1)
-    print(time.process_time() - imported, imported - started)
+    print(json.dumps([time.process_time() - imported, imported - started]))
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure everything once, print it, and give it back."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    """Measure everything once and print it."""
+    parser = options(__doc__)
     parser.add_argument("--documents", type=Path, help="folder of English PDFs")
     parser.add_argument("--peers", type=Path, help="python of an environment with bm25s")
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--grouped", type=int, default=300_000, help="rows of the grouped vector files; 0 for none")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args(arguments)
-
-    sentences = list(pdf_sentences(options.documents)) if options.documents else zipfian_sentences()
-    texts = recombined(sentences, options.chunks)
+    chosen = parser.parse_args()
+    sentences = sentences_of(chosen.documents)
+    texts = recombined(sentences, chosen.chunks)
     started = time.process_time()
     tokens = tokenize(texts, tokenizer="bigram")
-    figures: dict[str, Any] = {"chunks": len(texts), "tokenize, chunks per CPU s": _rate(len(texts), started)}
+    rate = round(len(texts) / (time.process_time() - started))
+    figures: dict[str, Any] = {"chunks": len(texts), "tokenize, chunks per CPU s": rate}
     questions = [words[:10] for words in tokenize(random.Random(1).choices(sentences, k=QUESTIONS), tokenizer="bigram")]
     with tempfile.TemporaryDirectory() as folder:
         figures |= of_index(Path(folder), texts, tokens, questions)
-        if options.peers:
-            figures |= of_bm25s(tokens, questions, options.peers, ours_ms=figures["bm25 p50, ms"])
-        if options.grouped:
-            figures |= of_grouped(Path(folder), options.grouped)
-    print(json.dumps(figures) if options.json else "\n".join(f"{name:52} {value}" for name, value in figures.items()))
-    return figures
+        if chosen.peers:
+            figures |= of_bm25s(tokens, questions, chosen.peers, ours_ms=figures["bm25 p50, ms"])
+        if chosen.grouped:
+            figures |= of_grouped(Path(folder), chosen.grouped)
+    show(figures, as_json=chosen.json)
 
 
 def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
     """Write a whole index, open it in a new process, and search it both ways."""
     rows = hard_vectors(len(texts))
-    documents = [f"{row // 100:064x}" for row in range(len(texts))]
     started = time.process_time()
-    publish(
-        out,
-        chunks=(chunk_of(row, text, documents[row]) for row, text in enumerate(texts)),
-        vectors=rows.astype(np.float16),
-        tokens=tokens,
-        catalogue=[CatalogueEntry(document=name, name=f"{name[-8:]}.pdf") for name in dict.fromkeys(documents)],
-        embedder="bench",
-        tokenizer="bigram",
-    )
+    publish_chunks(out, texts, rows, tokens)
     figures: dict[str, Any] = {"publish, CPU s": round(time.process_time() - started, 1)}
-    opened, imported = map(float, subprocess.check_output([sys.executable, "-c", OPENING, str(out)]).split())
+    opened, imported = read_json([sys.executable, "-c", OPENING, out])
     figures |= {"open in a new process, CPU s": round(opened, 3), "its imports before, CPU s": round(imported, 3)}
     with open_index(out) as index:
-        assert index.lexical is not None
-        figures["bm25 p50, ms"] = _median_ms(lambda words: index.lexical and index.lexical.search(words, 10), questions)
+        lexical = index.lexical
+        assert lexical is not None
+        figures["bm25 p50, ms"] = _rounded_ms(lambda words: lexical.search(words, 10), questions)
         figures |= of_dense("dense", index.vectors, rows, hard_vectors(QUESTIONS, seed=1))
     return figures | of_rank_bm25(tokens[:COMPARED], questions)
 
@@ -103,7 +92,7 @@ def of_dense(name: str, index: Dense, rows: NDArray[np.float32], queries: NDArra
     found = [set(index.search(query, 10).rows) for query in queries]
     truth = np.argpartition(-(queries @ rows.T), 10, axis=1)[:, :10]
     recall = float(np.mean([len(found[at] & set(truth[at])) / 10 for at in range(len(queries))]))
-    return {f"{name} p50, ms": _median_ms(lambda query: index.search(query, 10), queries), f"{name} recall@10": recall}
+    return {f"{name} p50, ms": _rounded_ms(lambda query: index.search(query, 10), queries), f"{name} recall@10": recall}
 
 
 def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
@@ -118,15 +107,14 @@ def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]]) -> dict[st
 
 def of_bm25s(tokens: list[list[str]], questions: list[list[str]], python: Path, *, ours_ms: float) -> dict[str, Any]:
     """The peer, in this process, with each of its backends."""
-    where = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
-    sys.path.append(where.strip())  # behind our own packages, so that numpy stays ours
+    import_from(python)
     import bm25s  # pyright: ignore[reportMissingImports]
 
     figures: dict[str, Any] = {"bm25s version": bm25s.__version__}
     for backend in ("numpy", "numba"):
         peer = bm25s.BM25(method="atire", k1=1.5, b=0.75, backend=backend)
         peer.index(tokens, show_progress=False)
-        peer_ms = _median_ms(lambda words, peer=peer: peer.retrieve([words], k=10, show_progress=False), questions)
+        peer_ms = _rounded_ms(lambda words, peer=peer: peer.retrieve([words], k=10, show_progress=False), questions)
         figures |= {f"bm25s p50, {backend}, ms": peer_ms, f"ours / bm25s, {backend}": round(ours_ms / peer_ms, 2)}
     return figures
 
@@ -148,21 +136,44 @@ def of_grouped(folder: Path, count: int) -> dict[str, Any]:
     return figures
 
 
-def pdf_sentences(folder: Path) -> Iterator[str]:
-    """Sentences of the text of every PDF."""
+def sentences_of(folder: Path | None) -> list[str]:
+    """Of the PDFs of a folder; without one, of made-up words, the n-th about 1 / n as frequent as the first."""
     import pymupdf
 
+    if folder is None:
+        ranks = np.random.default_rng(0).zipf(1.2, 200_000)
+        words = [f"w{rank:x}q" if rank < 50_000 else "the" for rank in ranks]
+        return [" ".join(words[start : start + 20]) for start in range(0, len(words), 20)]
+    found: list[str] = []
     for path in sorted(folder.glob("*.pdf")):
         with pymupdf.open(path) as document:
             text = " ".join(str(page.get_text()) for page in document)
-        yield from (part for part in re.split(r"(?<=[.;:])\s+", text) if 20 < len(part) < 600)
+        found += (sentence for sentence in re.split(r"(?<=[.;:])\s+", text) if 20 < len(sentence) < 600)
+    return found
 
 
-def zipfian_sentences() -> list[str]:
-    """Made-up words, the n-th about 1 / n as frequent as the first."""
-    ranks = np.random.default_rng(0).zipf(1.2, 200_000)
-    words = [f"w{rank:x}q" if rank < 50_000 else "the" for rank in ranks]
-    return [" ".join(words[start : start + 20]) for start in range(0, len(words), 20)]
+def publish_chunks(
+    out: Path,
+    texts: Sequence[str],
+    vectors: NDArray[np.float32],
+    tokens: Sequence[Sequence[str]] | None = None,
+    *,
+    name_of: Callable[[str], str] = lambda digest: f"{digest[-8:]}.pdf",
+    embedder: str = "bench",
+    settings: dict[str, JsonValue] | None = None,
+) -> None:
+    """An index of chunks, a hundred to a document. name_of: a document by its digest."""
+    digests = [f"{row // 100:064x}" for row in range(len(texts))]
+    publish(
+        out,
+        chunks=[chunk_of(row, text, digests[row]) for row, text in enumerate(texts)],
+        vectors=vectors.astype(np.float16),
+        tokens=tokens,
+        catalogue=[CatalogueEntry(document=digest, name=name_of(digest)) for digest in dict.fromkeys(digests)],
+        embedder=embedder,
+        tokenizer="bigram",
+        settings=settings,
+    )
 
 
 def recombined(sentences: Sequence[str], count: int, *, seed: object = 0) -> list[str]:
@@ -198,19 +209,8 @@ def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _median_ms(search: Callable[[Any], Any], questions: Sequence[Any] | NDArray[np.float32]) -> float:
-    for question in questions[:20]:
-        search(question)
-    times: list[float] = []
-    for question in questions:
-        started = time.process_time()
-        search(question)
-        times.append(time.process_time() - started)
-    return round(float(np.median(times)) * 1e3, 3)
-
-
-def _rate(count: int, started: float) -> int:
-    return round(count / (time.process_time() - started))
+def _rounded_ms(search: Callable[[Any], object], questions: Iterable[Any]) -> float:
+    return round(median_ms(search, questions, warm_up=20), 3)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ page of that run every second or so; it is open when it shows task runs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -22,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ import psutil
 
 from flows.service.api import auth_of
 from flows.service.server_database import cluster_of
+from tests.benchmarks.measuring import cost_of, options, read_json, show
 from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, service_home
 
 if TYPE_CHECKING:
@@ -66,23 +67,17 @@ AIMS = {
 
 def main() -> None:
     """Print the figures, and what is aimed at."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds to look at a service that does nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--smallest", action="store_true", help="few steps, once: to see that it runs")
-    parser.add_argument("--steps", help=argparse.SUPPRESS)
+    parser.add_argument("--steps", help="only a flow of BENCH_STEPS steps, `ours` or `plain`, in this process")
     chosen = parser.parse_args()
     if chosen.steps:
         print(json.dumps(time_steps(chosen.steps)))
         return
     with service_home(variables={"TRIVET_NOTIFY_URL": NOBODY}) as running:  # so that there are all automations
         figures = measure(running, idle_s=chosen.idle, size=SMALLEST if chosen.smallest else USUAL)
-    if chosen.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        aim = f"   aim ≤ {AIMS[name]:,}" if name in AIMS else ""
-        print(f"{name:<62}{value:>9.3f}{aim}")
+    show(figures, as_json=chosen.json, aims=AIMS)
 
 
 def measure(running: Running, *, idle_s: float, size: Size) -> dict[str, float]:
@@ -103,9 +98,8 @@ def measure(running: Running, *, idle_s: float, size: Size) -> dict[str, float]:
 
 
 def timed(work: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
+    """Wall seconds."""
+    return cost_of(work).wall_s
 
 
 def trigger(running: Running, deployment: str, diary: Path) -> float:
@@ -126,19 +120,12 @@ def gpu_step(running: Running, folder: Path) -> dict[str, float]:
     (documents / "one.md").write_text("# One\n\nA page.\n")
     config = {"documents": str(documents), "index": str(folder / "index")}
     deployment = running.api.get("/deployments/name/rag/index")["id"]
-    asked = {"parameters": {"config": config}}
-    run = running.api.post(f"/deployments/{deployment}/create_flow_run", asked)["id"]
+    run = running.start(deployment, {"config": config})
     running.until(lambda: running.state_of(run) in ("Completed", "Failed", "Crashed"), "the index is made")
     assert running.state_of(run) == "Completed", running.logs()
     [child] = running.api.post("/flow_runs/filter", {"flows": {"name": {"any_": ["gpu-step"]}}})
-    created, started = (seconds(child[name]) for name in ("created", "start_time"))
+    created, started = (datetime.fromisoformat(child[name]).timestamp() for name in ("created", "start_time"))
     return {"GPU step sent to its pool until its process runs: wall, s": started - created}
-
-
-def seconds(moment: str) -> float:
-    from datetime import datetime
-
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
 def everything(running: Running) -> list[psutil.Process]:
@@ -152,11 +139,9 @@ def everything(running: Running) -> list[psutil.Process]:
 
 def idle(running: Running, wait_s: float) -> dict[str, float]:
     """What all processes take while nothing is asked of them."""
-
     before = spent(running)
     time.sleep(wait_s)
-    after = spent(running)
-    used = sum(after[one] - before.get(one, 0.0) for one in after)
+    used = sum(cpu_s - before.get(process, 0.0) for process, cpu_s in spent(running).items())
     memory = 0
     for process in everything(running):
         with suppress(psutil.NoSuchProcess):  # it has ended since it was listed
@@ -169,18 +154,12 @@ def spent(running: Running) -> dict[tuple[int, float], float]:
     return {(one.pid, one.create_time()): sum(one.cpu_times()[:2]) for one in everything(running)}
 
 
-def connection(running: Running) -> dict[str, str]:
-    """The environment of a flow that tells this server."""
-    told = json.loads(running.trivet("status", "--shell", "--json").stdout)
-    return running.environment() | told | {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
-
-
 def steps(running: Running, size: Size) -> dict[str, float]:
     """A flow of many small steps, ours beside plain tasks that nobody keeps, in turn; the median of each."""
     told: dict[str, list[dict[str, float]]] = {"ours": [], "plain": []}
     for _ in range(size.rounds):
         for kind, found in told.items():
-            found.append(in_a_process(running, kind, size.steps))
+            found.append(read_json(*many_steps(running, kind, size.steps)))
     over = {kind: statistics.median(each["full"] - each["called"] for each in found) for kind, found in told.items()}
     cpu = {kind: statistics.median(each["cpu"] for each in found) for kind, found in told.items()}
     return {
@@ -192,17 +171,11 @@ def steps(running: Running, size: Size) -> dict[str, float]:
     }
 
 
-def in_a_process(running: Running, kind: str, count: int) -> dict[str, float]:
-    with begun(running, kind, count) as process:
-        said, _ = process.communicate()
-    assert process.returncode == 0
-    return json.loads(said.splitlines()[-1])
-
-
-def begun(running: Running, kind: str, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.benchmarks.bench_service", "--steps", kind]
-    environment = connection(running) | {"BENCH_STEPS": str(count)}
-    return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def many_steps(running: Running, kind: str, count: int) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a flow that tells this server."""
+    shell = running.trivet("status", "--shell", "--json").json
+    environment = running.environment() | shell | {"PREFECT_LOGGING_LEVEL": "CRITICAL", "BENCH_STEPS": str(count)}
+    return [sys.executable, "-m", "tests.benchmarks.bench_service", "--steps", kind], environment
 
 
 def time_steps(kind: str) -> dict[str, float]:
@@ -233,14 +206,18 @@ def time_steps(kind: str) -> dict[str, float]:
 
 def crowd(running: Running, many: int) -> dict[str, float]:
     """How long the list of runs and the page of a run take while its 1,000 task runs are processed."""
-    with run_page(running) as page, begun(running, "ours", many) as process:
+    command, environment = many_steps(running, "ours", many)
+    with (
+        run_page(running) as page,
+        subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process,
+    ):
         run = crowded(running, many)
         begin = time.perf_counter()
         with asking(running) as waits:
-            opened = [timed(lambda: show(page, running, run))]
+            opened = [timed(lambda: open_run(page, running, run))]
             while (seen := told(running, run)) < many:
                 time.sleep(LOOK_AGAIN_S)
-                opened.append(timed(lambda: show(page, running, run)))
+                opened.append(timed(lambda: open_run(page, running, run)))
         took = time.perf_counter() - begin
         said, _ = process.communicate()
     assert (process.returncode, seen) == (0, many)
@@ -263,18 +240,15 @@ def run_page(running: Running) -> Generator[Page]:
 
     with chromium(DRAWS) as browser:
         auth = auth_of(running.place.home) or ""
-        shown = RunPage(browser.new_context(), "v1", address=ui_of(running), auth=auth, shots=running.place.home)
+        address = running.api.url.removesuffix("/api")
+        shown = RunPage(browser.new_context(), "v1", address=address, auth=auth, shots=running.place.home)
         shown.log_in()
         yield shown.page
 
 
-def ui_of(running: Running) -> str:
-    return running.api.url.removesuffix("/api")
-
-
-def show(page: Page, running: Running, run: str) -> None:
+def open_run(page: Page, running: Running, run: str) -> None:
     """Open the page of a run, and wait until it shows a task run."""
-    page.goto(f"{ui_of(running)}/runs/flow-run/{run}", wait_until="commit")
+    page.goto(f"{running.api.url.removesuffix('/api')}/runs/flow-run/{run}", wait_until="commit")
     page.locator("#task-runs").click()  # a link cannot name this tab: it is hidden until the page knows the run
     page.get_by_text("double", exact=True).first.wait_for(state="visible")
 

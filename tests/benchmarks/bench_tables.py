@@ -7,7 +7,6 @@ precision are means over the documents.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import time
@@ -21,6 +20,7 @@ from xml.etree import ElementTree
 
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
+from tests.benchmarks.measuring import options
 
 AMOUNT = re.compile(r"(?<![\w.])\(?[$€₩]?\s?\(?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{2,})\)?(?![\w.])")
 YEAR = re.compile(r"\(?(?:19|20)\d\d\)?")
@@ -52,15 +52,17 @@ def relations(table: Table) -> Counter[tuple[str, str, str]]:
     rows, cols = (max((place[axis] for place in at), default=0) for axis in (0, 1))
     found: Counter[tuple[str, str, str]] = Counter()
     for cell, text in cells:
-        right = {_first(at, ((row, col) for col in range(cell.right + 1, cols + 1))) for row in _span(cell[:2])}
-        below = {_first(at, ((row, col) for row in range(cell.bottom + 1, rows + 1))) for col in _span(cell[2:4])}
+        right = {
+            _first(at, ((row, col) for col in range(cell.right + 1, cols + 1)))
+            for row in range(cell.top, cell.bottom + 1)
+        }
+        below = {
+            _first(at, ((row, col) for row in range(cell.bottom + 1, rows + 1)))
+            for col in range(cell.left, cell.right + 1)
+        }
         for direction, neighbours in (("right", right), ("below", below)):
             found.update((text, cells[number][1], direction) for number in neighbours if number is not None)
     return found
-
-
-def _span(ends: Sequence[Any]) -> range:
-    return range(ends[0], ends[1] + 1)
 
 
 def _first(at: dict[tuple[int, int], int], places: Iterable[tuple[int, int]]) -> int | None:
@@ -153,10 +155,9 @@ def collapsed(file: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("folder", type=Path, help="NAME.pdf beside NAME-str.xml")
     parser.add_argument("--filings", type=Path, help="PDFs whose rows of amounts are counted")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     chosen = parser.parse_args()
     figures = {name: measure(chosen.folder, read) for name, read in READERS.items()}
     rows = [collapsed(file) for file in sorted(chosen.filings.glob("*.pdf"))] if chosen.filings else []

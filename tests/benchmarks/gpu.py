@@ -17,11 +17,11 @@ and the others are said not to have been run; --small has tiny shapes that prove
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import math
 import platform
+import re
 import sys
 import tempfile
 import time
@@ -34,18 +34,20 @@ import faiss
 import numpy as np
 import PIL.Image
 import torch
+from numpy.typing import NDArray
 
 from models.causal_lm import CausalLM
+from models.causal_weights import progress_hidden
 from models.clip import GPU_BATCH, image_features
 from models.pointer import PointerConfig, PointerSelector
 from models.prompts import open_picture
 from models.protocols import ChatRequest, Message, Text
-from storage.vectors import gpus
+from storage.vectors import Centres, Vectors, gpus, lists_for, pack_vectors, train_lists
 from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
 from tasks.lever.lever_options import GrpoSettings
-from tests.benchmarks.gpu_material import build, driver, make_model, make_vectors
+from tests.benchmarks.measuring import options
 
 POOL, SHOTS, GROUP, FLOAT = 64, 2, 12, 4
 PEAK_ROUNDS = 5
@@ -112,9 +114,8 @@ class Row(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--small", action="store_true", help="tiny shapes, in seconds; proves the script")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     chosen = parser.parse_args(arguments)
     about, missing = machine(), what_is_missing()
     if not chosen.json:
@@ -135,10 +136,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def machine() -> dict[str, str]:
     """Where this runs and on what."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "numpy"))
-    has = torch.cuda.is_available()
+    facts = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    models = (line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("model name"))
+    processor, gpu = next(models, platform.processor() or platform.machine()), "none"
+    if torch.cuda.is_available():
+        told = re.search(
+            r"\b\d{3,}(?:\.\d+)+\b", Path("/proc/driver/nvidia/version").read_text()
+        )  # of the kernel module
+        gpu = f"{torch.cuda.get_device_name()}, driver {told and told[0]}, CUDA {torch.version.cuda}"
     return {
-        "cpu": f"{_processor()}, {torch.get_num_threads()} threads",
-        "gpu": f"{torch.cuda.get_device_name()}, driver {driver()}, CUDA {torch.version.cuda}" if has else "none",
+        "cpu": f"{processor}, {torch.get_num_threads()} threads",
+        "gpu": gpu,
         "python": f"{platform.python_version()}, {packages}, faiss {faiss.__version__}",
     }
 
@@ -267,6 +275,68 @@ def tokens(subject: CausalLM, batch: int, new_tokens: int) -> float:
     return sum(getattr(answer, "completion_tokens", 0) for answer in answers) / took
 
 
+def make_model(folder: Path, *, dtype: str = "float32", **sizes: Any) -> Path:
+    """A Qwen2 of random weights and a tokenizer of a few words, saved in `folder`; tiny where no size is given."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
+
+    words = ["<unk>", "</s>", *(f"word{number}" for number in range(62))]
+    words_alone = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    words_alone.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words_alone, unk_token="<unk>", eos_token="</s>")
+    tiny: dict[str, Any] = {
+        "vocab_size": len(words),
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,  # 32 wide: vLLM knows no narrower ones
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(Qwen2Config(**(tiny | sizes), eos_token_id=1), dtype=dtype)
+    with progress_hidden():
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_vectors(rows: int, dimension: int) -> NDArray[np.float16]:
+    """Unit vectors around topics, at random."""
+    random = np.random.default_rng(0)
+    topics = random.standard_normal((rows // 200 + 1, dimension), dtype=np.float32)
+    vectors = topics[random.integers(0, len(topics), rows)]
+    vectors += random.standard_normal((rows, dimension), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors.astype(np.float16)
+
+
+class Built(NamedTuple):
+    """Speed and quality of an index."""
+
+    took_s: float
+    recall: float
+    """Share of the true ten nearest that an eighth of the lists holds."""
+
+
+def build(vectors: NDArray[np.float16], *, gpu: bool) -> Built:
+    """Time the making of lists, and ask them. Raises RuntimeError where FAISS sees no GPU that it is to use."""
+    lists = lists_for(len(vectors))
+    started = time.perf_counter()
+    centres = Centres(train_lists(vectors.astype(np.float32), lists, gpu=gpu), max(1, lists // 8), len(vectors))
+    packed = pack_vectors(vectors, centres)
+    took_s = time.perf_counter() - started
+    asked = vectors[:: len(vectors) // 100].astype(np.float32)
+    truth = np.argpartition(-(asked @ vectors.astype(np.float32).T), 10, axis=1)[:, :10]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "vectors"
+        path.write_bytes(packed)
+        index = Vectors([path], dimension=vectors.shape[1], centres=centres)
+        found = [index.search(query, 10).rows for query in asked]
+    return Built(took_s, float(np.mean([np.isin(*both).mean() for both in zip(truth, found, strict=True)])))
+
+
 def _both(rate: Callable[[str], float]) -> Rates:
     return Rates(rate("cuda") if torch.cuda.is_available() else None, rate("cpu"))
 
@@ -289,12 +359,6 @@ def _png() -> bytes:
     noise = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
     PIL.Image.fromarray(noise).save(file, "PNG")
     return file.getvalue()
-
-
-def _processor() -> str:
-    told = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    named = (line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
 
 
 def _line(row: Row) -> str:

@@ -25,7 +25,7 @@ from tasks.documents.isolation import (
     close_idle_readers,
     read_document,
 )
-from tests.drills.indexing import Process, descendants, survivors
+from tests.drills.processes import Process, processes_below, survivors
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
 
@@ -78,7 +78,7 @@ def job(file: Path) -> Job:
 
 def children(limits: ReadLimits) -> list[Process]:
     """Reading children of this process that work under these limits."""
-    return [child for child in descendants(os.getpid()) if f"{CHILD} {limits.memory_mb} " in f"{child.command} "]
+    return [child for child in processes_below(os.getpid()) if f"{CHILD} {limits.memory_mb} " in f"{child.command} "]
 
 
 def eventually(condition: Callable[[], Any]) -> None:
@@ -168,8 +168,8 @@ read_document(Job(Path(sys.argv[1]), "", "pdf"), options=ReadOptions(ocr="off"),
 
 def test_a_child_at_work_dies_with_its_parent(heavy: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY_PARENT, str(heavy)], cwd=ROOT) as parent:
-        eventually(lambda: [child for child in descendants(parent.pid) if cpu_s(child) > 1])
-        orphans = descendants(parent.pid)
+        eventually(lambda: [child for child in processes_below(parent.pid) if cpu_s(child) > 1])
+        orphans = processes_below(parent.pid)
         parent.kill()
     assert CHILD in orphans[0].command
-    assert survivors(tuple(orphans)) == []
+    assert survivors(orphans) == []

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.command import TRIVET
+from tests.command import TRIVET, Done
 from tests.models.server import Server, prompt_of
 
 SUM = re.compile(r"What is (\d+) \+ (\d+)\?")
@@ -83,6 +83,12 @@ def kill_when(run: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     assert run.poll() is None, f"it ended before it could be killed: {run.communicate()}"
     run.send_signal(signal.SIGKILL)
     run.communicate()
+
+
+def finished(run: subprocess.Popen[str], *, within_s: float = 300) -> Done:
+    """How a run ended that was left alone."""
+    stdout, stderr = run.communicate(timeout=within_s)
+    return Done(run.returncode, stdout, stderr)
 
 
 def wait_until(reached: Callable[[], bool], run: subprocess.Popen[str], *, patience_s: float = WAIT_S) -> None:

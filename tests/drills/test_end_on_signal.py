@@ -6,16 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tasks.bulk import WINDOW
-from tests.drills.evaluating import adder, asked, command, start, wait_until, write_sums
-from tests.drills.levering import SMALL
-from tests.models.server import Server, serving
-from tests.storage.conftest import open_home
+from tests.drills.evaluating import adder, asked, command, finished, start, wait_until, write_sums
+from tests.drills.telling import SMALL
+from tests.models.server import Server
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(900)]
 
@@ -27,18 +26,6 @@ DOCUMENTS, CHUNKS = 16, 40
 SLOW_S = 6.0
 """Of each call of the embedder: to the end it would take minutes."""
 ITEMS, CONCURRENCY = 300, 8
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with open_home() as folder:
-        yield folder
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
 
 
 def ended(run: subprocess.Popen[str], number: signal.Signals, reached: Callable[[], bool]) -> str:
@@ -77,15 +64,14 @@ def test_indexing_ends_while_it_embeds_and_keeps_the_vectors(
 
     def begin(pause_s: float) -> subprocess.Popen[str]:
         words = ("rag", "index", documents, "--index", tmp_path / "index", "--chunk-chars", 400, "--json")
-        program = (sys.executable, "-m", "tests.drills.embedding", log, pause_s)
+        program = (sys.executable, "-m", "tests.drills.telling", "embed", log, pause_s)
         return start([*map(str, (*program, *words))], TRIVET_HOME=str(home))
 
     said = ended(begin(SLOW_S), number, lambda: bool(lines(log)))
     kept = len(lines(log))
     assert "what is finished is kept, run the same command again to go on" in said
-    again = begin(0)
-    assert again.communicate(timeout=600)[1] == ""
-    assert again.returncode == 0
+    again = finished(begin(0), within_s=600)
+    assert (again.code, again.stderr) == (0, "")
     assert 0 < kept < len(lines(log))
     assert len(lines(log)) == len(set(lines(log))), "a vector that was kept is not computed again"
 
@@ -95,19 +81,13 @@ def test_an_evaluation_ends_while_it_asks_and_keeps_the_answers(
     number: signal.Signals, server: Server, home: Path, tmp_path: Path
 ) -> None:
     server.answer = adder(pause_s=0.5)
-    arguments = command(
-        server,
-        write_sums(tmp_path / "data", ITEMS),
-        tmp_path / "out",
-        "--set",
-        f"model.args.num_concurrent={CONCURRENCY}",
-    )
+    data, concurrency = write_sums(tmp_path / "data", ITEMS), f"model.args.num_concurrent={CONCURRENCY}"
+    arguments = command(server, data, tmp_path / "out", "--set", concurrency)
     ended(start(arguments, TRIVET_HOME=str(home)), number, lambda: len(server.requests) >= ITEMS // 4)
     assert ITEMS // 4 <= len(server.requests) < ITEMS
     server.answer = adder(pause_s=0)
-    again = start(arguments, TRIVET_HOME=str(home))
-    assert again.communicate(timeout=300)[1] == ""
-    assert again.returncode == 0
+    again = finished(start(arguments, TRIVET_HOME=str(home)))
+    assert (again.code, again.stderr) == (0, "")
     assert len(asked(server)) == ITEMS
     assert asked(server).total() - ITEMS <= CONCURRENCY, "at most what was under way is asked again"
 
@@ -117,13 +97,12 @@ def test_the_lever_ends_while_it_judges_and_keeps_the_judgments(
     number: signal.Signals, home: Path, tmp_path: Path
 ) -> None:
     questions = tmp_path / "questions"
-    program = (sys.executable, "-m", "tests.drills.levering", questions)
+    program = (sys.executable, "-m", "tests.drills.telling", "judge", questions)
     words = ("lever", "run", *SMALL, "--results", tmp_path / "results", "--json")
     arguments = [*map(str, (*program, *words))]
     ended(start(arguments, TRIVET_HOME=str(home)), number, lambda: len(lines(questions)) > 2 * WINDOW)
     before = len(lines(questions))
-    again = start(arguments, TRIVET_HOME=str(home))
-    assert again.communicate(timeout=600)[1] == ""
-    assert again.returncode == 0
+    again = finished(start(arguments, TRIVET_HOME=str(home)), within_s=600)
+    assert (again.code, again.stderr) == (0, "")
     assert before < len(lines(questions))
     assert len(lines(questions)) - len(set(lines(questions))) <= WINDOW, "at most what was under way is asked again"

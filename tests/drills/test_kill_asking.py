@@ -9,9 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,8 +18,7 @@ from storage.embedded import Cluster
 from storage.responses import Responses
 from tasks.calls import response_key
 from tests.drills.asking import CONCURRENCY, requests
-from tests.models.server import MODEL, Server, prompt_of, serving
-from tests.storage.conftest import open_home
+from tests.models.server import MODEL, Server, prompt_of
 
 pytestmark = [pytest.mark.drill, pytest.mark.postgres]
 
@@ -32,17 +29,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as server:
-        # takes its time, so that a kill hits requests under way
-        server.answer = lambda body: (time.sleep(0.02), f"Answer to {prompt_of(body)}")[1]
-        yield server
+def server(server: Server) -> Server:
+    """It takes its time, so that a kill hits requests under way."""
+    server.answer = lambda body: (time.sleep(0.02), f"Answer to {prompt_of(body)}")[1]
+    return server
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with open_home() as home:
-        yield Cluster(home)
+def cluster(home: Path) -> Cluster:
+    return Cluster(home)
 
 
 def test_three_kills_ask_for_nothing_twice_but_what_was_under_way(server: Server, cluster: Cluster):
@@ -53,7 +48,9 @@ def test_three_kills_ask_for_nothing_twice_but_what_was_under_way(server: Server
             for _ in range(answers):
                 assert process.stdout.readline()
             os.kill(process.pid, signal.SIGKILL)
-    told = list(lines(server, url))
+    with run(server, url) as process:
+        assert process.stdout
+        told = [json.loads(line) for line in process.stdout]
     asked = Counter(prompt_of(each["body"]) for each in server.requests)
     assert len(asked) == COUNT
     assert asked.total() - COUNT <= len(KILLS_AFTER) * CONCURRENCY
@@ -80,12 +77,6 @@ def test_a_run_goes_on_when_the_database_goes_away_in_the_middle(server: Server,
 def run(server: Server, url: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.drills.asking", server.base_url, url, str(COUNT)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-def lines(server: Server, url: str) -> Iterator[dict[str, Any]]:
-    with run(server, url) as process:
-        assert process.stdout
-        yield from map(json.loads, process.stdout)
 
 
 def stored(url: str) -> int:

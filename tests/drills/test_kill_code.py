@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM while generated programs run: the command ends at once, and with it all that it has started."""
+"""A signal, or `kill -9`, while generated programs run: the command ends, and with it all that it has started.
+
+A killed evaluation goes on with the next run, which counts every program once.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,21 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from storage.connections import locate
+from storage.evaluations import Evaluations
+from tasks.sandbox import Sandbox
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tests.command import TRIVET, Done
-from tests.drills.evaluating import start, wait_until
-from tests.drills.sandbox_processes import SOON_S, gone, identities, still
-from tests.models.server import MODEL, Server, serving
+from tests.drills.evaluating import finished, kill_when, start, wait_until
+from tests.drills.processes import SOON_S, Process, identities, processes_below, survivors
+from tests.models.server import MODEL, Server
 from tests.sandbox.attacking import command, descendants
-from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
 
@@ -29,6 +35,13 @@ STAYS = f"""    import ctypes, time
         time.sleep(60)
 """
 """Two workers have it for minutes: each program has 15 seconds, and there are 30."""
+SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
+RIGHT = "    return max((abs(b - a) for a, b in zip(readings, readings[1:])), default=0.0)\n"
+NAMED = "    import ctypes, os, time\n    ctypes.CDLL(None).prctl(15, b'trivet-{name}', 0, 0, 0)\n"
+SLOW = NAMED.format(name="slow") + "    time.sleep(0.3)\n" + RIGHT
+FORKS = "    import os, time\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(60)\n" + RIGHT
+"""It leaves a child behind, which has left it."""
+PROGRAMS = [RIGHT, "    pass\n", FORKS, *[SLOW] * 4, "    return [][0]\n"]
 SIGNALS = pytest.mark.parametrize(
     ("number", "code", "said"),
     [(signal.SIGINT, 130, "error: interrupted"), (signal.SIGTERM, 143, "error: terminated")],
@@ -56,16 +69,10 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        running.answer = lambda _: STAYS
-        yield running
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with open_home() as folder:
-        yield folder
+def server(server: Server) -> Server:
+    """Its programs stay."""
+    server.answer = lambda _: STAYS
+    return server
 
 
 @SIGNALS
@@ -97,12 +104,62 @@ def test_scoring_ends(number: signal.Signals, code: int, said: str, data: Path, 
         assert done.stderr.strip() == f"{said}; {left}"
 
 
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    """Scores programs that take a while; a skip where nothing walls them in."""
+    with Sandbox(workers=1) as sandbox:
+        try:
+            sandbox.start()
+        except SandboxUnavailable as why:
+            pytest.skip(str(why))
+    recorded = tmp_path / "recorded.jsonl"
+    lines = [{"task_id": "HumanEval/0", "completion": program} for program in PROGRAMS]
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = ("--model", "replay", "--model_name", "m", "--model_args", f"path={recorded}")
+    chosen = ("--tasks", "HumanEval", "--limit", 1, "--data_dir", SAMPLES, "--output_path", tmp_path / "out")
+    return [*TRIVET, "eval", "run", *map(str, (*model, *chosen)), "--k", "1,2", "--json"]
+
+
+@pytest.mark.engine
+@pytest.mark.postgres
+def test_a_run_that_is_killed_while_programs_run_leaves_no_process_and_loses_nothing(
+    arguments: list[str], home: Path
+) -> None:
+    run = start(arguments, TRIVET_HOME=str(home))
+    processes = set[Process]()
+
+    def executes() -> bool:
+        below = descendants([run.pid])
+        if "trivet-slow" not in map(command, below):
+            return False
+        processes.update(identities(below))
+        return True
+
+    kill_when(run, executes)
+    assert len(processes) >= 4, "the run, what walls in, the zygote, the program"
+    assert survivors(processes) == []
+
+    done = finished(start(arguments, TRIVET_HOME=str(home)))
+    assert done.code == 0, done.stderr
+    [result] = done.json["results"]
+    # six of eight are right
+    assert result["metrics"] == {
+        **{f"{prefix}pass@1": 0.75 for prefix in ("", "python_")},
+        **{f"{prefix}pass@2": pytest.approx(1 - 1 / 28) for prefix in ("", "python_")},
+        "num_total": 1,
+    }
+    samples = Evaluations(lambda: locate(None, home=home)).samples(done.json["run"]["id"], "HumanEval")
+    scores = {sample.repeat: sample.score for sample in samples}
+    assert scores == {repeat: float(repeat not in (1, 7)) for repeat in range(len(PROGRAMS))}
+
+
 def ended_by(run: subprocess.Popen[str], number: signal.Signals) -> Done:
     """How a command ended that was told to, and nothing of its sandbox is left."""
-    processes = identities([pid for pid in descendants([run.pid]) if in_a_sandbox(pid)])
+    # engines, zygotes, and what these forked
+    processes = [one for one in processes_below(run.pid) if "inside.zygote" in one.command or command(one.pid) == NAME]
     os.kill(run.pid, number)
     stdout, stderr = run.communicate(timeout=SOON_S)
-    assert gone(processes), still(processes)
+    assert survivors(processes) == []
     return Done(run.returncode, stdout, stderr)
 
 
@@ -111,17 +168,9 @@ def executing(arguments: list[str], home: Path) -> Generator[subprocess.Popen[st
     """A command whose programs run."""
     run = start(arguments, TRIVET_HOME=str(home))
     try:
-        wait_until(lambda: NAME in map(command, descendants([run.pid])), run)
+        wait_until(lambda: any(command(one.pid) == NAME for one in processes_below(run.pid)), run)
         assert run.poll() is None, run.communicate()
         yield run
     finally:
         run.kill()
         run.communicate()
-
-
-def in_a_sandbox(pid: int) -> bool:
-    """An engine, a zygote, or what it forked."""
-    try:
-        return b"inside.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes() or command(pid) == NAME
-    except OSError:
-        return False

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +10,9 @@ import pytest
 from storage.connections import locate
 from storage.embedded import Cluster
 from storage.evaluations import Evaluations
-from tests.command import TRIVET, Done
-from tests.drills.evaluating import adder, asked, command, kill_when, start, wait_until, write_sums
-from tests.models.server import Server, serving
-from tests.storage.conftest import open_home
+from tests.command import TRIVET
+from tests.drills.evaluating import adder, asked, command, finished, kill_when, start, wait_until, write_sums
+from tests.models.server import Server
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(900)]
 
@@ -26,21 +23,10 @@ KILLED_AT = (90, 230, 390)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        running.answer = adder(pause_s=0.05)
-        yield running
-
-
-def finished(run: subprocess.Popen[str]) -> Done:
-    stdout, stderr = run.communicate(timeout=300)
-    return Done(run.returncode, stdout, stderr)
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with open_home() as folder:
-        yield folder
+def server(server: Server) -> Server:
+    """It adds, and takes its time."""
+    server.answer = adder(pause_s=0.05)
+    return server
 
 
 def kept_in(home: Path) -> Evaluations:

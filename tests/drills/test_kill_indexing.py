@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +29,8 @@ from tasks.documents.isolation import ReadLimits
 from tasks.keys import content_key
 from tasks.rag.corpus import Source
 from tasks.rag.indexing.document_stages import PARSER_VERSION
-from tests.drills.indexing import Killed, Moment, Place, in_step, kill_index, run_index, shown_state, survivors, there
+from tests.command import TRIVET
+from tests.drills.processes import Process, processes_below, survivors
 from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(900)]
@@ -37,6 +41,7 @@ READING = ("--set", "reading.ocr=off")
 OPTIONS = (*READING, "--embedder", "minilm", "--vlm", "scripted")
 
 ATTEMPTS = 3
+DEATH_S = 30.0  # a server that was still starting looks for its users only then
 LOOKS = 100
 """The least that a reader of a drill of minutes must have seen."""
 ROOT = Path(__file__).parents[2]
@@ -63,7 +68,36 @@ ADDED = (
     "reports/2024_해든도_통계연보_발췌.pdf",
     "reports/한누리소재_제23기_사업보고서.pdf",
 )
+POLL_S = 0.002
+"""A scan of a few files lasts some 30 ms."""
+PATIENCE_S = 90.0
 STEPS = ("scan", "parse", "extract_figures", "chunk", "embed", "publish_index")
+
+
+class Place(NamedTuple):
+    """Where a run reads, writes and keeps things."""
+
+    documents: Path
+    index_folder: Path
+    home: Path
+
+    @property
+    def parse_log(self) -> Path:
+        """Written by the parser children."""
+        return self.home / "logs" / "documents.log"
+
+
+class Killed(NamedTuple):
+    """What a kill hit."""
+
+    step: str | None
+    """The step that ran; None outside of the flow."""
+    children: tuple[Process, ...]
+    """Descendants at the moment of the kill."""
+
+
+Moment = Callable[[int], bool]
+"""Whether the run of this pid has got so far."""
 
 
 class Strike(NamedTuple):
@@ -153,7 +187,8 @@ def _strike(place: Place, strike: Strike, rng: random.Random) -> list[Struck]:
 
 def _assert_dead(place: Place, killed: Killed) -> None:
     """The parser children and the API end with their parent; a database server is meant to stay."""
-    assert survivors(tuple(child for child in killed.children if not POSTGRES.search(child.command))) == []
+    ours = [child for child in killed.children if not POSTGRES.search(child.command)]
+    assert survivors(ours, within_s=DEATH_S) == []
     if killed.step:
         assert shown_state(place) == "interrupted"
 
@@ -251,3 +286,67 @@ def _files(place: Place) -> dict[str, bytes]:
     """All files of the current generation."""
     folder = place.index_folder / "generations" / read_pointer(place.index_folder).generation
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def run_index(place: Place, *options: str) -> dict[str, Any]:
+    """The report of a run that is left alone."""
+    done = subprocess.run(
+        _command(place, options), env=_environment(place), capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-2000:]}"
+    return json.loads(done.stdout)
+
+
+def kill_index(place: Place, *options: str, moment: Moment, delay_s: float) -> Killed:
+    """Start a run and `kill -9` it `delay_s` after its moment has come."""
+    with subprocess.Popen(
+        _command(place, options), env=_environment(place), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as run:
+        deadline = time.monotonic() + PATIENCE_S
+        while not moment(run.pid):
+            assert run.poll() is None, f"the run ended before it could be killed: {run.communicate()[1][-2000:]!r}"
+            assert time.monotonic() < deadline, "the moment to kill never came"
+            time.sleep(POLL_S)
+        time.sleep(delay_s)
+        assert run.poll() is None, "the run was over before the kill"
+        os.kill(run.pid, signal.SIGSTOP)  # for a list of its children that is not out of date at once
+        children = tuple(processes_below(run.pid))
+        run.kill()
+    status = status_of(place, run.pid)
+    return Killed(status["step"] if status and status["state"] == "running" else None, children)
+
+
+def in_step(place: Place, step: str) -> Moment:
+    """When the run says that it is in `step`."""
+    return lambda pid: (status := status_of(place, pid)) is not None and status["step"] == step
+
+
+def there(folder: Path, pattern: str) -> Moment:
+    """When something in `folder` matches."""
+    return lambda pid: any(folder.glob(pattern))
+
+
+def status_of(place: Place, pid: int) -> dict[str, Any] | None:
+    """`index_status.json` as it stands on the disk, if the run of this pid wrote it."""
+    try:
+        status = json.loads((place.index_folder / "index_status.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return status if status["pid"] == pid else None
+
+
+def shown_state(place: Place) -> str:
+    """The state that `trivet rag status --json` shows."""
+    command = [*TRIVET, "rag", "status", "--index", str(place.index_folder), "--json"]
+    done = subprocess.run(command, env=_environment(place), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["state"]
+
+
+def _command(place: Place, options: tuple[str, ...]) -> list[str]:
+    return [*TRIVET, "rag", "index", str(place.documents), "--index", str(place.index_folder), "--json", *options]
+
+
+def _environment(place: Place) -> dict[str, str]:
+    """This one, without what other tests set for their own flows; a killed run leaves its scratch in the home."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "TRIVET_"))}
+    return ours | {"TRIVET_HOME": str(place.home), "TMPDIR": str(place.home), "PYTHONPATH": str(ROOT)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -12,23 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.bulk import WINDOW
-from tests.drills.levering import SMALL
+from tests.drills.evaluating import finished
+from tests.drills.telling import SMALL
 from tests.storage.conftest import open_home
 
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]
 
 OUTCOMES = ("accuracy.json", "figures.json")
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with open_home() as folder:
-        yield folder
 
 
 @pytest.fixture
@@ -40,7 +33,7 @@ def other_home() -> Iterator[Path]:
 def begin(home: Path, folder: Path) -> subprocess.Popen[str]:
     """A run in a session of its own; `folder` gets its results and its questions."""
     folder.mkdir(exist_ok=True)
-    command = (sys.executable, "-m", "tests.drills.levering", folder / "questions")
+    command = (sys.executable, "-m", "tests.drills.telling", "judge", folder / "questions")
     return subprocess.Popen(
         [*map(str, (*command, "lever", "run", *SMALL, "--results", folder / "results", "--json"))],
         env=os.environ | {"TRIVET_HOME": str(home)},
@@ -63,12 +56,6 @@ def killed(run: subprocess.Popen[str], when: Callable[[], bool]) -> bool:
     return False
 
 
-def finished(run: subprocess.Popen[str]) -> dict[str, Any]:
-    stdout, stderr = run.communicate(timeout=400)
-    assert run.returncode == 0, stderr
-    return json.loads(stdout)
-
-
 def questions(folder: Path) -> Counter[str]:
     """How often each question was really asked."""
     log = folder / "questions"
@@ -84,7 +71,8 @@ def outcome(folder: Path) -> dict[str, bytes]:
 
 def test_a_run_that_is_killed_ends_as_one_that_is_not(home: Path, other_home: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    finished(begin(home, whole))
+    done = finished(begin(home, whole), within_s=400)
+    assert done.code == 0, done.stderr
     asked = sum(questions(whole).values())
     assert set(questions(whole).values()) == {1}, "each question once"
 
@@ -98,7 +86,8 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(home: Path, other_home: Pa
     moments.insert(rng.randrange(3), lambda: any(trainings.rglob("*")) and rng.random() < 0.05)
     for moment in moments:
         kills += killed(begin(other_home, broken), moment)
-    finished(begin(other_home, broken))
+    done = finished(begin(other_home, broken), within_s=400)
+    assert done.code == 0, done.stderr
 
     assert kills >= 2
     assert outcome(broken) == outcome(whole)

@@ -16,7 +16,7 @@ import pytest
 
 from tasks.sandbox import Execution, Limits, Program, Sandbox, sandbox_worker
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
-from tests.drills.sandbox_processes import SOON_S, gone, identities, places, start_of, still
+from tests.drills.processes import SOON_S, Process, identities, process_of, survivors, wait_until
 from tests.sandbox.attacking import command, descendants, wait_for_name, watchdog
 
 pytestmark = pytest.mark.drill
@@ -40,7 +40,7 @@ def sandbox() -> Iterator[Sandbox]:
         first = identities(descendants(sandbox.pids()))
         yield sandbox
         last = identities(descendants(sandbox.pids()))
-    assert gone(first | last)
+    assert survivors(first | last) == []
 
 
 @pytest.mark.parametrize("how", ["run", "map"])
@@ -49,7 +49,7 @@ def test_nothing_is_left_of_a_sandbox_whose_host_ends(how: str, end: signal.Sign
     with executing(how) as (host, processes):
         os.kill(host.pid, end)
         host.wait(SOON_S)
-        assert gone(processes), still(processes)
+        assert survivors(processes) == []
         assert host.stdout
         assert host.stdout.read() == ""
 
@@ -62,7 +62,7 @@ def test_a_second_ctrl_c_leaves_nothing_either():
             if host.poll() is not None:
                 break
         host.wait(SOON_S)
-        assert gone(processes), still(processes)
+        assert survivors(processes) == []
 
 
 def test_a_program_whose_zygote_is_killed_is_tried_again_and_passes(sandbox: Sandbox):
@@ -82,20 +82,7 @@ def test_a_program_whose_engine_alone_is_killed_passes_and_nothing_stays(sandbox
 
 
 def test_a_program_whose_zygote_is_killed_twice_is_broken(sandbox: Sandbox):
-    killed: list[int] = []
-
-    def kill_two() -> None:
-        for _ in range(2):
-            end = time.monotonic() + SOON_S
-            while not (new := set(zygotes(sandbox)) - set(killed)) or "trivet-slow" not in commands(sandbox):
-                assert time.monotonic() < end
-                time.sleep(0.005)
-            for pid in new:
-                killed.append(pid)
-                os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not any(map(start_of, new)))
-
-    done = meanwhile(sandbox, kill_two)
+    done = meanwhile(sandbox, lambda: strike_twice(sandbox, zygotes, signal.SIGKILL))
     assert (done.status, done.passed) == ("broken", False)
     assert sandbox.run(Program("x = 1", tests="assert x == 1")).passed
 
@@ -110,17 +97,8 @@ def test_a_first_process_that_is_stopped_is_taken_for_dead_and_the_program_is_br
 ):
     """Both that it meets are; never is the program failed."""
     hurry(monkeypatch)
-    stopped: set[int] = set()
-
-    def stop_two() -> None:
-        for _ in range(2):
-            wait_until(lambda: set(firsts(sandbox)) - stopped and "trivet-slow" in commands(sandbox))
-            for pid in set(firsts(sandbox)) - stopped:
-                stopped.add(pid)
-                os.kill(pid, signal.SIGSTOP)
-            wait_until(lambda: not any(map(start_of, stopped)))
-
-    done = meanwhile(sandbox, stop_two, SLOW._replace(limits=Limits(wall_s=1)))
+    short = SLOW._replace(limits=Limits(wall_s=1))
+    done = meanwhile(sandbox, lambda: strike_twice(sandbox, firsts, signal.SIGSTOP), short)
     assert (done.status, done.passed) == ("broken", False)
     monkeypatch.undo()
     assert sandbox.run(Program("x = 1", tests="assert x == 1")).passed
@@ -162,8 +140,19 @@ def meanwhile(sandbox: Sandbox, act: Callable[[], object], program: Program = SL
     return done[0]
 
 
+def strike_twice(sandbox: Sandbox, targets: Callable[[Sandbox], list[int]], number: signal.Signals) -> None:
+    """Signal the processes that the program needs, and those of its second attempt too."""
+    struck: set[int] = set()
+    for _ in range(2):
+        wait_until(lambda: set(targets(sandbox)) - struck and "trivet-slow" in commands(sandbox))
+        for pid in set(targets(sandbox)) - struck:
+            struck.add(pid)
+            os.kill(pid, number)
+        wait_until(lambda: not any(map(process_of, struck)))
+
+
 @contextmanager
-def executing(how: str) -> Generator[tuple[subprocess.Popen[str], set[tuple[int, str]]]]:
+def executing(how: str) -> Generator[tuple[subprocess.Popen[str], set[Process]]]:
     """A host whose programs run, and the processes of its sandbox."""
     told = [sys.executable, "-m", "tests.drills.executing", how]
     with subprocess.Popen(told, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as host:
@@ -177,7 +166,8 @@ def executing(how: str) -> Generator[tuple[subprocess.Popen[str], set[tuple[int,
         finally:
             host.kill()
             for pid in groups:
-                if command_line_is_ours(pid):
+                # so that no other process is ended that has got the same number since
+                if (process := process_of(pid)) and "inside.zygote" in process.command:
                     os.killpg(pid, signal.SIGKILL)
 
 
@@ -193,6 +183,15 @@ def kill_all(pids: list[int]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def places(pid: int) -> list[int]:
+    """Its numbers, in this namespace and those below."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").split("\n")
+    except OSError:
+        return []
+    return [int(each) for line in lines if line.startswith("NSpid:") for each in line.split()[1:]]
+
+
 def firsts(sandbox: Sandbox) -> list[int]:
     """The first process of the namespace of each program."""
     return [pid for pid in descendants(sandbox.pids()) if len(places(pid)) == 3 and places(pid)[-1] == 1]
@@ -205,18 +204,3 @@ def zygotes(sandbox: Sandbox) -> list[int]:
 
 def commands(sandbox: Sandbox) -> set[str]:
     return {command(pid) for pid in descendants(sandbox.pids())}
-
-
-def command_line_is_ours(pid: int) -> bool:
-    """So that no other process is ended that has got the same number since."""
-    try:
-        return b"inside.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.005)

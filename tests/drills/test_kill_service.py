@@ -14,13 +14,12 @@ import pytest
 
 from flows.service import supervising
 from flows.service.server_database import cluster_of
-from tests.service.serviced import ROOT, Running, deploy, deploy_doze, diary_of, kill, service_home
+from tests.service.serviced import Running, counting, deploy, deploy_doze, diary_of, kill, service_home
 
 LEASE_RENEWAL_S = 3.0
 """How often a run renews its lease here."""
 RETRIES = 1
 """Automatic retries of a run here."""
-COUNTING = ROOT / "tests" / "e2e" / "counting"
 pytestmark = [pytest.mark.drill, pytest.mark.engine, pytest.mark.postgres, pytest.mark.timeout(600)]
 
 
@@ -32,9 +31,7 @@ def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(counter: Path) -> Iterator[Running]:
-    counting = {"PYTHONPATH": os.pathsep.join(map(str, (COUNTING, ROOT))), "TRIVET_STEPS_RUN": str(counter)}
-    counting |= {"TRIVET_CRASH_RETRIES": str(RETRIES)}
-    with service_home(variables=counting) as running:
+    with service_home(variables=counting(counter) | {"TRIVET_CRASH_RETRIES": str(RETRIES)}) as running:
         running.up()
         yield running
 
@@ -230,13 +227,9 @@ def test_up_mends_a_killed_supervisor_and_hands_back_its_runs(running: Running, 
     again = running.up()
 
     assert again["state"] == "started"
-    assert [each.command for each in old if each.process.is_running() and not zombie(each.process)] == []
+    assert [each.command for each in old if not supervising.is_gone(each.process)] == []
     running.until(lambda: running.state_of(run) == "Completed", "the run completes")
     assert diary_of(diary)[-1] == "done"
-
-
-def zombie(process: psutil.Process) -> bool:
-    return process.status() == psutil.STATUS_ZOMBIE
 
 
 def test_down_leaves_nothing_behind_and_up_goes_on_with_its_runs(running: Running, doze: str, tmp_path: Path) -> None:

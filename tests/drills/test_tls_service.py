@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,33 +19,21 @@ pytestmark = [
 
 def test_a_worker_elsewhere_works_through_the_proxy(tmp_path: Path) -> None:
     key, certificate, pem = (tmp_path / name for name in ("key.pem", "authority.pem", "trivet.pem"))
-    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
-    command = (
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        *subject,
-        "-keyout",
-        key,
-        "-out",
-        certificate,
-    )
-    subprocess.run(command, check=True, capture_output=True)
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     pem.write_bytes(certificate.read_bytes() + key.read_bytes())
     with service_home() as one, service_home() as two:
         one.up("--pools", "cpu")
         ports = {"443": free_port(), "8443": free_port()}
+        here = {f"bind :{public} ssl": f"bind 127.0.0.1:{own} ssl" for public, own in ports.items()}
+        here |= {"server:4200": f"127.0.0.1:{one.port}", "pages:8766": "127.0.0.1:9"}
+        here |= {"/usr/local/etc/haproxy/trivet.pem": str(pem)}
         text = (ROOT / "deployments" / "tls.cfg").read_text()
-        for public, own in ports.items():
-            text = text.replace(f"bind :{public} ssl", f"bind 127.0.0.1:{own} ssl")
-        text = text.replace("/usr/local/etc/haproxy/trivet.pem", str(pem)).replace(
-            "server:4200", f"127.0.0.1:{one.port}"
-        )
+        for there, own in here.items():
+            text = text.replace(there, own)
         config = tmp_path / "haproxy.cfg"
-        config.write_text(re.sub(r"pages:8766", "127.0.0.1:9", text))
+        config.write_text(text)
         proxy = subprocess.Popen(["haproxy", "-f", str(config)])
         try:
             variables = {

@@ -12,7 +12,7 @@ from models.causal_lm import CausalLM
 from tasks.lever.digits.digits_judge import DigitsJudge
 from tasks.lever.judge.judging import Judging
 from tests.command import run_here
-from tests.drills.levering import SMALL
+from tests.drills.telling import SMALL
 from tests.models.tiny import make_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.command import Done, run_here
-from tests.drills.levering import SMALL, count_questions
+from tests.drills.telling import SMALL, count_questions
 from tests.engine.test_why import walk
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]

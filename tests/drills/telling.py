@@ -1,13 +1,16 @@
-"""A run of the lever on a small CPU world that can be killed and counts its judge's questions outside the store.
+"""`trivet` that can be killed and writes down, outside of its stores, what it really does.
 
-`python -m tests.drills.levering QUESTIONS ARGUMENTS…` is `trivet ARGUMENTS…` whose judge writes a line into the file
-QUESTIONS for each question that it is really asked, before it answers.
+`python -m tests.drills.telling judge LOG ARGUMENTS…` is `trivet ARGUMENTS…` whose digits judge writes a line into LOG
+for each question that it is really asked, before it answers; `… embed LOG PAUSE_S ARGUMENTS…` one whose embedder takes
+PAUSE_S longer for each call, and writes a line for each text once its vector is kept.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,10 +40,34 @@ def count_questions(log: Path) -> None:
     DigitsJudge.complete_many = ask_and_tell
 
 
+def embed_slowly(log: Path, pause_s: float) -> None:
+    """From here on vectors take their time, and those that are kept leave a line."""
+    from models.minilm import MiniLM
+    from storage.embeddings import EmbeddingCache
+
+    embed, put_many = MiniLM.embed, EmbeddingCache.put_many
+
+    def embed_later(self: MiniLM, texts: Sequence[str]) -> Any:
+        vectors = embed(self, texts)
+        time.sleep(pause_s)
+        return vectors
+
+    def put_and_tell(self: EmbeddingCache, embedder_id: str, texts: Sequence[str], vectors: Any) -> None:
+        put_many(self, embedder_id, texts, vectors)
+        with log.open("a") as file:
+            file.writelines(f"{hashlib.sha256(text.encode()).hexdigest()}\n" for text in texts)
+
+    MiniLM.embed, EmbeddingCache.put_many = embed_later, put_and_tell
+
+
 if __name__ == "__main__":
-    count_questions(Path(sys.argv[1]))
-    sys.argv[1:] = sys.argv[2:]
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    _, what, log, *arguments = sys.argv
+    if what == "judge":
+        count_questions(Path(log))
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    else:
+        embed_slowly(Path(log), float(arguments.pop(0)))
+    sys.argv[1:] = arguments
     from flows.cli import main
     from flows.running import command_server
 

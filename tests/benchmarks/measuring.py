@@ -1,0 +1,165 @@
+"""What benchmarks share: options and tables of figures, what work and commands cost, and a database of their own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storage.embedded import Cluster
+from tests.sandbox.attacking import descendants
+
+TRIVET = (sys.executable, "-c", "from flows.cli import main; main()")
+
+
+class Cost(NamedTuple):
+    """Of work in this process, or of a command with its children."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mb: float = 0.0
+    """Peak of a command itself."""
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is the docstring of the benchmark, with --json."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    return parser
+
+
+def show(figures: Mapping[str, Any], *, as_json: bool, aims: Mapping[str, float] | None = None) -> None:
+    """Print figures by name, or all of them as one JSON object. aims: the most that a figure should be."""
+    if as_json:
+        print(json.dumps(figures), flush=True)
+        return
+    for name, value in figures.items():
+        shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
+        aim = f"   aim ≤ {aims[name]:,}" if aims and name in aims else ""
+        print(f"{name:<76}{shown:>12}{aim}", flush=True)
+
+
+def cost_of(work: Callable[[], object]) -> Cost:
+    """What work costs once in this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def median_ms(work: Callable[[Any], object], each: Iterable[Any], *, warm_up: int = 0) -> float:
+    """CPU milliseconds of one piece of work, after as many that do not count."""
+    each = list(each)
+    for one in each[:warm_up]:
+        work(one)
+    return 1000 * statistics.median(cost_of(lambda one=one: work(one)).cpu_s for one in each)
+
+
+def take_turns(ways: Mapping[str, Callable[[int], object]], *, rounds: int) -> dict[str, list[Cost]]:
+    """What each way costs in each round, in turn, for a machine drifts; a way is given the number of the round."""
+    costs: dict[str, list[Cost]] = {name: [] for name in ways}
+    for number in range(1, rounds + 1):
+        for name, way in ways.items():
+            costs[name].append(cost_of(lambda way=way, number=number: way(number)))
+    return costs
+
+
+def medians(costs: Mapping[str, Iterable[Cost]]) -> dict[str, float]:
+    """Wall and CPU seconds of each way."""
+    figures: dict[str, float] = {}
+    for name, measured in costs.items():
+        wall_s, cpu_s, _ = map(statistics.median, zip(*measured, strict=True))
+        figures |= {f"{name}: wall, s": wall_s, f"{name}: CPU, s": cpu_s}
+    return figures
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
+    """Run a command to its end. Raises CalledProcessError with its last words."""
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            said.seek(0)
+            raise subprocess.CalledProcessError(child.returncode, command, said.read()[-2000:].decode())
+    return Cost(time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def read_json(command: Sequence[object], environment: Mapping[str, str] | None = None) -> Any:
+    """The last line of a command, as JSON: of a peer, or of a part that has a process to itself."""
+    words = list(map(str, command))
+    done = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def part(name: str, *arguments: object) -> Any:
+    """What `python -m tests.benchmarks.bench_NAME` prints as JSON, in a process of its own."""
+    return read_json([sys.executable, "-m", f"tests.benchmarks.bench_{name}", *arguments])
+
+
+def import_from(python: Path) -> None:
+    """Make packages of another environment importable, behind our own, so that numpy stays ours."""
+    told = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
+    sys.path.append(told.strip())
+
+
+def processor_s() -> float:
+    """CPU seconds of this process and of its children that have ended, with theirs."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def status_mb(name: str, pid: int | str = "self") -> float:
+    """A figure of /proc/PID/status: `RssAnon`, `RssFile`, `VmRSS`, `VmHWM`."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process with all below it; what several share counts once."""
+    total = 0
+    for one in descendants([pid]):
+        try:
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+        except OSError:  # it ended meanwhile
+            continue
+        total += next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+    return total
+
+
+@contextmanager
+def scratch_home(at: Path | None = None) -> Generator[Path]:
+    """A folder that goes with whatever is in it, and that the account of the embedded PostgreSQL may enter."""
+    home = Path(tempfile.mkdtemp(prefix="trivet-bench-", dir=at))
+    home.chmod(0o755)
+    try:
+        yield home
+    finally:
+        Cluster(home / "home").remove()
+        Cluster(home).remove()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def write_notices(folder: Path, count: int) -> Path:
+    """As many small documents of a page."""
+    folder.mkdir()
+    for number in range(count):
+        text = f"Notice {number}\n\nThe bridge at kilometre {number} was inspected. Repairs cost {number * 17} dollars."
+        (folder / f"notice-{number:05d}.txt").write_text(text)
+    return folder
