@@ -188,7 +188,7 @@ def require_variable(variable: str | None) -> str | None:
 def _show_report(report: IndexReport, index: Path) -> None:
     documents, figures, name = report.documents, report.figures, escape(index_name(index))
     changes = ", ".join(f"{getattr(documents, change)} {change}" for change in CHANGES if getattr(documents, change))
-    console.print(f"[bold]{name}[/bold] is at generation {report.generation}")
+    console.print(f"[bold]{name}[/bold] is at version {report.generation}")
     console.print(f"  documents  {documents.total}: {changes.replace('ok', 'indexed')}")
     console.print(f"  pages      {report.pages:,}")
     console.print(f"  chunks     {report.chunks:,}")

@@ -226,7 +226,7 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
     """The state of an index, and the first documents with problems; every: all of them, and the others."""
     colour = {"completed": "green", "running": "cyan"}.get(status.state, "yellow")
     state = status.state.replace("_", " ")
-    console.print(f"[{colour}]{state}[/{colour}] at {status.step}, generation {status.generation or 'none yet'}")
+    console.print(f"[{colour}]{state}[/{colour}] at {status.step}, version {status.generation or 'none yet'}")
     console.print(f"  started    {status.started:%Y-%m-%d %H:%M:%S}, heartbeat {status.heartbeat:%H:%M:%S} UTC")
     if status.error:
         console.print_line(f"  [red]error[/red]      {escape(status.error)}")

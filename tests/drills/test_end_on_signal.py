@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C end a command of each leg within seconds, and what was finished is not done again."""
+"""SIGTERM and Ctrl-C end a command of each pipeline within seconds, and what was finished is not done again."""
 
 from __future__ import annotations
 
