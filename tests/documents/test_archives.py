@@ -14,9 +14,10 @@ import pytest
 
 from tasks.documents.archives import Package, ZipCaps, member_name, open_zip, parse_xml, read_member, refusal
 from tasks.documents.blocks import Page
-from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument
+from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.formats import format_named
+from tasks.documents.formats import format_named, sniff
+from tests.documents.ole_writer import ole_file
 from tests.documents.zips import zipped
 
 
@@ -82,9 +83,9 @@ def test_a_doctype_is_refused_in_any_encoding(encoding: str) -> None:
         parse_xml(xml.encode(encoding), name="a.xml")
 
 
-def _read(path: Path) -> list[Page]:
+def _read(path: Path, password: str | None = None) -> list[Page]:
     opener = resolve_name(format_named(path.suffix[1:]).opener)
-    return list(opener(path, password=None, options=ReadOptions(layout="off")).pages())
+    return list(opener(path, password=password, options=ReadOptions(layout="off")).pages())
 
 
 MAIN_PARTS = {
@@ -119,3 +120,16 @@ def test_half_a_package_is_corrupt(tmp_path: Path, suffix: str, part: str) -> No
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CorruptDocument):
         _read(path)
+
+
+@pytest.mark.parametrize(("suffix", "program"), [(".docx", "Word"), (".xlsx", "Excel"), (".pptx", "PowerPoint")])
+def test_an_encrypted_office_document_asks_for_a_copy_without_password(
+    tmp_path: Path, suffix: str, program: str
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(ole_file({"EncryptedPackage": b"x" * 64, "EncryptionInfo": b"y" * 64}))
+    assert sniff(path).format == suffix[1:]
+    with pytest.raises(NeedsPassword, match=f"{program} document is encrypted.*save a copy without"):
+        _read(path)
+    with pytest.raises(UnsupportedDocument, match="save a copy without"):
+        _read(path, password="1234")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.documents.blocks import Block, Document, PageStatus
-from tasks.documents.document_errors import NeedsPassword, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.docx.docx_reader import open_docx
 from tasks.documents.docx.docx_styles import format_number
@@ -403,16 +403,6 @@ def test_the_strict_variant_reads_like_the_usual_one(tmp_path: Path) -> None:
 def test_elements_nested_without_end_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedDocument, match="nests"):
         _read(_build(tmp_path, f"<w:p>{'<w:ins>' * 5_000}{'</w:ins>' * 5_000}</w:p>"))
-
-
-def test_an_encrypted_document_asks_for_another_copy(tmp_path: Path) -> None:
-    path = tmp_path / "locked.docx"
-    path.write_bytes(bytes.fromhex("D0CF11E0A1B11AE1") + bytes(504))
-
-    with pytest.raises(NeedsPassword, match="save a copy without"):
-        open_docx(path, password=None, options=ReadOptions(layout="off"))
-    with pytest.raises(UnsupportedDocument, match="save a copy without"):
-        open_docx(path, password="1234", options=ReadOptions(layout="off"))
 
 
 OFFICE_SAMPLES = (

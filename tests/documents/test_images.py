@@ -191,13 +191,6 @@ def bars(page: pymupdf.Page) -> None:
         page.draw_rect((x, 300 - height, x + 30, 300), color=None, fill=(0.1, 0.3, 0.7))
 
 
-def lying_bars(page: pymupdf.Page) -> None:
-    for place, length in enumerate((60, 95, 150, 220)):
-        y = 115 + 30 * place
-        page.draw_rect((130, y, 130 + length, y + 16), color=None, fill=(0.1, 0.3, 0.7))
-        page.insert_text((70, y + 12), f"Item {place}", fontsize=8)
-
-
 def line(page: pymupdf.Page) -> None:
     axes(page)
     page.draw_polyline([(115 + 55 * n, 280 - 30 * math.sin(n) - 20 * n) for n in range(6)])
@@ -219,7 +212,7 @@ def flow(page: pymupdf.Page) -> None:
             page.draw_line((x - 60, 175), (x, 175))
 
 
-@pytest.mark.parametrize("draw", [bars, lying_bars, line, pie, flow], ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize("draw", [bars, line, pie, flow], ids=lambda draw: draw.__name__)
 def test_a_drawn_chart_is_one_picture_with_its_labels(tmp_path: Path, draw: Draw):
     (image,) = found(made(tmp_path, draw))
     assert (image.source, image.problem) == ("vector", None)

@@ -35,20 +35,6 @@ def _blocks(folder: Path, source: str) -> list[Block]:
         ("<table><tr><td>a<td>b</table>", [("table", None, "a | b")]),
         ("<script>evil()</script>\n\nfine", [("paragraph", None, "fine")]),
     ],
-    ids=[
-        "heading",
-        "underlined heading",
-        "inline",
-        "break",
-        "nested list",
-        "numbers",
-        "item of two",
-        "code",
-        "quote",
-        "image",
-        "HTML",
-        "script",
-    ],
 )
 def test_blocks(tmp_path: Path, source: str, expected: list[tuple[str, int | None, str]]) -> None:
     assert [(block.kind, block.level, block.text) for block in _blocks(tmp_path, source)] == expected

@@ -1,4 +1,7 @@
-"""LibreOffice where it is installed: what it converts, what it must not fetch, and that nothing of it stays behind."""
+"""LibreOffice: what it converts, what it must not fetch, and that nothing of it stays behind.
+
+Where it is not installed, a program stands in for it and makes what it would make.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,12 @@ from pptx.util import Emu
 
 from tasks.documents import office_program
 from tasks.documents.blocks import Block
+from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.docx.docx_reader import open_docx, render_pages
-from tasks.documents.formats import sniff
-from tasks.documents.office_program import ProgramFailed, converted, open_doc, open_ppt, open_xls
+from tasks.documents.formats import outside_reader, sniff
+from tasks.documents.office_program import converted, open_doc, open_ppt, open_xls
+from tests.documents.ole_writer import ole_file
 
 _installed = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 WORDS = "The lamp of the tower is lit at dusk and put out at dawn. "
@@ -82,12 +87,6 @@ def test_the_box_of_a_block_is_where_its_words_are_drawn(tmp_path: Path) -> None
     x0, y0, x1, y1 = item.bbox
     assert drawn in pymupdf.Rect(x0 - 1, y0 - 1, x1 + 1, y1 + 1)
     assert [number for number, _ in render_pages(path, {2: [item.bbox]}, password=None)] == [2]
-
-
-@installed
-def test_without_a_layout_there_are_no_pages(tmp_path: Path) -> None:
-    reader = open_docx(word_file(tmp_path / "a.docx"), password=None, options=ReadOptions(layout="off"))
-    assert reader.header.page_source == "none"
 
 
 @installed
@@ -177,6 +176,94 @@ def linking(path: Path, *, picture: str, text: str) -> Path:
     return path
 
 
+STAND_IN = """#!{python}
+import pathlib, shutil, sys
+*_, to, outdir, folder, source = sys.argv
+made = pathlib.Path(folder) / (pathlib.Path(source).stem + "." + to)
+made.parent.mkdir()
+shutil.copy({made!r}, made)
+pathlib.Path({log!r}).write_text(chr(10).join(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a program called soffice where LibreOffice would be."""
+
+    def put(source: str) -> None:
+        path = tmp_path / "bin" / "soffice"
+        path.parent.mkdir()
+        path.write_text(source)
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+
+    return put
+
+
+def old(path: Path, stream: str) -> Path:
+    path.write_bytes(ole_file({stream: b"\xec\xa5"}))
+    return path
+
+
+def read(opened: Callable[..., Reader], path: Path) -> Reader:
+    return opened(path, password=None, options=ReadOptions(layout="off"))
+
+
+def test_a_word_document_is_read_as_it_is_converted(tmp_path: Path, program: Callable[[str], None]) -> None:
+    made, log = tmp_path / "made.docx", tmp_path / "log"
+    written = docx.Document()
+    written.add_heading("Lamps", level=1)
+    written.save(str(made))
+    program(STAND_IN.format(python=sys.executable, made=str(made), log=str(log)))
+
+    reader = read(open_doc, old(tmp_path / "a.doc", "WordDocument"))
+
+    assert [block.text for page in reader.pages() for block in page.blocks] == ["Lamps"]
+    assert (reader.header.format, reader.header.reader) == ("doc", "LibreOffice, trivet docx 2")
+    profile, *flags = log.read_text().splitlines()
+    assert profile.startswith("-env:UserInstallation=file:///")
+    assert flags[:4] == ["--headless", "--norestore", "--convert-to", "docx"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "stream", "opened", "to"),
+    [
+        (".doc", "WordDocument", open_doc, "docx"),
+        (".xls", "Book", open_xls, "xlsx"),
+        (".ppt", "PowerPoint Document", open_ppt, "pptx"),
+    ],
+)
+def test_without_the_program_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, stream: str, opened: Callable[..., Reader], to: str
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    path = old(tmp_path / f"a{suffix}", stream)
+
+    assert (sniff(path).format, outside_reader(path, suffix=suffix)) == (suffix[1:], None)
+    with pytest.raises(UnsupportedDocument, match=f"install LibreOffice, .* or save it as .{to}"):
+        read(opened, path)
+
+
+def test_a_file_that_the_program_cannot_convert(tmp_path: Path, program: Callable[[str], None]) -> None:
+    program("#!/bin/sh\necho 'Error: source file could not be loaded' >&2\n")
+
+    with pytest.raises(UnsupportedDocument, match="source file could not be loaded"):
+        read(open_doc, old(tmp_path / "a.doc", "WordDocument"))
+
+
+def test_a_file_that_failed_is_read_again_once_the_program_is_there(
+    tmp_path: Path, program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads a file is part of the key under which its reading is kept."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = old(tmp_path / "a.doc", "WordDocument")
+
+    before = outside_reader(path, suffix=".doc")
+    program("#!/bin/sh\n")
+
+    assert (before, outside_reader(path, suffix=".doc")) == (None, "soffice")
+
+
 FORKING = """#!/bin/sh
 sleep 300 &
 echo $! > {pids}
@@ -184,16 +271,6 @@ sleep 300 &
 echo $! >> {pids}
 wait
 """
-
-
-def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program called soffice that starts two others and waits; gives the file with their process ids."""
-    pids, program = folder / "pids", folder / "bin" / "soffice"
-    program.parent.mkdir()
-    program.write_text(FORKING.format(pids=pids))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    return pids
 
 
 def ended(pids: Path) -> bool:
@@ -213,23 +290,23 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_all_processes_of_the_program_end_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pids = stand_in(tmp_path, monkeypatch)
+def test_all_processes_of_the_program_end_when_its_time_is_up(
+    tmp_path: Path, program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(FORKING.format(pids=tmp_path / "pids"))
     monkeypatch.setattr(office_program, "WALL_S", 1.0)
 
-    with (
-        pytest.raises(ProgramFailed, match="more than 1 s"),
-        converted(word_file(tmp_path / "a.docx"), suffix="docx", to="pdf"),
-    ):
-        pass
+    with pytest.raises(UnsupportedDocument, match="more than 1 s"):
+        read(open_doc, old(tmp_path / "a.doc", "WordDocument"))
 
-    assert ended(pids)
+    assert ended(tmp_path / "pids")
 
 
 def test_all_processes_of_the_program_end_when_the_reader_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, program: Callable[[str], None]
 ) -> None:
-    pids = stand_in(tmp_path, monkeypatch)
+    pids = tmp_path / "pids"
+    program(FORKING.format(pids=pids))
     code = (
         "from pathlib import Path; from tasks.documents.office_program import converted\n"
         f"with converted(Path({str(word_file(tmp_path / 'a.docx'))!r}), suffix='docx', to='pdf'): pass"

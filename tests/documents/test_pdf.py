@@ -164,15 +164,12 @@ def test_encryption_asks_for_a_password_and_tells_a_wrong_one(tmp_path: Path) ->
     assert texts(read(path, password="secret")[0]) == ["inside"]
 
 
-def test_no_bytes_are_an_empty_document(tmp_path: Path) -> None:
-    (tmp_path / "a.pdf").write_bytes(b"")
-    with pytest.raises(EmptyDocument):
-        read(tmp_path / "a.pdf")
-
-
-def test_something_else_is_a_corrupt_document(tmp_path: Path) -> None:
-    (tmp_path / "a.pdf").write_bytes(b"<html><body>not a PDF</body></html>" * 20)
-    with pytest.raises(CorruptDocument):
+@pytest.mark.parametrize(
+    ("data", "error"), [(b"", EmptyDocument), (b"<html><body>not a PDF</body></html>" * 20, CorruptDocument)]
+)
+def test_what_is_no_pdf_is_refused(tmp_path: Path, data: bytes, error: type[Exception]) -> None:
+    (tmp_path / "a.pdf").write_bytes(data)
+    with pytest.raises(error):
         read(tmp_path / "a.pdf")
 
 

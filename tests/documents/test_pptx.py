@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from PIL import Image
 from pptx import Presentation
 from pptx.chart.data import CategoryChartData
@@ -15,11 +14,8 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Pt
 
 from tasks.documents.blocks import Page, PageStatus
-from tasks.documents.document_errors import NeedsPassword
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.formats import sniff
 from tasks.documents.pptx_reader import open_pptx, pptx_images
-from tests.documents.ole_writer import ole_file
 from tests.documents.zips import changed
 
 TITLE_AND_CONTENT, TITLE_ONLY, BLANK = 1, 5, 6
@@ -166,12 +162,3 @@ def test_entities_are_not_expanded(tmp_path: Path) -> None:
 
     assert "secret" not in text
     assert "yyyy" not in text
-
-
-def test_an_encrypted_presentation_wants_a_copy_without_password(tmp_path: Path) -> None:
-    path = tmp_path / "a.pptx"
-    path.write_bytes(ole_file({"EncryptedPackage": b"x" * 64, "EncryptionInfo": b"y" * 64}))
-
-    assert sniff(path).format == "pptx"
-    with pytest.raises(NeedsPassword, match="PowerPoint"):
-        read(path)

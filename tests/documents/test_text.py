@@ -71,14 +71,11 @@ def test_form_feeds_part_pages(tmp_path: Path) -> None:
     [
         ("제1장 사업 개요", 1),
         ("Ⅱ. 제안 요청 내용", 1),
-        ("제 2 절 범위", 2),
-        ("1. 추진 배경", 2),
         ("1.2 세부 범위", 3),
         ("가. 일반 사항", 3),
         ("2024년 사업", None),
         ("1. 이 문장은 제목이 아니다.", None),
         ("1. 첫째\n2. 둘째", None),
-        ("가나다 순", None),
     ],
 )
 def test_numbered_headings(line: str, level: int | None) -> None:

@@ -11,9 +11,7 @@ import pytest
 import xlsxwriter
 
 from tasks.documents.blocks import Block, Document
-from tasks.documents.document_errors import NeedsPassword
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.formats import sniff
 from tasks.documents.sheets import xlsx_reader
 from tasks.documents.sheets.xlsx_reader import open_xlsx
 from tests.documents.zips import changed
@@ -196,16 +194,6 @@ def test_macros_and_links_to_other_workbooks_are_said_and_not_followed(tmp_path:
         "The workbook holds macros; they were neither read nor run.",
         "Links to other workbooks were not followed: 1.",
     )
-
-
-def test_an_encrypted_workbook_needs_its_password(tmp_path: Path) -> None:
-    from tests.documents.ole_writer import ole_file
-
-    path = tmp_path / "a.xlsx"
-    path.write_bytes(ole_file({"EncryptedPackage": b"x" * 64, "EncryptionInfo": b"y" * 64}))
-    assert sniff(path).format == "xlsx"
-    with pytest.raises(NeedsPassword, match="Excel document is encrypted"):
-        read(path)
 
 
 def test_the_strict_variant_of_the_standard_is_read(tmp_path: Path) -> None:
