@@ -1,16 +1,26 @@
-"""Record streams of HWP 5, made by hand."""
+"""Record streams, ciphers and list numbers of Hangul documents, made by hand."""
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from tasks.documents.document_errors import CorruptDocument, RefusedDocument
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
+from tasks.documents.hwp import hwp_streams
 from tasks.documents.hwp.hwp_assembly import assemble
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
-from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
+from tasks.documents.hwp.hwp_model import (
+    HangulDocument,
+    ListCounters,
+    ListHead,
+    ListStyles,
+    NumberingLevel,
+    number_text,
+)
 from tasks.documents.hwp.hwp_streams import Tag, inflate, record_tree
 
 NO_LISTS = ListStyles({}, {}, {})
@@ -118,3 +128,84 @@ def test_a_deflate_bomb_is_refused() -> None:
 def test_bottomless_nesting_is_damage() -> None:
     with pytest.raises(CorruptDocument, match="nests deeper"):
         record_tree(b"".join(record(Tag.LIST_HEADER, level) for level in range(900)), name="s")
+
+
+def encrypt_bit_by_bit(plain: bytes, key: bytes) -> bytes:
+    """CFB-1 as its definition says: one block cipher call per bit, the register moves on by the cipher bit."""
+    block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    register, out = 0, 0
+    for bit in range(8 * len(plain)):
+        mask = block.update(register.to_bytes(16, "big"))[0] >> 7
+        cipher_bit = (plain[bit // 8] >> (7 - bit % 8) & 1) ^ mask
+        register = (register << 1 | cipher_bit) & ((1 << 128) - 1)
+        out = out << 1 | cipher_bit
+    return out.to_bytes(len(plain), "big")
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 33, 200])
+def test_vectorised_cfb_inverts_the_definition(size: int) -> None:
+    draw = random.Random(size)
+    plain, key = draw.randbytes(size), draw.randbytes(16)
+    assert hwp_streams.decrypt_bitwise_cfb(encrypt_bit_by_bit(plain, key), key) == plain
+
+
+def test_distribution_key_is_found_by_the_seed() -> None:
+    record = bytes([0x03, 0, 0, 0]) + bytes(252)
+    # an all-zero record shows the mask itself: seed 3 gives rand() = 48, 7196 → 0x30, thirteen times
+    # and rand() = 9294, 9091 → 0x4E, four times; the key starts at 4 + 3
+    assert hwp_streams.distribution_key(record)[:10] == b"\x30" * 6 + b"\x4e" * 4
+
+
+def test_endless_key_derivation_is_not_begun() -> None:
+    with pytest.raises(UnsupportedDocument, match="iterations"):
+        hwp_streams.open_document_key("a", salt=b"", iterations=10**9, key_bytes=32)
+
+
+@pytest.mark.parametrize(
+    ("number", "style", "text"),
+    [
+        (7, "DIGIT", "7"),
+        (21, "CIRCLED_DIGIT", "㉑"),
+        (51, "CIRCLED_DIGIT", "51"),
+        (1994, "ROMAN_CAPITAL", "MCMXCIV"),
+        (27, "LATIN_CAPITAL", "AA"),
+        (15, "HANGUL_SYLLABLE", "거"),
+        (3, "CIRCLED_HANGUL_SYLLABLE", "㉰"),
+        (230, "HANGUL_PHONETIC", "이백삼십"),
+        (10, "CIRCLED_IDEOGRAPH", "㊉"),
+        (10, "DECAGON_CIRCLE_HANJA", "癸"),
+        (0, "ROMAN_CAPITAL", "0"),
+        (5, "A STYLE OF TOMORROW", "5"),
+    ],
+)
+def test_numbers_are_spelled_in_their_style(number: int, style: str, text: str) -> None:
+    assert number_text(number, style) == text
+
+
+def marks(styles: ListStyles, *heads: ListHead, outline_id: int = 1) -> list[str]:
+    counters = ListCounters(styles)
+    return [counters.mark(head, outline_id=outline_id) for head in heads]
+
+
+def numbered(*patterns: str, start: int = 1) -> ListStyles:
+    return ListStyles({1: tuple(NumberingLevel(pattern, "DIGIT", start) for pattern in patterns)}, {}, {})
+
+
+def test_a_new_upper_number_restarts_the_lower_ones() -> None:
+    heads = [ListHead("number", 1, level) for level in (0, 1, 1, 0, 1)]
+    assert marks(numbered("^1.", "^1.^2"), *heads) == ["1.", "1.1", "1.2", "2.", "2.1"]
+
+
+def test_path_codes_write_all_levels() -> None:
+    heads = [ListHead("number", 1, level) for level in (0, 1, 2)]
+    assert marks(numbered("^n", "^n", "^N"), *heads) == ["1", "1.1", "1.1.1."]
+
+
+def test_outline_follows_the_numbering_of_its_section() -> None:
+    styles = ListStyles({2: (NumberingLevel("제^1장", "DIGIT", 1),)}, {}, {})
+    assert marks(styles, ListHead("outline", 0, 0), outline_id=2) == ["제1장"]
+
+
+def test_bullets_of_the_symbol_font_become_the_signs_that_it_shows() -> None:
+    styles = ListStyles({}, {1: "\uf06c", 2: "▶"}, {})
+    assert marks(styles, ListHead("bullet", 1, 0), ListHead("bullet", 2, 0)) == ["●", "▶"]

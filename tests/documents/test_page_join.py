@@ -1,4 +1,4 @@
-"""Blocks find their pages and boxes among the signs that a layout engine draws."""
+"""Blocks find their pages and boxes among the signs that a layout engine draws; pages become one document."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from tasks.documents.blocks import Block, Cell
-from tasks.documents.document_readers import table_text
+from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus
+from tasks.documents.document_readers import join_pages, table_text
 from tasks.documents.hwp import hwp_layout
 from tasks.documents.hwp.hwp_layout import in_own_process
 from tasks.documents.page_join import LaidPage, LayoutFailed, join
@@ -135,3 +135,28 @@ def test_what_the_engine_says_is_told() -> None:
 
     with pytest.raises(LayoutFailed, match="ValueError: no such version"):
         in_own_process(refuse)
+
+
+def read_page(number: int, *blocks: tuple[Kind, str, int | None]) -> Page:
+    made = tuple(Block(kind=kind, text=text, level=level, page=number) for kind, text, level in blocks)
+    return Page(number=number, status=PageStatus.OK, blocks=made)
+
+
+def test_headings_reach_over_the_page_and_blocks_are_counted_on() -> None:
+    pages = join_pages(
+        [
+            read_page(1, ("heading", "제1장 사업 개요", 1), ("heading", "1. 배경", 2), ("footer", "- 1 -", None)),
+            read_page(2, ("paragraph", "본문", None), ("heading", "제2장 요구사항", 1), ("paragraph", "표", None)),
+        ]
+    )
+
+    places = [block.place for page in pages for block in page.blocks]
+    assert [place.block for place in places] == [0, 1, 2, 3, 4, 5]
+    assert [place.heading_path for place in places] == [
+        (),
+        ("제1장 사업 개요",),
+        (),
+        ("제1장 사업 개요", "1. 배경"),
+        (),
+        ("제2장 요구사항",),
+    ]
