@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tasks.documents.blocks import Cell
@@ -31,23 +31,25 @@ def split_text(text: str, *, most_chars: int, overlap_chars: int) -> list[Span]:
     while start < len(text):
         end = _end_of_piece(text, start, ends, most_chars)
         spans.append(Span(start, start + len(text[start:end].rstrip())))
-        start = _next_start(text, Span(start, end), ends, most_chars, overlap_chars)
+        # the next piece begins some sentences back, if it then still reaches beyond this one
+        following = _skip_space(text, end)
+        earliest = max(end - overlap_chars, start + 1)
+        backs = (_skip_space(text, back) for back in ends[bisect_left(ends, earliest) : bisect_left(ends, end)])
+        reaching = (back for back in backs if back < end and _end_of_piece(text, back, ends, most_chars) > following)
+        start = next(reaching, following)
     return spans
 
 
 def _end_of_piece(text: str, start: int, ends: list[int], most_chars: int) -> int:
-    """The last end of a sentence within reach, else a cut within the sentence."""
+    """The last end of a sentence within reach, else between words, else between kinds of signs, else the limit."""
     limit = start + most_chars
     if limit >= len(text):
         return len(text)
     # spaces after a sentence do not count
     reach = ends[bisect_right(ends, limit) - 1 : bisect_right(ends, limit) + 1]
     fitting = [end for end in reach if end > start and len(text[start:end].rstrip()) <= most_chars]
-    return max(fitting) if fitting else _cut(text, start, limit)
-
-
-def _cut(text: str, start: int, limit: int) -> int:
-    """A place between words, else between kinds of characters, else at the limit."""
+    if fitting:
+        return max(fitting)
     if text[limit].isspace():
         return limit
     space = max(text.rfind(sign, start, limit) for sign in (" ", "\t", "\u3000", "\xa0"))
@@ -64,19 +66,6 @@ def _class(sign: str) -> str:
     if "가" <= sign <= "힣":
         return "hangul"
     return "letter" if sign.isalpha() else "other"
-
-
-def _next_start(text: str, piece: Span, ends: list[int], most_chars: int, overlap_chars: int) -> int:
-    """Where the next piece begins: some sentences back, if it then still reaches beyond this piece."""
-    following = _skip_space(text, piece.end)
-    if following >= len(text):
-        return len(text)
-    earliest = max(piece.end - overlap_chars, piece.start + 1)
-    for end in ends[bisect_left(ends, earliest) : bisect_left(ends, piece.end)]:
-        start = _skip_space(text, end)
-        if start < piece.end and _end_of_piece(text, start, ends, most_chars) > following:
-            return start
-    return following
 
 
 def _skip_space(text: str, place: int) -> int:
@@ -144,13 +133,25 @@ def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
     above: a table that ends on the page before. With as many columns and no header of its own, this one continues it.
     """
     grid = _Grid(cells)
-    flagged = _flagged_rows(grid)
+    # leading rows whose cells are all marked as header, up to a number; 0 where all rows are
+    flagged = 0
+    while flagged < grid.rows and all(spot.header for spot in grid.covering(flagged)):
+        if flagged and _has_number(grid, flagged):
+            break
+        flagged += 1
+    flagged = flagged if flagged < grid.rows else 0
     continues = above is not None and bool(above.header) and above.columns == grid.columns
     if continues and above and not flagged and grid.line(0) != above.header[0]:
         rows = tuple(_row(grid, row, above.names) for row in range(grid.rows))
         return Table(above.header, above.names, rows, grid.columns)
     repeated = len(above.header) if continues and above and not flagged else 0
-    count = min(_with_dates_below(grid, flagged) or repeated or _likely_header_rows(grid), grid.rows)
+    # right below marked rows some go on with them: years, `(Unaudited)`, nothing in the first column
+    marked = flagged
+    while (
+        0 < marked < min(grid.rows - 1, MOST_HEADER_ROWS) and _names_columns(grid, marked) and not grid.text(marked, 0)
+    ):
+        marked += 1
+    count = min(marked or repeated or _likely_header_rows(grid), grid.rows)
     names = tuple(tuple(grid.text(row, column) for column in range(grid.columns)) for row in range(count))
     header = tuple(grid.line(row) for row in range(count))
     return Table(header, names, tuple(_row(grid, row, names) for row in range(count, grid.rows)), grid.columns)
@@ -164,34 +165,31 @@ def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Par
     if room < most_chars // 2:  # a head that fills the parts is told once, as if it were rows
         rows = [Row(line, line, "") for line in repeated] + rows
         repeated, room = [], most_chars
-    return _packed(_fitting(rows, room), room, repeated=repeated) or [Part("\n".join(repeated), ())]
-
-
-def _fitting(rows: Sequence[Row], room: int) -> Iterator[Row]:
-    """Rows that fit into a part: one that is longer than that comes in pieces."""
+    fitting: list[Row] = []  # a row that is longer than a part comes in pieces
     for row in rows:
         if len(row.continued) <= room:
-            yield row
+            fitting.append(row)
             continue
         for number, (start, end) in enumerate(split_text(row.line, most_chars=room, overlap_chars=0)):
             piece = row.line[start:end]
-            yield Row(piece, piece, "" if number else row.sentence, row.number)
-
-
-def _packed(rows: Iterable[Row], room: int, *, repeated: Sequence[str]) -> list[Part]:
-    packs: list[tuple[list[str], list[str], list[int]]] = []
-    for row in rows:
-        lines = packs[-1][0] if packs else []
-        if not lines or sum(map(len, lines)) + len(lines) + len(row.line) > room:
-            packs.append(([row.continued if packs else row.line], [], []))
+            fitting.append(Row(piece, piece, "" if number else row.sentence, row.number))
+    packs: list[list[Row]] = []
+    used = 0
+    for row in fitting:
+        if packs and used + len(packs[-1]) + len(row.line) <= room:
+            packs[-1].append(row)
+            used += len(row.line)
         else:
-            lines.append(row.line)
-        packs[-1][1].extend(filter(None, [row.sentence]))
-        packs[-1][2].extend([] if row.number is None else [row.number])
-    return [
-        Part("\n".join([*repeated, *lines]), tuple(sentences), (numbers[0], numbers[-1]) if numbers else None)
-        for lines, sentences, numbers in packs
-    ]
+            row = row._replace(line=row.continued) if packs else row
+            packs.append([row])
+            used = len(row.line)
+    parts: list[Part] = []
+    for pack in packs:
+        numbers = [row.number for row in pack if row.number is not None]
+        text = "\n".join([*repeated, *(row.line for row in pack)])
+        sentences = tuple(row.sentence for row in pack if row.sentence)
+        parts.append(Part(text, sentences, (numbers[0], numbers[-1]) if numbers else None))
+    return parts or [Part("\n".join(repeated), ())]
 
 
 class _Spot(NamedTuple):
@@ -244,49 +242,25 @@ def _row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
     spots = grid.covering(row)
     line = " | ".join(spot.text for spot in spots if spot.row == row)
     label = next((spot.text for spot in spots if spot.column == 0), "")
-    values = [(_name(group, names), "".join(spot.text for spot in group)) for group in _values(spots)]
-    sentence = "; ".join(f"{name}: {value}" if name and name != value else value for name, value in values)
-    if sentence and label:
-        sentence = f"{label}: {sentence}" if grid.columns == 2 and not names else f"{label} — {sentence}"
-    return Row(line, " | ".join(spot.text for spot in spots), sentence, grid.numbers[row])
-
-
-def _values(spots: Sequence[_Spot]) -> list[list[_Spot]]:
-    """The cells right of the label, by value: filings give `$`, number and `%` a cell each."""
+    # the cells right of the label, by value: filings give `$`, number and `%` a cell each
     groups: list[list[_Spot]] = []
-    for spot in spots:
-        if spot.column == 0 or not spot.text:
-            continue
+    for spot in (spot for spot in spots if spot.column and spot.text):
         if groups and (spot.text in _AFTER_NUMBER or groups[-1][-1].text in _BEFORE_NUMBER):
             groups[-1].append(spot)
         else:
             groups.append([spot])
-    return groups
-
-
-def _name(group: Sequence[_Spot], names: tuple[tuple[str, ...], ...]) -> str:
-    """What the header says above a value, top down; what stands in two rows or columns is said once."""
-    columns = [column for spot in group for column in range(spot.column, spot.last_column + 1)]
-    rows = (dict.fromkeys(name[column] for column in columns if column < len(name) and name[column]) for name in names)
-    return " ".join(dict.fromkeys(", ".join(row) for row in rows if row))
-
-
-def _flagged_rows(grid: _Grid) -> int:
-    """Leading rows whose cells are all marked as header, up to a number; 0 where all rows are."""
-    count = 0
-    while count < grid.rows and all(spot.header for spot in grid.covering(count)):
-        if count and _has_number(grid, count):
-            break
-        count += 1
-    return count if count < grid.rows else 0
-
-
-def _with_dates_below(grid: _Grid, flagged: int) -> int:
-    """Marked rows, and those right below that go on with them: years, `(Unaudited)`, nothing in the first column."""
-    count = flagged
-    while 0 < count < min(grid.rows - 1, MOST_HEADER_ROWS) and _names_columns(grid, count) and not grid.text(count, 0):
-        count += 1
-    return count
+    told: list[str] = []
+    for group in groups:
+        value = "".join(spot.text for spot in group)
+        # what the header says above it, top down; what stands in two rows or columns is said once
+        columns = [column for spot in group for column in range(spot.column, spot.last_column + 1)]
+        heads = [dict.fromkeys(head[at] for at in columns if at < len(head) and head[at]) for head in names]
+        name = " ".join(dict.fromkeys(", ".join(head) for head in heads if head))
+        told.append(f"{name}: {value}" if name and name != value else value)
+    sentence = "; ".join(told)
+    if sentence and label:
+        sentence = f"{label}: {sentence}" if grid.columns == 2 and not names else f"{label} — {sentence}"
+    return Row(line, " | ".join(spot.text for spot in spots), sentence, grid.numbers[row])
 
 
 def _likely_header_rows(grid: _Grid) -> int:

@@ -172,24 +172,18 @@ def _parts(page: Page, *, captions_follow: bool, most_chars: int) -> Iterator[_P
         if block.kind != "table":
             pending += [block] if block is not taken else []
             continue
-        lead = _take_lead(pending, captions_follow=captions_follow)
-        yield from _text_parts(pending, most_chars)
+        # headings, caption, unit and `as follows:` at the end of the text before a table lead to it
+        start = len(pending)
+        while start and _leads(pending[start - 1], captions_follow=captions_follow):
+            start -= 1
+        if sum(len(block.text) for block in pending[:start]) <= MOST_CAPTION_CHARS:
+            start = 0  # a line that would make a chunk of its own
+        lead = pending[start:]
+        yield from _text_parts(pending[:start], most_chars)
         pending = []
         taken = following if captions_follow and following and following.kind == "caption" else None
         yield _Part((*lead, taken) if taken else tuple(lead), block)
     yield from _text_parts(pending, most_chars)
-
-
-def _take_lead(pending: list[Block], *, captions_follow: bool) -> list[Block]:
-    """Take what leads to a table off the end of the text before it: headings, caption, unit, `as follows:`."""
-    start = len(pending)
-    while start and _leads(pending[start - 1], captions_follow=captions_follow):
-        start -= 1
-    if sum(len(block.text) for block in pending[:start]) <= MOST_CAPTION_CHARS:
-        start = 0  # a line that would make a chunk of its own
-    lead = pending[start:]
-    del pending[start:]
-    return lead
 
 
 def _leads(block: Block, *, captions_follow: bool) -> bool:
@@ -266,10 +260,15 @@ class _Cutter(NamedTuple):
         lead = [line for block in part.blocks for line in block.text.splitlines()]
         if not part.table.cells:
             lead += part.table.text.splitlines()
+        cells = part.table.place.cells
+        span = _RANGE.search(cells) if cells else None
         for piece in cut_table(table, lead=lead, most_chars=self.chunk_chars):
             draft = _draft("table", piece.text, (*part.blocks, part.table), part.heading_path)
-            cells = _cells_of_rows(part.table.place.cells, piece.rows)
-            yield draft._replace(cells=cells, sentences=piece.sentences)
+            own = cells
+            if cells and span and piece.rows and span["bottom"]:
+                first, last = (int(span["top"]) + row for row in piece.rows)
+                own = f"{cells[: span.start()]}{span['left']}{first}:{span['right']}{last}"
+            yield draft._replace(cells=own, sentences=piece.sentences)
 
     def figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
         """Chunks of what was read from pictures; each begins with the label of its picture."""
@@ -294,29 +293,16 @@ def _draft(kind: Literal["text", "table"], text: str, blocks: Sequence[Block], h
     if boxes:
         left, top, right, bottom = zip(*boxes, strict=True)
         bbox = (min(left), min(top), max(right), max(bottom))
-    place = first.place
-    return _Draft(kind, text, first.page, bbox, heading_path, place.section, place.block, _cells_of(blocks))
+    # in a spreadsheet, from the first block's cells to the last's
+    named = [block.place.cells for block in blocks if block.place.cells]
+    ranges = [match for cells in named if (match := _RANGE.search(cells))]
+    cells = ranges[0].string if ranges else next(iter(named), None)
+    if len(ranges) > 1:
+        begin, end = ranges[0], ranges[-1]
+        corner = f"{end['right'] or end['left']}{end['bottom'] or end['top']}"
+        cells = f"{begin.string[: begin.start()]}{begin['left']}{begin['top']}:{corner}"
+    return _Draft(kind, text, first.page, bbox, heading_path, first.place.section, first.place.block, cells)
 
 
 _RANGE = re.compile(r"(?P<left>[A-Z]+)(?P<top>\d+)(?::(?P<right>[A-Z]+)(?P<bottom>\d+))?$")
 """What the name of the cells of a spreadsheet ends with."""
-
-
-def _cells_of(blocks: Sequence[Block]) -> str | None:
-    """From the first block's cells to the last's, if they stand in a spreadsheet."""
-    named = [block.place.cells for block in blocks if block.place.cells]
-    ranges = [found for cells in named if (found := _RANGE.search(cells))]
-    if len(ranges) < 2:
-        return ranges[0].string if ranges else next(iter(named), None)
-    begin, end = ranges[0], ranges[-1]
-    corner = f"{end['right'] or end['left']}{end['bottom'] or end['top']}"
-    return f"{begin.string[: begin.start()]}{begin['left']}{begin['top']}:{corner}"
-
-
-def _cells_of_rows(cells: str | None, rows: tuple[int, int] | None) -> str | None:
-    """Those of the first to the last row (0-based) of a table's cells."""
-    found = _RANGE.search(cells) if cells else None
-    if not cells or not found or rows is None or found["bottom"] is None:
-        return cells
-    top = int(found["top"])
-    return f"{cells[: found.start()]}{found['left']}{top + rows[0]}:{found['right']}{top + rows[1]}"

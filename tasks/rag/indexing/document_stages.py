@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadDocument, ReadLimits, read_document
+from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
 from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
@@ -65,30 +65,26 @@ def parse_source(
     except DocumentUnreadable as error:
         parsed = Parsed(source=source, failure=error.failure)
     else:
-        parsed = _parsed(source, read, artifacts, notes=sniffed.notes)
+        document = read.document
+        parsed = Parsed(
+            source=source,
+            document=artifacts.save("document-blocks", document),
+            format=document.format,
+            reader=document.reader,
+            pages=sum(page.number is not None for page in document.pages) or 1,
+            page_source=document.page_source,
+            troubled=tuple(
+                PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
+                for page in document.pages
+                if page.status is not PageStatus.OK or page.reason
+            ),
+            notes=(*sniffed.notes, *document.notes),
+            retryable_pages=read.retryable,
+        )
     locked = parsed.failure and parsed.failure.reason == "needs_password"
     if not parsed.may_pass and not locked:
         artifacts.remember(key, artifacts.save("parsed", parsed))
     return parsed
-
-
-def _parsed(source: Source, read: ReadDocument, artifacts: Artifacts, *, notes: Sequence[str]) -> Parsed:
-    document = read.document
-    return Parsed(
-        source=source,
-        document=artifacts.save("document-blocks", document),
-        format=document.format,
-        reader=document.reader,
-        pages=sum(page.number is not None for page in document.pages) or 1,
-        page_source=document.page_source,
-        troubled=tuple(
-            PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
-            for page in document.pages
-            if page.status is not PageStatus.OK or page.reason
-        ),
-        notes=(*notes, *document.notes),
-        retryable_pages=read.retryable,
-    )
 
 
 CHUNKER_VERSION = 12
@@ -202,8 +198,17 @@ def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: P
     key = content_key("centres", SEGMENT_VERSION, {"vectors": sorted(one.vectors.digest for one in embedded)})
     if kept := artifacts.recall(key):
         return kept
-    sample = _sample(embedded, artifacts, count=PER_CENTRE * lists_for(rows), rows=rows)
-    made = artifacts.put("centres", train_centres(sample, rows).pack())
+    # vectors from all over the documents, the same ones for the same documents
+    count = min(rows, PER_CENTRE * lists_for(rows))
+    drawn = np.sort(np.random.default_rng(1).choice(rows, count, replace=False))
+    sample: list[NDArray[np.float16]] = []
+    start = 0
+    for one in sorted(embedded, key=lambda one: one.chunked.digest):
+        begin, end = np.searchsorted(drawn, [start, start + one.chunked.count])
+        if begin < end:
+            sample.append(_vectors(one, artifacts)[drawn[begin:end] - start])
+        start += one.chunked.count
+    made = artifacts.put("centres", train_centres(np.concatenate(sample), rows).pack())
     artifacts.remember(key, made)
     return made
 
@@ -221,18 +226,3 @@ def _content(one: Embedded, artifacts: Artifacts) -> DocumentContent:
 
 def _vectors(one: Embedded, artifacts: Artifacts) -> NDArray[np.float16]:
     return np.load(io.BytesIO(artifacts.get(one.vectors)), allow_pickle=False)
-
-
-def _sample(embedded: Sequence[Embedded], artifacts: Artifacts, *, count: int, rows: int) -> NDArray[np.float16]:
-    """So many vectors from all over the documents, the same for the same documents."""
-    drawn = np.sort(np.random.default_rng(1).choice(rows, min(rows, count), replace=False))
-
-    def pieces() -> Iterator[NDArray[np.float16]]:
-        start = 0
-        for one in sorted(embedded, key=lambda one: one.chunked.digest):
-            begin, end = np.searchsorted(drawn, [start, start + one.chunked.count])
-            if begin < end:
-                yield _vectors(one, artifacts)[drawn[begin:end] - start]
-            start += one.chunked.count
-
-    return np.concatenate(list(pieces()))

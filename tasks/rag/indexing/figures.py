@@ -12,7 +12,6 @@ import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -155,13 +154,19 @@ def measure(candidate: ImageCandidate) -> Measures:
     small = np.asarray(thumbnail, dtype=np.float32)
     # the mean step to the right and down, 0 to 1
     steps = [np.abs(np.diff(small, axis=axis)).mean() for axis in (0, 1) if small.shape[axis] > 1]
+    # signs of the 8 × 8 lowest frequencies of the picture at 32 × 32, against their median
+    side = 4 * HASH_SIDE
+    tiny = np.asarray(picture.convert("L").resize((side, side)), dtype=np.float64)
+    # rows of the discrete cosine transform (type II) for the lowest frequencies, (8, side)
+    waves = np.cos(np.pi / side * np.outer(np.arange(HASH_SIDE), np.arange(side) + 0.5))
+    low = (waves @ tiny @ waves.T).ravel()  # (64,)
     return Measures(
         pixels=candidate.width * candidate.height,
         variance=round(float(grey.var()), 4),
         nonwhite_ratio=round(float((grey < WHITE_FROM).mean()), 6),
         edge_energy=round(float(sum(steps)) / 255, 6),
         pixel_hash=hashlib.sha256(f"{picture.width}x{picture.height}".encode() + picture.tobytes()).hexdigest(),
-        shape_hash=f"{_shape_hash(picture):016x}",
+        shape_hash=np.packbits(low > np.median(low)).tobytes().hex(),
     )
 
 
@@ -237,7 +242,7 @@ def look_alike(png: bytes, other: bytes) -> bool:
 
 def figure_request(png: bytes, settings: FigureSettings) -> ChatRequest:
     """The request to describe a picture."""
-    content = (Text(text=_prompt()), Image(png=png))
+    content = (Text(text=_PROMPT), Image(png=png))
     return ChatRequest(
         messages=(Message(role="user", content=content),), temperature=0.0, max_tokens=settings.qwen3_vl_max_tokens
     )
@@ -314,21 +319,7 @@ def _opened(png: bytes) -> Picture:
     return PIL.Image.open(io.BytesIO(png)).convert("RGB")
 
 
-def _shape_hash(picture: Picture) -> int:
-    """Signs of the 8 × 8 lowest frequencies of the picture at 32 × 32, against their median."""
-    side = 4 * HASH_SIDE
-    grey = np.asarray(picture.convert("L").resize((side, side)), dtype=np.float64)
-    # rows of the discrete cosine transform (type II) for the lowest frequencies, (8, side)
-    waves = np.cos(np.pi / side * np.outer(np.arange(HASH_SIDE), np.arange(side) + 0.5))
-    low = (waves @ grey @ waves.T).ravel()  # (64,)
-    return int.from_bytes(np.packbits(low > np.median(low)).tobytes())
-
-
-@cache
-def _prompt() -> str:
-    return (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text(encoding="utf-8")
-
-
+_PROMPT = (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text("utf-8")
 _SAID = tomllib.loads((resources.files("tasks.rag.indexing") / "figure_answers.toml").read_text("utf-8"))
 _PLACEHOLDER, _LABEL, _EMBLEM = (re.compile(_SAID[name], re.I) for name in ("placeholder", "label", "emblem"))
 _NOTHING = re.compile("|".join(_SAID["nothing"]), re.I)
@@ -348,12 +339,10 @@ def is_informative(answer: str) -> bool:
         if any(not _PLACEHOLDER.fullmatch(cell) for cell in cells[1:] or cells):  # the first column names the row
             return True
     texts = [line for line in lines if not line.startswith("|")]
-    return any(_says_something(sentence) for line in texts for sentence in re.split(r"(?<=[.!?。])\s+", line))
-
-
-def _says_something(sentence: str) -> bool:
-    text = re.sub(r"\[?PAGE \d+ IMAGE \d+\]?|[*#`>_]|^[-•]\s+", " ", sentence).strip()
-    text = _LABEL.sub(" ", text, count=1).strip(" .。:-")
-    if _PLACEHOLDER.fullmatch(text) or _NOTHING.search(text):
-        return False
-    return not (_EMBLEM.search(text) and len(text) < EMBLEM_CHARS)
+    for sentence in (sentence for line in texts for sentence in re.split(r"(?<=[.!?。])\s+", line)):
+        text = re.sub(r"\[?PAGE \d+ IMAGE \d+\]?|[*#`>_]|^[-•]\s+", " ", sentence).strip()
+        text = _LABEL.sub(" ", text, count=1).strip(" .。:-")
+        is_emblem = _EMBLEM.search(text) and len(text) < EMBLEM_CHARS
+        if not (_PLACEHOLDER.fullmatch(text) or _NOTHING.search(text) or is_emblem):
+            return True
+    return False

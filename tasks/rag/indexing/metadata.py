@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
@@ -49,8 +49,12 @@ def read_table(path: Path) -> MetadataTable:
     """
     csv.field_size_limit(MOST_FIELD_CHARS)
     try:
-        decoded = decode(read_bytes(path))
-        lines = _records(decoded.text)
+        text = decode(read_bytes(path)).text
+        # the separator is the one by which most columns are known
+        separator = max(",\t;", key=lambda sign: sum(_header(cell) in COLUMNS for cell in next(_csv(text, sign), [])))
+        reader = _csv(text, separator)
+        # line number and cells of every record that is not empty
+        lines = [(reader.line_num, record) for record in reader if any(cell.strip() for cell in record)]
     except OSError as error:
         raise MetadataUnusable(
             f"The metadata file {path} cannot be read: {error.strerror}; see `--metadata`"
@@ -62,24 +66,9 @@ def read_table(path: Path) -> MetadataTable:
     if "file_name" not in header:
         seen = ", ".join(name for name in header if name)[:200]
         raise MetadataUnusable(f"The metadata file {path} has no column 파일명 (it has: {seen}); add the file names.")
-    return _table(header, lines[1:])
-
-
-def _records(text: str) -> list[tuple[int, list[str]]]:
-    """Line number and cells of every record that is not empty, by the separator that knows most columns."""
-
-    def known_columns(separator: str) -> int:
-        header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
-        return sum(_header(cell) in COLUMNS for cell in header)
-
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",\t;", key=known_columns))
-    return [(reader.line_num, record) for record in reader if any(cell.strip() for cell in record)]
-
-
-def _table(header: list[str], lines: list[tuple[int, list[str]]]) -> MetadataTable:
     rows: dict[int, dict[str, str]] = {}
     warnings: list[str] = []
-    for line, cells in lines:
+    for line, cells in lines[1:]:
         named = zip(header, (unicodedata.normalize("NFC", cell).strip() for cell in cells), strict=False)
         rows[line] = {name: cell for name, cell in named if name and cell}
         if len(cells) != len(header):
@@ -93,6 +82,10 @@ def _table(header: list[str], lines: list[tuple[int, list[str]]]) -> MetadataTab
             name = f"{number} (차수 {round_})" if round_ else number
             warnings.append(f"The notice {name} stands in {count} rows; all are kept, mend the CSV if one is wrong.")
     return MetadataTable(rows, tuple(warnings))
+
+
+def _csv(text: str, separator: str) -> Any:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=separator)
 
 
 def _header(cell: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from models.backends import Local, kinds, local_of
+from models.backends import kinds, local_of
 from models.causal_weights import declared_context
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused
 from models.prompts import picture_size
@@ -61,29 +61,23 @@ def figures_of(
         return Pictured(parsed=parsed, figures=kept)
     source = parsed.source
     job = Job(path=artifacts.path(source.content), digest=source.digest, format=parsed.format, password=password)
+    records: list[FigureRecord] = []
     try:
-        records = _find(job, artifacts, settings=settings, limits=limits)
+        # below the store, where `trivet gc` finds what a killed run leaves
+        with files.scratch_folder(artifacts.root) as scratch:
+            for image in find_images(job, scratch=scratch, limits=limits):
+                png = image.file.read_bytes()
+                image.file.unlink()
+                candidate = ImageCandidate.model_validate(image.about | {"png": png})
+                record = found(candidate, document=job.digest, image=None, settings=settings)
+                if record.status == "kept":  # a dropped picture is recorded, not kept
+                    record = record.model_copy(update={"image": artifacts.put("figure", png)})
+                records.append(record)
     except DocumentUnreadable as error:
         return Pictured(parsed=parsed, failure=error.failure)
     figures = artifacts.save("figures", DocumentFigures(document=parsed.source.digest, figures=tuple(records)))
     artifacts.remember(key, figures)
     return Pictured(parsed=parsed, figures=figures)
-
-
-def _find(job: Job, artifacts: Artifacts, *, settings: FigureSettings, limits: ReadLimits) -> list[FigureRecord]:
-    records: list[FigureRecord] = []
-    # below the store, where `trivet gc` finds what a killed run leaves
-    with files.scratch_folder(artifacts.root) as scratch:
-        for image in find_images(job, scratch=scratch, limits=limits):
-            png = image.file.read_bytes()
-            image.file.unlink()
-            candidate = ImageCandidate.model_validate(image.about | {"png": png})
-            # a dropped picture is recorded, not kept
-            record = found(candidate, document=job.digest, image=None, settings=settings)
-            if record.status == "kept":
-                record = record.model_copy(update={"image": artifacts.put("figure", png)})
-            records.append(record)
-    return records
 
 
 def with_duplicates_marked(shards: Shards, artifacts: Artifacts, *, settings: FigureSettings) -> Shards:
@@ -255,17 +249,13 @@ def figure_model(vlm: str, settings: FigureSettings) -> str | None:
         vlm = f"{vlm}:{settings.qwen3_vl_model_path}"
     if (local := local_of(vlm)) is None:
         return vlm
-    return local._replace(args={**_told(local, settings), **local.args}).name
-
-
-def _told(local: Local, settings: FigureSettings) -> dict[str, float]:
-    """The settings as arguments of the backend; the context is only set where it is shorter than the model's own."""
+    args: dict[str, float] = {}
+    # the context is only set where it is shorter than the model's own
     revision = str(local.args.get("revision") or "") or None
     folder = hub_folder(local.pretrained, revision, what="model", wanted=("config.json",))
-    own = declared_context(read_json(folder / "config.json"))
-    most = settings.qwen3_vl_max_model_len
-    shorter = own is not None and most < own and not any(name in local.args for name in ("max_length", "max_model_len"))
-    if local.kind == "hf":
-        return {"max_length": most} if shorter else {}
-    memory = {"gpu_memory_utilization": settings.qwen3_vl_gpu_memory_utilization}
-    return {"max_model_len": most, **memory} if shorter else memory
+    own, most = declared_context(read_json(folder / "config.json")), settings.qwen3_vl_max_model_len
+    if own is not None and most < own and not {"max_length", "max_model_len"} & local.args.keys():
+        args["max_length" if local.kind == "hf" else "max_model_len"] = most
+    if local.kind != "hf":
+        args["gpu_memory_utilization"] = settings.qwen3_vl_gpu_memory_utilization
+    return local._replace(args={**args, **local.args}).name

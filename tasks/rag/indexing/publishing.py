@@ -56,7 +56,24 @@ def build_corpus(
     for file in sorted(found.files, key=lambda file: file.content.digest):
         digest, others = file.content.digest, tuple(aliases.get(file.name, ()))
         row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
-        entries.append(_entry(file.name, by_digest[digest], vectors.get(digest), aliases=others, row=row))
+        item = by_digest[digest]
+        chunked = vectors[digest].chunked if digest in vectors else None
+        entries.append(
+            CatalogueEntry(
+                document=digest,
+                name=file.name,
+                aliases=others,
+                format=item.format,
+                title=chunked.title if chunked else None,
+                pages=None if item.page_source == "none" else item.pages,
+                page_source=item.page_source,
+                chunks=chunked.count if chunked else 0,
+                # what people wrote in the table wins over what was read from the first pages
+                metadata=(chunked.facts if chunked else {}) | {field: value for field, value in row.items() if value},
+                facts=chunked.stated if chunked else (),
+                status=item.failure.reason if item.failure else "ok",
+            )
+        )
     plain = {"facts": {}, "stated": ()}  # what the entry of a document tells too
     ordered = tuple(
         one.model_copy(update={"chunked": one.chunked.model_copy(update=plain)})
@@ -69,27 +86,6 @@ def build_corpus(
         warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
     corpus = Corpus(entries=tuple(entries), embedded=ordered, segments=tuple(segments), centres=centres)
     return corpus, tuple(warnings)
-
-
-def _entry(
-    name: str, parsed: Parsed, embedded: Embedded | None, *, aliases: tuple[str, ...], row: dict[str, str]
-) -> CatalogueEntry:
-    chunked = embedded.chunked if embedded else None
-    # what people wrote in the table wins over what was read from the first pages
-    known = (chunked.facts if chunked else {}) | {field: value for field, value in row.items() if value}
-    return CatalogueEntry(
-        document=parsed.source.digest,
-        name=name,
-        aliases=aliases,
-        format=parsed.format,
-        title=chunked.title if chunked else None,
-        pages=None if parsed.page_source == "none" else parsed.pages,
-        page_source=parsed.page_source,
-        chunks=chunked.count if chunked else 0,
-        metadata=known,
-        facts=chunked.stated if chunked else (),
-        status=parsed.failure.reason if parsed.failure else "ok",
-    )
 
 
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:
@@ -198,14 +194,11 @@ class Build:
             documents=statuses,
             warnings=report.warnings,
         )
-        _write_preview(self._index, preview_chunks)
+        # the preview shows chunks from all over the index, not only from its first document
+        with open_index(self._index) as index:
+            step = (len(index) - 1) / max(preview_chunks - 1, 1)
+            rows = sorted({round(at * step) for at in range(min(preview_chunks, len(index)))})
+            chunks = [Chunk.model_validate_json(index.chunk(row)) for row in rows]
+        shown = [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chunks]
+        write(self._index / PREVIEW_FILE, json.dumps(shown, ensure_ascii=False, indent=1).encode())
         return report
-
-
-def _write_preview(folder: Path, count: int) -> None:
-    """Chunks from all over the index, not only from its first document."""
-    with open_index(folder) as index:
-        rows = sorted({round(at * (len(index) - 1) / max(count - 1, 1)) for at in range(min(count, len(index)))})
-        chunks = [Chunk.model_validate_json(index.chunk(row)) for row in rows]
-    shown = [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chunks]
-    write(folder / PREVIEW_FILE, json.dumps(shown, ensure_ascii=False, indent=1).encode())

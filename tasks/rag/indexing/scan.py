@@ -9,7 +9,7 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -97,18 +97,6 @@ def scan_folder(
     include = include or [f"*{suffix}" for suffix in suffixes()]
     scan = _Scan(folder.resolve(), artifacts, tuple(map(_matcher, include)), tuple(map(_matcher, exclude)))
     scan.folder(os.fsencode(folder), "")
-    return _result(scan, folder)
-
-
-def require_folder(folder: Path) -> None:
-    """Raises FolderUnusable where there is no such folder."""
-    if not folder.exists():
-        raise FolderUnusable(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
-    if not folder.is_dir():
-        raise FolderUnusable(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
-
-
-def _result(scan: _Scan, folder: Path) -> ScanResult:
     if not scan.found:
         troubles = "".join(f" {refused.name}: {refused.message}" for refused in scan.refused[:5])
         seen = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
@@ -120,27 +108,30 @@ def _result(scan: _Scan, folder: Path) -> ScanResult:
     first: dict[str, ScannedFile] = {}
     for file in ordered:
         first.setdefault(file.content.digest, file)
-    aliases = [
-        Alias(name=file.name, document=first[file.content.digest].name)
-        for file in ordered
-        if first[file.content.digest].name != file.name
-    ]
-    files = list(first.values())
+    names = ((file.name, first[file.content.digest].name) for file in ordered)
     # an installed package or program may read some; files of other suffixes are not opened for it
     added = any(format.distribution for format in formats())
     suffixes_of_programs = {suffix for format in formats() if format.program for suffix in format.suffixes}
     files = [
-        file.model_copy(update={"reader": outside_reader(scan.artifacts.path(file.content), suffix=file.suffix)})
+        file.model_copy(update={"reader": outside_reader(artifacts.path(file.content), suffix=file.suffix)})
         if added or file.suffix in suffixes_of_programs
         else file
-        for file in files
+        for file in first.values()
     ]
     return ScanResult(
         files=tuple(files),
-        aliases=tuple(aliases),
+        aliases=tuple(Alias(name=name, document=document) for name, document in names if name != document),
         refused=tuple(sorted(scan.refused, key=lambda refused: refused.name)),
         skipped=tuple(sorted(scan.skipped)),
     )
+
+
+def require_folder(folder: Path) -> None:
+    """Raises FolderUnusable where there is no such folder."""
+    if not folder.exists():
+        raise FolderUnusable(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
+    if not folder.is_dir():
+        raise FolderUnusable(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
 
 
 @dataclass
@@ -185,7 +176,15 @@ class _Scan:
             self._refuse(name, "not_a_file", "It is neither a file nor a folder, and is not opened.")
         else:
             try:
-                (self._archive_file if is_zip else self._file)(entry, name)
+                if is_zip:
+                    with open(entry.path, "rb") as file:  # noqa: PTH123 a Path cannot be made of bytes
+                        self._unpackable = self.caps.total_bytes
+                        self._archive(file, name, nested=False)
+                elif entry.stat().st_size <= IN_MEMORY_BYTES:
+                    with open(entry.path, "rb") as file:  # noqa: PTH123 as above
+                        self._add(name, self.artifacts.put("document", file.read()))
+                else:
+                    self._add(name, self.artifacts.put_file("document", Path(os.fsdecode(entry.path))))
             except OSError as error:
                 self._refuse(name, "unreadable", f"The file cannot be read ({error.strerror}); check its permissions.")
 
@@ -200,19 +199,6 @@ class _Scan:
         if target.is_dir():
             return "The link leads to a folder that is searched under its own name."
         return None
-
-    def _file(self, entry: os.DirEntry[bytes], name: str) -> None:
-        if entry.stat().st_size <= IN_MEMORY_BYTES:
-            with open(entry.path, "rb") as file:  # noqa: PTH123 a Path cannot be made of bytes
-                content = self.artifacts.put("document", file.read())
-        else:
-            content = self.artifacts.put_file("document", Path(os.fsdecode(entry.path)))
-        self._add(name, content)
-
-    def _archive_file(self, entry: os.DirEntry[bytes], name: str) -> None:
-        with open(entry.path, "rb") as file:  # noqa: PTH123 as in _file
-            self._unpackable = self.caps.total_bytes
-            self._archive(file, name, nested=False)
 
     def _archive(self, file: IO[bytes], name: str, *, nested: bool) -> None:
         """What a zip holds; a document that only bears the suffix of one is a document."""
@@ -297,28 +283,22 @@ def _is_passed_over(inner: str) -> bool:
     return hidden or parts[-1].startswith(_LOCK_PREFIX) or parts[0] == "__MACOSX"
 
 
+_WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
 @cache
 def _matcher(pattern: str) -> re.Pattern[str]:
     """A glob as a regular expression over a whole relative path."""
     glob = unicodedata.normalize("NFC", pattern).removeprefix("./").lstrip("/")
     anywhere = "/" not in glob.rstrip("/")
     glob = ("**/" if anywhere else "") + glob + ("**" if glob.endswith("/") else "")
-    return re.compile("".join(_translated(glob)), re.IGNORECASE | re.DOTALL)
-
-
-def _translated(glob: str) -> Iterator[str]:
+    expression = ""
     for part in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", glob, re.DOTALL):
-        match part:
-            case "**/":
-                yield "(?:.*/)?"
-            case "**":
-                yield ".*"
-            case "*":
-                yield "[^/]*"
-            case "?":
-                yield "[^/]"
-            case _ if len(part) > 1:
-                negated = part[1] == "!"
-                yield ("[^" if negated else "[") + re.escape(part[1 + negated : -1]).replace(r"\-", "-") + "]"
-            case _:
-                yield re.escape(part)
+        if part in _WILDCARDS:
+            expression += _WILDCARDS[part]
+        elif len(part) > 1:  # a set of characters
+            negated = part[1] == "!"
+            expression += ("[^" if negated else "[") + re.escape(part[1 + negated : -1]).replace(r"\-", "-") + "]"
+        else:
+            expression += re.escape(part)
+    return re.compile(expression, re.IGNORECASE | re.DOTALL)
