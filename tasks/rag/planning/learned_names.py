@@ -29,7 +29,6 @@ from storage.storage_errors import StoreUnreachable
 from tasks.rag.planning.names import (
     CONNECTIVES,
     FIELDS,
-    DocumentNames,
     Period,
     Qualifiers,
     compact,
@@ -86,17 +85,16 @@ def sound(name: str) -> str:
     runs = re.findall(r"[가-힣]+|[a-z]+", unicodedata.normalize("NFC", name.lower()))
     if not runs or len("".join(runs)) < len(re.sub(r"[\s.&'’-]", "", name)):
         return ""
-    letters = (unicodedata.normalize("NFD", run) for run in runs)
-    told = "".join("".join(map(_HANGUL.__getitem__, run)) if run[0] > "z" else _latin(run) for run in letters)
-    return re.sub(r"([A-Z])\1+", r"\1", told)
 
-
-def _latin(run: str) -> str:
-    def told(match: re.Match[str]) -> str:
+    def latin(match: re.Match[str]) -> str:
         spoken = _LATIN[(match.lastindex or 1) - 1][1]
         return match[0].upper() if spoken == "=" else spoken
 
-    return _SOUND.sub(told, run)
+    letters = (unicodedata.normalize("NFD", run) for run in runs)
+    told = "".join(
+        "".join(map(_HANGUL.__getitem__, run)) if run[0] > "z" else _SOUND.sub(latin, run) for run in letters
+    )
+    return re.sub(r"([A-Z])\1+", r"\1", told)
 
 
 def bones(told: str) -> str:
@@ -213,7 +211,10 @@ def learned(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None)
     anew = False
     for digest, begin, end in catalogue.parts:
         path = kept_at / f"{digest}.{VERSION}"
-        if (part := _read(path)) is None:
+        try:
+            part = Learned(**map_arrays(path))
+            os.utime(path)
+        except (OSError, ValueError, TypeError, KeyError):  # there is no file, or it is none of ours
             part, anew = learn(catalogue[at] for at in range(begin, end)), True
             with suppress(StoreUnreachable):  # a home that is full or read-only: learnt again next time
                 files.write(path, pack_arrays(part._asdict()), durable=False)
@@ -222,16 +223,6 @@ def learned(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None)
         if path.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
             path.unlink(missing_ok=True)
     return join(parts)
-
-
-def _read(path: Path) -> Learned | None:
-    """What a file holds; None without one, or where it is none of ours."""
-    try:
-        part = Learned(**map_arrays(path))
-        os.utime(path)
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return part
 
 
 def learn(entries: Iterable[CatalogueEntry]) -> Learned:
@@ -257,16 +248,13 @@ def join(parts: Sequence[Learned]) -> Learned:
         if field in shifts:
             values = [one + np.uint32(by) for one, by in zip(values, shifts[field].tolist(), strict=False)]
         whole[field] = np.concatenate(values)
-    return Learned(**(whole | _joined_qualifiers(parts)))
-
-
-def _joined_qualifiers(parts: Sequence[Learned]) -> dict[str, NDArray[Any]]:
+    # equal qualifiers of several parts become one
     known: dict[str, int] = {}
     said_of: list[NDArray[np.uint32]] = []
     for part in parts:
         places = [known.setdefault(json.dumps(one), len(known)) for one in json.loads(part.said.tobytes())]
         said_of.append(np.array(places, np.uint32)[part.said_of])
-    return {"said": _bytes(f"[{','.join(known)}]"), "said_of": np.concatenate(said_of)}
+    return Learned(**whole | {"said": _bytes(f"[{','.join(known)}]"), "said_of": np.concatenate(said_of)})
 
 
 def qualifiers_in(said: NDArray[np.uint8]) -> list[Qualifiers]:
@@ -296,8 +284,21 @@ class _Pupil:
     def learn(self, at: int, entry: CatalogueEntry) -> None:
         names, told = document_names(entry), self._lists
         told["said_of"].append(self._said.setdefault(names.said, len(self._said)))
-        self._learn_kind(at, entry, names)
-        self._learn_names(at, entry, names)
+        project = compact(name_words(entry.metadata.get("project_name", "")))
+        owners = [compact(name_words(value)) for _, value in names.entities]
+        same = project or (owners[0] if owners and names.said.periods else "")
+        told["sames"].append(hash_of(same) if same else 0)
+        told["dated"].append(not project and bool(same))
+        every = [name for name in dict.fromkeys((project, *owners)) if name]
+        told["owners"] += map(hash_of, every)
+        told["owned"] += [at] * len(every)
+        for field, value in names.entities:
+            self._add(at, "entity", field, value)
+        for field, value in names.titles:
+            self._add(at, "title", field, value)
+        notice = entry.metadata.get("notice_id", "")
+        if len(notice) >= 5 and re.search(r"\d", notice):
+            self._add(at, "id", "notice_id", notice)
         own = (word for _, value in (*names.entities, *names.titles) for word in core_words(value))
         weights = dict.fromkeys((word for word in own if len(word) > 1 or word.isascii()), WHOLE)
         for word in (word for folder in names.folders for word in core_words(folder)):
@@ -307,38 +308,17 @@ class _Pupil:
             told["holders"].append(at)
             told["weights"].append(weight)
 
-    def _learn_kind(self, at: int, entry: CatalogueEntry, names: DocumentNames) -> None:
-        project = compact(name_words(entry.metadata.get("project_name", "")))
-        owners = [compact(name_words(value)) for _, value in names.entities]
-        same = project or (owners[0] if owners and names.said.periods else "")
-        self._lists["sames"].append(hash_of(same) if same else 0)
-        self._lists["dated"].append(not project and bool(same))
-        every = [name for name in dict.fromkeys((project, *owners)) if name]
-        self._lists["owners"] += map(hash_of, every)
-        self._lists["owned"] += [at] * len(every)
-
-    def _learn_names(self, at: int, entry: CatalogueEntry, names: DocumentNames) -> None:
-        for field, value in names.entities:
-            self._add(at, "entity", field, value)
-        for field, value in names.titles:
-            self._add(at, "title", field, value)
-        notice = entry.metadata.get("notice_id", "")
-        if len(notice) >= 5 and re.search(r"\d", notice):
-            self._add(at, "id", "notice_id", notice)
-
     def _add(self, at: int, kind: Kind, field: str, value: str) -> None:
         words = core_words(value) if kind == "title" else name_words(value)
         key = compact(words)
         if len(key) < 2 or (key.isdigit() and kind != "id"):
             return
-        if (kind, key) not in self._names:
-            self._learn_name(kind, key, field, value, words)
-        self._lists["borne"].append(self._names[kind, key])
-        self._lists["bearers"].append(at)
-
-    def _learn_name(self, kind: Kind, key: str, field: str, value: str, words: tuple[str, ...]) -> None:
-        number, told = len(self._names), self._lists
-        self._names[kind, key] = number
+        told = self._lists
+        number = self._names.setdefault((kind, key), len(self._names))
+        told["borne"].append(number)
+        told["bearers"].append(at)
+        if number < len(told["kinds"]):
+            return  # another document bears it too
         told["kinds"].append(KINDS.index(kind))
         told["fields"].append(FIELDS.index(field))
         told["keys"].append(hash_of(f"{kind} {key}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
@@ -85,7 +85,11 @@ class NameLookup:
     def __init__(self, names: Learned, dated: NDArray[np.bool_]) -> None:
         """dated: per document, whether its names tell a period."""
         self._count, self._learned = len(names.said_of), names
-        self._holders, self._hangul = _holders_of(names)
+        hashes = names.word_hashes
+        self._holders = HashTable.of(hashes[names.held], names.holders, names.weights)
+        different = np.flatnonzero(first_of_each(hashes) == np.arange(len(hashes))).tolist()
+        texts = texts_in(names.words, names.word_ends, different)
+        self._hangul = sorted((text, at) for text, at in zip(texts, different, strict=True) if is_hangul(text))
         self._backwards = sorted((word[::-1], at) for word, at in self._hangul)
         first = first_of_each(names.keys)
         self._documents = bearers_of(names, first, self._holders)
@@ -143,17 +147,14 @@ class NameLookup:
         if word not in self._rarities:
             if len(self._rarities) >= MOST_KNOWN:
                 self._rarities.clear()
-            self._rarities[word] = self._rarity(word)
+            held = len(documents := self.documents_holding(word))
+            if held and is_hangul(word) and (compounds := self._compounds(word)):
+                # alone or in a compound: 시스템 is as common as all that ends in it
+                held = len(np.unique(np.concatenate([documents, *map(self.documents_holding, compounds)])))
+            alone = not held or self._count == 1
+            rarity = float(held > 0) if alone else math.log(self._count / held) / math.log(self._count)
+            self._rarities[word] = rarity
         return self._rarities[word]
-
-    def _rarity(self, word: str) -> float:
-        held = len(documents := self.documents_holding(word))
-        if held and is_hangul(word) and (compounds := self._compounds(word)):
-            # alone or in a compound: 시스템 is as common as all that ends in it
-            held = len(np.unique(np.concatenate([documents, *map(self.documents_holding, compounds)])))
-        if not held or self._count == 1:
-            return float(held > 0)
-        return math.log(self._count / held) / math.log(self._count)
 
     def _compounds(self, piece: str) -> list[str]:
         """Korean words of names that begin or end with a piece: 통합관제 for 관제."""
@@ -185,8 +186,10 @@ class NameLookup:
             return 1, []
         for size in range(min(MOST_RUN, len(words) - at), 0, -1):
             run = words[at : at + size]
-            for key in _keys(run):
-                ways = self._ways_to(key)
+            # the words joined, the last also without particles or 's
+            head = "".join(form.removesuffix("'s") for word in run[:-1] if (form := word.form) not in CONNECTIVES)
+            for last in _forms(run[-1].form):
+                ways = self._ways_to(head + last)
                 said = " ".join(word.said for word in run)
                 if mentions := [
                     _mention(name, said, confidence, how)
@@ -254,7 +257,13 @@ class NameLookup:
         if not is_hangul(word.form):
             return {}
         part = [(held, len(one) / len(held)) for one in forms for held in self._compounds(one)]
-        pieces = [(piece, len(piece) / len(one)) for one in forms for piece in _pieces(one) if self._is_held(piece)]
+        pieces = [
+            (piece, size / len(one))
+            for one in forms
+            for size in range(len(one) - 1, 1, -1)
+            for piece in (one[:size], one[-size:])
+            if self._is_held(piece)
+        ]
         matched: dict[str, float] = {}
         for held, share in [*(pair for pair in part if pair[1] >= 0.4), *(pair for pair in pieces if pair[1] >= 0.5)]:
             matched[held] = max(share, matched.get(held, 0.0))
@@ -278,24 +287,9 @@ class NameLookup:
         return len(self.documents_holding(word)) > 0
 
 
-def _holders_of(names: Learned) -> tuple[HashTable, list[tuple[str, int]]]:
-    """The documents of each word with its weights; and the Korean words with their positions, in order."""
-    hashes = names.word_hashes
-    different = np.flatnonzero(first_of_each(hashes) == np.arange(len(hashes))).tolist()
-    texts = texts_in(names.words, names.word_ends, different)
-    hangul = sorted((text, at) for text, at in zip(texts, different, strict=True) if is_hangul(text))
-    return HashTable.of(hashes[names.held], names.holders, names.weights), hangul
-
-
 def _mention(name: _Name, said: str, confidence: float, how: How) -> Mention:
     words = frozenset(name.words)
     return Mention(name.kind, name.field, name.value, said, confidence, name.documents, words, how)
-
-
-def _keys(run: Sequence[Word]) -> list[str]:
-    """Lookup keys of a run of words: joined, the last word also without particles or 's."""
-    head = "".join(form.removesuffix("'s") for word in run[:-1] if (form := word.form) not in CONNECTIVES)
-    return [head + last for last in _forms(run[-1].form)]
 
 
 def _forms(form: str) -> tuple[str, ...]:
@@ -304,12 +298,6 @@ def _forms(form: str) -> tuple[str, ...]:
     if form.endswith("'s"):
         return (form.replace("'", ""), form[:-2])
     return (form, form[:-1]) if form.endswith("s") and len(form) > 4 else (form, f"{form}s")
-
-
-def _pieces(word: str) -> Iterator[str]:
-    for size in range(len(word) - 1, 1, -1):
-        yield word[:size]
-        yield word[-size:]
 
 
 class Documents(NamedTuple):

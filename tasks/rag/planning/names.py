@@ -82,8 +82,13 @@ FORM_TOKEN = re.compile(
 def qualifiers(text: str) -> Qualifiers:
     """Years, terms and rounds of a question or a name, each in its order."""
     plain = re.sub(r"_+", " ", folded(text))
-    periods = tuple(dict.fromkeys(_period(match) for match in _PERIODS.finditer(plain)))
-    return Qualifiers(periods, tuple(dict.fromkeys(_round(match) for match in _ROUNDS.finditer(plain))))
+    periods = [
+        Period("term", int(match["term"]))
+        if match["term"]
+        else Period("year", int(match["year"] or f"20{match['short']}"))
+        for match in _PERIODS.finditer(plain)
+    ]
+    return Qualifiers(tuple(dict.fromkeys(periods)), tuple(dict.fromkeys(map(_round, _ROUNDS.finditer(plain)))))
 
 
 def without_qualifiers(text: str) -> str:
@@ -92,12 +97,6 @@ def without_qualifiers(text: str) -> str:
     for pattern in (_ROUNDS, _PERIODS):
         left = pattern.sub(" ", left)
     return left
-
-
-def _period(match: re.Match[str]) -> Period:
-    if match["term"]:
-        return Period("term", int(match["term"]))
-    return Period("year", int(match["year"] or f"20{match['short']}"))
 
 
 def _round(match: re.Match[str]) -> int:
@@ -233,7 +232,13 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
         _add(entities, "name", _entity_of(name))
         for part in _segments(name):
             _add(titles, "name", part)
-    return DocumentNames(tuple(entities), tuple(titles), folders, _document_qualifiers(entry, stem), stem)
+    # stem and title may count fiscal years differently; the metadata tell where neither has any
+    of_stem, of_title = qualifiers(stem), qualifiers(entry.title or entry.metadata.get("title") or "")
+    periods = tuple(dict.fromkeys((*of_stem.periods, *of_title.periods)))
+    periods = periods or qualifiers(entry.metadata.get("period_end", "")).periods
+    digits = re.search(r"\d{1,3}", entry.metadata.get("notice_round", ""))
+    rounds = of_stem.rounds or of_title.rounds or ((int(digits.group()),) if digits else (0,))
+    return DocumentNames(tuple(entities), tuple(titles), folders, Qualifiers(periods, rounds), stem)
 
 
 def documents_named(names: Collection[str], catalogue: Sequence[CatalogueEntry]) -> set[str]:
@@ -289,12 +294,3 @@ def _company_of(title: str | None) -> str | None:
         return match["name"]
     match = _KOREAN_COMPANY.match(plain)
     return (match["after"] or match["before"]) if match else None
-
-
-def _document_qualifiers(entry: CatalogueEntry, stem: str) -> Qualifiers:
-    """Qualifiers of stem and title, which may count fiscal years differently; of the metadata where neither has any."""
-    of_stem, of_title = qualifiers(stem), qualifiers(entry.title or entry.metadata.get("title") or "")
-    periods = tuple(dict.fromkeys((*of_stem.periods, *of_title.periods)))
-    periods = periods or qualifiers(entry.metadata.get("period_end", "")).periods
-    digits = re.search(r"\d{1,3}", entry.metadata.get("notice_round", ""))
-    return Qualifiers(periods, of_stem.rounds or of_title.rounds or ((int(digits.group()),) if digits else (0,)))

@@ -228,7 +228,13 @@ def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
     """
     words = re.sub(r"[?!,;:\"“”]|\.(?=\s|$)", " ", question).split()
     if sum(bool(re.search("[가-힣]", word)) for word in words) * 2 >= len(words):
-        return _korean_parts(words)
+        words = words[1:] if words and words[0] in _EMPTY else words
+        genitives = [at for at, word in enumerate(words) if re.fullmatch(r".*(?:의|에서|에서의)", word)]
+        marked = [at for at, word in enumerate(words) if at and re.fullmatch(r".*[은는이가]", word)]
+        end = marked[-1] if marked else 1
+        if genitives and genitives[-1] + 1 < len(words):
+            end = genitives[-1] + 1
+        return words[:end], words[end:]
     named = {at for at, word in enumerate(words) if at and (word[0].isupper() or re.search(r"\d{4}|\d[A-Z]", word))}
     link = next((at for at, word in enumerate(words) if word.lower() in {"of", "for", "about", "by"}), len(words))
     topic, point = list[str](), list[str]()
@@ -236,17 +242,6 @@ def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
         if word.lower() not in _ASKED:
             (topic if at in named or at >= link else point).append(word)
     return topic, point
-
-
-def _korean_parts(words: list[str]) -> tuple[list[str], list[str]]:
-    words = words[1:] if words and words[0] in _EMPTY else words
-    genitives = [at for at, word in enumerate(words) if re.fullmatch(r".*(?:의|에서|에서의)", word)]
-    if genitives and genitives[-1] + 1 < len(words):
-        end = genitives[-1] + 1
-    else:
-        marked = [at for at, word in enumerate(words) if at and re.fullmatch(r".*[은는이가]", word)]
-        end = marked[-1] if marked else 1
-    return words[:end], words[end:]
 
 
 MOST_PARTS = 4
@@ -284,7 +279,14 @@ def question_parts(question: str) -> tuple[str, ...]:
     text = question.strip()
     korean = re.search("[가-힣]", text) is not None
     if korean:
-        parts = _cut_korean(text)
+        # cut where a clause that asks goes on into another that asks
+        clauses, start = list[str](), 0
+        for joint in _KOREAN_JOINT.finditer(text):
+            head, rest = text[start : joint.start()], text[joint.end() :]
+            if _KOREAN_ASKS.search(head) and _KOREAN_ASKS.search(rest):
+                clauses.append(head.strip(" ,"))
+                start = joint.end()
+        parts = tuple(filter(None, (*clauses, text[start:].strip())))
     elif match := _ENGLISH_SIDES.match(text.rstrip(" .?!")):
         parts = tuple(side.strip() for side in match.groups() if side)
     else:
@@ -296,19 +298,6 @@ def question_parts(question: str) -> tuple[str, ...]:
     if any(_SAME_ASKED.fullmatch(part.strip(" .?!")) for part in parts[1:]):
         return (text,)
     return parts
-
-
-def _cut_korean(text: str) -> tuple[str, ...]:
-    """Cut where a clause that asks goes on into another that asks."""
-    parts: list[str] = []
-    start = 0
-    for joint in _KOREAN_JOINT.finditer(text):
-        head, rest = text[start : joint.start()], text[joint.end() :]
-        if _KOREAN_ASKS.search(head) and _KOREAN_ASKS.search(rest):
-            parts.append(head.strip(" ,"))
-            start = joint.end()
-    parts.append(text[start:].strip())
-    return tuple(part for part in parts if part)
 
 
 MOST_TURNS = 8

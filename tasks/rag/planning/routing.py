@@ -169,10 +169,19 @@ class _Routing:
         sure = [mention for mention in mentions if mention.confidence >= SURE]
         placed = self._sure_by_project(mentions)
         if self.query_type == "compare" and len({m.documents for m in mentions if m.kind == "entity"}) > 1:
-            return self._chosen_sides(mentions, sure + placed)
-        if sure or placed:
-            return self._chosen_surely(sure + placed, beside=_others(mentions, sure + placed))
-        return self._chosen_vaguely(mentions)
+            # the documents of every issuer named; sure if every match is
+            better = {mention.value: mention for mention in sure + placed}
+            entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
+            scores = self.lookup.evidence(self.matched, without=_words(entities))
+            all_sure = all(mention.confidence >= SURE for mention in entities)
+            return _Chosen(_all(entities), scores, sure=all_sure, mentions=entities)
+        if not (sure or placed):
+            return self._chosen_vaguely(mentions)
+        # issuers that are named in full beside the sure ones, and have documents of their own
+        told = {mention.said for mention in sure + placed}
+        full = [mention for mention in mentions if mention.kind == "entity" and mention.how == "full"]
+        beside = [mention for mention in full if mention.said not in told and mention.confidence >= VAGUE]
+        return self._chosen_surely(sure + placed, beside=beside)
 
     def _chosen_surely(self, mentions: list[Mention], *, beside: list[Mention]) -> _Chosen:
         """By entity and title together where both are named, else by what is named; a vaguer name beside it counts."""
@@ -182,8 +191,7 @@ class _Routing:
         if entities and titles:
             both = set(_all(entities)) & set(_all(titles))
             documents, agree = (sorted(both), True) if both else (_all(mentions), False)
-        own = frozenset(word for mention in entities for word in mention.words)
-        scores = self.lookup.evidence(self.matched, without=own)
+        scores = self.lookup.evidence(self.matched, without=_words(entities))
         documents = sorted({*documents, *_all(beside)})
         return _Chosen(documents, scores, sure=agree and not beside, mentions=[*mentions, *beside])
 
@@ -215,16 +223,23 @@ class _Routing:
         }
         if not accepted:
             # siblings of the last documents, where the question only adds a year or a round
-            said, follows = self.said, self.query_type in {"followup", "compare"}
-            if not self.last or not (said.periods or said.rounds):
+            follows = self.query_type in {"followup", "compare"}
+            if not self.last or not (self.said.periods or self.said.rounds):
                 return _Chosen([], {}, sure=False, mentions=[])
             return _Chosen(sorted({*self.router.kin(self.last), *self.last}), {}, sure=follows, mentions=[])
         best = max(accepted.values())
         documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best]
         if len(documents) > max(4, len(self.router.files) // 2):
             return _Chosen([], {}, sure=False, mentions=[])
-        words = [self._word_mention(document) for document in documents] if not mentions else []
-        return _Chosen(documents, accepted, sure=False, mentions=mentions or words)
+        if mentions:
+            return _Chosen(documents, accepted, sure=False, mentions=mentions)
+        by_words: list[Mention] = []
+        for document in documents:
+            words = frozenset(word for word in self.matched if self.lookup.holds(document, word))
+            said = " ".join(word.said for word, held in self.by_word if words & held.keys())
+            own = frozenset([document])
+            by_words.append(Mention("title", "name", self.router.stem(document), said, 0.5, own, words, "lead"))
+        return _Chosen(documents, accepted, sure=False, mentions=by_words)
 
     def _distinctive(self) -> set[str]:
         """Words that few names hold and that are long or written as a name; one of them is enough."""
@@ -239,12 +254,6 @@ class _Routing:
             if (rarity >= 0.9 and named) or (rarity >= 0.55 and long):
                 found.add(word)
         return found
-
-    def _word_mention(self, document: int) -> Mention:
-        words = frozenset(word for word in self.matched if self.lookup.holds(document, word))
-        said = " ".join(word.said for word, held in self.by_word if words & held.keys())
-        stem = self.router.stem(document)
-        return Mention("title", "name", stem, said, 0.5, frozenset([document]), words, "lead")
 
     def _fitting(
         self, documents: Collection[int], scores: dict[int, float], said: Qualifiers | None = None
@@ -277,15 +286,6 @@ class _Routing:
             return [self.last, self._fitting(documents, chosen.scores).documents]
         families = self._families(self._fitting(documents, chosen.scores).documents)
         return families if len(families) <= MOST_SIDES else []
-
-    def _chosen_sides(self, mentions: list[Mention], sure: list[Mention]) -> _Chosen:
-        """The documents of every issuer named; sure if every match is."""
-        better = {mention.value: mention for mention in sure}
-        entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
-        own = frozenset(word for mention in entities for word in mention.words)
-        scores = self.lookup.evidence(self.matched, without=own)
-        all_sure = all(mention.confidence >= SURE for mention in entities)
-        return _Chosen(_all(entities), scores, sure=all_sure, mentions=entities)
 
     def _families(self, documents: Iterable[int]) -> list[list[int]]:
         """Documents grouped by file stem: one document in several formats."""
@@ -336,11 +336,8 @@ def _all(mentions: Iterable[Mention]) -> list[int]:
     return sorted({at for mention in mentions for at in mention.documents})
 
 
-def _others(mentions: Iterable[Mention], sure: Sequence[Mention]) -> list[Mention]:
-    """Issuers that are named in full beside the sure ones, and have documents of their own."""
-    told = {mention.said for mention in sure}
-    full = [mention for mention in mentions if mention.kind == "entity" and mention.how == "full"]
-    return [mention for mention in full if mention.said not in told and mention.confidence >= VAGUE]
+def _words(mentions: Iterable[Mention]) -> frozenset[str]:
+    return frozenset(word for mention in mentions for word in mention.words)
 
 
 def _distinct(sides: Iterable[Sequence[int]]) -> list[list[int]]:

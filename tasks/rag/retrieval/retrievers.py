@@ -105,7 +105,8 @@ class Retrievers:
         closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)
         parts = [scope.allowed] if scope.bonus is None else [scope.allowed, scope.inside]
-        rows = np.unique(np.concatenate([_best_within(part, scores, pool) for part in parts]))
+        inside = [np.arange(len(scores)) if part is None else np.flatnonzero(part) for part in parts]
+        rows = np.unique(np.concatenate([part[best_rows(scores[part], pool, above=0.0).rows] for part in inside]))
         if closeness:
             rows = np.union1d(rows, self.similarity(self.settings.mmr_pool, scope).rows).astype(np.int64)
         if not len(rows):
@@ -212,14 +213,6 @@ def maximal_marginal_relevance(
         alike = (vectors @ vectors[best]).astype(np.float64)
         likeness = alike if len(chosen.rows) == 1 else np.maximum(likeness, alike)
     return chosen
-
-
-def _best_within(part: Rows | None, scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The rows of the highest scores, of those in the part; without it of all."""
-    if part is None:
-        return best_rows(scores, count, above=0.0).rows
-    inside = np.flatnonzero(part)
-    return inside[best_rows(scores[inside], count, above=0.0).rows]
 
 
 def _preferring(search: Callable[..., Best | Nearest], k: int, scope: Scope) -> Ranked:

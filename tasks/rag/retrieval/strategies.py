@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -58,9 +58,17 @@ def find_strategy(name: str) -> RetrievalStrategy:
     """The strategy of that name. Raises StrategyUnusable."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name == name:
-            return _of_entry_point(point)
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        named = f"entry point {point.name} = {point.value}"
+        try:
+            target = point.load()
+        except Exception as error:  # it runs code of another package, which raises what it likes
+            raise StrategyUnusable(f"{named}: cannot be imported ({error!r})") from error
+        if not isinstance(target, RetrievalStrategy):
+            raise StrategyUnusable(
+                f"{named}: expected a tasks.rag.retrieval.strategies.RetrievalStrategy, found {type(target).__name__}"
+            )
+        return target
     known = strategy_names()
     near = get_close_matches(name.casefold(), known, n=3, cutoff=0.5)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -78,19 +86,6 @@ def _with_choices(schema: dict[str, Any]) -> None:
 
 StrategyName = Annotated[str, AfterValidator(_known), Field(json_schema_extra=_with_choices)]
 """The name of a strategy as a field of a configuration: checked, and a list of choices in the Prefect UI."""
-
-
-def _of_entry_point(point: EntryPoint) -> RetrievalStrategy:
-    named = f"entry point {point.name} = {point.value}"
-    try:
-        target = point.load()
-    except Exception as error:  # it runs code of another package, which raises what it likes
-        raise StrategyUnusable(f"{named}: cannot be imported ({error!r})") from error
-    if not isinstance(target, RetrievalStrategy):
-        raise StrategyUnusable(
-            f"{named}: expected a tasks.rag.retrieval.strategies.RetrievalStrategy, found {type(target).__name__}"
-        )
-    return target
 
 
 def alone(name: str, ranked: Ranked) -> Ranking:
