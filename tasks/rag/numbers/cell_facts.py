@@ -133,14 +133,12 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 last = last._replace(page=page.number or 0, part=block)
                 table += 1
                 above = [] if facts else above  # a table of words alone is a header that was read apart
-            elif block.kind != "footer" and (block.kind != "header" or _titles_a_statement(block.text)):
+            elif block.kind == "header":
+                # a line that is repeated on pages may say of when, or in what unit, the figures below are
+                period = period_in(block.text)
+                above += [block.text] if (period and period.end) or scales(block.text) else []
+            elif block.kind != "footer":
                 above.append(block.text)
-
-
-def _titles_a_statement(header: str) -> bool:
-    """Whether a line that is repeated on pages says of when, or in what unit, the figures below are."""
-    period = period_in(header)
-    return bool((period and period.end) or list(scales(header)))
 
 
 def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> bool:
@@ -200,10 +198,8 @@ def _of_table(
     currencies, levels = _currencies(at, amounts), header_levels(at)
     filled = {row for row, _ in amounts}
     over = {(row, col): headers_of(at, levels, filled, row, col) for row, col in amounts}
-    of_all = None
     dated = any(period_in(" ".join(headers)) for headers in over.values())
-    if not dated:
-        of_all = next(filter(None, map(_one_period, (*stubs, *_introduction(above)))), None)
+    of_all = None if dated else _period_of_all(stubs, above)
     paths = list(row_paths(rows, amounts, headings))
     between = periods_between({row: path for (row, _), path in paths})
     groups = {} if dated else _group_periods(above, {col for _, col in amounts})
@@ -243,38 +239,25 @@ def _with_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], int
 
 
 def _amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
-    """The amounts of a table by row and column, without columns of footnote marks; those of a column in percent so."""
+    """The amounts of a table by row and column."""
     amounts = {(cell.row, cell.col): amount for cell in cells if (amount := amount_in(cell))}
-    for place in _no_figures(amounts, at):
-        del amounts[place]
-    for place in _in_percent(amounts, at):
-        amounts[place] = amounts[place]._replace(unit="%")
-    return amounts
-
-
-def _no_figures(amounts: Mapping[tuple[int, int], Amount], at: Mapping[tuple[int, int], Cell]) -> list[tuple[int, int]]:
-    """Places in columns that hold nothing but footnote marks such as (3), or dashes."""
-    columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for place in amounts:
-        columns[place[1]].append(place)
-    texts = {place: at[place].text.strip() for place in amounts}
-    return [
-        place
-        for places in columns.values()
-        if all(A_NOTE.fullmatch(texts[one]) or texts[one] in NIL for one in places)
-        for place in places
-    ]
-
-
-def _in_percent(amounts: Mapping[tuple[int, int], Amount], at: Mapping[tuple[int, int], Cell]) -> list[tuple[int, int]]:
-    """Places of amounts without a unit in columns whose first and last amount, and no other unit, are percentages."""
     columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place in sorted(amounts):
         columns[place[1]].append(place)
-    units = {col: [amounts[place].unit for place in places] for col, places in columns.items()}
-    percent = [col for col, said in units.items() if said[0] == said[-1] == "%" and set(said) == {"%", ""}]
-    other = {row for (row, col), cell in at.items() if not col and IN_YEARS.search(cell.text)}
-    return [place for col in percent for place in columns[col] if not amounts[place].unit and place[0] not in other]
+    of_years = {row for (row, col), cell in at.items() if not col and IN_YEARS.search(cell.text)}
+    for places in columns.values():
+        texts = [at[place].text.strip() for place in places]
+        units = [amounts[place].unit for place in places]
+        # a column that holds nothing but footnote marks such as (3), or dashes, is none of amounts
+        if all(A_NOTE.fullmatch(text) or text in NIL for text in texts):
+            for place in places:
+                del amounts[place]
+        # all of a column is in percent whose first and last amount, and no other unit, are percentages
+        elif units[0] == units[-1] == "%" and set(units) == {"%", ""}:
+            for place in places:
+                if not amounts[place].unit and place[0] not in of_years:
+                    amounts[place] = amounts[place]._replace(unit="%")
+    return amounts
 
 
 def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:
@@ -308,12 +291,16 @@ def _period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -
     return of_row
 
 
-def _introduction(above: Sequence[str]) -> Iterator[str]:
-    """The lines directly above a table, the nearest first, up to and with the first paragraph."""
-    for text in reversed(above):
-        yield text
-        if len(text) > TITLE_CHARS:
-            return
+def _period_of_all(stubs: Sequence[str], above: Sequence[str]) -> Period | None:
+    """The period of a text that speaks of one year: of the stubs, else of the lines above a table, the nearest first,
+    up to and with the first paragraph."""
+    nearest = list(reversed(above))
+    paragraph = next((at for at, text in enumerate(nearest) if len(text) > TITLE_CHARS), len(nearest))
+    for text in (*stubs, *nearest[: paragraph + 1]):
+        years = {match["year"] for match in YEAR.finditer(text)}
+        if len(years) == 1 and (period := period_in(text)):
+            return period
+    return None
 
 
 def _group_periods(above: Sequence[str], columns: Collection[int]) -> dict[int, Period]:
@@ -326,12 +313,6 @@ def _group_periods(above: Sequence[str], columns: Collection[int]) -> dict[int, 
     width = len(columns) // len(periods)
     found = {col: periods[at // width] for at, col in enumerate(sorted(columns))}
     return {col: period for col, period in found.items() if period and period.end}
-
-
-def _one_period(text: str) -> Period | None:
-    """The period that a text speaks of, if it speaks of one year."""
-    years = {match["year"] for match in YEAR.finditer(text)}
-    return period_in(text) if len(years) == 1 else None
 
 
 BALANCE = re.compile(r"\b(?:balances?|outstanding|(?:un|non)vested|beginning|ending)\b|잔액|기초|기말", re.IGNORECASE)
@@ -351,16 +332,10 @@ def periods_between(labels: Mapping[int, Sequence[str]]) -> dict[int, Period]:
     ]
     found: dict[int, Period] = {}
     for (first, opening), (last, closing) in pairwise(dated):
-        if opening.end and closing.end and opening.end < closing.end:
-            span = _span(opening, closing)
+        begin, end = opening.end, closing.end
+        if begin and end and begin < end:
+            year, days = fiscal_year(end), (end - begin).days
+            label = f"FY{year}" if days in WHOLE_YEAR else f"{round(days / 30.4)} months to {end.isoformat()}"
+            span = Period(kind="duration", start=begin + timedelta(days=1), end=end, year=year, label=label)
             found |= {row: span for row in labels if first < row < last}
     return found
-
-
-def _span(opening: Period, closing: Period) -> Period:
-    assert opening.end
-    assert closing.end
-    year = fiscal_year(closing.end)
-    days = (closing.end - opening.end).days
-    label = f"FY{year}" if days in WHOLE_YEAR else f"{round(days / 30.4)} months to {closing.end.isoformat()}"
-    return Period(kind="duration", start=opening.end + timedelta(days=1), end=closing.end, year=year, label=label)

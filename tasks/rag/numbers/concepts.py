@@ -72,13 +72,9 @@ class _Name(NamedTuple):
 def concepts() -> Mapping[str, Concept]:
     """All concepts by key."""
     read: dict[str, dict[str, Any]] = tomllib.loads((files("tasks.rag.numbers") / "concepts.toml").read_text("utf-8"))
-    return {
-        key: Concept(key, **{name: _frozen(value) for name, value in fields.items()}) for key, fields in read.items()
-    }
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    for fields in read.values():
+        fields |= {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return {key: Concept(key, **fields) for key, fields in read.items()}
 
 
 @lru_cache(maxsize=65_536)
@@ -108,22 +104,18 @@ def fits(label: str) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for text, share in ((plain, 1.0), (cut, 0.98)):
         said = frozenset(_label_words(text))
-        candidates = {name for word in said for name in _names_by_word().get(word, ())}
-        for name in candidates:
-            score = share * _fit(name, said, joined=JOINS.search(text) is not None)
-            if score > found.get(name.concept.key, 0.0):
-                found[name.concept.key] = score
+        joined = JOINS.search(text) is not None
+        for name in {name for word in said for name in _names_by_word().get(word, ())}:
+            words = frozenset(name.words)
+            if not words <= said or any(word in said for one in name.concept.never for word in words_of(one)):
+                continue
+            extra = len(said - words - FREE_WORDS)
+            if extra > MOST_EXTRA_WORDS or extra >= len(words) + 1 or (extra and joined and not name.joined):
+                continue  # "publishing and advertising" is more than advertising
+            likeness = (1.0 - 0.004 * min(name.rank, 20) - (0.02 if said != words else 0.0)) * 0.8**extra
+            score = share * likeness
+            found[name.concept.key] = max(score, found.get(name.concept.key, 0.0))
     return found
-
-
-def _fit(name: _Name, said: frozenset[str], *, joined: bool) -> float:
-    words = frozenset(name.words)
-    if not words <= said or any(word in said for one in name.concept.never for word in words_of(one)):
-        return 0.0
-    extra = len(said - words - FREE_WORDS)
-    if extra > MOST_EXTRA_WORDS or extra >= len(words) + 1 or (extra and joined and not name.joined):
-        return 0.0  # "publishing and advertising" is more than advertising
-    return (1.0 - 0.004 * min(name.rank, 20) - (0.02 if said != words else 0.0)) * 0.8**extra
 
 
 def _label_words(text: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
@@ -39,9 +39,8 @@ def document_numbers(pages: Iterable[Page], *, document: str) -> list[CellFact]:
     """Every numeric cell in reading order. document: SHA-256 of its bytes, hex."""
     pages = list(pages)
     facts = with_years(with_statements(with_identities(with_scales(cell_facts(pages, document=document)))))
-    if _are_named_for_end(pages, facts):
-        facts = [_named_for_end(fact) for fact in facts]
-    return _with_terms(facts, [block.text for page in pages for block in page.blocks])
+    texts = [block.text for page in pages for block in page.blocks]
+    return _with_terms(_with_named_years(facts, texts), texts)
 
 
 def _with_terms(facts: Sequence[CellFact], texts: Sequence[str]) -> list[CellFact]:
@@ -55,54 +54,52 @@ def _with_terms(facts: Sequence[CellFact], texts: Sequence[str]) -> list[CellFac
     if not (begun or whole):
         return list(facts)
     before = (begun or whole).most_common(1)[0][0]
-    return [_of_term(fact, before, current) for fact in facts]
+    dated = list(facts)
+    for place, fact in enumerate(facts):
+        said = " ".join((*fact.column_path, *fact.row_path[-1:]))
+        own = period_in(said)
+        if own and own == fact.period:
+            continue  # the line above a table may name the date of one of its terms, its header only its own
+        if found := TERM.search(said):
+            term = int(found[1])
+        elif found := RELATIVE_TERM.search(said):
+            term = current - len(found["before"])
+        else:
+            continue
+        period = Period(kind="none", year=before + term, label=f"제{term}기")
+        dated[place] = fact.model_copy(update={"period": period})
+    return dated
 
 
-def _of_term(fact: CellFact, before: int, current: int) -> CellFact:
-    own = period_in(" ".join((*fact.column_path, *fact.row_path[-1:])))
-    if own and own == fact.period:
-        return fact  # the line above a table may name the date of one of its terms, its header only its own
-    said = " ".join((*fact.column_path, *fact.row_path[-1:]))
-    if found := TERM.search(said):
-        term = int(found[1])
-    elif found := RELATIVE_TERM.search(said):
-        term = current - len(found["before"])
-    else:
-        return fact
-    return fact.model_copy(update={"period": Period(kind="none", year=before + term, label=f"제{term}기")})
-
-
-def _are_named_for_end(pages: Sequence[Page], facts: Sequence[CellFact]) -> bool:
-    """Whether the filer names a year that ends in January or February for the year of that day.
+def _with_named_years(facts: Sequence[CellFact], texts: Sequence[str]) -> Sequence[CellFact]:
+    """With years that end in January or February named for the year of that day, where the filer does so.
 
     Where no sentence says so, the fiscal year that the text speaks of most is that of the columns seen most.
     """
-    votes: Counter[int] = Counter()
-    spoken: Counter[int] = Counter()
-    for page in pages:
-        for block in page.blocks:
-            for pattern in (NAMED, CALLED):
-                votes.update(int(match["end"]) - int(match["year"]) for match in pattern.finditer(block.text))
-            spoken.update(map(int, SPOKEN.findall(block.text)))
+    early = {
+        place: period
+        for place, fact in enumerate(facts)
+        if (period := fact.period) and period.end and period.end.month < 3
+    }
+    votes, spoken = Counter[int](), Counter[int]()
+    for text in texts:
+        for pattern in (NAMED, CALLED):
+            votes.update(int(match["end"]) - int(match["year"]) for match in pattern.finditer(text))
+        spoken.update(map(int, SPOKEN.findall(text)))
     if votes:
-        return votes[0] > votes[1]
-    ends = Counter(
-        fact.period.end.year for fact in facts if fact.period and fact.period.end and _is_early(fact.period.end)
-    )
-    return bool(ends and spoken) and max(spoken, key=lambda y: (spoken[y], y)) == max(ends, key=lambda y: (ends[y], y))
-
-
-def _is_early(day: date) -> bool:
-    return day.month < 3
-
-
-def _named_for_end(fact: CellFact) -> CellFact:
-    period = fact.period
-    if not period or not period.end or not _is_early(period.end):
-        return fact
-    year = period.end.year
-    label = f"FY{year}" if period.label.startswith("FY") else period.label
-    return fact.model_copy(update={"period": period.model_copy(update={"year": year, "label": label})})
+        for_end = votes[0] > votes[1]
+    else:
+        ends = Counter(period.end.year for period in early.values() if period.end)
+        commonest = [max(years, key=lambda year: (years[year], year), default=0) for years in (spoken, ends)]
+        for_end = commonest[0] == commonest[1] > 0
+    named = list(facts)
+    for place, period in early.items() if for_end else ():
+        year = period.end.year if period.end else period.year
+        label = f"FY{year}" if period.label.startswith("FY") else period.label
+        named[place] = facts[place].model_copy(
+            update={"period": period.model_copy(update={"year": year, "label": label})}
+        )
+    return named
 
 
 FEWEST_LINES = 4
@@ -114,17 +111,16 @@ def with_statements(facts: Sequence[CellFact]) -> list[CellFact]:
     tables: dict[int, set[tuple[str, ...]]] = defaultdict(set)
     for fact in facts:
         tables[fact.table].add(fact.row_path)
-    kinds = {table: _statement(paths) for table, paths in tables.items()}
-    return [fact.model_copy(update={"statement": kind}) if (kind := kinds[fact.table]) else fact for fact in facts]
-
-
-def _statement(paths: Iterable[tuple[str, ...]]) -> Statement | None:
-    counts: Counter[Statement] = Counter()
-    for path in paths:
-        named = {key for key, score in fits(label_of(path)).items() if score >= NEARLY}
-        counts.update({kind for key in named if (kind := concepts()[key].statement)})
-    ((kind, count),) = counts.most_common(1) or (("other", 0),)
-    return kind if count >= FEWEST_LINES else None  # type: ignore[return-value]
+    kinds: dict[int, Statement] = {}
+    for table, paths in tables.items():
+        counts: Counter[Statement] = Counter()
+        for path in paths:
+            named = {key for key, score in fits(label_of(path)).items() if score >= NEARLY}
+            counts.update({kind for key in named if (kind := concepts()[key].statement)})
+        kind, count = counts.most_common(1)[0] if counts else (None, 0)
+        if kind and count >= FEWEST_LINES:
+            kinds[table] = kind
+    return [fact.model_copy(update={"statement": kinds[fact.table]}) if fact.table in kinds else fact for fact in facts]
 
 
 FEWEST_SHARED = 2
@@ -143,30 +139,24 @@ def with_scales(facts: Iterable[CellFact]) -> list[CellFact]:
             tables[fact.table].append(fact)
             if fact.scale > 1 and (key := _key(fact)):
                 known[key].add(fact.scale)
-    scales = {table: scale for table, own in tables.items() if (scale := _shared(own, known))}
-    return [_scaled(fact, scales[fact.table]) if fact.table in scales else fact for fact in facts]
+    scales: dict[int, Decimal] = {}
+    for table, own in tables.items():
+        keys = {key for fact in own if (key := _key(fact)) in known and key}
+        shared = {scale for key in keys for scale in known[key]}
+        if all(fact.scale <= 1 for fact in own) and len(keys) >= FEWEST_SHARED and len(shared) == 1:
+            scales[table] = shared.pop()
+    for place, fact in enumerate(facts):
+        # an amount with decimals is of a share
+        if fact.table in scales and fact.unit in AMOUNTS and "." not in fact.shown:
+            scale = scales[fact.table]
+            facts[place] = fact.model_copy(update={"value": fact.value * scale, "scale": scale})
+    return facts
 
 
 def _key(fact: CellFact) -> tuple[str, int] | None:
     """The digits and the year of a figure; None where many figures may have them."""
     digits = re.sub(r"[^\d.]", "", fact.shown)
     return (digits, fact.period.year) if fact.period and len(digits) >= FEWEST_DIGITS else None
-
-
-def _shared(own: Sequence[CellFact], known: Mapping[tuple[str, int], set[Decimal]]) -> Decimal | None:
-    """The one scale of the figures that a table without a scale shares with others."""
-    if any(fact.scale > 1 for fact in own):
-        return None
-    keys = {key for fact in own if (key := _key(fact)) in known and key}
-    found = {scale for key in keys for scale in known[key]}
-    return next(iter(found)) if len(keys) >= FEWEST_SHARED and len(found) == 1 else None
-
-
-def _scaled(fact: CellFact, scale: Decimal) -> CellFact:
-    """An amount in a scale; one with decimals is of a share."""
-    if fact.unit not in AMOUNTS or "." in fact.shown:
-        return fact
-    return fact.model_copy(update={"value": fact.value * scale, "scale": scale})
 
 
 FLOWS = ("income", "cash_flow")
@@ -182,8 +172,10 @@ def with_years(facts: Sequence[CellFact]) -> list[CellFact]:
 
     In a document that has many quarters, only cash flows are, which it shows for the year so far.
     """
-    ends = _year_ends(facts)
-    spans = Counter(fact.period.months for fact in facts if fact.period and fact.period.kind == "duration")
+    periods = [fact.period for fact in facts if fact.period]
+    # months and days that the document's years end with
+    ends = {(one.end.month, one.end.day) for one in periods if one.end and one.months == 12}
+    spans = Counter(one.months for one in periods if one.kind == "duration")
     is_annual = spans[3] <= MOST_QUARTERS * (spans[3] + spans[12])
     days: dict[int, set[date]] = defaultdict(set)
     for fact in facts:
@@ -192,37 +184,26 @@ def with_years(facts: Sequence[CellFact]) -> list[CellFact]:
     yearly = {
         table for table, found in days.items() if _are_years(sorted(found), ends, sure=not (spans[3] or spans[6]))
     }
-    return [_of_year(fact) if fact.table in yearly and _flows(fact, is_annual=is_annual) else fact for fact in facts]
-
-
-def _year_ends(facts: Sequence[CellFact]) -> set[tuple[int, int]]:
-    """Months and days that the document's years end with."""
-    periods = (fact.period for fact in facts)
-    return {(one.end.month, one.end.day) for one in periods if one and one.end and one.months == 12}
+    dated = list(facts)
+    for place, fact in enumerate(facts):
+        period = fact.period
+        if fact.table not in yearly or period is None or period.end is None or period.kind != "instant":
+            continue
+        # a fact is of a span by its line, else by the statement that its table is
+        best = max(fits(label_of(fact.row_path)).items(), key=lambda found: found[1], default=("", 0.0))
+        statement = concepts()[best[0]].statement if best[1] >= NEARLY else fact.statement
+        if statement in FLOWS and (is_annual or fact.statement == "cash_flow"):
+            dated[place] = fact.model_copy(update={"period": year_to(period.end)})
+    return dated
 
 
 def _are_years(days: Sequence[date], ends: set[tuple[int, int]], *, sure: bool) -> bool:
     """Whether days are ends of years: of those that the document names, else a year apart where nothing is shorter."""
-    if ends:
-        return all(any(_apart(day, end) <= DAYS_APART for end in ends) for day in days)
-    return sure and len(days) > 1 and all((late - early).days in YEAR_DAYS for early, late in pairwise(days))
-
-
-def _apart(day: date, end: tuple[int, int]) -> int:
-    """Days between a day and that day of any year."""
-    apart = abs(day.timetuple().tm_yday - date(2024, *end).timetuple().tm_yday)
-    return min(apart, 366 - apart)
-
-
-def _flows(fact: CellFact, *, is_annual: bool) -> bool:
-    """Whether a fact is of a span: by its line, else by the statement that its table is."""
-    if fact.period is None or fact.period.kind != "instant":
-        return False
-    best = max(fits(label_of(fact.row_path)).items(), key=lambda found: found[1], default=("", 0.0))
-    statement = concepts()[best[0]].statement if best[1] >= NEARLY else fact.statement
-    return statement in FLOWS and (is_annual or fact.statement == "cash_flow")
-
-
-def _of_year(fact: CellFact) -> CellFact:
-    assert fact.period and fact.period.end  # noqa: PT018
-    return fact.model_copy(update={"period": year_to(fact.period.end)})
+    if not ends:
+        return sure and len(days) > 1 and all((late - early).days in YEAR_DAYS for early, late in pairwise(days))
+    named = [date(2024, *end).timetuple().tm_yday for end in ends]
+    for day in days:
+        apart = [abs(day.timetuple().tm_yday - end) for end in named]
+        if min(min(one, 366 - one) for one in apart) > DAYS_APART:
+            return False
+    return True

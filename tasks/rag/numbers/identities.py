@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import accumulate
 from typing import NamedTuple
 
 from tasks.language.sentences import Language
@@ -88,7 +89,7 @@ def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
     return facts
 
 
-def _totals_of(columns: Sequence[Sequence[CellFact]]) -> Iterator[Iterator[tuple[int, Identity]]]:
+def _totals_of(columns: Sequence[Sequence[CellFact]]) -> Iterator[list[tuple[int, Identity]]]:
     """For each column of a table its totals; of what rows one is made is what the columns show where it adds up.
 
     A total that adds up in no column, in a table of selected figures for example, tells nothing.
@@ -100,16 +101,17 @@ def _totals_of(columns: Sequence[Sequence[CellFact]]) -> Iterator[Iterator[tuple
             if rows:
                 shown[column[at].row][rows] += 1
     for column, totals in zip(columns, found, strict=True):
-        usual = {at: shown[column[at].row].most_common(1) for at in totals}
-        yield ((at, _total(column, at, rows or usual[at][0][0])) for at, rows in totals.items() if usual[at])
-
-
-def _total(column: Sequence[CellFact], at: int, rows: tuple[int, ...]) -> Identity:
-    terms = [fact for fact in column if fact.row in rows]
-    expected = sum((term.value for term in terms), Decimal(0))
-    if GROSS.match(label_in(column[at])) and len(terms) > 1 and not agrees(expected, column[at], len(terms)):
-        expected = terms[0].value - terms[1].value  # revenue and its cost
-    return identity_of("total", column[at], expected, terms)
+        identities: list[tuple[int, Identity]] = []
+        for at, rows in totals.items():
+            usual = shown[column[at].row].most_common(1)
+            if not usual:
+                continue
+            terms = [fact for fact in column if fact.row in (rows or usual[0][0])]
+            expected = sum((term.value for term in terms), Decimal(0))
+            if GROSS.match(label_in(column[at])) and len(terms) > 1 and not agrees(expected, column[at], len(terms)):
+                expected = terms[0].value - terms[1].value  # revenue and its cost
+            identities.append((at, identity_of("total", column[at], expected, terms)))
+        yield identities
 
 
 def _totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -122,7 +124,9 @@ def _totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, ...]]]
     """Those that no total has taken yet."""
     for at, fact in enumerate(column):
         label = label_in(fact)
-        taken = _taken(above, fact)
+        # how many rows directly above add up to it; 0 if none do
+        sums = accumulate(each.value for each in reversed(above))
+        taken = next((count for count, value in enumerate(sums, start=1) if agrees(value, fact, count)), 0)
         if GROSS.match(label) and len(above) > 1 and agrees(above[-2].value - above[-1].value, fact, 2):
             taken = 2
         if any(sort.match(label) for sort in (TOTAL, NET_CASH, GROSS)) or is_unlabelled(column, at):
@@ -132,16 +136,6 @@ def _totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, ...]]]
             taken = 0
         del above[len(above) - taken :]
         above.append(fact)
-
-
-def _taken(above: Sequence[CellFact], total: CellFact) -> int:
-    """How many rows directly above add up to a total; 0 if none do."""
-    value = Decimal(0)
-    for count, each in enumerate(reversed(above), start=1):
-        value += each.value
-        if agrees(value, total, count):
-            return count
-    return 0
 
 
 WHOLE = re.compile(r"total\b(?! \w+ per)|consolidated\b|(?:총\s?)?합\s?계|연결", re.IGNORECASE)
@@ -214,12 +208,19 @@ MOST_TABLES = 3
 
 def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     """Assets and the other side of a balance sheet; without its total, liabilities and equity."""
-    if sides := _sides(column):
-        assets, at = sides
-        yield at, identity_of("balance sheet", column[at], assets.value, [assets])
-        return
     labels = [label_in(fact) for fact in column]
     assets_at = next((at for at, label in enumerate(labels) if ASSETS.fullmatch(label)), None)
+    other_at = next((at for at, label in enumerate(labels) if EQUITY_SIDE.match(label)), None)
+    sides = (assets_at, other_at) if assets_at is not None and other_at is not None else None
+    if sides is None:  # both totals may stand without a label
+        below = next((at for at, fact in enumerate(column) if any(map(OTHER_SIDE.match, fact.row_path[:-1]))), 0)
+        last = len(column) - 1
+        if 0 < below < last and is_unlabelled(column, below - 1) and is_unlabelled(column, last):
+            sides = below - 1, last
+    if sides:
+        assets, at = column[sides[0]], sides[1]
+        yield at, identity_of("balance sheet", column[at], assets.value, [assets])
+        return
     owed_at = next((at for at, label in enumerate(labels) if LIABILITIES.fullmatch(label)), None)
     owned_at = next((at for at, label in enumerate(labels) if EQUITY.fullmatch(label)), None)
     if assets_at is not None and owed_at is not None and owned_at is not None and assets_at < owed_at < owned_at:
@@ -231,19 +232,6 @@ def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
         )
 
 
-def _sides(column: Sequence[CellFact]) -> tuple[CellFact, int] | None:
-    """Total assets, and the place of the total of the other side; both totals may stand without a label."""
-    assets = next((fact for fact in column if ASSETS.fullmatch(label_in(fact))), None)
-    other = next((at for at, fact in enumerate(column) if EQUITY_SIDE.match(label_in(fact))), None)
-    if assets and other is not None:
-        return assets, other
-    below = next((at for at, fact in enumerate(column) if any(map(OTHER_SIDE.match, fact.row_path[:-1]))), 0)
-    last = len(column) - 1
-    if 0 < below < last and is_unlabelled(column, below - 1) and is_unlabelled(column, last):
-        return column[below - 1], last
-    return None
-
-
 def balances_over_tables(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     """Both sides of balance sheets that are spread over tables, of one page or of two that follow each other."""
     assets: list[CellFact] = []
@@ -252,15 +240,12 @@ def balances_over_tables(facts: Sequence[CellFact]) -> Iterator[tuple[int, Ident
         if ASSETS.fullmatch(label):
             assets.append(fact)
         elif EQUITY_SIDE.match(label) and all(one.table != fact.table for one in assets):
-            side = next((one for one in reversed(assets) if _is_other_side(one, fact)), None)
-            if side:
-                yield at, identity_of("balance sheet", fact, side.value, [side], table=side.table)
-
-
-def _is_other_side(assets: CellFact, fact: CellFact) -> bool:
-    same = assets.period == fact.period if assets.period or fact.period else assets.col == fact.col
-    near = fact.table - assets.table <= MOST_TABLES and (fact.page or 0) - (assets.page or 0) <= 1
-    return same and near and assets.unit == fact.unit
+            for side in reversed(assets):
+                same = side.period == fact.period if side.period or fact.period else side.col == fact.col
+                near = fact.table - side.table <= MOST_TABLES and (fact.page or 0) - (side.page or 0) <= 1
+                if same and near and side.unit == fact.unit:
+                    yield at, identity_of("balance sheet", fact, side.value, [side], table=side.table)
+                    break
 
 
 def cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:

@@ -91,7 +91,9 @@ def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated
     if not own and not amount.unit and any(map(PLACES.fullmatch, map(str.strip, (label, *headers[-1:])))):
         return Scale(Decimal(1), "")
     nearest = next(iter((*own, *stated)), Scale(Decimal(1), ""))
-    if _counts_shares(path, headers) and not amount.unit:
+    # whether the row or the column counts shares; "Basic" does below "Weighted-average shares"
+    basic = len(path) > 1 and BASIC.match(path[-1]) and SHARES.match(path[-2])
+    if (basic or any(map(SHARES.match, (*path[-1:], *headers[-1:])))) and not amount.unit:
         return Scale(nearest.factor, "shares")
     if PER_SHARE.search(A_RATE.sub("", label)) or _is_under_per_share(path, headers, amount):
         return Scale(Decimal(1), amount.unit or next((scale.unit for scale in stated if scale.unit), ""))
@@ -99,12 +101,6 @@ def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated
     if SHARE_OF.search(" | ".join((label, *of_one_unit))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
         return Scale(Decimal(1), "%")
     return Scale(nearest.factor, amount.unit or nearest.unit)
-
-
-def _counts_shares(path: Sequence[str], headers: Sequence[str]) -> bool:
-    """Whether a row or a column counts shares; "Basic" does below "Weighted-average shares"."""
-    under = len(path) > 1 and BASIC.match(path[-1]) and SHARES.match(path[-2])
-    return bool(under) or any(SHARES.match(label) for label in (*path[-1:], *headers[-1:]))
 
 
 def _is_under_per_share(path: Sequence[str], headers: Sequence[str], amount: Amount) -> bool:
@@ -138,7 +134,7 @@ def row_paths(
     """The place of each amount, and its row's path: a row without amounts heads those below, up to its total."""
     heads = list(headings)
     fresh = bool(heads)
-    whole = list(_whole_labels([_row(number, rows[number], amounts) for number in sorted(rows)]))
+    whole = _whole_labels([_row(number, rows[number], amounts) for number in sorted(rows)])
     above = _repeated_below(whole)
     for at, row in enumerate(whole):
         if not row.places:
@@ -200,7 +196,7 @@ def _row(number: int, row: Sequence[Cell], amounts: Mapping[tuple[int, int], Amo
     return _Row(number, label, tuple((number, c.col) for c in cells if (number, c.col) in amounts), heads)
 
 
-def _whole_labels(rows: Sequence[_Row]) -> Iterator[_Row]:
+def _whole_labels(rows: Sequence[_Row]) -> list[_Row]:
     """Rows, those of one label as one: it goes on with a small letter in the row below, where its amounts may stand.
 
     Two rows with small letters are items of a heading.
@@ -209,17 +205,14 @@ def _whole_labels(rows: Sequence[_Row]) -> Iterator[_Row]:
     for at, row in enumerate(rows):
         last = whole[-1] if whole else None
         goes_on = last and row.label[:1].islower() and not last.label.endswith(":")
+        is_item = any(below.places and below.label[:1].islower() for below in rows[at + 1 : at + 2])
         if goes_on and last and not row.places and last.places:
             whole[-1] = last._replace(label=f"{last.label} {row.label}")
-        elif goes_on and last and row.places and last.heads and not last.places and not _is_item(rows[at + 1 :]):
+        elif goes_on and last and row.places and last.heads and not last.places and not is_item:
             whole[-1] = row._replace(label=f"{last.label} {row.label}")
         else:
             whole.append(row)
-    yield from whole
-
-
-def _is_item(below: Sequence[_Row]) -> bool:
-    return bool(below and below[0].places and below[0].label[:1].islower())
+    return whole
 
 
 A_UNIT = re.compile(r"\(.*\)")
@@ -239,41 +232,30 @@ def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    named = [row for row in rows if _names_periods(rows[row]) or _spans_headers(rows, row)]
+    named: list[int] = []
+    for number, row in rows.items():
+        if not _may_head(row):
+            continue
+        # a year or a date over two columns or more …
+        texts = [cell.text for cell in row if cell.col and cell.text.strip()]
+        periods = sum("%" not in text and period_in(text) is not None for text in texts)
+        # … or one period over a row of headers: "Year Ended December 31, 2018" over quarters
+        below = rows.get(number + 1, ())
+        over = sum(bool(cell.text.strip()) for cell in below if cell.col) > 1 and _may_head(below)
+        period = period_in(texts[0]) if len(texts) == 1 and over else None
+        if periods > 1 or (period and period.end):
+            named.append(number)
     found = {one for row in named for one in (row, *_unlabelled(rows, row, -1), *_unlabelled(rows, row, 1))}
-    found |= set(_leading(rows)) if not any(cell.header for cell in cells) else set()
+    if not any(cell.header for cell in cells):
+        first = min((number for number, row in rows.items() if any(map(amount_in, row))), default=0)
+        leading = [number for number in rows if number < first][:MOST_LEVELS]
+        texts = [cell for number in leading for cell in rows[number] if cell.text.strip()]
+        over = {col for cell in texts for col in range(cell.col, cell.col + cell.col_span)}
+        amounts = {cell.col for row in rows.values() for cell in row if cell.col and amount_in(cell)}
+        found |= set(leading) if len(amounts) > 1 and amounts <= over else set()
     return (
         [cell.model_copy(update={"header": True}) if cell.row in found else cell for cell in cells] if found else cells
     )
-
-
-def _leading(rows: Mapping[int, Sequence[Cell]]) -> Sequence[int]:
-    """The rows before the first amount, where their texts stand over all columns with amounts."""
-    first = min((number for number, row in rows.items() if any(map(amount_in, row))), default=0)
-    leading = [number for number in rows if number < first][:MOST_LEVELS]
-    over = {
-        col
-        for number in leading
-        for cell in rows[number]
-        if cell.text.strip()
-        for col in range(cell.col, cell.col + cell.col_span)
-    }
-    amounts = {cell.col for row in rows.values() for cell in row if cell.col and amount_in(cell)}
-    return leading if len(amounts) > 1 and amounts <= over else []
-
-
-def _names_periods(row: Sequence[Cell]) -> bool:
-    """Whether a row is a header with a year or a date over two columns or more."""
-    return _may_head(row) and sum("%" not in c.text and period_in(c.text) is not None for c in row if c.col) > 1
-
-
-def _spans_headers(rows: Mapping[int, Sequence[Cell]], row: int) -> bool:
-    """Whether a row is one period that stands over a row of headers: "Year Ended December 31, 2018" over quarters."""
-    texts = [cell.text for cell in rows[row] if cell.col and cell.text.strip()]
-    below = rows.get(row + 1, ())
-    over = sum(bool(cell.text.strip()) for cell in below if cell.col) > 1 and _may_head(below)
-    found = period_in(texts[0]) if len(texts) == 1 and over and _may_head(rows[row]) else None
-    return found is not None and found.end is not None
 
 
 def _unlabelled(rows: Mapping[int, Sequence[Cell]], row: int, step: int) -> Iterator[int]:
@@ -315,7 +297,12 @@ def headers_of(
     beside = at.get((row, col - 1))
     first = col - 1 if beside and beside.text.strip() in CURRENCIES else col
     columns = range(first, col + at[row, col].col_span)
-    above = _block_above(levels, amounts, row)[-MOST_LEVELS:]
+    above = [level for level in levels if level < row]
+    # of header rows behind other amounts only the last ones, where these name periods anew
+    before = max((other for other in amounts if above and other < above[-1]), default=-1)
+    block = [level for level in above if level > before]
+    anew = any(period_in(text) for level in block for text in levels[level].values())
+    above = (block if anew else above)[-MOST_LEVELS:]
     last = max(levels[above[-1]], default=col) if above else col
     found: list[str] = []
     for level in above:
@@ -323,21 +310,9 @@ def headers_of(
         own = [texts[c] for c in columns if c in texts]
         if not own and level != above[-1]:
             nearest = min(texts, key=lambda c: abs(c - col))
-            own = [texts[nearest]] if len(texts) > 1 or _reaches(nearest, col, last) else []
+            # the one text of a row is centred over the columns that it is for
+            centred = abs(nearest - (1 + last) / 2) <= max(1, last / 5)
+            reaches = centred or abs(col - nearest) <= min(nearest - 1, last - nearest)
+            own = [texts[nearest]] if len(texts) > 1 or reaches else []
         found += own
     return tuple(dict.fromkeys(found))
-
-
-def _block_above(levels: Mapping[int, Mapping[int, str]], amounts: Collection[int], row: int) -> list[int]:
-    """Header rows above a row; only the last rows of them, behind other amounts, where these name periods anew."""
-    above = [level for level in levels if level < row]
-    before = max((other for other in amounts if above and other < above[-1]), default=-1)
-    block = [level for level in above if level > before]
-    anew = any(period_in(text) for level in block for text in levels[level].values())
-    return block if anew else above
-
-
-def _reaches(middle: int, col: int, last: int) -> bool:
-    """Whether the one text of a header row stands over a column: it is centred over those that it is for."""
-    centred = abs(middle - (1 + last) / 2) <= max(1, last / 5)
-    return centred or abs(col - middle) <= min(middle - 1, last - middle)
