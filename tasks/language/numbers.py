@@ -7,7 +7,7 @@ Identifiers and markers are no numbers: SFR-001, 제3조, [1], a list's `1.`, te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -81,12 +81,12 @@ def missing_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
         for number in read_numbers(source):
             for value, unit in _readings(number, stated, either_sign=words.FALLING.search(sentence) is not None):
                 held.setdefault(value, set()).add(unit)
-    return [claim.text for claim in claims if not _is_held(claim, held)]
-
-
-def _is_held(claim: Number, held: Mapping[Decimal, set[str]]) -> bool:
-    values = (claim.value, -claim.value) if "(" in claim.text else (claim.value,)
-    return any(_agree(claim.unit, unit) for value in values for unit in held.get(value, ()))
+    missing: list[str] = []
+    for claim in claims:
+        values = (claim.value, -claim.value) if "(" in claim.text else (claim.value,)
+        if not any(_agree(claim.unit, unit) for value in values for unit in held.get(value, ())):
+            missing.append(claim.text)
+    return missing
 
 
 def _agree(one: str, other: str) -> bool:
@@ -137,8 +137,9 @@ def _without_id(match: re.Match[str]) -> str:
 
 def _date(match: re.Match[str]) -> list[Number]:
     parts = match.groupdict()
-    year = _year(parts.get("year"))
-    day = parts.get("day")
+    day, year = parts.get("day"), None
+    if written := parts.get("year"):
+        year = int(written) if written.isdigit() else 2000 + int(written[1:])  # ’24
     month = month_number(match["month"])
     found = _calendar(match, match.start(), year=year, month=month, day=int(day) if day else None)
     if found and year and day and (end := words.RANGE_END.match(match.string, match.end())):
@@ -154,10 +155,6 @@ def _calendar(match: re.Match[str], start: int, *, year: int | None, month: int,
     if day:
         value, unit = value * 100 + day, "date" if year else "day of month"
     return [Number(Decimal(value), unit, "", start, match.end())]
-
-
-def _year(digits: str | None) -> int | None:
-    return None if digits is None else int(digits) if digits.isdigit() else 2000 + int(digits[1:])
 
 
 def _time(match: re.Match[str]) -> list[Number]:
@@ -193,36 +190,27 @@ def _quantities(text: str) -> Iterator[Number]:
     for digits in words.DIGITS.finditer(text):
         if digits.start() < done or len(digits.group()) > MOST_DIGITS:
             continue
-        amount = _amount(text, digits.start())
-        before = words.BEFORE.search(text, max(done, digits.start() - 12), digits.start())
+        start, amount = digits.start(), _amount(text, digits.start())
+        before = words.BEFORE.search(text, max(done, start - 12), start)
         assert before is not None  # it may be empty
-        number = _with_unit(text, digits.start(), amount, before)
-        if number:
-            yield number
-            done = number.end
-
-
-def _with_unit(text: str, start: int, amount: _Amount, before: re.Match[str]) -> Number | None:
-    """The amount with its sign, currency and unit; None inside a word."""
-    currency = _currency(before["currency"])
-    unit = words.UNIT.match(text, amount.end)
-    value, end, name = _apply(unit, amount, currency=currency)
-    if text[end : end + 1].isascii() and text[end : end + 1].isalnum():
-        return None
-    closed = bool(before["open"] or before["inner"]) and text[end : end + 1] == ")"
-    negative = bool(before["minus"])
-    if closed:
-        written = text[start : amount.end]
-        # (1,234) is negative; `(12) months` and `(35,750,000원)` are asides
-        negative = negative or (unit is None and bool(currency or "," in written or "." in written))
-        end += 1
-        if unit is None and (after := words.AFTER_BRACKET.match(text, end)):
-            name, end = _unit_name(after["unit"]), after.end()
-    first = next((before.start(part) for part in ("minus", "currency") if before[part]), start)
-    if closed:
-        first = min(before.start(part) for part in ("open", "inner") if before[part])
-        first = min(first, before.start("currency")) if before["currency"] else first
-    return Number(-value if negative else value, name or currency, "", first, end)
+        # with its sign, currency and unit
+        currency = _currency(before["currency"])
+        unit = words.UNIT.match(text, amount.end)
+        value, end, name = _apply(unit, amount, currency=currency)
+        if text[end : end + 1].isascii() and text[end : end + 1].isalnum():
+            continue  # inside a word
+        negative = bool(before["minus"])
+        first = next((before.start(part) for part in ("minus", "currency") if before[part]), start)
+        if (before["open"] or before["inner"]) and text[end : end + 1] == ")":
+            written = text[start : amount.end]
+            # (1,234) is negative; `(12) months` and `(35,750,000원)` are asides
+            negative = negative or (unit is None and bool(currency or "," in written or "." in written))
+            end += 1
+            if unit is None and (after := words.AFTER_BRACKET.match(text, end)):
+                name, end = _unit_name(after["unit"]), after.end()
+            first = min(before.start(part) for part in ("open", "inner", "currency") if before[part])
+        yield Number(-value if negative else value, name or currency, "", first, end)
+        done = end
 
 
 def _apply(unit: re.Match[str] | None, amount: _Amount, *, currency: str) -> tuple[Decimal, int, str]:

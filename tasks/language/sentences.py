@@ -63,7 +63,15 @@ def disarmed(text: str) -> str:
 
 def split_sentences(text: str) -> list[Span]:
     """The sentences of `text` in order, without space around them, with the citation marks behind them."""
-    return _with_loose_marks(text, [span for line in _lines(text) for span in _in_line(text, line)])
+    joined: list[Span] = []
+    for span in (span for line in _lines(text) for span in _in_line(text, line)):
+        # citation marks on their own join the sentence before them
+        alone = not _LETTERS.search(text, *span) and not CITATION_MARK.sub("", text[span.start : span.end]).strip(" .")
+        if alone and joined and CITATION_MARK.search(text, *span):
+            joined[-1] = Span(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined
 
 
 def sentences_of(text: str) -> list[str]:
@@ -75,8 +83,9 @@ def _lines(text: str) -> Iterator[Span]:
     """Lines; a wrapped line includes its continuation."""
     start = end = 0
     for match in re.finditer(r"[^\n]+", text):
-        line = match.group()
-        if end > start and _goes_on(text[start:end], line):
+        last = text[start:end].rsplit("\n", 1)[-1].rstrip()
+        begins_small = re.match(r"\s*[a-z]", match.group()) is not None
+        if begins_small and len(last) >= _WRAPPED_CHARS and not re.search(r"[.!?:;|]$", last):
             end = match.end()
             continue
         if text[start:end].strip():
@@ -84,12 +93,6 @@ def _lines(text: str) -> Iterator[Span]:
         start, end = match.span()
     if text[start:end].strip():
         yield Span(start, end)
-
-
-def _goes_on(before: str, line: str) -> bool:
-    last = before.rsplit("\n", 1)[-1].rstrip()
-    begins_small = bool(re.match(r"\s*[a-z]", line))
-    return begins_small and len(last) >= _WRAPPED_CHARS and not re.search(r"[.!?:;|]$", last)
 
 
 def _in_line(text: str, line: Span) -> Iterator[Span]:
@@ -117,15 +120,3 @@ def _stripped(text: str, start: int, end: int) -> Iterator[Span]:
     piece = text[start:end]
     if piece.strip():
         yield Span(start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))
-
-
-def _with_loose_marks(text: str, spans: list[Span]) -> list[Span]:
-    """Citation marks on their own join the sentence before them."""
-    joined: list[Span] = []
-    for span in spans:
-        alone = not _LETTERS.search(text, *span) and not CITATION_MARK.sub("", text[span.start : span.end]).strip(" .")
-        if alone and joined and CITATION_MARK.search(text, *span):
-            joined[-1] = Span(joined[-1].start, span.end)
-        else:
-            joined.append(span)
-    return joined

@@ -104,7 +104,12 @@ def _words(text: str) -> Iterator[str]:
     for match in TOKEN.finditer(text):
         match match.lastgroup:
             case "number" | "unit":
-                yield from _number(match)
+                digits = match["number"].replace(",", "")
+                yield digits
+                if match["currency"]:
+                    yield match["currency"] + digits
+                if match["unit"]:
+                    yield digits + match["unit"].strip()
             case "id":
                 yield match["id"].lower()
                 yield from (part.lower() for part in PARTS.findall(match["id"]))
@@ -116,26 +121,17 @@ def _words(text: str) -> Iterator[str]:
                 yield from _pairs(match["hanja"])
             case _:
                 yield match["sign"]
-    yield from _dates(text)
-    yield from _amounts(text)
-
-
-def _number(match: re.Match[str]) -> Iterator[str]:
-    digits = match["number"].replace(",", "")
-    yield digits
-    if match["currency"]:
-        yield match["currency"] + digits
-    if match["unit"]:
-        yield digits + match["unit"].strip()
-
-
-def _dates(text: str) -> Iterator[str]:
-    """Every date as 2024-03-15."""
+    # every date as 2024-03-15
     for year, month, day in DATE.findall(text):
         if 1 <= int(month) <= 12 and 1 <= int(day) <= 31:
             yield f"{year}-{int(month):02d}-{int(day):02d}"
     for name, day, year in ENGLISH_DATE.findall(text):
         yield f"{year}-{month_number(name):02d}-{int(day):02d}"
+    # numbers that are written with 만, 억 …, in digits: 3,575만 is 35750000
+    for match in MYRIADS.finditer(text):
+        value = _value(match.group())
+        if value == int(value):
+            yield str(int(value))
 
 
 def month_number(written: str) -> int:
@@ -143,14 +139,6 @@ def month_number(written: str) -> int:
     if written.isdigit():
         return int(written)
     return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1
-
-
-def _amounts(text: str) -> Iterator[str]:
-    """Numbers that are written with 만, 억 …, in digits: 3,575만 is 35750000."""
-    for match in MYRIADS.finditer(text):
-        value = _value(match.group())
-        if value == int(value):
-            yield str(int(value))
 
 
 def _value(amount: str) -> float:
@@ -219,17 +207,8 @@ def _kiwi() -> Any:
 
 @lru_cache(maxsize=200_000)
 def _stem(word: str) -> str:
-    with _stemming:
-        return _stemmer().stemWord(word.replace("’", "'"))
-
-
-_stemming = Lock()
-"""The stemmer is not thread-safe: it stores the current word as an attribute."""
-
-
-@lru_cache(maxsize=1)
-def _stemmer() -> Any:
-    # the module's own `stemmer()` would take PyStemmer if that is there, whose rules may be of another version
+    # the module's own `stemmer()` would take PyStemmer if that is there, whose rules may be of another version;
+    # a stemmer of its own for each word, as one stores the current word and is not thread-safe
     from snowballstemmer.english_stemmer import EnglishStemmer
 
-    return EnglishStemmer()
+    return EnglishStemmer().stemWord(word.replace("’", "'"))
