@@ -64,7 +64,10 @@ def estimate(
     means = sorted(mean(values) for values in by_item.values() if values)  # equal to the last bit in any order
     if not means:
         raise ValueError(f"{metric}: no item was scored, so there is nothing to estimate")
-    interval = _interval(means)
+    if is_binary(means):
+        interval = wilson(fsum(means), len(means))
+    else:
+        interval = bootstrap(means, seed=SEED) if len(means) > 1 else None
     return Estimate(
         metric=metric,
         part=part,
@@ -89,16 +92,21 @@ def weighted_estimate(
     shares = sorted(by_item.values())  # equal to the last bit in any order
     if not shares:
         return None
-    value = fsum(one.total for one in shares) / fsum(one.weight for one in shares)
-    interval = bootstrap(np.array(shares), seed=SEED, statistic=_ratio_of_sums) if len(shares) > 1 else None
+    n, weights = len(shares), fsum(one.weight for one in shares)
+    value = fsum(one.total for one in shares) / weights
+    std_err, interval = None, None
+    if n > 1:
+        squares = fsum((one.total - value * one.weight) ** 2 for one in shares)
+        std_err = sqrt(n / (n - 1) * squares) / weights
+        interval = bootstrap(np.array(shares), seed=SEED, statistic=_ratio_of_sums)
     return Estimate(
         metric=metric,
         part=part,
         value=value,
-        std_err=_standard_error_of_ratio(value, shares),
+        std_err=std_err,
         low=interval.low if interval else None,
         high=interval.high if interval else None,
-        n=len(shares),
+        n=n,
         headline=headline,
     )
 
@@ -135,23 +143,9 @@ def is_binary(values: Iterable[float]) -> bool:
     return all(value in (0, 1) for value in values)
 
 
-def _interval(means: Sequence[float]) -> Interval | None:
-    if is_binary(means):
-        return wilson(fsum(means), len(means))
-    return bootstrap(means, seed=SEED) if len(means) > 1 else None
-
-
 def _ratio_of_sums(drawn: Values) -> Values:
     sums = drawn.sum(axis=1)  # (B, 2): totals and weights
     return sums[:, 0] / sums[:, 1]
-
-
-def _standard_error_of_ratio(value: float, shares: Sequence[Share]) -> float | None:
-    n = len(shares)
-    if n < 2:
-        return None
-    squares = fsum((one.total - value * one.weight) ** 2 for one in shares)
-    return sqrt(n / (n - 1) * squares) / fsum(one.weight for one in shares)
 
 
 def least_confidence(wrong: Sequence[float], n: int, *, most_wrong: float) -> float:

@@ -12,7 +12,6 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasks.measure.bootstrap import Interval, bootstrap
 from tasks.measure.estimates import Estimate, Z
@@ -92,20 +91,12 @@ def sign_flips(differences: Sequence[float], *, seed: int) -> tuple[float, Metho
         for one in moved:
             sums = np.concatenate([sums + one, sums - one])
         return float((np.abs(sums) >= seen).mean()), "sign flips, exact"
-    extreme = int((np.abs(_drawn_sums(moved, np.random.default_rng(seed))) >= seen).sum())
-    return (extreme + 1) / (PERMUTATIONS + 1), "sign flips, drawn"
-
-
-def _drawn_sums(moved: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Sums of the values (n,) under random signs: (PERMUTATIONS,).
-
-    Eight values have 256 sums, which are worked out once: a byte draws one of them, not eight numbers.
-    """
-    eights = np.pad(moved, (0, -len(moved) % 8)).reshape(-1, 8)
-    sums = np.zeros(PERMUTATIONS)
-    for eight in eights:
+    # eight values have 256 sums, which are worked out once: a byte draws one of them, not eight numbers
+    rng, sums = np.random.default_rng(seed), np.zeros(PERMUTATIONS)
+    for eight in np.pad(moved, (0, -len(moved) % 8)).reshape(-1, 8):
         sums += (SIGNS @ eight)[rng.integers(0, 256, PERMUTATIONS, np.uint8)]
-    return sums
+    extreme = int((np.abs(sums) >= seen).sum())
+    return (extreme + 1) / (PERMUTATIONS + 1), "sign flips, drawn"
 
 
 def discoveries(ps: Sequence[float], *, rate: float = SIGNIFICANT) -> list[bool]:

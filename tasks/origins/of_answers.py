@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import shorten
 
 from storage.artifacts import Artifacts
@@ -24,16 +23,13 @@ def of_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> Tol
     corpus = corpus_of(answered.index_digest, artifacts, lineage)
     unknown = UNKNOWN_INDEX.format(index=answered.index_digest[:12] or "that was asked")
     notes = () if corpus or not answered.citations else (unknown,)
-    return Told(
-        what="answer",
-        name=answered.answer,
-        notes=(*answered.notes, *notes),
-        sources=(
-            *(_claim(one, corpus, lineage) for one in answered.citations),
-            *_calls(answered),
-            *_index(answered.index_digest, lineage),
-        ),
-    )
+    sources = [_claim(one, corpus, lineage) for one in answered.citations]
+    for call in answered.calls:
+        tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens"
+        sources.append(Told(what="model call", name=f"{call.role} by {call.model}, {tokens}", key=call.key))
+    if digest := answered.index_digest:
+        sources.append(Told(what="index", key=digest, step=lineage.origins([digest], most=1)[digest].step))
+    return Told(what="answer", name=answered.answer, notes=(*answered.notes, *notes), sources=tuple(sources))
 
 
 def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corpus | None:
@@ -74,22 +70,19 @@ def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -
         for line in artifacts.path(one.chunked.numbers).read_bytes().splitlines():
             fact = CellFact.model_validate_json(line)
             if [str(fact.table), str(fact.row), str(fact.col)] == place:
-                sources = _numbers(one, corpus, lineage)
-                return Told(what="cell", name=_said(fact, _name(one, corpus)), key=cell, sources=sources)
+                # Report.pdf, page 3: Net sales, FY2023: 4,822 → 4822000000 USD
+                page = "" if fact.page is None else f", page {fact.page}"
+                period = f", {fact.period.label}" if fact.period else ""
+                amount = f"{fact.value.normalize():f} {fact.unit}".rstrip()
+                label = f"{' › '.join(fact.row_path)}{period}: {fact.shown} → {amount}"
+                name = f"{_name(one, corpus)}{page}: {label}"
+                return Told(what="cell", name=name, key=cell, sources=_numbers(one, corpus, lineage))
     return None
 
 
 def _numbers(one: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...]:
     """The trees of a document's numbers."""
     return recorded([one.chunked.numbers.digest], lineage, names={one.chunked.digest: _name(one, corpus)})
-
-
-def _said(fact: CellFact, document: str) -> str:
-    """`Report.pdf, page 3: Net sales, FY2023: 4,822 → 4822000000 USD`."""
-    where = document if fact.page is None else f"{document}, page {fact.page}"
-    period = f", {fact.period.label}" if fact.period else ""
-    amount = f"{fact.value.normalize():f} {fact.unit}".rstrip()
-    return f"{where}: {' › '.join(fact.row_path)}{period}: {fact.shown} → {amount}"
 
 
 def _name(one: Embedded, corpus: Corpus) -> str:
@@ -100,29 +93,16 @@ def _claim(citation: Citation, corpus: Corpus | None, lineage: Lineage) -> Told:
     page = "" if citation.page is None else f", page {citation.page}"
     quote = shorten(citation.quote, QUOTE_CHARS, placeholder=" …")
     is_cell = citation.cell or citation.bbox or citation.place.cells
+    sources: tuple[Told, ...] = ()
+    if corpus and citation.cell is None:
+        sources = of_document(citation.digest, corpus, lineage)
+    elif corpus:  # an input of a figure is one of the document's numbers
+        made = (one for one in corpus.embedded if one.chunked.digest == citation.digest)
+        sources = tuple(told for one in made for told in _numbers(one, corpus, lineage))
     place = Told(
         what="chunk" if citation.chunk_id else "cell" if is_cell else "catalogue",
         name=f"{citation.document}{page}",
         key=citation.chunk_id or citation.cell or "",
-        sources=_behind(citation, corpus, lineage) if corpus else (),
+        sources=sources,
     )
     return Told(what=f"claim [{citation.n}]", name=f"“{quote}”", sources=(place,))
-
-
-def _behind(citation: Citation, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...]:
-    """The trees of the numbers that an input of a figure is one of, or of the chunks of the document."""
-    if citation.cell is None:
-        return of_document(citation.digest, corpus, lineage)
-    made = (one for one in corpus.embedded if one.chunked.digest == citation.digest)
-    return tuple(told for one in made for told in _numbers(one, corpus, lineage))
-
-
-def _index(digest: str, lineage: Lineage) -> Iterator[Told]:
-    if digest:
-        yield Told(what="index", key=digest, step=lineage.origins([digest], most=1)[digest].step)
-
-
-def _calls(answered: Answered) -> Iterator[Told]:
-    for call in answered.calls:
-        tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens"
-        yield Told(what="model call", name=f"{call.role} by {call.model}, {tokens}", key=call.key)

@@ -12,7 +12,7 @@ from storage.records import Ref
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 from tasks.evaluation.evaluation_records import Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines
-from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked, Recall, look_up
+from tasks.evaluation.results.finding_runs import FoundRun, Looked, Recall, look_up
 from tasks.origins.told import Told, recorded
 
 TEXT_CHARS = 120
@@ -23,14 +23,21 @@ def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> Tol
     report = found.report
     if task is not None:
         found.require(task)
-    results = [one for one in report.results if task in (None, one.task)]
+    figures: list[Told] = []
+    for result in (one for one in report.results if task in (None, one.task)):
+        headline = result.headline
+        figure = f" = {headline.value:.4g} (n = {headline.n})" if headline else ""
+        figures.append(
+            Told(
+                what="figure",
+                name=f"{result.task}{figure}, benchmark version {result.version}",
+                notes=(*_spent("model", result.usage), *_spent("judge", result.judge_usage), *result.notes),
+                sources=(*recorded([ref.digest for ref in result.samples], lineage), _data(result)),
+            )
+        )
     run = report.run
-    return Told(
-        what="run",
-        name=f"{run.model.name}, {run.status}, version {run.version}",
-        key=run.id,
-        sources=tuple(_task(one, lineage) for one in results),
-    )
+    name = f"{run.model.name}, {run.status}, version {run.version}"
+    return Told(what="run", name=name, key=run.id, sources=tuple(figures))
 
 
 def of_score(
@@ -41,17 +48,6 @@ def of_score(
     samples = found.item(task, item)
     return tuple(
         _score(result, look_up(found, task, sample, artifacts, recall), artifacts, lineage) for sample in samples
-    )
-
-
-def _task(result: TaskResult, lineage: Lineage) -> Told:
-    headline = result.headline
-    figure = f" = {headline.value:.4g} (n = {headline.n})" if headline else ""
-    return Told(
-        what="figure",
-        name=f"{result.task}{figure}, benchmark version {result.version}",
-        notes=(*_spent("model", result.usage), *_spent("judge", result.judge_usage), *result.notes),
-        sources=(*recorded([ref.digest for ref in result.samples], lineage), _data(result)),
     )
 
 
@@ -72,16 +68,19 @@ def _score(result: TaskResult, looked: Looked, artifacts: Artifacts, lineage: Li
     sample = looked.sample
     read = f", read as {sample.extracted!r}, gold {sample.gold!r}" if sample.extracted is not None else ""
     shard = _shard_with(sample, result, artifacts)
+    sources = [*recorded([shard.digest] if shard else [], lineage)]
+    for what, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
+        sources += [Told(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
+    for call in looked.calls:
+        tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
+        sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
+        name = f"{call.model}, {tokens}{f'; {sent}' if sent else ''}"
+        sources.append(Told(what="model call" if call.by == "model" else "judge's call", name=name, key=call.key))
     return Told(
         what="score",
         name=f"{sample.score} for {result.task} {sample.item}{read}",
         notes=tuple(filter(None, (sample.reason, *looked.notes))),
-        sources=(
-            *recorded([shard.digest] if shard else [], lineage),
-            *_texts(looked),
-            *(_call(call) for call in looked.calls),
-            _data(result),
-        ),
+        sources=(*sources, _data(result)),
     )
 
 
@@ -93,16 +92,3 @@ def _shard_with(sample: Sample, result: TaskResult, artifacts: Artifacts) -> Ref
             if any((one.item, one.repeat) == wanted for one in read_lines(artifacts, ref, Sample)):
                 return ref
     return None
-
-
-def _texts(looked: Looked) -> Iterator[Told]:
-    for what, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
-        for text in texts:
-            yield Told(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …"))
-
-
-def _call(call: Call) -> Told:
-    tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
-    sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
-    who = "model call" if call.by == "model" else "judge's call"
-    return Told(what=who, name=f"{call.model}, {tokens}{f'; {sent}' if sent else ''}", key=call.key)

@@ -45,33 +45,27 @@ def _tree(digest: str, found: Mapping[str, Origin], names: Mapping[str, str], sh
     if digest in shown:
         return Told(what=what, name=name, key=digest, notes=("told above",))
     shown.add(digest)
-    followed = _nearest([one for one in origin.used if one in found], found)
-    sources = [_tree(one, found, names, shown) for one in followed[:MOST_SOURCES]]
-    notes = list(_notes(origin, found))
-    if len(followed) > MOST_SOURCES:
-        notes.append(f"and {len(followed) - MOST_SOURCES:,} more sources")
-    return Told(what=what, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
-
-
-def _nearest(used: Sequence[str], found: Mapping[str, Origin]) -> list[str]:
-    """Without what another of them was made of itself."""
+    # the nearest sources: without what another of them was made of itself
+    used = [one for one in origin.used if one in found]
     further = set[str]()
-    for digest in used:
-        waiting = list(found[digest].used)
+    for source in used:
+        waiting = list(found[source].used)
         while waiting:
             if (one := waiting.pop()) not in further and one in found:
                 further.add(one)
                 waiting += found[one].used
-    return [digest for digest in used if digest not in further]
-
-
-def _notes(origin: Origin, found: Mapping[str, Origin]) -> Iterable[str]:
+    followed = [source for source in used if source not in further]
+    sources = [_tree(one, found, names, shown) for one in followed[:MOST_SOURCES]]
+    notes: list[str] = []
     if origin.collected:
-        yield f"collected on {origin.collected:%Y-%m-%d}"
+        notes.append(f"collected on {origin.collected:%Y-%m-%d}")
     if origin.step is None and (origin.kind or not origin.name):
-        yield "no step of this home is known to have made it"
+        notes.append("no step of this home is known to have made it")
     if missing := sum(one not in found for one in origin.used):
-        yield f"{missing:,} sources are not followed: the way is too wide"
+        notes.append(f"{missing:,} sources are not followed: the way is too wide")
+    if len(followed) > MOST_SOURCES:
+        notes.append(f"and {len(followed) - MOST_SOURCES:,} more sources")
+    return Told(what=what, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
 
 
 def when(at: datetime) -> str:
