@@ -110,7 +110,30 @@ def answer_each(
     kept: list[Kept] = []
     for asked in shard:
         key = content_key("answer", ANSWER_VERSION, {"question": asked.question, "history": asked.history, **inputs})
-        kept.append(_answer(asked, assistant, artifacts, key=key))
+        if answer := artifacts.recall(key):
+            answered = artifacts.load(Answered, answer)
+        else:
+            try:
+                answered = assistant.ask(asked.question, history=asked.history)
+            except ValueError as error:
+                kept.append(Kept(id=asked.id, error=str(error)))
+                on_progress()
+                continue
+            answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
+            # what the documents say while a model is away is told, not remembered
+            if not (answered.model_away or answered.model_refused):
+                artifacts.remember(key, answer)
+        notes = "; ".join(answered.notes)
+        kept.append(
+            Kept(
+                id=asked.id,
+                answer=answer,
+                abstained=answered.abstained,
+                unsupported=len(answered.unsupported),
+                away=notes if answered.model_away else None,
+                error=notes if answered.model_refused and not answered.model_away else None,
+            )
+        )
         on_progress()
     return kept
 
@@ -142,25 +165,3 @@ def is_written(report: BatchReport) -> bool:
     """Whether the file of answers is still the one that was written."""
     out = Path(report.out)
     return out.is_file() and files.sha256_of(out) == report.digest
-
-
-def _answer(asked: Asked, assistant: Assistant, artifacts: Artifacts, *, key: str) -> Kept:
-    if known := artifacts.recall(key):
-        answered, answer = artifacts.load(Answered, known), known
-    else:
-        try:
-            answered = assistant.ask(asked.question, history=asked.history)
-        except ValueError as error:
-            return Kept(id=asked.id, error=str(error))
-        answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
-        if not (answered.model_away or answered.model_refused):  # what the documents say then is told, not remembered
-            artifacts.remember(key, answer)
-    notes = "; ".join(answered.notes)
-    return Kept(
-        id=asked.id,
-        answer=answer,
-        abstained=answered.abstained,
-        unsupported=len(answered.unsupported),
-        away=notes if answered.model_away else None,
-        error=notes if answered.model_refused and not answered.model_away else None,
-    )

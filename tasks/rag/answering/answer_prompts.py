@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from hashlib import blake2b
 from importlib import resources
 from typing import NamedTuple
@@ -65,7 +64,11 @@ def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -
     blocks: list[Block] = []
     dropped: list[Hit] = []
     left = most_tokens
-    for hit in _by_turns(hits) if per_document else hits:
+    turns, order = Counter[str](), list[tuple[int, int]]()
+    for rank, hit in enumerate(hits):  # the best hit of every document, then the second best of every, …
+        order.append((turns[hit.chunk.document] if per_document else 0, rank))
+        turns[hit.chunk.document] += 1
+    for hit in (hits[rank] for _, rank in sorted(order)):
         label = label_of(hit)
         room = left - estimated_tokens(label) - LABEL_TOKENS
         text = hit.chunk.text
@@ -99,16 +102,6 @@ def label_of(hit: Hit) -> str:
     page = f"page {chunk.page}" if chunk.page is not None else ""
     parts = (hit.document_name, page, chunk.cells or "", " › ".join(chunk.heading_path))
     return " ".join(", ".join(part for part in parts if part).split())[:MOST_LABEL_CHARS]
-
-
-def _by_turns(hits: Sequence[Hit]) -> list[Hit]:
-    """The best hit of every document, then the second best of every, …"""
-    turns = Counter[str]()
-    placed: list[tuple[int, int]] = []
-    for rank, hit in enumerate(hits):
-        placed.append((turns[hit.chunk.document], rank))
-        turns[hit.chunk.document] += 1
-    return [hits[rank] for _, rank in sorted(placed)]
 
 
 def _cut(hit: Hit, room: int) -> str:
@@ -192,14 +185,10 @@ def rewrite_request(question: str, draft: str) -> ChatRequest:
 
 
 def _request(prompt: str, text: str, *, max_tokens: int) -> ChatRequest:
-    system, user = (Text(text=_prompt(prompt)),), (Text(text=text),)
+    rules = (resources.files("tasks.rag") / "prompts" / prompt).read_text("utf-8").strip()
+    system, user = (Text(text=rules),), (Text(text=text),)
     messages = (Message(role="system", content=system), Message(role="user", content=user))
     return ChatRequest(messages=messages, temperature=0.0, max_tokens=max_tokens)
-
-
-@cache
-def _prompt(name: str) -> str:
-    return (resources.files("tasks.rag") / "prompts" / name).read_text(encoding="utf-8").strip()
 
 
 def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from tasks.rag.numbers.cell_search import PERCENTS, Match, digits_of
 from tasks.rag.numbers.computation_reading import shown_as
 from tasks.rag.numbers.computations import Task, whens_of
 from tasks.rag.numbers.concepts import words_of
+from tasks.rag.numbers.evaluation import place_of
 from tasks.rag.numbers.expressions import Expression, Line, Operation, lines_of
 from tasks.rag.numbers.line_lookup import TOTALS, Lines, Number
 from tasks.rag.numbers.operands import WHOLE, Reading, plain_of, readings
@@ -57,7 +58,10 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     if not readings(asked, ANY_TWO, said=said):
         return None
     cells = Cells(asked, plan, hits, index)
-    whens, _ = whens_of(asked, lambda: _latest(cells.numbers))
+    # without a year the one that most of the figures are of is meant
+    years = Counter(one.period.year for one in cells.numbers if one.period.label)
+    latest = When(max(years, key=lambda year: (years[year], year))) if years else None
+    whens, _ = whens_of(asked, lambda: latest)
     beside = plain_of(asked, said)
     ways = readings(asked, whens, said=said)
     found = [one for reading in ways if (one := _figures(reading, asked, beside, cells)) and _fits(one)]
@@ -66,12 +70,6 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     best = max(found, key=lambda one: one.together.score)
     sure = confidence_of(best.together) * (UNMEASURED if _lacks_the_measure(best) else 1.0)
     return _draft(best, asked, round(sure, 4)) if sure >= LEAST else None
-
-
-def _latest(numbers: Sequence[Number]) -> When | None:
-    """The year that most of the figures are of."""
-    years = Counter(one.period.year for one in numbers if one.period.label)
-    return When(max(years, key=lambda year: (years[year], year))) if years else None
 
 
 def _figures(reading: Reading, asked: str, plain: str, cells: Cells) -> Figures | None:
@@ -111,26 +109,24 @@ def _adds(expression: Expression) -> bool:
 def _fits(figures: Figures) -> bool:
     """Whether the units of the cells allow what is done with them: a percentage is no part of a share."""
     units = set(map(unit_of, figures.numbers))
-    if figures.reading.shown in ("%", "times") and len(figures.numbers) < 2:
+    shown, expression = figures.reading.shown, figures.reading.expression
+    if shown in ("%", "times") and len(figures.numbers) < 2:
         return False  # a figure is no share of itself
-    if figures.reading.shown == "%" and units & PERCENTS and not _adds(figures.reading.expression):
+    is_share = shown == "%" and not _adds(expression)
+    if is_share and units & PERCENTS:
         return False
-    if len({one.value for one in figures.numbers}) < len(figures.numbers) and not (
-        isinstance(figures.reading.expression, Operation) and figures.reading.expression.sign == "+"
-    ):
+    is_sum = isinstance(expression, Operation) and expression.sign == "+"
+    if len({one.value for one in figures.numbers}) < len(figures.numbers) and not is_sum:
         return False  # one number that is told twice
     if not _of_one_unit(figures.reading):
         return True
-    if figures.reading.shown == "%" and not _adds(figures.reading.expression) and _share(figures) > LARGEST_SHARE:
-        return False
+    if is_share:
+        part, whole = (abs(one.value) for one in figures.numbers[:2])
+        if not whole or part / whole > LARGEST_SHARE:
+            return False
     tables = {(one.document, one.table) for one in figures.numbers if one.table >= 0}
     in_one = len(tables) == 1 and all(one.table >= 0 for one in figures.numbers)
     return len(units) == 1 or (len(units - {""}) == 1 and in_one)
-
-
-def _share(figures: Figures) -> Decimal:
-    part, whole = (abs(one.value) for one in figures.numbers[:2])
-    return part / whole if whole else LARGEST_SHARE + 1
 
 
 def _lacks_the_measure(figures: Figures) -> bool:
@@ -154,9 +150,16 @@ def confidence_of(together: Together) -> float:
 
 
 def _draft(figures: Figures, asked: str, sure: float) -> Draft | None:
-    if figures.reading.shown in ("%", "times"):
-        figures = figures._replace(numbers=tuple(map(_outflow, figures.numbers)))
     figures = figures._replace(numbers=tuple(one._replace(unit=unit_of(one)) for one in figures.numbers))
+    if figures.reading.shown in ("%", "times"):
+        # what was paid, as a part of something: "(746)" of a statement of cash flows is 746
+        paid = [
+            one._replace(value=-one.value, shown=one.shown.strip("()-− $€£¥₩"))
+            if one.statement == "cash_flow" and one.value < 0
+            else one
+            for one in figures.numbers
+        ]
+        figures = figures._replace(numbers=tuple(paid))
     numbers = {(line.said, line.year): number for line, number in zip(figures.lines, figures.numbers, strict=True)}
     how = shown_as(asked)
     spanned = any(line.year for line in figures.lines)  # the title names the periods then
@@ -179,13 +182,6 @@ def _draft(figures: Figures, asked: str, sure: float) -> Draft | None:
     ):
         result = f"{result[:-1]}{POINTS[how.language]}"
     return draft._replace(text="\n".join((result, *doubts)))
-
-
-def _outflow(number: Number) -> Number:
-    """What was paid, as a part of something: "(746)" of a statement of cash flows is 746."""
-    if number.statement != "cash_flow" or number.value >= 0:
-        return number
-    return number._replace(value=abs(number.value), shown=number.shown.strip("()-− $€£¥₩"))
 
 
 IN_BRACKETS = re.compile(r"\(\s*([가-힣]{1,3}|[㎀-㏟㎞㎡])\s*\)\s*$")
@@ -226,8 +222,12 @@ def _around(first: Match, found: Sequence[Sequence[Match]], *, one_unit: bool) -
     """The best choice with the first cell given, ahead of those with another cell for one of the others."""
     chosen, total, ahead = [first], first.score, first.score
     for others in found[1:]:
-        taken = set(map(_place, chosen))
-        free = [(_score(first, one, one_unit=one_unit), one) for one in others[:MOST_OTHER] if _place(one) not in taken]
+        taken = {place_of(one.number) for one in chosen}
+        free = [
+            (_score(first, one, one_unit=one_unit), one)
+            for one in others[:MOST_OTHER]
+            if place_of(one.number) not in taken
+        ]
         if not free:
             return None
         score, best = max(free, key=lambda one: one[0])
@@ -267,7 +267,9 @@ def whole_of(part: Number, numbers: Sequence[Number]) -> Number | None:
     column = [one for one in beside if one.col == part.col]
     row = [one for one in beside if one.row == part.row and is_whole(one.column_path)]
     called = [one for one in column if is_whole(one.row_path[-1:])]
-    added = [one for one in column if _adds_up(one, [part, *(other for other in column if other != one)])]
+    # of three cells or more, that which is the sum of the others
+    whole = sum(one.value for one in (part, *column))
+    added = [one for one in column if len(column) > 1 and one.value and 2 * one.value == whole]
     largest = max(map(_size, (part, *column)))
     found = (
         [one for one in called if _size(one) == largest] or added or [one for one in row if _size(one) >= _size(part)]
@@ -279,18 +281,9 @@ def _size(number: Number) -> Decimal:
     return abs(number.value)
 
 
-def _adds_up(total: Number, others: Sequence[Number]) -> bool:
-    return len(others) > 1 and total.value != 0 and sum(one.value for one in others) == total.value
-
-
 def is_whole(labels: Sequence[str]) -> bool:
     """Whether a label says that it is the sum of the others."""
     return any(
         TOTALS.intersection(words_of(label)) or label.replace(" ", "").startswith(("합", "총", "전체", "소계"))
         for label in labels
     )
-
-
-def _place(match: Match) -> tuple[str, int, int, int]:
-    number = match.number
-    return number.document, number.table, number.row, number.col

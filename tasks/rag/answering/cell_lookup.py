@@ -17,7 +17,7 @@ from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.passages import Passage, read_passages
 from tasks.rag.answering.question_reading import line_question, phrase_question, read_cell_question, read_year_question
-from tasks.rag.answers import Draft, Filters, RetrievalPlan
+from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_search import (
     FREE,
@@ -149,14 +149,13 @@ class Cells:
         key = (words, beside, when)
         if key not in self._found:
             question = phrase_question(words, beside, asked, when, tokenizer=self._tokenizer)
-            self._found[key] = list(self._scored(question)) if question else []
+            if question is None:
+                return self._found.setdefault(key, [])
+            dated = of_period(question, [one for one in self.numbers if one.shown not in NIL])
+            scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
+            matches = (scorer.match(number, self._around.of(number), share) for number, share in dated)
+            self._found[key] = sorted((one for one in matches if one.score), key=lambda one: -one.score)
         return self._found[key]
-
-    def _scored(self, question: CellQuestion) -> Iterator[Match]:
-        dated = of_period(question, [one for one in self.numbers if one.shown not in NIL])
-        scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
-        matches = (scorer.match(number, self._around.of(number), share) for number, share in dated)
-        yield from sorted((one for one in matches if one.score), key=lambda one: -one.score)
 
 
 class _Among(NamedTuple):
@@ -176,23 +175,17 @@ def _among(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Among:
     """Those of the documents that the question names, else those of the pages that were found."""
     from storage.numbers import select_numbers
 
-    names = index.names
-    documents, named = _documents(plan.filters, hits, names)
+    names, filters = index.names, plan.filters
+    named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
+    named = (named or filters.mode == "only") and bool(filters.documents)
+    among = (*filters.favoured, *filters.documents) if named else (hit.chunk.document for hit in hits)
+    documents = [one for one in dict.fromkeys(among) if one in names][: MOST_DOCUMENTS if named else None]
     rows = select_numbers(index.numbers, {document: names[document] for document in documents}).records()
     numbers = [number_of(row) for row in rows]
     if not named:
         pages = {(hit.chunk.document, hit.chunk.page) for hit in hits}
         numbers = [one for one in numbers if (one.document, one.page) in pages]
     return _Among(numbers, documents, named)
-
-
-def _documents(filters: Filters, hits: Sequence[Hit], names: Mapping[str, str]) -> tuple[list[str], bool]:
-    """Digests of those that the question names, else of those of the passages; and whether it names them."""
-    named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
-    if (named or filters.mode == "only") and filters.documents:
-        ordered = dict.fromkeys((*filters.favoured, *filters.documents))
-        return [one for one in ordered if one in names][:MOST_DOCUMENTS], True
-    return list(dict.fromkeys(hit.chunk.document for hit in hits if hit.chunk.document in names)), False
 
 
 class _Around:
@@ -248,7 +241,14 @@ def answer_of(found: Found, question: CellQuestion, *, named: bool, language: La
     if confidence < LEAST:
         return None
     number = found.best.number
-    head = " ".join(filter(None, (_title(number, question), number.period.label)))
+    # the label of the row, with the headings that the question names, and the column if it is of a part
+    *heads, label = number.row_path or ("",)
+    asked = set(words_of(question.core)) - FREE
+    bare = not set(words_of(label)) - FREE
+    told = [head for head in heads if asked & set(words_of(head))] or (heads[-1:] if bare else [])
+    row = " › ".join(part.strip(" :") for part in (*told, label))
+    column = " ".join(number.column_path) if telling(number.column_path) else ""
+    head = " ".join(filter(None, (" — ".join(filter(None, (row, column))), number.period.label)))
     lacks = f", without {', '.join(word.text for word in found.best.unheld)}" if found.best.unheld else ""
     doubt = f"\n{said_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
     return Draft(
@@ -280,17 +280,6 @@ def shown(number: Number, language: Language) -> str:
     if number.unit in AMOUNTS:
         return f"{minus}{SIGNS.get(number.unit, f'{number.unit} ')}{digits}{scale}"
     return f"{minus}{digits}{scale}{COUNTS.get(number.unit, number.unit)}"
-
-
-def _title(number: Number, question: CellQuestion) -> str:
-    """The label of the row, with the headings that the question names, and the column if it is of a part."""
-    *heads, label = number.row_path or ("",)
-    asked = set(words_of(question.core)) - FREE
-    bare = not set(words_of(label)) - FREE
-    told = [head for head in heads if asked & set(words_of(head))] or (heads[-1:] if bare else [])
-    row = " › ".join(part.strip(" :") for part in (*told, label))
-    column = " ".join(number.column_path) if telling(number.column_path) else ""
-    return " — ".join(filter(None, (row, column)))
 
 
 MOST_CHARS = 400

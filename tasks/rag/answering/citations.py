@@ -29,7 +29,13 @@ def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:
     told, numbers = renumbered(text, blocks=len(hits))
     sentences = sentences_in(told)
     used = [hits[number - 1] for number in numbers]
-    sources = [_source(hit) for hit in used]
+    # claims are checked against the name of a document, headings, text and rows
+    sources = [
+        "\n".join(
+            (hit.document_name, *hit.chunk.heading_path, hit.chunk.text[:MOST_SOURCE_CHARS], *hit.chunk.sentences)
+        )[: 2 * MOST_SOURCE_CHARS]
+        for hit in used
+    ]
     unsupported = [one.text for one in sentences if not is_borne_out(one, sources, question=question)]
     quotes = [_quote(hit, [one.words for one in sentences if n in one.marks]) for n, hit in enumerate(used, start=1)]
     citations = [citation(n, hit, quote) for n, (hit, quote) in enumerate(zip(used, quotes, strict=True), start=1)]
@@ -64,19 +70,14 @@ def cited_hits(citations: Sequence[Citation], hits: Sequence[Hit]) -> tuple[Hit,
     return tuple(by_chunk[one.chunk_id] for one in citations if one.chunk_id in by_chunk)
 
 
-def _source(hit: Hit) -> str:
-    """The text of a block that claims are checked against: its name, headings, text and rows."""
-    chunk = hit.chunk
-    parts = (hit.document_name, *chunk.heading_path, chunk.text[:MOST_SOURCE_CHARS], *chunk.sentences)
-    return "\n".join(parts)[: 2 * MOST_SOURCE_CHARS]
-
-
 def _quote(hit: Hit, claims: Sequence[str]) -> str:
-    """The sentence or row of the block that bears the claims out best, as it stands there."""
+    """The sentence or row of the block that bears the claims out best, as it stands there; of a long one the part
+    around what they say."""
     text = hit.chunk.text[:MOST_SOURCE_CHARS]
     candidates = [*hit.chunk.sentences, *sentences_of(text)]
     claim = " ".join(claims)
-    wanted, *words = (frozenset(words) for words in tokenize([claim, *candidates], tokenizer=BIGRAM))
+    said, *split = tokenize([claim, *candidates], tokenizer=BIGRAM)
+    wanted, words = frozenset(said), map(frozenset, split)
     numbers = read_numbers(claim)
     best, best_score = "", -1.0
     for candidate, held in zip(candidates, words, strict=True):
@@ -86,15 +87,9 @@ def _quote(hit: Hit, claims: Sequence[str]) -> str:
             score += sum(any(same_number(number, other) for other in theirs) for number in numbers) / len(numbers)
         if score > best_score:
             best, best_score = candidate, score
-    return _shortened(best, claim)
-
-
-def _shortened(quote: str, claim: str) -> str:
-    """At most MOST_QUOTE_CHARS of a sentence, around what the claim says."""
-    if len(quote) <= MOST_QUOTE_CHARS:
-        return quote
-    (wanted,) = tokenize([claim], tokenizer=BIGRAM)
-    places = [quote.lower().find(word) for word in wanted if len(word) > 1]
+    if len(best) <= MOST_QUOTE_CHARS:
+        return best
+    places = [best.lower().find(word) for word in said if len(word) > 1]
     first = min((place for place in places if place >= 0), default=0)
-    start = 0 if first < MOST_QUOTE_CHARS // 2 else quote.rfind(" ", 0, first) + 1
-    return quote[start : start + MOST_QUOTE_CHARS].strip()
+    start = 0 if first < MOST_QUOTE_CHARS // 2 else best.rfind(" ", 0, first) + 1
+    return best[start : start + MOST_QUOTE_CHARS].strip()

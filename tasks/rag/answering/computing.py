@@ -129,12 +129,7 @@ class Book:
 
     def statements(self) -> Lines:
         """The lines of the primary statements alone."""
-        primary = self._primary()
-        read = lambda year: [row for row in _read(self._index, self.among, year) if _table(row) in primary]  # noqa: E731
-        return Lines(tuple(self.among), read)
-
-    def _primary(self) -> frozenset[tuple[str, int]]:
-        """For each document and kind of statement the first table that has nearly as many of its lines as any."""
+        # for each document and kind of statement the first table that has nearly as many of its lines as any
         named: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
         kinds = concepts()
         for row in filter(_in_statement, self.rows()):
@@ -145,7 +140,8 @@ class Book:
         for tables in named.values():
             most = max(map(len, tables.values()))
             primary.add(min(one for one, keys in tables.items() if len(keys) >= NEARLY_ALL * most))
-        return frozenset(primary)
+        read = lambda year: [row for row in _read(self._index, self.among, year) if _table(row) in primary]  # noqa: E731
+        return Lines(tuple(self.among), read)
 
     @cache  # noqa: B019 (a book lives for one question)
     def rows(self) -> Sequence[dict[str, Any]]:
@@ -190,20 +186,16 @@ def opened(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book 
     names = index.names
     named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
     if not (named or filters.mode == "only" or len(names) == 1):
-        return _of_passages(index, names, hits)
+        # two forms of one document count as one
+        first = [hit.chunk.document for hit in hits[:FIRST] if hit.chunk.document in names]
+        stems = Counter(stem_of(names[document]) for document in first).most_common(1)
+        if not stems or stems[0][1] < LEAST_OF_FIRST:
+            return None
+        most = next(document for document in first if stem_of(names[document]) == stems[0][0])
+        return Book(index, {most: names[most]}, one_entity=False)
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
     entities = {one.value for one in filters.matches if one.field == "issuer" and one.confidence >= NAMED}
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
-
-
-def _of_passages(index: Index, names: Mapping[str, str], hits: Sequence[Hit]) -> Book | None:
-    """The numbers of the document that most of the first passages are of; two forms of one document count as one."""
-    first = [hit.chunk.document for hit in hits[:FIRST] if hit.chunk.document in names]
-    stems = Counter(stem_of(names[document]) for document in first).most_common(1)
-    if not stems or stems[0][1] < LEAST_OF_FIRST:
-        return None
-    found = next(document for document in first if stem_of(names[document]) == stems[0][0])
-    return Book(index, {found: names[found]}, one_entity=False)
 
 
 def _table(row: Mapping[str, Any]) -> tuple[str, int]:
@@ -281,18 +273,15 @@ def computation_told(text: str, how: Computation, latest: Latest) -> Computation
         expression = parse(told.formula or "")
     except (ValidationError, NoExpression):
         return None
-    whens = _whens(told.years, latest)
+    if told.years:
+        span = range(min(told.years), max(told.years) + 1)
+        whens = tuple(map(When, span)) if len(span) <= MOST_YEARS else ()
+    else:
+        now = latest()
+        whens = (now,) if now else ()
     if not told.formula or not whens or not any(True for _ in lines_of(expression)):
         return None
     unit = told.unit or ("amount" if isinstance(expression, Line) else "")
     operation = {"value": "", "sum": "total"}.get(told.operation, told.operation)
     tasks = tuple(over_periods(Combined(told.formula, expression, unit), operation, whens))
     return how._replace(tasks=tasks, assumed=not told.years)
-
-
-def _whens(years: Sequence[int], latest: Latest) -> tuple[When, ...]:
-    if not years:
-        now = latest()
-        return (now,) if now else ()
-    span = range(min(years), max(years) + 1)
-    return tuple(map(When, span)) if len(span) <= MOST_YEARS else ()

@@ -88,16 +88,13 @@ def extract_answer(
             own = [one for one in ranked if hits[one.passage.hit].chunk.document == first]
             lines = [("", one) for one in _chosen(own)]
         text, citations = _written(asked, lines, hits)
-    return Draft(text, citations, abstained=abstained, reason=_why(ranked[0]), notes=notes, confidence=confidence)
-
-
-def _why(best: Scored) -> str:
+    best = ranked[0]
     lacks = f", without {', '.join(best.missing)}" if best.missing else ""
-    kind = "holds" if best.answers_kind else "lacks"
-    return (
+    why = (
         f"the best passage covers {best.coverage:.0%} of the question and {best.focus:.0%} of what it asks for{lacks}; "
-        f"it {kind} the kind of answer that is asked for"
+        f"it {'holds' if best.answers_kind else 'lacks'} the kind of answer that is asked for"
     )
+    return Draft(text, citations, abstained=abstained, reason=why, notes=notes, confidence=confidence)
 
 
 def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
@@ -164,27 +161,21 @@ def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> 
         if best is None:
             written.append(label + _NOT_TOLD[question.language])
             continue
-        n = len(citations) + 1
-        written.append(label + _affirmed(question, best) + _marked(told(question, best.passage), n))
+        # yes or no, where the question asks for that and the sentence says most of what it asks
+        affirms = yes_or_no(question, best.passage.text)
+        if affirms is not None and best.coverage >= LEAST_AFFIRMED:
+            label += YES_OR_NO[question.language][affirms]
+        # the mark stands before the full stop, unless that ends a short form
+        n, text = len(citations) + 1, told(question, best.passage)
+        ending = re.search(r"(?<!\b[A-Za-z])(?<!Inc)(?<!Ltd)(?<!Co)[.!?。]$", text)
+        written.append(label + (f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"))
         citations.append(citation(n, hits[best.passage.hit], _quote(best.passage)))
     return "\n".join(written), tuple(citations)
-
-
-def _affirmed(question: Question, best: Scored) -> str:
-    """Yes or no, where the question asks for that and the sentence says most of what it asks."""
-    affirms = yes_or_no(question, best.passage.text)
-    return "" if affirms is None or best.coverage < LEAST_AFFIRMED else YES_OR_NO[question.language][affirms]
 
 
 def name_of(hit: Hit) -> str:
     """The document as an answer names it: its file without folder and ending."""
     return CITATION_MARK.sub("", stem_of(hit.document_name))
-
-
-def _marked(text: str, n: int) -> str:
-    """The mark stands before the full stop, unless that ends a short form."""
-    ending = re.search(r"(?<!\b[A-Za-z])(?<!Inc)(?<!Ltd)(?<!Co)[.!?。]$", text)
-    return f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"
 
 
 def _quote(passage: Passage) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
@@ -190,23 +191,16 @@ def compute(state: State, desk: Desk) -> Added:
         describe = describing(part.plan, part.hits, desk.index, embedder=desk.embedder)
         found = worked(part.question, part.plan, desk.index, hits=part.hits, describe=describe)
         if found is None and desk.wiring.large and asks_to_work_out(part.question):
-            found, call = _told_to_compute(part, desk)
-            calls += call
+            with suppress(ModelError):  # a model that is away is told of where the answer is written
+                told = desk.wiring.ask("compute", compute_request(part.question))
+                calls += (told.call,)
+                found = worked_as_told(part.question, told.text, part.plan, desk.index)
         if not desk.wiring.large and (found is None or found.abstained):
             found = worked_from_cells(part.question, part.plan, part.hits, desk.index) or found
         missing = found is None or found.abstained
         cell = looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None
         parts.append(part._replace(worked=found, cell=cell))
     return {"parts": tuple(parts), "calls": calls}
-
-
-def _told_to_compute(part: Part, desk: Desk) -> tuple[Draft | None, tuple[ModelCall, ...]]:
-    """What a model's computation gives, and the call; a model that is away is told of where the answer is written."""
-    try:
-        told = desk.wiring.ask("compute", compute_request(part.question))
-    except ModelError:
-        return None, ()
-    return worked_as_told(part.question, told.text, part.plan, desk.index), (told.call,)
 
 
 def generate(state: State, desk: Desk) -> Added:
@@ -422,7 +416,10 @@ def kept(question: str, draft: Draft, *, least: float) -> Draft:
     language = language_of(question)
     text, cited = WITHHELD[language], draft.citations[:1]
     if cited:
-        text = f"{text} {CLOSEST[language].format(place=_place(cited[0], language))}"
+        one = cited[0]
+        heading = f" ({one.place.heading_path[-1]})" if one.place.heading_path else ""
+        where = place_of(stem_of(one.document), one.page, one.page_source, one.place.cells, language=language)
+        text = f"{text} {CLOSEST[language].format(place=CITATION_MARK.sub('', f'{where}{heading}'))}"
     asked = "no answer can be" if least > 1 else f"{least:.2f} is"
     why = f"the answer's confidence is {draft.confidence:.2f}, and {asked} sure enough for the share of wrong answers"
     return draft._replace(
@@ -431,9 +428,3 @@ def kept(question: str, draft: Draft, *, least: float) -> Draft:
         abstained=True,
         reason=" · ".join(filter(None, (why, draft.reason))),
     )
-
-
-def _place(citation: Citation, language: str) -> str:
-    cited = stem_of(citation.document), citation.page, citation.page_source, citation.place.cells
-    heading = f" ({citation.place.heading_path[-1]})" if citation.place.heading_path else ""
-    return CITATION_MARK.sub("", f"{place_of(*cited, language=language)}{heading}")

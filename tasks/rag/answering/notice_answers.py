@@ -46,7 +46,15 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
     names = asked_names(question)
     if not names or plan.filters.mode == "all":
         return None
-    entries = _entries(plan, catalogue, names)
+    # for each side the first document that states such a fact, else all that do
+    by_digest = {entry.document: entry for entry in catalogue}
+    stating = {entry.document for entry in catalogue if any(fact.name in names for fact in entry.facts)}
+    if plan.needs_multi_doc and len(plan.filters.groups) > 1:
+        sides = [side for side in plan.filters.groups if side]
+        digests = [next((digest for digest in side if digest in stating), side[0]) for side in sides]
+    else:
+        digests = [digest for digest in plan.filters.documents if digest in stating] or list(plan.filters.documents)
+    entries = [by_digest[digest] for digest in dict.fromkeys(digests) if digest in by_digest]
     if plan.needs_multi_doc:
         stated = compare_facts(names, entries, question) if 2 <= len(entries) <= MOST_DOCUMENTS else None
         return stated if stated and stated.citations else None
@@ -85,18 +93,6 @@ def _is_about(question: str, entry: CatalogueEntry) -> bool:
     if any(_ORGANISATION.fullmatch(word) and word not in held for word in words):
         return False
     return len(held) >= LEAST_SHARE * len(words)
-
-
-def _entries(plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry], names: Sequence[str]) -> list[CatalogueEntry]:
-    """The documents that the question is about: for each side the first that states such a fact, else all that do."""
-    by_digest = {entry.document: entry for entry in catalogue}
-    stating = {entry.document for entry in catalogue if any(fact.name in names for fact in entry.facts)}
-    if plan.needs_multi_doc and len(plan.filters.groups) > 1:
-        sides = [side for side in plan.filters.groups if side]
-        digests = [next((digest for digest in side if digest in stating), side[0]) for side in sides]
-    else:
-        digests = [digest for digest in plan.filters.documents if digest in stating] or list(plan.filters.documents)
-    return [by_digest[digest] for digest in dict.fromkeys(digests) if digest in by_digest]
 
 
 def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:

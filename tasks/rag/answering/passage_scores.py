@@ -232,6 +232,9 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
         if term.literal and share < (IN_CHUNK if any(sign.isdigit() for sign in term.word) else IN_DOCUMENT)
     )
     score -= MISSING_PENALTY * bool(missing)
+    years = [at for at in everywhere if _YEAR.fullmatch(question.terms[at].word)]
+    said = set(_YEAR.findall(passage.text))
+    others = bool(said) and not said & {question.terms[at].word for at in years}
     return Scored(
         passage,
         score,
@@ -243,15 +246,8 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
         in_text=_share(weights, [float(at in held) for at in everywhere], everywhere),
         focus_in_text=_share(weights, [float(at in held) for at in everywhere], focus),
         nowhere=_share(weights, [float(share < IN_CHUNK) for share in shares], everywhere),
-        other_period=_is_far(question, passage, shares),
+        other_period=bool(years) and (others or any(shares[at] < BEFORE for at in years)),
     )
-
-
-def _is_far(question: Question, passage: Passage, shares: Sequence[float]) -> bool:
-    asked = [at for at, term in enumerate(question.terms) if _YEAR.fullmatch(term.word)]
-    said = set(_YEAR.findall(passage.text))
-    others = bool(said) and not said & {question.terms[at].word for at in asked}
-    return bool(asked) and (others or any(shares[at] < BEFORE for at in asked))
 
 
 def _share(weights: Sequence[float], shares: Sequence[float], chosen: Sequence[int]) -> float:
@@ -294,21 +290,19 @@ class _Around:
 
     def label_share(self, passage: Passage, weights: Sequence[float]) -> float:
         """How much a row's label says of the question, and nothing else: `Total assets`, not `Total current assets`."""
-        words = re.findall(r"[^\W_]+", _label(passage))
+        # what a row begins with, before its values; nothing of a sentence
+        label, dash, _ = passage.text.partition(" — ")
+        if not passage.is_row:
+            value = re.search(r"\s[$₩€£(△-]*\d", passage.text)
+            label = passage.text[: value.start()] if value and len(passage.text) <= MOST_LINE_CHARS else ""
+        elif not dash:
+            label = passage.text.partition(": ")[0]
+        words = re.findall(r"[^\W_]+", label)
         if not words:
             return 0.0
         known = [held for word in words if (held := self.reader.held(word))]
         said = sum(weights[at] for at in frozenset[int]().union(*known))
         return len(known) / len(words) * said / (sum(weights) or 1.0)
-
-
-def _label(passage: Passage) -> str:
-    """What a row begins with, before its values; empty for a sentence."""
-    label, dash, _ = passage.text.partition(" — ")
-    if passage.is_row:
-        return label if dash else passage.text.partition(": ")[0]
-    value = re.search(r"\s[$₩€£(△-]*\d", passage.text)
-    return passage.text[: value.start()] if value and len(passage.text) <= MOST_LINE_CHARS else ""
 
 
 class _Reader:

@@ -162,6 +162,10 @@ def _unit_of(lines: Sequence[str]) -> str:
 
 def _names_only(line: str, chunk: Chunk) -> bool:
     flat = " ".join(line.split())
+    # all words are capitalised, and it states no number but a year or date: a title or a header
+    words = re.findall(r"[^\W\d_]{4,}", flat)
+    cased = len(words) >= 3 and all(word[0].isupper() for word in words)
+    is_title = cased and not re.search(r"[.:;=|]\s|[.:;]$|[$₩€£%]|\d,\d", flat)
     return bool(
         flat in {" ".join(heading.split()) for heading in chunk.heading_path}
         or is_unit_line(line)
@@ -170,7 +174,7 @@ def _names_only(line: str, chunk: Chunk) -> bool:
         or _DOTTED.search(flat)
         or _REFERS.match(flat)
         or _is_entry(flat, chunk)
-        or _is_title(flat)
+        or is_title
         or re.match(r"[<\[(〈]\s*(?:표|그림|별표|서식)\s", flat)
     )
 
@@ -182,13 +186,6 @@ def _is_entry(line: str, chunk: Chunk) -> bool:
     leads = (*chunk.heading_path[-1:], *chunk.text.splitlines()[:1])
     listed = any(_CONTENTS.fullmatch(lead.strip()) for lead in leads)
     return listed and (_CONTENTS.fullmatch(line) is not None or re.search(r"\D\s?\d{1,3}$", line) is not None)
-
-
-def _is_title(line: str) -> bool:
-    """Whether all words of a line are capitalised and it states no number but a year or date: a title or a header."""
-    words = re.findall(r"[^\W\d_]{4,}", line)
-    cased = len(words) >= 3 and all(word[0].isupper() for word in words)
-    return cased and not re.search(r"[.:;=|]\s|[.:;]$|[$₩€£%]|\d,\d", line)
 
 
 def _without_words(line: str) -> bool:

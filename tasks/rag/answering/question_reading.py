@@ -136,7 +136,10 @@ def read_question(text: str, *, tokenizer: str) -> Question:
 
 
 def _terms(words: Sequence[str], asked: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:
-    names = _names(asked, tokenizer)
+    # words that are written as names: a capital letter within the sentence, or all capitals
+    written = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", asked)
+    latin = [word for word in written if word.lower() not in FUNCTION_WORDS]
+    names = {word for split in tokenize(latin, tokenizer=tokenizer) for word in split}
     # parts of an id, or of a number with its counter, that say less alone: 002 of sfr-002, 12 of 12개월
     said_whole = {
         part
@@ -193,13 +196,6 @@ def _mended(words: Sequence[str], asked: str) -> list[str]:
         mended = [word for word in mended if word not in parts]
         mended.insert(first, whole)
     return mended
-
-
-def _names(asked: str, tokenizer: str) -> frozenset[str]:
-    """Words that are written as names: a capital letter within the sentence, or all capitals."""
-    written = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", asked)
-    latin = [word for word in written if word.lower() not in FUNCTION_WORDS]
-    return frozenset(word for words in tokenize(latin, tokenizer=tokenizer) for word in words)
 
 
 def _korean_focus(spaced: Sequence[str]) -> str:
@@ -315,9 +311,16 @@ def _question(
     said: Sequence[str],
 ) -> CellQuestion | None:
     """figure: the question as far as it says which figure is meant."""
-    core = _core(figure, said)
+    # what is asked for, without documents, periods, units and words that ask
+    core = figure
+    for name in sorted(said, key=len, reverse=True):
+        loosely = r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", name)))  # it may be written with hyphens for spaces
+        core = re.sub(rf"(?:\bthe\s+)?{loosely}(?:['’]s\b)?", " ", core, flags=re.IGNORECASE)
+    core = YEAR_SAID.sub(" ", PART_SAID.sub(" ", TERM.sub(" ", IN_UNIT.sub(" ", core))))
+    core = re.sub(r"['’]s\b|[()?,;:]|\.(?!\w)", " ", core)
+    core = " ".join(word for word in core.split() if word.lower() not in ASKS or LINK.fullmatch(word))
     words = tuple(_words(asked, core, tokenizer))
-    core = _plain(core)
+    core = " ".join(LINK.sub(" ", core).split())
     if not words:
         return None
     return CellQuestion(
@@ -328,39 +331,9 @@ def _question(
         year=years[0] if years else None,
         part=part,
         term=f"제{terms.pop()}기" if terms else "",
-        unit=_unit(asked),
+        unit=next((unit for unit, pattern in UNITS.items() if pattern.search(asked)), ""),
         change=CHANGE.search(core) is not None,
     )
-
-
-def _unit(asked: str) -> Unit:
-    for unit, pattern in UNITS.items():
-        if pattern.search(asked):
-            return unit
-    return ""
-
-
-def _core(asked: str, said: Sequence[str]) -> str:
-    """What is asked for, without documents, periods, units and words that ask."""
-    core = _without_names(asked, said)
-    core = YEAR_SAID.sub(" ", PART_SAID.sub(" ", TERM.sub(" ", IN_UNIT.sub(" ", core))))
-    core = re.sub(r"['’]s\b|[()?,;:]|\.(?!\w)", " ", core)
-    return " ".join(word for word in core.split() if word.lower() not in ASKS or LINK.fullmatch(word))
-
-
-def _without_names(asked: str, said: Sequence[str]) -> str:
-    for name in sorted(said, key=len, reverse=True):
-        asked = re.sub(rf"(?:\bthe\s+)?{_loosely(name)}(?:['’]s\b)?", " ", asked, flags=re.IGNORECASE)
-    return asked
-
-
-def _plain(core: str) -> str:
-    return " ".join(LINK.sub(" ", core).split())
-
-
-def _loosely(name: str) -> str:
-    """A name as a question may write it, with hyphens for spaces."""
-    return r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", name)))
 
 
 def _words(asked: str, core: str, tokenizer: str) -> Iterator[Word]:

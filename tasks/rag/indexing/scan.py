@@ -214,7 +214,11 @@ class _Scan:
                 return
             for info in archive.infolist():
                 inner = member_name(info)
-                if not info.is_dir() and not _is_passed_over(inner):
+                # hidden members, Office's lock files, and the shadows that a Mac packs beside every file
+                parts = inner.split("/")
+                hidden = any(part.startswith(".") and part.strip(".") for part in parts)
+                passed_over = hidden or parts[-1].startswith(_LOCK_PREFIX) or parts[0] == "__MACOSX"
+                if not info.is_dir() and not passed_over:
                     self._member(archive, info, f"{name}/{printable(inner)}", nested=nested)
 
     def _member(self, archive: ZipFile, info: ZipInfo, name: str, *, nested: bool) -> None:
@@ -274,13 +278,6 @@ def _name(raw: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return raw.decode("utf-8", errors="backslashreplace")
-
-
-def _is_passed_over(inner: str) -> bool:
-    """Hidden members, Office's lock files, and the shadows that a Mac packs beside every file."""
-    parts = inner.split("/")
-    hidden = any(part.startswith(".") and part.strip(".") for part in parts)
-    return hidden or parts[-1].startswith(_LOCK_PREFIX) or parts[0] == "__MACOSX"
 
 
 _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

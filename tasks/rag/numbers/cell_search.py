@@ -100,41 +100,25 @@ def of_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tuple[N
         ]
     wanted = Wanted(question.year, question.part, quarter_ends(dated, question.part))
     tables = {(one.document, one.table) for one in dated}
-    of_year = _years(dated)
-    ends = _ends(dated, question.year)
+    # for each document the year that most of its figures are of, and the day that most of the asked year end with
+    years, days = defaultdict[str, Counter[int]](Counter), defaultdict[str, Counter[date]](Counter)
+    for one in dated:
+        years[one.document][one.period.year] += 1
+        if one.period.end and one.period.year == question.year:
+            days[one.document][one.period.end] += 1
+    usual_year = {document: max(counts, key=lambda year: (counts[year], year)) for document, counts in years.items()}
+    usual_end = {document: max(counts, key=lambda day: (counts[day], day)) for document, counts in days.items()}
     found: list[tuple[Number, float]] = []
     for one in numbers:
         if one.period.label:
             if wanted.holds(one.document, one.period, balance=None):
-                found.append((one, _at_end(one, question.part, ends)))
+                end, usual = one.period.end, usual_end.get(one.document)
+                is_other = question.part == WHOLE_YEAR and end and usual and abs((end - usual).days) > DAYS_APART
+                found.append((one, OTHER_END if is_other else 1.0))
         elif (one.document, one.table) not in tables:
-            own = of_year.get(one.document, question.year)
+            own = usual_year.get(one.document, question.year)
             found.append((one, UNDATED if own == question.year else OTHER_YEAR))
     return found
-
-
-def _years(dated: Iterable[Number]) -> Mapping[str, int]:
-    """Document → the year that most of its figures are of."""
-    counted: dict[str, Counter[int]] = defaultdict(Counter)
-    for one in dated:
-        counted[one.document][one.period.year] += 1
-    return {document: max(years, key=lambda year: (years[year], year)) for document, years in counted.items()}
-
-
-def _ends(dated: Iterable[Number], year: int) -> Mapping[str, date]:
-    """Document → the day with which most of its periods of a year end."""
-    counted: dict[str, Counter[date]] = defaultdict(Counter)
-    for one in dated:
-        if one.period.end and one.period.year == year:
-            counted[one.document][one.period.end] += 1
-    return {document: max(days, key=lambda day: (days[day], day)) for document, days in counted.items()}
-
-
-def _at_end(number: Number, part: Part, ends: Mapping[str, date]) -> float:
-    end, usual = number.period.end, ends.get(number.document)
-    if part != WHOLE_YEAR or end is None or usual is None:
-        return 1.0
-    return 1.0 if abs((end - usual).days) <= DAYS_APART else OTHER_END
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -251,13 +235,18 @@ class CellScorer:
 
     def _fit(self, number: Number, around: str) -> Fit:
         question = self._question
-        label, heads = self._own_label(number.row_path)
+        # the label of a row, with its heading where it is a bare "Total"; and the headings above
+        path = number.row_path
+        at = -2 if len(path) > 1 and self._tokens[path[-1]] <= FREE else -1
+        label, heads = path[at:], path[:at]
         own, above, column = self._of(label), self._of(heads), self._of(number.column_path)
         self._read([around])
         places = ((own, OWN), (column, COLUMN), (above, HEAD), (self._of([around]), AROUND))
         by_name, named = _through(question.alternatives, own.words | above.words | column.words)
         held = {
-            word: max((OTHER_NAME * (word.text in by_name), *(at * words.holds(word.text) for words, at in places)))
+            word: max(
+                (OTHER_NAME * (word.text in by_name), *(share * words.holds(word.text) for words, share in places))
+            )
             for word in question.words
         }
         asked = _share(self._weights, held)
@@ -290,11 +279,6 @@ class CellScorer:
 
     def _of(self, texts: Sequence[str]) -> Words:
         return Words(frozenset[str]().union(*(self._tokens[text] for text in texts)), hangul_run(texts))
-
-    def _own_label(self, path: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-        """The label of a row, with its heading where it is a bare "Total"; and the headings above."""
-        at = -2 if len(path) > 1 and self._tokens[path[-1]] <= FREE else -1
-        return path[at:], path[:at]
 
     def _asked_of(self, words: frozenset[str], named: frozenset[str]) -> float:
         """Share of the words of a label that the question holds; all of none."""
@@ -417,14 +401,13 @@ def _by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Embed) 
     phrases = list(dict.fromkeys((*phrases[:most], *(phrase_of(one.number) for one in near), *phrases)))[:MOST_EMBEDDED]
     vectors = embed([question.core, *phrases])
     alike = dict(zip(phrases, (vectors[1:] @ vectors[0]).tolist(), strict=True))
-    ordered = [_with_meaning(one, alike.get(phrase_of(one.number))) for one in matches]
+    ordered: list[Match] = []
+    for one in matches:
+        cosine = alike.get(phrase_of(one.number))
+        scaled = min(1.0, max(0.0, ((cosine or 0.0) - LEAST_ALIKE) / (MOST_ALIKE - LEAST_ALIKE)))
+        score = BY_WORDS * one.score + BY_MEANING * scaled * one.sure
+        ordered.append(one._replace(score=score, alike=cosine))
     return sorted(ordered, key=lambda one: -one.score)
-
-
-def _with_meaning(match: Match, alike: float | None) -> Match:
-    scaled = min(1.0, max(0.0, ((alike or 0.0) - LEAST_ALIKE) / (MOST_ALIKE - LEAST_ALIKE)))
-    score = BY_WORDS * match.score + BY_MEANING * scaled * match.sure
-    return match._replace(score=score, alike=alike)
 
 
 def phrase_of(number: Number) -> str:

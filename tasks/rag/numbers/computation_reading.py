@@ -137,7 +137,8 @@ def _understood(
         return None
     for shape in _shapes(plain, how, said=said, names=names, labels=labels):
         tasks = tuple(_tasks(shape, whens, how, plain))
-        if tasks and _is_read(shape, plain):
+        is_read = sum(len(one.split()) for one in shape.unread) <= MOST_UNREAD and not shape.loose
+        if tasks and is_read and ASKS_FIGURE.search(plain):
             return how._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
     return None
 
@@ -150,23 +151,11 @@ def _shapes(
     named_more = any(_in_labels(one, labels) for one in known.unread) and len(free.lines) > len(known.lines)
     if known.lines and not named_more:
         yield _with_parts(known, labels)
-    if len(free.lines) > len(known.lines) and _asks_arithmetic(free, how):
+    # lines of no concept are only guessed at where an operation is asked for
+    figures = combine(free.skeleton, free.lines, percent=how.in_percent)
+    asks_arithmetic = len(figures) == 1 and (len(free.lines) > 1 or operation(free.skeleton))
+    if len(free.lines) > len(known.lines) and asks_arithmetic:
         yield _with_parts(free, labels)
-
-
-def _is_read(shape: Shape, plain: str) -> bool:
-    """Whether enough of a question is understood, and it asks for a figure."""
-    return (
-        sum(len(one.split()) for one in shape.unread) <= MOST_UNREAD
-        and not shape.loose
-        and ASKS_FIGURE.search(plain) is not None
-    )
-
-
-def _asks_arithmetic(shape: Shape, how: Computation) -> bool:
-    """Whether an operation is asked for: lines of no concept are only guessed at where one is."""
-    figures = combine(shape.skeleton, shape.lines, percent=how.in_percent)
-    return len(figures) == 1 and (len(shape.lines) > 1 or bool(operation(shape.skeleton)))
 
 
 def _with_parts(shape: Shape, labels: Labels) -> Shape:

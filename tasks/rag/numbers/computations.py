@@ -62,17 +62,14 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
     percent: whether the question speaks of percent.
     """
     plain = " ".join(SMALL.sub(" ", skeleton).split())
-    plain, terms = _sums(plain, [_term(line) for line in lines])
+    known = [(line, line.concept if is_ratio(line) else None) for line in lines]
+    terms = [_Term(line.said, line, UNITS.get(ratio.unit, "") if ratio else "amount") for line, ratio in known]
+    plain, terms = _sums(plain, terms)
     if len(terms) == 1:
         return (Combined(*terms[0]),)
     if len(terms) == 2:
         return _of_two(plain, terms, percent=percent) or _each(plain, terms)
     return _each(plain, terms)
-
-
-def _term(line: Line) -> _Term:
-    ratio = line.concept is not None and line.concept.statement is None
-    return _Term(line.said, line, UNITS.get(line.concept.unit, "") if ratio and line.concept else "amount")
 
 
 def _sums(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
@@ -95,7 +92,12 @@ def _of_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combi
     """The difference or the ratio of two terms."""
     for pattern, (left, right) in ((MINUS, (0, 1)), (MINUS_REVERSED, (1, 0))):
         if pattern.search(plain):
-            return (_difference(terms[left], terms[right], percent=percent),)
+            more, less = terms[left], terms[right]
+            if percent and more.unit == "amount":
+                share = Operation("-", Operation("/", more.expression, less.expression), Constant(Decimal(1), "1"))
+                return (Combined(f"{more.title} / {less.title}", share, "%"),)
+            difference = Operation("-", more.expression, less.expression)
+            return (Combined(f"{more.title} − {less.title}", difference, more.unit),)
     for pattern, (part, whole) in ((PART_FIRST, (0, 1)), (WHOLE_FIRST, (1, 0))):
         if pattern.search(plain):
             title = f"{terms[part].title} / {terms[whole].title}"
@@ -104,14 +106,6 @@ def _of_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combi
                 return (Combined(title, ratio, "amount"),)
             return (Combined(title, ratio, "times" if TIMES.search(plain) and not percent else "%"),)
     return ()
-
-
-def _difference(more: _Term, less: _Term, *, percent: bool) -> Combined:
-    title = f"{more.title} − {less.title}"
-    if percent and more.unit == "amount":
-        share = Operation("-", Operation("/", more.expression, less.expression), Constant(Decimal(1), "1"))
-        return Combined(f"{more.title} / {less.title}", share, "%")
-    return Combined(title, Operation("-", more.expression, less.expression), more.unit)
 
 
 def _each(plain: str, terms: Sequence[_Term]) -> tuple[Combined, ...]:
@@ -232,21 +226,8 @@ def is_ratio(line: Line) -> bool:
 PREVIOUS_YEAR, PREVIOUS_QUARTER, CURRENT, LAST_YEARS = (
     re.compile(WORDS[name], re.IGNORECASE) for name in ("previous_year", "previous_quarter", "current", "last_years")
 )
-COUNTS = {
-    "zero": 0,
-    "no": 0,
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "한": 1,
-    "두": 2,
-    "둘": 2,
-    "세": 3,
-    "셋": 3,
-    "첫": 1,
-}
+COUNTS = {"zero": 0, "no": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+COUNTS |= {"한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "첫": 1}
 YEARS_BACK = re.compile(r"\b(?P<count>\d|two|three|four|five)[\s-]years?\b|(?P<count_ko>\d)\s?개년", re.IGNORECASE)
 
 

@@ -66,6 +66,8 @@ class _Name(NamedTuple):
     concept: Concept
     joined: bool
     """Whether it names two things, as "plant and equipment" does."""
+    hangul: bool
+    """Whether it is Korean, and one word."""
 
 
 @cache
@@ -129,7 +131,7 @@ def _label_words(text: str) -> Iterator[str]:
 @cache
 def _names() -> Sequence[_Name]:
     return [
-        _Name(tuple(_label_words(name)), rank, concept, JOINS.search(name) is not None)
+        _Name(tuple(_label_words(name)), rank, concept, JOINS.search(name) is not None, bool(HANGUL.search(name)))
         for concept in concepts().values()
         for names in (
             [name for name in concept.names if not HANGUL.search(name)],
@@ -156,11 +158,6 @@ def _names_by_first() -> Mapping[str, Sequence[_Name]]:
     return found
 
 
-@cache
-def _hangul_names() -> Sequence[_Name]:
-    return [name for name in _names() if HANGUL.search(name.words[0])]
-
-
 def mentions(text: str) -> list[Mention]:
     """The concepts that a text names, in order; of names that overlap the longest."""
     tokens = list(_tokens(text))
@@ -173,8 +170,8 @@ def mentions(text: str) -> list[Mention]:
                 found.append(Mention(name.concept, tokens[at][1], tokens[last - 1][2]))
     if HANGUL.search(text):
         run = "".join(text.lower().split())
-        for name in _hangul_names():
-            if name.words[0] in run:
+        for name in _names():
+            if name.hangul and name.words[0] in run:
                 found += [Mention(name.concept, *span) for span in _hangul_spans(name.words[0], text)]
     kept: list[Mention] = []
     for one in sorted(found, key=lambda mention: mention.start - mention.end):
@@ -197,14 +194,11 @@ def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
     lowered = text.lower().replace("’", "'")
     kept = JOINED.sub("\ufffc", lowered).replace("'s", "  ").replace("'", " ")
     for match in re.finditer(r"(?:[a-z]\ufffc?)+(?<!\ufffc)|[가-힣]+|\d+", kept):
-        word = _singular(match.group().replace("\ufffc", ""))
+        word = match.group().replace("\ufffc", "")
+        if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):  # a plural
+            if word.endswith("ies"):
+                word = f"{word[:-3]}y"
+            else:
+                word = word[:-2] if word.endswith(("sses", "xes")) else word[:-1]
         if word not in SMALL_WORDS:
             yield word, *match.span()
-
-
-def _singular(word: str) -> str:
-    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
-        return word
-    if word.endswith("ies"):
-        return f"{word[:-3]}y"
-    return word[:-2] if word.endswith(("sses", "xes")) else word[:-1]

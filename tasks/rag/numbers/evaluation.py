@@ -101,9 +101,11 @@ class Evaluator:
     def _over(self, how: str, what: Expression, whens: Sequence[When]) -> Value:
         if how == "previous":
             return self.evaluate(what, whens[0])
+        values = [self.evaluate(what, one) for one in whens]  # all must be there, or another could be the highest
         if how in ("highest", "lowest"):
-            return self._extreme(how, what, whens)
-        values = [self.evaluate(what, one) for one in whens]
+            best = (max if how == "highest" else min)(range(len(whens)), key=lambda at: values[at].value)
+            text = f"{'max' if how == 'highest' else 'min'}({', '.join(one.text for one in values)})"
+            return Value(values[best].value, values[best].unit, text, when=whens[best])
         unit = values[0].unit
         total = sum((one.value for one in values), Decimal(0))
         texts = ", ".join(one.text for one in values)
@@ -121,13 +123,6 @@ class Evaluator:
         rate = (last.value / first.value) ** (Decimal(1) / span) - 1
         return Value(rate, "", f"({_inside(last, 2)} ÷ {_inside(first, 3)})^(1/{span}) − 1", 1)
 
-    def _extreme(self, how: str, what: Expression, whens: Sequence[When]) -> Value:
-        """The highest or the lowest of the periods; all of them must be there, or another could be it."""
-        values = [(self.evaluate(what, one), one) for one in whens]
-        best, when = (max if how == "highest" else min)(values, key=lambda one: one[0].value)
-        texts = ", ".join(value.text for value, _ in values)
-        return Value(best.value, best.unit, f"{'max' if how == 'highest' else 'min'}({texts})", when=when)
-
     def _line(self, line: Line, when: When | None) -> Value:
         if when is None:
             raise NoYear(line.said)
@@ -142,7 +137,8 @@ class Evaluator:
                 if self._statements.find(line, when.year, when.part) != found:
                     return self._by_formula(line, concept, when)
         if found:
-            n, number = self._cited(found, line, when)
+            n, number = self.used.setdefault(place_of(found), (len(self.used) + 1, found))
+            self.lines.setdefault(n, (line, when))
             outflow = concept is not None and concept.outflow
             shown = number.shown.strip("()-− $€£¥₩") if outflow else number.shown.lstrip("$€£¥₩ ")
             scale = self.scale_words.get(number.scale, "")
@@ -175,14 +171,12 @@ class Evaluator:
         found = self._lines.find(line, when.year, when.part)
         # the label of the row itself must have a word of the line, and not only its headings
         named = found and not set(words_of(line.said)).isdisjoint(words_of(" ".join(found.row_path[-1:])))
-        return found if line.concept or named else self._by_words(line.said, when)
-
-    def _by_words(self, said: str, when: When) -> Number | None:
-        """The cell that words mean most likely."""
-        found = self._describe(said, when)
-        if found is None:
+        if line.concept or named:
+            return found
+        by_words = self._describe(line.said, when)
+        if by_words is None:
             return None
-        number, sure = found
+        number, sure = by_words
         self.by_words[place_of(number)] = sure
         return number
 
@@ -194,12 +188,6 @@ class Evaluator:
                 if book and (found := book.find(line._replace(of=of), when.year, when.part)):
                     return found
         return None
-
-    def _cited(self, number: Number, line: Line, when: When) -> tuple[int, Number]:
-        key = place_of(number)
-        n, kept = self.used.setdefault(key, (len(self.used) + 1, number))
-        self.lines.setdefault(n, (line, when))
-        return n, kept
 
 
 def _is_said(line: Line, label: str) -> bool:

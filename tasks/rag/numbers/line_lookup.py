@@ -188,23 +188,18 @@ def _fit_of(line: Line, number: Number) -> float:
     label = label_of(number.row_path)
     concept = line.concept
     if concept is None:
-        return _fit_of_words(line.said, number)
+        # how well the row's labels hold the words of the line: all of them, and few others
+        wanted, own = frozenset(words_of(line.said)), frozenset(words_of(" ".join(number.row_path[-1:])))
+        beside = frozenset(words_of(" ".join((*number.row_path, *number.column_path))))
+        if not wanted or not own or not wanted <= beside:
+            return 0.0
+        return 1 - 0.1 * len(own - wanted - FREE_WORDS) - 0.1 * len(wanted - own)
     if line.of:
         return fit_of_part(concept, line.of, number.row_path, number.column_path)
     counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
     if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
         return 0.0
     return fit(concept, label) + (SAID_SO if words_of(label) == words_of(line.said) else 0)
-
-
-def _fit_of_words(said: str, number: Number) -> float:
-    """How well a row's labels hold the words of a line that has no concept: all of them, and few others."""
-    wanted = frozenset(words_of(said))
-    label = frozenset(words_of(" ".join(number.row_path[-1:])))
-    beside = frozenset(words_of(" ".join((*number.row_path, *number.column_path))))
-    if not wanted or not label or not wanted <= beside:
-        return 0.0
-    return 1 - 0.1 * len(label - wanted - FREE_WORDS) - 0.1 * len(wanted - label)
 
 
 def says_more(column_path: Sequence[str]) -> bool:

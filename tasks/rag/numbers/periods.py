@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Literal, NamedTuple
 
 from storage.records import Record
@@ -60,10 +60,17 @@ def period_in(text: str) -> Period | None:
     ends = [number for number in read_numbers(text) if number.unit == "date"]
     if ends:
         digits = int(ends[0].value)
-        return _ending(text, date(digits // 10_000, digits // 100 % 100, digits % 100))
-    year = _year(text)
-    if year is None:
+        end = date(digits // 10_000, digits // 100 % 100, digits % 100)
+        months = _months(text)
+        if months is None:
+            return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
+        if months == 12 and (quarter := _quarter(text)):
+            return Period(kind="duration", year=fiscal_year(end), label=f"Q{quarter} {fiscal_year(end)}")
+        return _span(end, months)
+    found = FISCAL.search(text) or YEAR.search(text)
+    if found is None:
         return None
+    year = int(found["year"]) + (2000 if len(found["year"]) == 2 else 0)
     if quarter := _quarter(text):
         return Period(kind="duration", year=year, label=f"Q{quarter} {year}")
     if half := HALF.search(text):
@@ -79,15 +86,6 @@ def year_to(end: date) -> Period:
     return _span(end, 12)
 
 
-def _ending(text: str, end: date) -> Period:
-    months = _months(text)
-    if months is None:
-        return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
-    if months == 12 and (quarter := _quarter(text)):
-        return Period(kind="duration", year=fiscal_year(end), label=f"Q{quarter} {fiscal_year(end)}")
-    return _span(end, months)
-
-
 def _quarter(text: str) -> int | None:
     """The number of the quarter that a text names."""
     if found := QUARTER.search(text):
@@ -97,9 +95,14 @@ def _quarter(text: str) -> int | None:
 
 
 def _span(end: date, months: int) -> Period:
-    year = fiscal_year(end)
-    label = f"FY{year}" if months == 12 else f"{months} months to {end.isoformat()}"
-    return Period(kind="duration", start=_first_day(end, months), end=end, year=year, label=label)
+    # it begins on the day after the same day `months` earlier; the end of a month stays the end of a month
+    year, month = divmod(end.year * 12 + end.month - 1 - months, 12)
+    last = monthrange(year, month + 1)[1]
+    whole = end.day == monthrange(end.year, end.month)[1]
+    start = date(year, month + 1, last if whole else min(end.day, last)) + timedelta(days=1)
+    fiscal = fiscal_year(end)
+    label = f"FY{fiscal}" if months == 12 else f"{months} months to {end.isoformat()}"
+    return Period(kind="duration", start=start, end=end, year=fiscal, label=label)
 
 
 def _months(text: str) -> int | None:
@@ -113,26 +116,9 @@ def _months(text: str) -> int | None:
     return 12 if YEARS_ENDED.search(text) else None
 
 
-def _first_day(end: date, months: int) -> date:
-    """The day after the same day `months` earlier; the end of a month stays the end of a month."""
-    year, month = divmod(end.year * 12 + end.month - 1 - months, 12)
-    last = monthrange(year, month + 1)[1]
-    whole = end.day == monthrange(end.year, end.month)[1]
-    before = date(year, month + 1, last if whole else min(end.day, last))
-    return date.fromordinal(before.toordinal() + 1)
-
-
 def fiscal_year(end: date) -> int:
     """Retailers' years that end in January or February are named for the year in which most of them lies."""
     return end.year - 1 if end.month < 3 else end.year
-
-
-def _year(text: str) -> int | None:
-    if fiscal := FISCAL.search(text):
-        digits = int(fiscal["year"])
-        return digits if digits > 99 else 2000 + digits
-    found = YEAR.search(text)
-    return int(found["year"]) if found else None
 
 
 QUARTER_SAID = r"""
@@ -275,31 +261,21 @@ def _atoms(question: str) -> Iterator[tuple[str, Part | int]]:
     ]
     for match in _ATOMS.finditer(question):
         if match["atom_quarter"]:
-            found.append((match.start(), "part", Part(_quarter_of(match), 3)))
+            said = (match["q"] or match["q_after"] or match["ko"] or match["word"]).lower()
+            found.append((match.start(), "part", Part(int(said) if said.isdigit() else ORDINALS[said], 3)))
         elif match["atom_span"]:
-            found.append((match.start(), "months", _months_of(match)))
+            months = 3 if match["quarter"] else 6
+            if match["months"]:
+                months = COUNTS.get(match["months"].lower()) or int(match["months"])
+            elif match["weeks"]:
+                months = WEEKS[match["weeks"].lower()]
+            found.append((match.start(), "months", months))
         else:
-            found.append((match.start(), "part", Part(month_and_day=_month_and_day(match))))
+            month = MONTHS.index(match["month"].lower()[:3]) + 1 if match["month"] else int(match["month_ko"])
+            day = int(match["day"] or match["day_ko"] or LAST_DAYS.get(month, 30))
+            found.append((match.start(), "part", Part(month_and_day=(month, day))))
     for _, kind, value in sorted(found, key=lambda one: one[0]):
         yield kind, value
-
-
-def _quarter_of(match: re.Match[str]) -> int:
-    said = (match["q"] or match["q_after"] or match["ko"] or match["word"]).lower()
-    return int(said) if said.isdigit() else ORDINALS[said]
-
-
-def _months_of(match: re.Match[str]) -> int:
-    if match["months"]:
-        return COUNTS.get(match["months"].lower()) or int(match["months"])
-    if match["weeks"]:
-        return WEEKS[match["weeks"].lower()]
-    return 3 if match["quarter"] else 6
-
-
-def _month_and_day(match: re.Match[str]) -> tuple[int, int]:
-    month = MONTHS.index(match["month"].lower()[:3]) + 1 if match["month"] else int(match["month_ko"])
-    return month, int(match["day"] or match["day_ko"] or LAST_DAYS.get(month, 30))
 
 
 class Wanted(NamedTuple):
@@ -313,12 +289,17 @@ class Wanted(NamedTuple):
     def holds(self, document: str, period: Period, *, balance: bool | None) -> bool:
         """Whether the period of a column of a document is the part, or for a balance its end."""
         if self.part.month_and_day:
-            if not self._ends_then(period):
+            month, day = self.part.month_and_day
+            last = 28 if month == 2 else 30 if month in (4, 6, 9, 11) else 31
+            then = date(self.year, month, min(day, last))
+            if period.end is None or abs((period.end - then).days) > DAYS_APART:
                 return False
         elif period.year != self.year:
             return False
-        if self.part.months is None and period.kind != "instant":
-            return _is_year(period, balance=balance)
+        if self.part.months is None and period.kind != "instant":  # a year is asked for
+            if period.kind == "none" or balance:
+                return True
+            return period.months in range(11, 14) if period.months else period.label.startswith("FY")
         if self.part.quarter:
             named = period.label.startswith(f"Q{self.part.quarter} ")
             ends = period.end is not None and (document, period.end) in self.ends
@@ -329,17 +310,3 @@ class Wanted(NamedTuple):
         if balance:
             return False
         return period.months == self.part.months or (period.months is None and self.part.quarter is not None)
-
-    def _ends_then(self, period: Period) -> bool:
-        month, day = self.part.month_and_day or (12, 31)
-        last = 28 if month == 2 else 30 if month in (4, 6, 9, 11) else 31
-        then = date(self.year, month, min(day, last))
-        return period.end is not None and abs((period.end - then).days) <= DAYS_APART
-
-
-def _is_year(period: Period, *, balance: bool | None) -> bool:
-    if period.kind == "instant":
-        return balance is not False
-    if period.kind == "none" or balance:
-        return True
-    return period.months in range(11, 14) if period.months else period.label.startswith("FY")

@@ -23,7 +23,7 @@ from tasks.rag.numbers.evaluation import (
     never,
     place_of,
 )
-from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over
+from tasks.rag.numbers.expressions import Constant, Expression, Operation, Over
 from tasks.rag.numbers.identities import OTHERWISE, said_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number, agree
 
@@ -78,8 +78,10 @@ def work_out(
         return Draft(" ".join(dict.fromkeys(missing)), abstained=True, reason="a number of the computation is missing")
     doubts = [*_doubts(evaluator, language), *_restated(evaluator, others, language)]
     text = "\n".join((*told, *dict.fromkeys((*missing, *(said for _, said in doubts if said)))))
-    confidence = _confidence(computation, [factor for factor, _ in doubts])
-    return Draft(text, citations, reason="worked out from tables", confidence=confidence)
+    confidence = UNREAD ** len(computation.unread) * (ASSUMED if computation.assumed else 1.0)
+    for factor, _ in doubts:
+        confidence *= factor
+    return Draft(text, citations, reason="worked out from tables", confidence=round(confidence, 4))
 
 
 def _worked(evaluator: Evaluator, task: Task, language: Language) -> Value:
@@ -93,14 +95,6 @@ def _worked(evaluator: Evaluator, task: Task, language: Language) -> Value:
         return found
 
 
-def _confidence(computation: Computation, doubts: Sequence[float]) -> float:
-    """The product of what each doubt leaves."""
-    left = UNREAD ** len(computation.unread) * (ASSUMED if computation.assumed else 1.0)
-    for one in doubts:
-        left *= one
-    return round(left, 4)
-
-
 def _doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, str]]:
     """For each number that was used: what is left of the confidence, and what the answer says of it."""
     found: list[tuple[float, str]] = []
@@ -109,7 +103,8 @@ def _doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, str]]
         plain = line.concept is not None and not line.of
         by_words = evaluator.by_words.get(place_of(number), QUALIFIED)
         found.append((fit(line.concept, label_of(number.row_path)) if plain and line.concept else by_words, ""))
-        if plain and _of_a_part(number):
+        words = {word for header in number.column_path for word in words_of(header) if word.isalpha()}
+        if plain and words - PLAIN_HEADERS - TOTALS:
             found.append((OF_A_PART, ""))
         if plain and line.concept and line.concept.statement not in (None, number.statement):
             found.append((ELSEWHERE, ""))
@@ -126,23 +121,14 @@ def _doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, str]]
 def _lacks_scale(evaluator: Evaluator) -> bool:
     """Whether a small amount in whole units is a line of statements of a document that speaks in thousands or millions:
     its table may only not say so."""
-    small = {
-        number.document
-        for n, number in evaluator.used.values()
-        if number.unit in AMOUNTS and number.scale == 1 and abs(number.value) < SMALL
-        if number.value == number.value.to_integral_value() and _in_statements(evaluator.lines[n][0])
-    }
+    small: set[str] = set()
+    for n, number in evaluator.used.values():
+        concept = evaluator.lines[n][0].concept
+        in_statements = concept and concept.statement not in (None, "budget") and "per_share" not in concept.key
+        is_whole = number.value == number.value.to_integral_value()
+        if in_statements and is_whole and number.unit in AMOUNTS and number.scale == 1 and abs(number.value) < SMALL:
+            small.add(number.document)
     return bool(small) and any(row["document"] in small and row["scale"] > 1 for row in evaluator.rows())
-
-
-def _in_statements(line: Line) -> bool:
-    concept = line.concept
-    return concept is not None and concept.statement not in (None, "budget") and "per_share" not in concept.key
-
-
-def _of_a_part(number: Number) -> bool:
-    words = {word for header in number.column_path for word in words_of(header) if word.isalpha()}
-    return bool(words - PLAIN_HEADERS - TOTALS)
 
 
 def _restated(evaluator: Evaluator, others: Sequence[Lines], language: Language) -> list[tuple[float, str]]:
@@ -265,9 +251,10 @@ def result_of(value: Value, shown: Shown, asked: Computation) -> str:
 def _amount(value: Value, asked: Computation) -> str:
     """`USD 302.58 million`, `3.03억 달러`; in the scale that the question asks for."""
     korean = asked.language == "ko"
-    least = SCALES.get(asked.scale) or next(
-        (least for least in _scales(value.unit, korean=korean) if abs(value.value) >= least), Decimal(1)
-    )
+    # what is counted in Korean is written out
+    scales = ENGLISH_SCALES if not korean else MYRIADS if value.unit in AMOUNTS else {}
+    largest = next((scale for scale in scales if abs(value.value) >= scale), Decimal(1))
+    least = SCALES.get(asked.scale) or largest
     number = value.value / least
     whole = asked.decimals is None and number == number.to_integral_value()
     text = f"{number:,.0f}" if whole else rounded(number, asked, 2)
@@ -278,13 +265,6 @@ def _amount(value: Value, asked: Computation) -> str:
         return f"{text}{scale} {KOREAN_UNITS[value.unit]}"
     scale = f" {asked.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
     return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
-
-
-def _scales(unit: str, *, korean: bool) -> Mapping[Decimal, str]:
-    """Those that a figure is written in; what is counted in Korean is written out."""
-    if not korean:
-        return ENGLISH_SCALES
-    return MYRIADS if unit in AMOUNTS else {}
 
 
 def rounded(value: Decimal, asked: Computation, usual: int) -> str:

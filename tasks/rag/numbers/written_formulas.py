@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from tasks.rag.numbers.expressions import (
     named,
     parse,
 )
-from tasks.rag.numbers.periods import When
+from tasks.rag.numbers.periods import WHOLE_YEAR, When
 from tasks.rag.numbers.question_shape import (
     WORDS,
     any_of,
@@ -77,8 +78,11 @@ def _figure(expression: Expression, before: str, rest: str, body: str, latest: L
     name = found[-1] if found else None
     percent = (name and name.concept.unit) or ("%" if PERCENT.search(rest) else "")
     title = before[name.start : name.end] if name else ""
-    if in_percent := _without_hundred(expression):
-        expression, percent = in_percent, "%"
+    match expression:  # what is multiplied by 100 is to be shown in percent
+        case Operation("*", inner, Constant(value)) | Operation("*", Constant(value), inner) if value == HUNDRED:
+            expression, percent = inner, "%"
+        case _:
+            pass
     how, asked_of = operation(rest), named_in(rest)
     if how and len(asked_of) > 1 and not any(line.year for line in lines_of(expression)):
         (only,) = over_periods(Combined(title, expression, shown_in(percent)), how, asked_of)
@@ -108,15 +112,6 @@ def _from_words(body: str) -> Expression:
         return Operation("-", parse(match["more"]), parse(match["less"]))
     before, comma, after = body.rpartition(", divided by ")  # "a minus b, divided by c" divides the difference
     return Operation("/", parse(before), parse(after)) if comma else parse(body)
-
-
-def _without_hundred(expression: Expression) -> Expression | None:
-    """What is multiplied by 100 to be shown in percent; None for other formulas."""
-    match expression:
-        case Operation("*", inner, Constant(value)) | Operation("*", Constant(value), inner) if value == HUNDRED:
-            return inner
-        case _:
-            return None
 
 
 def _unsaid(expression: Expression) -> bool:
@@ -189,22 +184,15 @@ def _longest_formula(body: str, known: set[str]) -> Expression | None:
     shortest: Expression | None = None
     while text.strip():
         text = AFTER_FORMULA.sub("", text).strip(" ,;:.")
-        expression = _parsed(text)
-        if expression and all(
-            (line.concept is not None or " ".join(words_of(line.said)) in known) for line in lines_of(expression)
-        ):
-            return expression
-        if expression and all(len(words_of(line.said)) <= MOST_WORDS_UNNAMED for line in lines_of(expression)):
-            shortest = shortest or expression
+        with suppress(NoExpression):
+            expression = parse(text)
+            lines = list(lines_of(expression))
+            if all(line.concept is not None or " ".join(words_of(line.said)) in known for line in lines):
+                return expression
+            if all(len(words_of(line.said)) <= MOST_WORDS_UNNAMED for line in lines):
+                shortest = shortest or expression
         text = text.rpartition(",")[0]
     return shortest if isinstance(shortest, Operation | Over) else None
-
-
-def _parsed(text: str) -> Expression | None:
-    try:
-        return parse(text)
-    except NoExpression:
-        return None
 
 
 def root_of(given: Sequence[Definition], asked: str) -> Definition | None:
@@ -246,27 +234,24 @@ def meanings(given: Sequence[Definition]) -> Mapping[str, Expression]:
 def with_meanings(expression: Expression, meant: Mapping[str, Expression]) -> Expression:
     """An expression with the formulas of a question in place of the names that it defines."""
     match expression:
-        case Line():
-            return _meaning(expression, meant)
+        case Line() as line:
+            if key := next((key for key in _keys(line) if key in meant), None):
+                left = {other: formula for other, formula in meant.items() if other != key}
+                inside = with_meanings(meant[key], left)
+                when = When(line.year, line.part or WHOLE_YEAR) if line.year else None
+                return at(inside, when) if when else inside
+            if line.concept and line.concept.formula and not line.of:
+                worked = parse(line.concept.formula)
+                left = {key: formula for key, formula in meant.items() if key != line.concept.key}
+                told = with_meanings(worked, left)
+                return told if told != worked else line
+            return line
         case Operation(sign, left, right):
             return Operation(sign, with_meanings(left, meant), with_meanings(right, meant))
         case Over(how, what, years):
             return Over(how, with_meanings(what, meant), years)
         case _:
             return expression
-
-
-def _meaning(line: Line, meant: Mapping[str, Expression]) -> Expression:
-    key = next((key for key in _keys(line) if key in meant), None)
-    if key:
-        left = {other: formula for other, formula in meant.items() if other != key}
-        inside = with_meanings(meant[key], left)
-        return at(inside, When(line.year, line.part) if line.part else When(line.year)) if line.year else inside
-    if line.concept and line.concept.formula and not line.of:
-        worked = parse(line.concept.formula)
-        told = with_meanings(worked, {key: formula for key, formula in meant.items() if key != line.concept.key})
-        return told if told != worked else line
-    return line
 
 
 def _keys(line: Line) -> tuple[str, ...]:

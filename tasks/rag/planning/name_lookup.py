@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
@@ -75,10 +75,6 @@ class _Name:
         self.place = kind == "entity" and _PLACE.fullmatch("".join(self.words)) is not None
 
 
-_Way = tuple[_Name, How]
-"""A name, and how a spelling matches it."""
-
-
 class NameLookup:
     """An index of document names; documents are identified by their position."""
 
@@ -124,13 +120,6 @@ class NameLookup:
             (value,) = texts_in(self._learned.texts, self._learned.text_ends, [at])
             self._known[at] = _Name(kind, field, value, frozenset(self._documents.of(at).tolist()))
         return self._known[at]
-
-    def _ways_to(self, key: str) -> list[_Way]:
-        """Whole names where there are any: 가람시 itself rather than 가람시 시설공단."""
-        names, hows = self._ways.get(hash_of(key))
-        whole = hows == HOWS.index("full")
-        names, hows = (names[whole], hows[whole]) if whole.any() else (names, hows)
-        return [(self._name(at), HOWS[how]) for at, how in zip(names.tolist(), hows.tolist(), strict=True)]
 
     def documents_holding(self, word: str) -> NDArray[np.uint32]:
         """Documents whose names hold the word, rising."""
@@ -189,13 +178,16 @@ class NameLookup:
             # the words joined, the last also without particles or 's
             head = "".join(form.removesuffix("'s") for word in run[:-1] if (form := word.form) not in CONNECTIVES)
             for last in _forms(run[-1].form):
-                ways = self._ways_to(head + last)
+                names, hows = self._ways.get(hash_of(head + last))
+                whole = hows == HOWS.index("full")
+                if whole.any():  # 가람시 itself rather than 가람시 시설공단
+                    names, hows = names[whole], hows[whole]
                 said = " ".join(word.said for word in run)
-                if mentions := [
-                    _mention(name, said, confidence, how)
-                    for name, how in ways
-                    if (confidence := self._confidence(name, how, run, lower))
-                ]:
+                mentions: list[Mention] = []
+                for name, how in zip(names.tolist(), hows.tolist(), strict=True):
+                    if confidence := self._confidence(self._name(name), HOWS[how], run, lower):
+                        mentions.append(_mention(self._name(name), said, confidence, HOWS[how]))
+                if mentions:
                     return size, mentions
         return 1, []
 
@@ -331,19 +323,11 @@ def bearers_of(names: Learned, first: NDArray[np.int64], holders: HashTable) -> 
     """
     count = max(len(names.said_of), 1)
     pairs = np.unique(first[names.borne] * count + names.bearers)
-    owners, documents = np.divmod(pairs, count)
-    starts = owners.searchsorted(np.arange(len(first) + 1))
-    borne = Documents(starts, documents.astype(np.uint32), {}, np.diff(starts))
+    bearing, documents = np.divmod(pairs, count)
+    begun = bearing.searchsorted(np.arange(len(first) + 1))
+    borne = Documents(begun, documents.astype(np.uint32), {}, np.diff(begun))
     more: dict[int, NDArray[np.uint32]] = {}
-    for name, meant in _led_to(names, first, holders):
-        every = np.union1d(borne.of(name), meant)
-        if len(every) > borne.counts[name]:
-            more[name], borne.counts[name] = every, len(every)
-    return borne._replace(more=more)
-
-
-def _led_to(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Iterable[tuple[int, NDArray[np.uint32]]]:
-    """Entities, and the documents whose own names hold all of their words: a correction that no table lists."""
+    # entities lead to documents whose own names hold all of their words: a correction that no table lists
     own = HashTable(holders.keys[whole := holders.columns[1] == WHOLE], (holders.columns[0][whole],))
     entities = first[names.entity_of_word] == names.entity_of_word
     words, owners = names.entity_words[entities], names.entity_of_word[entities]
@@ -358,8 +342,11 @@ def _led_to(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Ite
         spans = sorted(spans, key=lambda span: span[1] - span[0])
         found = own.columns[0][slice(*spans[0])]
         for begin, last in spans[1:]:
-            documents = own.columns[0][begin:last]
-            places = np.minimum(documents.searchsorted(found), len(documents) - 1)
-            found = found[documents[places] == found]
-        if len(found):
-            yield int(owners[start]), found
+            holding = own.columns[0][begin:last]
+            places = np.minimum(holding.searchsorted(found), len(holding) - 1)
+            found = found[holding[places] == found]
+        name = int(owners[start])
+        every = np.union1d(borne.of(name), found)
+        if len(every) > borne.counts[name]:
+            more[name], borne.counts[name] = every, len(every)
+    return borne._replace(more=more)

@@ -169,7 +169,12 @@ class Retrievers:
         settings, expansion = self.settings, self._expansion
         texts = [expansion.asked, *self._names, *expansion.added]
         lexical, words = self._lexical_words(texts)
-        asked, *others = (self._weighed(*one) for one in zip(texts, words, strict=True))
+        weighed: list[dict[str, float]] = []
+        for text, own in zip(texts, words, strict=True):
+            pairs = [] if self.index.manifest.tokenizer == BIGRAM else syllable_pairs(text)
+            weights = {word: float(count) for word, count in Counter(own).items()}
+            weighed.append(weights | {pair: settings.pair_share * count for pair, count in Counter(pairs).items()})
+        asked, *others = weighed
         named, phrases = others[: len(self._names)], others[len(self._names) :]
         spent = {word: sure for phrase, sure in zip(named, self._names.values(), strict=True) for word in phrase}
         added = {word: settings.added_share * min(share, 1.0) for phrase in phrases for word, share in phrase.items()}
@@ -177,12 +182,6 @@ class Retrievers:
             for word in spent.keys() & weights.keys():
                 weights[word] *= 1 - (1 - settings.said_share) * spent[word]
         return lexical, asked, added
-
-    def _weighed(self, text: str, words: Sequence[str]) -> dict[str, float]:
-        """Words and pairs of syllables of a text with their weights."""
-        weights = {word: float(count) for word, count in Counter(words).items()}
-        pairs = [] if self.index.manifest.tokenizer == BIGRAM else syllable_pairs(text)
-        return weights | {pair: self.settings.pair_share * count for pair, count in Counter(pairs).items()}
 
     @cached_property
     def _vector(self) -> NDArray[np.float32]:
