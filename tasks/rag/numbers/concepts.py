@@ -105,9 +105,11 @@ def fits(label: str) -> Mapping[str, float]:
     plain = ASIDE.sub(" ", cut)
     found: dict[str, float] = {}
     for text, share in ((plain, 1.0), (cut, 0.98)):
-        said = frozenset(_label_words(text))
+        ordered = list(_label_words(text))
+        said = frozenset(ordered)
         joined = JOINS.search(text) is not None
-        for name in {name for word in said for name in _names_by_word().get(word, ())}:
+        # in their order, so that of two concepts that fit alike the same one is found in every process
+        for name in dict.fromkeys(name for word in ordered for name in _names_by_word().get(word, ())):
             words = frozenset(name.words)
             if not words <= said or any(word in said for one in name.concept.never for word in words_of(one)):
                 continue

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
+from typing import get_args
 
 from tasks.documents.blocks import Page
 from tasks.language.numbers import CURRENCIES
@@ -117,8 +118,9 @@ def with_statements(facts: Sequence[CellFact]) -> list[CellFact]:
         for path in paths:
             named = {key for key, score in fits(label_of(path)).items() if score >= NEARLY}
             counts.update({kind for key in named if (kind := concepts()[key].statement)})
-        kind, count = counts.most_common(1)[0] if counts else (None, 0)
-        if kind and count >= FEWEST_LINES:
+        # of two that have as many lines the one that a report shows first, whatever the order of a set
+        kind = max(get_args(Statement), key=lambda kind: counts[kind])
+        if counts[kind] >= FEWEST_LINES:
             kinds[table] = kind
     return [fact.model_copy(update={"statement": kinds[fact.table]}) if fact.table in kinds else fact for fact in facts]
 
