@@ -196,7 +196,14 @@ def _quantities(text: str) -> Iterator[Number]:
         # with its sign, currency and unit
         currency = _currency(before["currency"])
         unit = words.UNIT.match(text, amount.end)
-        value, end, name = _apply(unit, amount, currency=currency)
+        value, end, name = amount.value, unit.end() if unit else amount.end, ""
+        if unit and unit["short"] and not currency:
+            name = unit["short"].lower()
+        elif unit:
+            value *= SCALE_WORDS.get((unit["scale"] or unit["short"] or "").lower(), Decimal(1))
+            name = _currency(unit["money"] or unit["scaled_money"]) or _unit_name(unit["word"] or unit["glued"] or "")
+            if unit["word"] == "년" and 1900 <= amount.value <= 2100 and not amount.multiplied:
+                name = "year"
         if text[end : end + 1].isascii() and text[end : end + 1].isalnum():
             continue  # inside a word
         negative = bool(before["minus"])
@@ -211,21 +218,6 @@ def _quantities(text: str) -> Iterator[Number]:
             first = min(before.start(part) for part in ("open", "inner", "currency") if before[part])
         yield Number(-value if negative else value, name or currency, "", first, end)
         done = end
-
-
-def _apply(unit: re.Match[str] | None, amount: _Amount, *, currency: str) -> tuple[Decimal, int, str]:
-    """Value, end and unit of an amount, by the unit behind it."""
-    if unit is None:
-        return amount.value, amount.end, ""
-    if unit["short"] and not currency:
-        return amount.value, unit.end(), unit["short"].lower()
-    scale = (unit["scale"] or unit["short"] or "").lower()
-    value = amount.value * SCALE_WORDS.get(scale, Decimal(1))
-    money = _currency(unit["money"] or unit["scaled_money"])
-    name = _unit_name(unit["word"] or unit["glued"] or "")
-    if unit["word"] == "년" and 1900 <= amount.value <= 2100 and not amount.multiplied:
-        name = "year"
-    return value, unit.end(), money or name
 
 
 def _currency(said: str | None) -> str:

@@ -63,8 +63,22 @@ def disarmed(text: str) -> str:
 
 def split_sentences(text: str) -> list[Span]:
     """The sentences of `text` in order, without space around them, with the citation marks behind them."""
+    spans: list[Span] = []
+    for line in _lines(text):
+        start = line.start
+        for match in _END.finditer(text, line.start, line.end):
+            full_stop = match.group()[0] == "." and not match["marks"]
+            if full_stop and _numbers_or_shortens(text[start : match.start()], text[match.end() : line.end]):
+                continue
+            spans.append(Span(start, match.end()))
+            start = match.end()
+        spans.append(Span(start, line.end))
     joined: list[Span] = []
-    for span in (span for line in _lines(text) for span in _in_line(text, line)):
+    for start, end in spans:
+        piece = text[start:end]
+        if not piece.strip():
+            continue
+        span = Span(end - len(piece.lstrip()), start + len(piece.rstrip()))
         # citation marks on their own join the sentence before them
         alone = not _LETTERS.search(text, *span) and not CITATION_MARK.sub("", text[span.start : span.end]).strip(" .")
         if alone and joined and CITATION_MARK.search(text, *span):
@@ -95,18 +109,6 @@ def _lines(text: str) -> Iterator[Span]:
         yield Span(start, end)
 
 
-def _in_line(text: str, line: Span) -> Iterator[Span]:
-    start = line.start
-    for match in _END.finditer(text, line.start, line.end):
-        before = text[start : match.start()]
-        full_stop = match.group()[0] == "." and not match["marks"]
-        if full_stop and _numbers_or_shortens(before, text[match.end() : line.end]):
-            continue
-        yield from _stripped(text, start, match.end())
-        start = match.end()
-    yield from _stripped(text, start, line.end)
-
-
 def _numbers_or_shortens(before: str, after: str) -> bool:
     """Whether the full stop between the two belongs to a number, list item, article of a law, or abbreviation."""
     if _LIST_ITEM.match(before) or _ARTICLE.search(before) or _SHORTENED.search(before[-16:]):
@@ -114,9 +116,3 @@ def _numbers_or_shortens(before: str, after: str) -> bool:
     if not before[-1:].isdigit():
         return False
     return bool(re.match(r"\s*[\d(~∼-]", after)) or _ENDS_IN_DATE.search(before[-14:]) is not None
-
-
-def _stripped(text: str, start: int, end: int) -> Iterator[Span]:
-    piece = text[start:end]
-    if piece.strip():
-        yield Span(start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))

@@ -89,7 +89,18 @@ def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
     if tokenizer == BIGRAM:
         runs = re.compile(f"{HANGUL.pattern}+")
         return [[*_words(text), *chain.from_iterable(map(_pairs, runs.findall(text)))] for text in composed]
-    korean = iter(_morphemes([text for text in composed if HANGUL.search(text)], tokenizer=tokenizer))
+    hangul = [text for text in composed if HANGUL.search(text)]
+    if hangul and tokenizer != (have := installed_tokenizer()):
+        raise WrongTokenizer(
+            f"the index splits Korean with {tokenizer}, here is {'no kiwipiepy' if have == BIGRAM else have}; "
+            f"run `pip install kiwipiepy=={tokenizer.removeprefix('kiwi-')}`, index again here, "
+            "or search with --strategy similarity"
+        )
+    split: list[list[str]] = []
+    if hangul:
+        with _alone:  # steps run in threads, and kiwi has threads of its own
+            split = [list(_content(morphemes)) for morphemes in _kiwi().tokenize(hangul)]
+    korean = iter(split)
     return [[*_words(text), *(next(korean) if HANGUL.search(text) else ())] for text in composed]
 
 
@@ -129,7 +140,15 @@ def _words(text: str) -> Iterator[str]:
         yield f"{year}-{month_number(name):02d}-{int(day):02d}"
     # numbers that are written with 만, 억 …, in digits: 3,575만 is 35750000
     for match in MYRIADS.finditer(text):
-        value = _value(match.group())
+        total, section, number = 0.0, 0.0, 0.0
+        for part in MYRIAD_PART.finditer(match.group()):
+            if part["number"]:
+                number = float(part["number"].replace(",", ""))
+            elif part["small"]:
+                section, number = section + (number or 1) * SMALL[part["small"]], 0.0
+            else:
+                total, section, number = total + (section + number or 1) * LARGE[part["large"]], 0.0, 0.0
+        value = round(total + section + number, 4)  # 1.1 x 10^8 is not whole in binary
         if value == int(value):
             yield str(int(value))
 
@@ -141,37 +160,11 @@ def month_number(written: str) -> int:
     return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1
 
 
-def _value(amount: str) -> float:
-    total, section, number = 0.0, 0.0, 0.0
-    for part in MYRIAD_PART.finditer(amount):
-        if part["number"]:
-            number = float(part["number"].replace(",", ""))
-        elif part["small"]:
-            section, number = section + (number or 1) * SMALL[part["small"]], 0.0
-        else:
-            total, section, number = total + (section + number or 1) * LARGE[part["large"]], 0.0, 0.0
-    return round(total + section + number, 4)  # 1.1 x 10^8 is not whole in binary
-
-
 def _pairs(run: str) -> Iterator[str]:
     if len(run) == 1:
         yield run
     for one, two in pairwise(run):
         yield one + two
-
-
-def _morphemes(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
-    if not texts:
-        return []
-    if tokenizer != installed_tokenizer():
-        have = installed_tokenizer()
-        raise WrongTokenizer(
-            f"the index splits Korean with {tokenizer}, here is {'no kiwipiepy' if have == BIGRAM else have}; "
-            f"run `pip install kiwipiepy=={tokenizer.removeprefix('kiwi-')}`, index again here, "
-            "or search with --strategy similarity"
-        )
-    with _alone:  # steps run in threads, and kiwi has threads of its own
-        return [list(_content(morphemes)) for morphemes in _kiwi().tokenize(texts)]
 
 
 def _content(morphemes: Iterable[Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from textwrap import shorten
 from storage.artifacts import Artifacts
 from storage.lineage import Lineage
 from tasks.origins.told import Told, recorded
-from tasks.rag.answers import Answered, Citation
+from tasks.rag.answers import Answered
 from tasks.rag.corpus import Corpus, Embedded, Searchable
 from tasks.rag.numbers.cell_facts import CellFact
 
@@ -23,7 +23,24 @@ def of_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> Tol
     corpus = corpus_of(answered.index_digest, artifacts, lineage)
     unknown = UNKNOWN_INDEX.format(index=answered.index_digest[:12] or "that was asked")
     notes = () if corpus or not answered.citations else (unknown,)
-    sources = [_claim(one, corpus, lineage) for one in answered.citations]
+    sources: list[Told] = []
+    for citation in answered.citations:
+        page = "" if citation.page is None else f", page {citation.page}"
+        is_cell = citation.cell or citation.bbox or citation.place.cells
+        behind: tuple[Told, ...] = ()
+        if corpus and citation.cell is None:
+            behind = of_document(citation.digest, corpus, lineage)
+        elif corpus:  # an input of a figure is one of the document's numbers
+            made = (one for one in corpus.embedded if one.chunked.digest == citation.digest)
+            behind = tuple(told for one in made for told in _numbers(one, corpus, lineage))
+        place = Told(
+            what="chunk" if citation.chunk_id else "cell" if is_cell else "catalogue",
+            name=f"{citation.document}{page}",
+            key=citation.chunk_id or citation.cell or "",
+            sources=behind,
+        )
+        quote = shorten(citation.quote, QUOTE_CHARS, placeholder=" …")
+        sources.append(Told(what=f"claim [{citation.n}]", name=f"“{quote}”", sources=(place,)))
     for call in answered.calls:
         tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens"
         sources.append(Told(what="model call", name=f"{call.role} by {call.model}, {tokens}", key=call.key))
@@ -87,22 +104,3 @@ def _numbers(one: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...
 
 def _name(one: Embedded, corpus: Corpus) -> str:
     return next((entry.name for entry in corpus.entries if entry.document == one.chunked.digest), "")
-
-
-def _claim(citation: Citation, corpus: Corpus | None, lineage: Lineage) -> Told:
-    page = "" if citation.page is None else f", page {citation.page}"
-    quote = shorten(citation.quote, QUOTE_CHARS, placeholder=" …")
-    is_cell = citation.cell or citation.bbox or citation.place.cells
-    sources: tuple[Told, ...] = ()
-    if corpus and citation.cell is None:
-        sources = of_document(citation.digest, corpus, lineage)
-    elif corpus:  # an input of a figure is one of the document's numbers
-        made = (one for one in corpus.embedded if one.chunked.digest == citation.digest)
-        sources = tuple(told for one in made for told in _numbers(one, corpus, lineage))
-    place = Told(
-        what="chunk" if citation.chunk_id else "cell" if is_cell else "catalogue",
-        name=f"{citation.document}{page}",
-        key=citation.chunk_id or citation.cell or "",
-        sources=sources,
-    )
-    return Told(what=f"claim [{citation.n}]", name=f"“{quote}”", sources=(place,))

@@ -12,7 +12,7 @@ from storage.records import Ref
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 from tasks.evaluation.evaluation_records import Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines
-from tasks.evaluation.results.finding_runs import FoundRun, Looked, Recall, look_up
+from tasks.evaluation.results.finding_runs import FoundRun, Recall, look_up
 from tasks.origins.told import Told, recorded
 
 TEXT_CHARS = 120
@@ -45,10 +45,23 @@ def of_score(
 ) -> tuple[Told, ...]:
     """The trees of an item's scores, one for each repeat; none where the run has no such item. Raises as `of_run`."""
     (result,) = (one for one in found.report.results if one.task == task)
-    samples = found.item(task, item)
-    return tuple(
-        _score(result, look_up(found, task, sample, artifacts, recall), artifacts, lineage) for sample in samples
-    )
+    scores: list[Told] = []
+    for looked in (look_up(found, task, sample, artifacts, recall) for sample in found.item(task, item)):
+        sample = looked.sample
+        read = f", read as {sample.extracted!r}, gold {sample.gold!r}" if sample.extracted is not None else ""
+        shard = _shard_with(sample, result, artifacts)
+        sources = [*recorded([shard.digest] if shard else [], lineage)]
+        for what, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
+            sources += [Told(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
+        for call in looked.calls:
+            tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
+            sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
+            name = f"{call.model}, {tokens}{f'; {sent}' if sent else ''}"
+            sources.append(Told(what="model call" if call.by == "model" else "judge's call", name=name, key=call.key))
+        name = f"{sample.score} for {task} {sample.item}{read}"
+        notes = tuple(filter(None, (sample.reason, *looked.notes)))
+        scores.append(Told(what="score", name=name, notes=notes, sources=(*sources, _data(result))))
+    return tuple(scores)
 
 
 def _spent(who: str, usage: Usage | None) -> Iterator[str]:
@@ -62,26 +75,6 @@ def _spent(who: str, usage: Usage | None) -> Iterator[str]:
 def _data(result: TaskResult) -> Told:
     data = result.data
     return Told(what="data", name=f"{data.name}, {data.count:,} items of {data.source}", key=data.checksum)
-
-
-def _score(result: TaskResult, looked: Looked, artifacts: Artifacts, lineage: Lineage) -> Told:
-    sample = looked.sample
-    read = f", read as {sample.extracted!r}, gold {sample.gold!r}" if sample.extracted is not None else ""
-    shard = _shard_with(sample, result, artifacts)
-    sources = [*recorded([shard.digest] if shard else [], lineage)]
-    for what, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
-        sources += [Told(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
-    for call in looked.calls:
-        tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
-        sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
-        name = f"{call.model}, {tokens}{f'; {sent}' if sent else ''}"
-        sources.append(Told(what="model call" if call.by == "model" else "judge's call", name=name, key=call.key))
-    return Told(
-        what="score",
-        name=f"{sample.score} for {result.task} {sample.item}{read}",
-        notes=tuple(filter(None, (sample.reason, *looked.notes))),
-        sources=(*sources, _data(result)),
-    )
 
 
 def _shard_with(sample: Sample, result: TaskResult, artifacts: Artifacts) -> Ref | None:

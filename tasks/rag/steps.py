@@ -107,13 +107,8 @@ def mark_duplicates(shards: tuple[tuple[Pictured, ...], ...], *, settings: Figur
     return Shards(shards=with_duplicates_marked(shards, artifacts(), settings=settings))
 
 
-def _within_budget(result: Sequence[Pictured], inputs: dict[str, Any]) -> bool:
-    """Figures that one run could not pay for are asked about by the next."""
-    del inputs
-    return not any(item.out_of_budget for item in result)
-
-
-@step(version=1, gpu=True, verify=_within_budget)
+# figures that one run could not pay for are asked about by the next
+@step(version=1, gpu=True, verify=lambda result, _: not any(item.out_of_budget for item in result))
 def extract_figures(
     pictured: tuple[Pictured, ...], *, settings: FigureSettings, vlm: str | None, revision: str, spending: Spending
 ) -> tuple[Pictured, ...]:

@@ -68,7 +68,13 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     if not found:
         return None
     best = max(found, key=lambda one: one.together.score)
-    sure = confidence_of(best.together) * (UNMEASURED if _lacks_the_measure(best) else 1.0)
+    sure = confidence_of(best.together)
+    # a word that all figures are called by stands at no cell: of schools nothing is known from fishing boats
+    lacking = [
+        {word.text for word in one.unheld if word.weight > BESIDE_WEIGHT * NAME_WEIGHT} for one in best.together.matches
+    ]
+    if len({line.said for line in best.lines}) > 1 and set[str].intersection(*lacking):
+        sure *= UNMEASURED
     return _draft(best, asked, round(sure, 4)) if sure >= LEAST else None
 
 
@@ -127,17 +133,6 @@ def _fits(figures: Figures) -> bool:
     tables = {(one.document, one.table) for one in figures.numbers if one.table >= 0}
     in_one = len(tables) == 1 and all(one.table >= 0 for one in figures.numbers)
     return len(units) == 1 or (len(units - {""}) == 1 and in_one)
-
-
-def _lacks_the_measure(figures: Figures) -> bool:
-    """Whether no cell holds a word that all figures are called by: of schools nothing is known from fishing boats."""
-    if len({line.said for line in figures.lines}) < 2:
-        return False
-    lacking = [
-        {word.text for word in one.unheld if word.weight > BESIDE_WEIGHT * NAME_WEIGHT}
-        for one in figures.together.matches
-    ]
-    return bool(set[str].intersection(*lacking))
 
 
 def confidence_of(together: Together) -> float:

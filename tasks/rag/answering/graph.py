@@ -223,8 +223,8 @@ def _drafted(state: State, desk: Desk) -> Added:
         return {"draft": _extracted(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
     try:
-        written = _written(state, desk)
-        return {**written, "notes": (*unlabelled, *written["notes"])}
+        request = answer_request(state["question"], state["context"], state["history"], state["plan"])
+        answer = desk.wiring.ask("answer", request, on_text=_drafting(desk))
     except (NoChatTemplate, RequestRefused) as error:
         lacking = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
         why = lacking if isinstance(error, NoChatTemplate) else error
@@ -232,6 +232,12 @@ def _drafted(state: State, desk: Desk) -> Added:
     except ModelError as error:  # which says it all: the small model is away for the same reason
         note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
         return {"draft": _extracted(state, desk), "notes": (note,), "model_away": True}
+    notes = (CUT_SHORT[answer.finish_reason],) if answer.finish_reason in CUT_SHORT else ()
+    draft = cite(answer.text, state["context"].hits, question=state["question"])
+    if not draft.text or answer.finish_reason == "refusal":
+        notes = notes or ("the model gave an empty answer",)
+        draft = _extracted(state, desk)
+    return {"draft": draft, "calls": (answer.call,), "notes": (*unlabelled, *notes)}
 
 
 def rewrite(state: State, desk: Desk) -> Added:
@@ -315,18 +321,6 @@ def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryTyp
     label = planning.parse_label(told.text)
     notes = () if label else ("the question was classified by its words: the model named no kind that there is",)
     return label, {"calls": (told.call,), "notes": notes}
-
-
-def _written(state: State, desk: Desk) -> Added:
-    """A model's answer over the context. Raises ModelError."""
-    request = answer_request(state["question"], state["context"], state["history"], state["plan"])
-    told = desk.wiring.ask("answer", request, on_text=_drafting(desk))
-    notes = (CUT_SHORT[told.finish_reason],) if told.finish_reason in CUT_SHORT else ()
-    draft = cite(told.text, state["context"].hits, question=state["question"])
-    if not draft.text or told.finish_reason == "refusal":
-        notes = notes or ("the model gave an empty answer",)
-        return {"draft": _extracted(state, desk), "calls": (told.call,), "notes": notes}
-    return {"draft": draft, "calls": (told.call,), "notes": notes}
 
 
 def _extracted(state: State, desk: Desk) -> Draft:

@@ -33,9 +33,17 @@ def fits_type(question: Question, passage: Passage) -> bool:
         case "number":
             return _has_measure(question, passage)
         case "money":
-            return _has_money(question, passage)
+            if any(_unsaid(question, match.group()) for match in _NAMED["money"].finditer(text)):
+                return True
+            # a table says the currency once, above its numbers
+            rest = _NAMED["counted"].sub(" ", _NAMED["percent"].sub(" ", text))
+            return (passage.is_row or bool(passage.unit)) and bool(new_numbers(question, rest))
         case "percent":
-            return _has_percentage(question, passage)
+            found = _NAMED["percent"].finditer(text)
+            if any(_unsaid(question, match.group()) or match["word"] for match in found):
+                return True
+            said = f"{passage.unit} {f'{passage.before} {text}' if passage.is_row else ''}"
+            return bool(_NAMED["percentages"].search(said)) and bool(new_numbers(question, text))
         case "count":
             return _has_count(question, passage)
         case "date":
@@ -93,21 +101,6 @@ def _has_measure(question: Question, passage: Passage) -> bool:
     signs = [sign for words, sign in SIGNS if measured & words]
     said = f"{passage.text} {passage.before if passage.is_row else ''}"
     return not signs or any(sign.search(said) for sign in signs) or bool(passage.unit)
-
-
-def _has_money(question: Question, passage: Passage) -> bool:
-    if any(_unsaid(question, match.group()) for match in _NAMED["money"].finditer(passage.text)):
-        return True
-    # a table says the currency once, above its numbers
-    rest = _NAMED["counted"].sub(" ", _NAMED["percent"].sub(" ", passage.text))
-    return (passage.is_row or bool(passage.unit)) and bool(new_numbers(question, rest))
-
-
-def _has_percentage(question: Question, passage: Passage) -> bool:
-    if any(_unsaid(question, match.group()) or match["word"] for match in _NAMED["percent"].finditer(passage.text)):
-        return True
-    said = f"{passage.unit} {passage.before if passage.is_row else ''} {passage.text if passage.is_row else ''}"
-    return bool(_NAMED["percentages"].search(said)) and bool(new_numbers(question, passage.text))
 
 
 def _has_count(question: Question, passage: Passage) -> bool:

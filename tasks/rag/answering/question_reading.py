@@ -122,15 +122,23 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     if language_of(asked) == "en":
         focus_text = found["focus"] if (found := WHAT.search(asked)) else ""
     words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
-    words = _with_ordinals(_mended(_without_joins(words), asked), asked)
+    # 20기 of 제20기 is one word, and the digits of an amount in myriads are none: 13 and 8 of 13억 8천만
+    ordinals = {digits: f"{digits}{of}" for digits, of in ORDINAL.findall(asked)}
+    in_amounts = {digits for amount in MYRIADS.findall(asked) for digits in re.findall(r"\d+(?:\.\d+)?", amount)}
+    words = _mended(_without_joins(words), asked)
+    words = [ordinals.get(word, word) for word in words if word in ordinals or word not in in_amounts]
     focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
+    # what is counted: 개소 of 몇 개소, the stem of `stores` of how many stores
+    counter = found[1] if (found := COUNTER.search(asked)) else ""
+    if not counter and (found := HOW_MANY.search(asked)):
+        counter = next(iter(tokenize([found[1]], tokenizer=tokenizer)[0]), "")
     kinds = (one["kind"] for one in _WORDS["wanted"] if re.search(one["asked"], asked, re.IGNORECASE))
     return Question(
         text=asked,
         language=language_of(asked),
-        terms=_terms(words, asked, focus, tokenizer),
+        terms=_terms(list(dict.fromkeys(words)), asked, focus, tokenizer),
         wants=next(kinds, "text"),
-        counter=_counter(asked, tokenizer),
+        counter=counter,
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", asked.replace(",", ""))),
     )
 
@@ -156,14 +164,6 @@ def _terms(words: Sequence[str], asked: str, focus: frozenset[str], tokenizer: s
         weight = 0.3 if word in MEASURES or len(word) == 1 else 1.3 if literal else 1.0
         terms.setdefault(word, Term(word, weight, word in focus and word not in names, literal))
     return tuple(terms.values())[:MOST_WORDS]
-
-
-def _with_ordinals(words: Sequence[str], asked: str) -> list[str]:
-    """With 20기 of 제20기 as one word, and without the digits of an amount in myriads: 13 and 8 of 13억 8천만."""
-    ordinals = {digits: f"{digits}{of}" for digits, of in ORDINAL.findall(asked)}
-    in_amounts = {digits for amount in MYRIADS.findall(asked) for digits in re.findall(r"\d+(?:\.\d+)?", amount)}
-    kept = [ordinals.get(word, word) for word in words if word in ordinals or word not in in_amounts]
-    return list(dict.fromkeys(kept))
 
 
 def _without_joins(words: Sequence[str]) -> list[str]:
@@ -211,15 +211,6 @@ def _korean_focus(spaced: Sequence[str]) -> str:
     while first and last - first < 3 and not LINKS.search(spaced[first - 1]):
         first -= 1
     return " ".join(spaced[first : last + 1])
-
-
-def _counter(asked: str, tokenizer: str) -> str:
-    if found := COUNTER.search(asked):
-        return found[1]
-    if found := HOW_MANY.search(asked):
-        words = tokenize([found[1]], tokenizer=tokenizer)[0]
-        return words[0] if words else ""
-    return ""
 
 
 ASKS = frozenset[str](CELL_WORDS["asks"].split())

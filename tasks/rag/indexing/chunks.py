@@ -197,10 +197,16 @@ def _text_parts(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
     """Runs of blocks below the same heading; small ones are joined with their neighbour, headings with what follows."""
     runs: list[list[Block]] = []
     for block in blocks:
-        if runs and not _begins_section(runs[-1][-1], block):
-            runs[-1].append(block)
+        before = runs[-1][-1] if runs else None
+        if before is None or block.kind == "heading":
+            begins = before is None or before.kind != "heading"
         else:
+            apart = block.place.section != before.place.section or block.page != before.page
+            begins = apart or _path_below(before) != block.place.heading_path
+        if begins:
             runs.append([block])
+        else:
+            runs[-1].append(block)
     parts: list[_Part] = []
     for section in (_Part(tuple(run)) for run in runs):
         if parts and _belong_together(parts[-1], section, most_chars):
@@ -208,13 +214,6 @@ def _text_parts(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
         else:
             parts.append(section)
     return parts
-
-
-def _begins_section(before: Block, block: Block) -> bool:
-    if block.kind == "heading":
-        return before.kind != "heading"
-    apart = block.place.section != before.place.section or block.page != before.page
-    return apart or _path_below(before) != block.place.heading_path
 
 
 def _belong_together(one: _Part, other: _Part, most_chars: int) -> bool:

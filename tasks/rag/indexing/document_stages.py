@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -169,7 +169,19 @@ def make_segment(leaf: Leaf, artifacts: Artifacts, *, centres: Ref | None) -> Se
         if all(artifacts.verify(ref) for ref in (segment.text, segment.vectors, segment.numbers)):
             return segment
     opened = None if centres is None else Centres.open(artifacts.path(centres))
-    packed = pack_segment((_content(one, artifacts) for one in leaf), centres=opened)
+
+    def contents() -> Iterator[DocumentContent]:  # a document at a time: all of them are too large
+        for one in leaf:
+            kept = artifacts.load(Searchable, one.chunked.chunks)
+            yield DocumentContent(
+                document=one.chunked.digest,
+                chunks=[chunk.model_dump_json().encode() for chunk in kept.chunks],
+                vectors=_vectors(one, artifacts),
+                tokens=kept.tokens,
+                numbers=artifacts.get(one.chunked.numbers),
+            )
+
+    packed = pack_segment(contents(), centres=opened)
     for ref, data in packed.files.items():
         artifacts.put(ref.kind, data)
     artifacts.remember(key, artifacts.save("segment", packed.segment))
@@ -211,17 +223,6 @@ def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: P
     made = artifacts.put("centres", train_centres(np.concatenate(sample), rows).pack())
     artifacts.remember(key, made)
     return made
-
-
-def _content(one: Embedded, artifacts: Artifacts) -> DocumentContent:
-    kept = artifacts.load(Searchable, one.chunked.chunks)
-    return DocumentContent(
-        document=one.chunked.digest,
-        chunks=[chunk.model_dump_json().encode() for chunk in kept.chunks],
-        vectors=_vectors(one, artifacts),
-        tokens=kept.tokens,
-        numbers=artifacts.get(one.chunked.numbers),
-    )
 
 
 def _vectors(one: Embedded, artifacts: Artifacts) -> NDArray[np.float16]:

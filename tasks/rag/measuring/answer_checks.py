@@ -177,9 +177,14 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
     asked = [check for check in scored if check.answerable]
     unanswerable = [check.abstained for check in scored if not check.answerable]
     verdicts = [check.verdict for check in scored if check.verdict]
+
+    def exact(verdict: Verdict) -> Share | None:
+        k, n = verdicts.count(verdict), len(verdicts)
+        return Share(value=k / n, **clopper_pearson(k, n)._asdict(), n=n) if n else None
+
     return AnswerFigures(
         n=len(scored),
-        **{name: _exact([verdict == name for verdict in verdicts]) for name in get_args(Verdict)},
+        **{name: exact(name) for name in get_args(Verdict)},
         **{name: _share([getattr(check, name) for check in asked]) for name in OF_GOLD},
         supported=_share([check.supported for check in scored]),
         abstention=Abstention(
@@ -194,10 +199,3 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
 def _share(values: Sequence[bool | None]) -> Share | None:
     known = [float(value) for value in values if value is not None]
     return Share(**mean_of(known).model_dump(), n=len(known)) if known else None
-
-
-def _exact(values: Sequence[bool]) -> Share | None:
-    if not values:
-        return None
-    k, n = sum(values), len(values)
-    return Share(value=k / n, **clopper_pearson(k, n)._asdict(), n=n)

@@ -148,7 +148,15 @@ def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> b
     """
     if any(cell.header for cell in block.cells) or _width(block) != _width(last.part):
         return False
-    edges = [_right_edges(part) for part in (block, last.part)]
+    # the right edges of the columns behind the first, in points; none where a column has no box
+    edges: list[list[float]] = []
+    for part in (block, last.part):
+        rights: dict[int, float] = {}
+        for cell in part.cells:
+            if cell.bbox and cell.col and cell.text.strip() and not cell.header:
+                col = cell.col + cell.col_span - 1
+                rights[col] = max(rights.get(col, 0), cell.bbox[2])
+        edges.append([rights[col] for col in sorted(rights)] if len(rights) == _width(part) - 1 else [])
     aligned = all(edges) and all(abs(one - other) <= ALIGNED for one, other in zip(*edges, strict=True))
     if not between:
         return last.page + 1 == page or (last.page == page and aligned)
@@ -157,16 +165,6 @@ def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> b
 
 def _width(block: Block) -> int:
     return max(cell.col + cell.col_span for cell in block.cells)
-
-
-def _right_edges(block: Block) -> list[float]:
-    """Of the columns behind the first, in points; none where a column has no box."""
-    edges: dict[int, float] = {}
-    for cell in block.cells:
-        if cell.bbox and cell.col and cell.text.strip() and not cell.header:
-            last = cell.col + cell.col_span - 1
-            edges[last] = max(edges.get(last, 0), cell.bbox[2])
-    return [edges[col] for col in sorted(edges)] if len(edges) == _width(block) - 1 else []
 
 
 def _of_table(

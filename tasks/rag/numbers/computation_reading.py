@@ -172,15 +172,9 @@ def _with_parts(shape: Shape, labels: Labels) -> Shape:
         return shape._replace(loose=shape.loose or tuple(loose))
     of = " ".join(loose)
     left = tuple(one for one in unread if one not in rare)
-    return shape._replace(lines=tuple(_of(line, of, beside) for line in shape.lines), loose=(), unread=left)
-
-
-def _of(line: Line, of: str, beside: str) -> Line:
-    """A line with the words of a part."""
-    if not line.concept:
-        return line._replace(said=f"{of} {line.said}".strip())
-    told = f"{of} {line.of}".strip()
-    return line._replace(of=told, said=f"{of} {line.said}".strip(), beside=beside)
+    lines = (line._replace(said=f"{of} {line.said}".strip()) for line in shape.lines)
+    lines = (line._replace(of=f"{of} {line.of}".strip(), beside=beside) if line.concept else line for line in lines)
+    return shape._replace(lines=tuple(lines), loose=(), unread=left)
 
 
 def _in_labels(said: str, labels: Labels, *, most: int | None = None) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, fit, label_of, words_of
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import Lines, Number
-from tasks.rag.numbers.periods import When
+from tasks.rag.numbers.periods import WHOLE_YEAR, When
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 SIGNS = {"+": "+", "-": "−", "*": "×", "/": "÷"}
@@ -91,12 +91,21 @@ class Evaluator:
         match expression:
             case Constant(value, shown):
                 return Value(value, "", shown)
-            case Line():
-                return self._line(expression, _own(expression, when))
+            case Line(year=None):
+                return self._line(expression, when)
+            case Line(year=int() as year, part=part):
+                return self._line(expression, When(year, part or (when.part if when else WHOLE_YEAR)))
             case Operation(sign, left, right):
                 return _combined(sign, self.evaluate(left, when), self.evaluate(right, when))
             case Over(how, what, years):
-                return self._over(how, what, _whens(years, when))
+                if years:
+                    given = (
+                        one if isinstance(one, When) else When(one, when.part if when else WHOLE_YEAR) for one in years
+                    )
+                    return self._over(how, what, tuple(given))
+                if when is None:
+                    raise NoYear("average")
+                return self._over(how, what, (when.before(), when))
 
     def _over(self, how: str, what: Expression, whens: Sequence[When]) -> Value:
         if how == "previous":
@@ -166,8 +175,14 @@ class Evaluator:
     def _find(self, line: Line, when: When) -> Number | None:
         """The cell of a line: in the statement itself, where it is surely there, before any other table."""
         found = self._statements.find(line, when.year, when.part) if self._statements else None
-        if found and _is_said(line, label_of(found.row_path)):
-            return found
+        if found:
+            label = label_of(found.row_path)
+            if line.concept:
+                surely = fit(line.concept, label) >= NEARLY
+            else:
+                surely = set(words_of(label)) - FREE_WORDS == set(words_of(line.said)) - FREE_WORDS
+            if surely:
+                return found
         found = self._lines.find(line, when.year, when.part)
         # the label of the row itself must have a word of the line, and not only its headings
         named = found and not set(words_of(line.said)).isdisjoint(words_of(" ".join(found.row_path[-1:])))
@@ -190,21 +205,6 @@ class Evaluator:
         return None
 
 
-def _is_said(line: Line, label: str) -> bool:
-    """Whether a label surely is that of the line."""
-    if line.concept:
-        return fit(line.concept, label) >= NEARLY
-    return set(words_of(label)) - FREE_WORDS == set(words_of(line.said)) - FREE_WORDS
-
-
-def _own(line: Line, when: When | None) -> When | None:
-    """The period of a line: its own where it names one."""
-    if line.year is None:
-        return when
-    part = line.part or (when.part if when else None)
-    return When(line.year, part) if part else When(line.year)
-
-
 def _with_qualifier(expression: Expression, of: str) -> Expression:
     """A formula of the lines of a part of the company."""
     match expression:
@@ -216,15 +216,6 @@ def _with_qualifier(expression: Expression, of: str) -> Expression:
             return Over(how, _with_qualifier(what, of), years)
         case _:
             return expression
-
-
-def _whens(years: Sequence[int | When], when: When | None) -> tuple[When, ...]:
-    """The periods of an operation; where it names none, the computation's and the one before."""
-    if years:
-        return tuple(one if isinstance(one, When) else When(one, when.part) if when else When(one) for one in years)
-    if when is None:
-        raise NoYear("average")
-    return when.before(), when
 
 
 def _combined(sign: str, left: Value, right: Value) -> Value:

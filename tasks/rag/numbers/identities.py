@@ -157,21 +157,19 @@ def sums_over_columns(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity
     for whole in {fact.col for fact in facts if any(map(WHOLE.match, fact.column_path))}:
         scale, _ = Counter(row[whole].scale for row in rows.values() if whole in row).most_common(1)[0]
         able = {at: row for at, row in rows.items() if whole in row and row[whole].value and row[whole].scale == scale}
-        shown = Counter(starts for row in able.values() for starts in _starts(row, whole))
+        shown: Counter[int] = Counter()
+        """Columns from which those up to the total add up to it, two of which hold an amount."""
+        for row in able.values():
+            value, amounts = Decimal(0), 0
+            for count, part in enumerate(reversed(_parts(row, whole, whole - MOST_PARTS)), start=1):
+                value, amounts = value + part.value, amounts + bool(part.value)
+                if amounts > 1 and agrees(value, row[whole], count):
+                    shown[part.col] += 1
         if shown and max(shown.values()) >= FEWEST_ROWS:
             first = min(shown, key=lambda start: (-shown[start], start))
             for at, fact in enumerate(facts):
                 if fact.col == whole and fact.row in able and len(parts := _parts(able[fact.row], whole, first)) > 1:
                     yield at, identity_of("columns", fact, sum((part.value for part in parts), Decimal(0)), parts)
-
-
-def _starts(row: Mapping[int, CellFact], whole: int) -> Iterator[int]:
-    """Columns from which those up to the total add up to it; two of them hold an amount."""
-    value, amounts = Decimal(0), 0
-    for count, part in enumerate(reversed(_parts(row, whole, whole - MOST_PARTS)), start=1):
-        value, amounts = value + part.value, amounts + bool(part.value)
-        if amounts > 1 and agrees(value, row[whole], count):
-            yield part.col
 
 
 def _parts(row: Mapping[int, CellFact], whole: int, first: int) -> list[CellFact]:

@@ -77,19 +77,21 @@ def without_instructions(question: str) -> str:
     """The question without the sentences and clauses that only say how to answer."""
     plain = INSTRUCTION.sub(" ", question)
     sentences = SENTENCE.split(plain)
-    asking = [one for one in sentences if _asks(one)] or sentences
+    # sentences that name a line or a year, or ask
+    asking = [
+        one
+        for one in sentences
+        if YEAR_SAID.search(one)
+        or PART_SAID.search(one)
+        or one.rstrip().endswith("?")
+        or (mentions(one) and not _instructs(one))
+    ] or sentences
     told: list[str] = []
     for sentence in asking:
         clauses = CLAUSE.split(sentence)
         kept = [clause for clause in clauses if not (_instructs(clause) and len(clauses) + len(asking) > 2)]
         told.append(" ".join(kept))
     return " ".join(told)
-
-
-def _asks(sentence: str) -> bool:
-    """Whether a sentence names a line, a year, or asks."""
-    spoken = YEAR_SAID.search(sentence) or PART_SAID.search(sentence) or sentence.rstrip().endswith("?")
-    return bool(spoken) or (bool(mentions(sentence)) and not _instructs(sentence))
 
 
 def _instructs(clause: str) -> bool:
@@ -146,21 +148,16 @@ def _atoms(text: str, known: str) -> Iterator[Atom]:
             at = one.end
             continue
         at = token.end()
-        sign = _sign(token.group(), known)
-        yield (
-            _closed(Atom(sign, token.group(), token.start(), at))
-            if sign == "U"
-            else Atom(sign, token.group(), token.start(), at)
-        )
-
-
-def _closed(atom: Atom) -> Atom:
-    """A Korean word without the particle that ends the name of a line (V), or tells a place (W)."""
-    for sign, pattern in (("W", LOCATIVE), ("V", CLOSING)):
-        end = pattern.search(atom.text)
-        if end and end.start() > 0 and not atom.text.isascii():
-            return atom._replace(sign=sign, text=atom.text[: end.start()], end=atom.start + end.start())
-    return atom
+        word = token.group()
+        atom = Atom(_sign(word, known), word, token.start(), at)
+        if atom.sign == "U" and not word.isascii():
+            # a Korean word without the particle that ends the name of a line (V), or tells a place (W)
+            for sign, pattern in (("W", LOCATIVE), ("V", CLOSING)):
+                end = pattern.search(word)
+                if end and end.start() > 0:
+                    atom = Atom(sign, word[: end.start()], token.start(), token.start() + end.start())
+                    break
+        yield atom
 
 
 def _sign(word: str, known: str) -> str:

@@ -95,23 +95,17 @@ def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated
     basic = len(path) > 1 and BASIC.match(path[-1]) and SHARES.match(path[-2])
     if (basic or any(map(SHARES.match, (*path[-1:], *headers[-1:])))) and not amount.unit:
         return Scale(nearest.factor, "shares")
-    if PER_SHARE.search(A_RATE.sub("", label)) or _is_under_per_share(path, headers, amount):
+    # a heading or a header may say "per share" of "Basic", and of what is shown to the cent;
+    # net income stands under "Earnings per share" too, where it is worked out
+    exponent = amount.value.as_tuple().exponent
+    is_one = (isinstance(exponent, int) and exponent <= CENTS) or any(map(BASIC.match, path[-1:]))
+    is_under = is_one and any(map(PER_SHARE.search, (*path[-2:-1], *headers)))
+    if PER_SHARE.search(A_RATE.sub("", label)) or is_under:
         return Scale(Decimal(1), amount.unit or next((scale.unit for scale in stated if scale.unit), ""))
     of_one_unit = (header for header in headers if not OF_TWO_UNITS.search(header))
     if SHARE_OF.search(" | ".join((label, *of_one_unit))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
         return Scale(Decimal(1), "%")
     return Scale(nearest.factor, amount.unit or nearest.unit)
-
-
-def _is_under_per_share(path: Sequence[str], headers: Sequence[str], amount: Amount) -> bool:
-    """Whether a heading or a header says "per share" of an amount: of "Basic", and of what is shown to the cent.
-
-    Net income stands under "Earnings per share" too, where it is worked out.
-    """
-    exponent = amount.value.as_tuple().exponent
-    to_the_cent = isinstance(exponent, int) and exponent <= CENTS
-    is_one = to_the_cent or any(BASIC.match(label) for label in path[-1:])
-    return is_one and any(PER_SHARE.search(text) for text in (*path[-2:-1], *headers))
 
 
 MOST_HEADS = 4
@@ -134,7 +128,15 @@ def row_paths(
     """The place of each amount, and its row's path: a row without amounts heads those below, up to its total."""
     heads = list(headings)
     fresh = bool(heads)
-    whole = _whole_labels([_row(number, rows[number], amounts) for number in sorted(rows)])
+    read: list[_Row] = []
+    for number in sorted(rows):
+        cells = sorted(rows[number], key=lambda cell: cell.col)
+        places = tuple((number, cell.col) for cell in cells if (number, cell.col) in amounts)
+        texts = (" ".join(cell.text.split()) for cell in cells if (number, cell.col) not in amounts)
+        label = next(filter(None, texts), "")
+        is_head = bool(label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label))
+        read.append(_Row(number, label, places, is_head))
+    whole = _whole_labels(read)
     above = _repeated_below(whole)
     for at, row in enumerate(whole):
         if not row.places:
@@ -187,13 +189,6 @@ def with_spans(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
         return path
     over = list(dict.fromkeys(over))
     return (*(label for label in path if label not in (*over, *own)), *over, own[-1])
-
-
-def _row(number: int, row: Sequence[Cell], amounts: Mapping[tuple[int, int], Amount]) -> _Row:
-    cells = sorted(row, key=lambda cell: cell.col)
-    label = next((" ".join(c.text.split()) for c in cells if c.text.strip() and (number, c.col) not in amounts), "")
-    heads = bool(label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label))
-    return _Row(number, label, tuple((number, c.col) for c in cells if (number, c.col) in amounts), heads)
 
 
 def _whole_labels(rows: Sequence[_Row]) -> list[_Row]:

@@ -23,7 +23,7 @@ from tasks.rag.numbers.evaluation import (
     never,
     place_of,
 )
-from tasks.rag.numbers.expressions import Constant, Expression, Operation, Over
+from tasks.rag.numbers.expressions import Constant, Operation, Over
 from tasks.rag.numbers.identities import OTHERWISE, said_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number, agree
 
@@ -214,22 +214,16 @@ def sentence_of(task: Task, value: Value, asked: Computation) -> str:
             result = f"{result[:-1]}{POINTS[asked.language]}"
         elif value.rate is not None:
             result = f"{result} ({rounded(100 * value.rate, asked, 2)}%)"
-    if value.value < 0 and _is_change(task.expression):
-        result = f"{result}, {FELL[asked.language]}"
+    match task.expression:
+        case Over(how="change") if value.value < 0:
+            result = f"{result}, {FELL[asked.language]}"
+        case Operation("-", Operation("/", _, _), Constant(one)) if one == 1 and value.value < 0:  # a rate of growth
+            result = f"{result}, {FELL[asked.language]}"
+        case _:
+            pass
     if value.when:
         result = f"{result} ({value.when.label})"
     return " = ".join(filter(None, (head, value.text, result)))
-
-
-def _is_change(expression: Expression) -> bool:
-    """Whether an expression is a difference over time, or a rate of growth."""
-    match expression:
-        case Over(how="change"):
-            return True
-        case Operation("-", Operation("/", _, _), Constant(value)):
-            return value == 1
-        case _:
-            return False
 
 
 def result_of(value: Value, shown: Shown, asked: Computation) -> str:

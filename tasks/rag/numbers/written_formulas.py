@@ -56,7 +56,13 @@ def defined(asked: str, latest: Latest = lambda: None) -> Task | None:
     if given and overrides(given[0], without(asked, given)):
         return None
     for match in (match for pattern in DEFINED for match in pattern.finditer(asked)):
-        start, end = _formula(asked, match)
+        # up to the end of its sentence, or what the pattern holds of it
+        if "whole" in match.groupdict():
+            start, end = match.span("whole")
+        else:
+            start = match.start("body")
+            ends = (found.start() for sign in (SENTENCE_END, FORMULA_END) for found in sign.finditer(asked, start))
+            end = min(ends, default=len(asked))
         body = asked[start:end].rstrip(" .?!:;")
         try:
             expression = _from_words(body)
@@ -90,15 +96,6 @@ def _figure(expression: Expression, before: str, rest: str, body: str, latest: L
     if when is None:
         return Task(title, expression, None, "", shown_in(percent))
     return Task(title, expression, when.year, when.label, shown_in(percent), when.part)
-
-
-def _formula(asked: str, match: re.Match[str]) -> tuple[int, int]:
-    """Where the formula stands: up to the end of its sentence, or what the pattern holds of it."""
-    if "whole" in match.groupdict():
-        return match.span("whole")
-    start = match.start("body")
-    ends = (end.start() for pattern in (SENTENCE_END, FORMULA_END) for end in pattern.finditer(asked, start))
-    return start, min(ends, default=len(asked))
 
 
 def _from_words(body: str) -> Expression:

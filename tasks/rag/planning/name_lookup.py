@@ -89,8 +89,15 @@ class NameLookup:
         self._backwards = sorted((word[::-1], at) for word, at in self._hangul)
         first = first_of_each(names.keys)
         self._documents = bearers_of(names, first, self._holders)
-        own = first == np.arange(len(first))
-        self._tell = own & self._telling(own, dated)
+        self._tell = first == np.arange(len(first))
+        """Per name, whether it tells documents apart."""
+        often = self._tell & (self._documents.counts > COMMON_SHARE * self._count)
+        for at in np.flatnonzero(often).tolist() if self._count > 3 else ():
+            # most of an index may be of one company, whose years then tell its documents apart
+            bearers = self._documents.of(at)
+            issuer = FIELDS[names.fields[at]] == "issuer" and len(bearers) < self._count
+            entity = names.kinds[at] == KINDS.index("entity")
+            self._tell[at] = entity and (bool(dated[bearers].all()) or issuer)
         spelt = self._tell[names.spelt]
         self._ways = HashTable.of(names.spellings[spelt], names.spelt[spelt], names.hows[spelt])
         entities = np.flatnonzero(self._tell & (names.kinds == KINDS.index("entity")))
@@ -98,19 +105,6 @@ class NameLookup:
         self._sounds = HashTable.of(names.sounds[heard], heard)
         self._known: dict[int, _Name] = {}
         self._rarities: dict[str, float] = {}
-
-    def _telling(self, own: NDArray[np.bool_], dated: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Per name, whether it tells documents apart."""
-        telling = np.ones(len(own), np.bool_)
-        if self._count < 4:
-            return telling
-        for at in np.flatnonzero(own & (self._documents.counts > COMMON_SHARE * self._count)).tolist():
-            # most of an index may be of one company, whose years then tell its documents apart
-            bearers = self._documents.of(at)
-            issuer = FIELDS[self._learned.fields[at]] == "issuer" and len(bearers) < self._count
-            entity = self._learned.kinds[at] == KINDS.index("entity")
-            telling[at] = entity and (bool(dated[bearers].all()) or issuer)
-        return telling
 
     def _name(self, at: int) -> _Name:
         if at not in self._known:

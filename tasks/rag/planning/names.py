@@ -226,12 +226,19 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
     _add(titles, "project_name", entry.metadata.get("project_name"))
     for title in dict.fromkeys((entry.title, entry.metadata.get("title"))):
         _add(titles, "title", title)
-        if not _is_leaf(entry):
-            _add(entities, "issuer", _company_of(title))
+        # the company that a title begins with, which its legal form shows
+        plain = unicodedata.normalize("NFKC", title or "")
+        if not _is_leaf(entry) and (match := _COMPANY.match(plain) or _KOREAN_COMPANY.match(plain)):
+            _add(entities, "issuer", next(filter(None, match.groups())))
     for _, name in [title for title in titles if title[0] in {"name", "alias"}]:
-        _add(entities, "name", _entity_of(name))
-        for part in _segments(name):
-            _add(titles, "name", part)
+        # whose it is stands before its first underscore, or before its period or form
+        segments = _segments(name)
+        parts = [part for part in re.split(r"[_\s]+", name) if part]
+        kinds = (PERIOD_TOKEN, FORM_TOKEN)
+        ends = (at for at, part in enumerate(parts) if any(kind.fullmatch(part.lower()) for kind in kinds))
+        _add(entities, "name", name.split("_")[0] if segments else " ".join(parts[: next(ends, 0)]))
+        for segment in segments:
+            _add(titles, "name", segment)
     # stem and title may count fiscal years differently; the metadata tell where neither has any
     of_stem, of_title = qualifiers(stem), qualifiers(entry.title or entry.metadata.get("title") or "")
     periods = tuple(dict.fromkeys((*of_stem.periods, *of_title.periods)))
@@ -274,23 +281,3 @@ def _segments(stem: str) -> list[str]:
     if "_" not in stem or " " not in stem:
         return []
     return [re.sub(r"\([^)]*\)|\[[^\]]*\]", " ", part).strip() for part in stem.split("_")[1:]]
-
-
-def _entity_of(stem: str) -> str | None:
-    """What stands before the period or the form of a stem, or before its first underscore."""
-    if _segments(stem):
-        return stem.split("_")[0]
-    parts = [part for part in re.split(r"[_\s]+", stem) if part]
-    for at, part in enumerate(parts):
-        if PERIOD_TOKEN.fullmatch(part.lower()) or FORM_TOKEN.fullmatch(part.lower()):
-            return " ".join(parts[:at])
-    return None
-
-
-def _company_of(title: str | None) -> str | None:
-    """The company that a title begins with, which its legal form shows."""
-    plain = unicodedata.normalize("NFKC", title or "")
-    if match := _COMPANY.match(plain):
-        return match["name"]
-    match = _KOREAN_COMPANY.match(plain)
-    return (match["after"] or match["before"]) if match else None

@@ -165,7 +165,12 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
         return moved
     topic, point = _topic_and_point(last)
     said = {form for word in normal(question).split() for form in without_particles(word)}
-    if not filters.matches or not _is_elliptic(question, filters):
+    # does it hold only a name, a year or a round?
+    left = normal(question)
+    for match in filters.matches:
+        left = left.replace(normal(match.said), " ")
+    words = [word for word in re.findall(r"[\w가-힣]+", without_qualifiers(left)) if word not in _EMPTY]
+    if not filters.matches or any(len(word) > 2 or not re.fullmatch("[가-힣]+", word) for word in words):
         return " ".join([*_lacking(topic, said), question])
     named = any(match.field not in QUALIFIER_FIELDS for match in filters.matches)
     return " ".join([*([] if named else _lacking(topic, said)), question, *_lacking(point, said)])
@@ -206,15 +211,6 @@ QUALIFIER_FIELDS = frozenset(["year", "round"])
 
 def _lacking(words: list[str], said: set[str]) -> list[str]:
     return [word for word in words if not said & {*without_particles(word.lower())}]
-
-
-def _is_elliptic(question: str, filters: Filters) -> bool:
-    """Whether the question holds only a name, a year or a round."""
-    left = normal(question)
-    for match in filters.matches:
-        left = left.replace(normal(match.said), " ")
-    words = [word for word in re.findall(r"[\w가-힣]+", without_qualifiers(left)) if word not in _EMPTY]
-    return not [word for word in words if len(word) > 2 or not re.fullmatch("[가-힣]+", word)]
 
 
 _EMPTY = frozenset(CONVERSATION["openers"].split())

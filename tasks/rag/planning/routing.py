@@ -152,11 +152,21 @@ class _Routing:
         fitting = self._fitting(chosen.documents, chosen.scores)
         favoured = fitting.best if len(fitting.best) < len(fitting.documents) else []
         digests = self._digests(fitting.documents)
+        # matched names, then the years and rounds on which question and document agree
+        names = list(dict.fromkeys(map(_match, chosen.mentions)))[:MOST_NAMED]
+        document = self.router.said[fitting.best[0]]
+        agreed = [
+            ("year", f"제{one.number}기" if one.kind == "term" else str(one.number))
+            for one in self.said.periods
+            if one in document.periods
+        ]
+        agreed += [("round", str(number)) for number in self.said.rounds if number in document.rounds]
+        beside = (NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in agreed)
         return Filters(
             mode=mode,
             documents=digests,
             favoured=self._digests(favoured),
-            matches=self._matches(chosen, fitting),
+            matches=(*names, *beside),
             groups=(digests,),
             ambiguous=self._ambiguous(fitting, chosen),
         )
@@ -313,19 +323,6 @@ class _Routing:
 
     def _digests(self, documents: Iterable[int]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.router.digests[at] for at in documents))
-
-    def _matches(self, chosen: _Chosen, fitting: _Fitting) -> tuple[NameMatch, ...]:
-        """Matched names, then the years and rounds on which question and document agree."""
-        names = [_match(mention) for mention in chosen.mentions]
-        said, document = self.said, self.router.said[fitting.best[0]]
-        agreed = [
-            ("year", f"제{one.number}기" if one.kind == "term" else str(one.number))
-            for one in said.periods
-            if one in document.periods
-        ]
-        agreed += [("round", str(number)) for number in said.rounds if number in document.rounds]
-        beside = (NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in agreed)
-        return (*list(dict.fromkeys(names))[:MOST_NAMED], *beside)
 
 
 def _match(mention: Mention) -> NameMatch:

@@ -89,7 +89,11 @@ def search(
     pool = _Search(index, rank, settings).within(None if documents is None else index.rows_of(documents), filters)
     ordered = pool.found
     if reranker:
-        ordered = _reranked(index, question, pool.found[: max(top_k, settings.rerank_pool)], reranker)
+        read = pool.found[: max(top_k, settings.rerank_pool)]
+        texts = [read_chunk(index, one.row).search_text for one in read]
+        scores = reranker.score(question, texts) if texts else np.empty(0, np.float32)
+        ranked = enumerate(np.argsort(-scores, kind="stable").tolist(), start=1)
+        ordered = [Fused(read[at].row, float(scores[at]), read[at].ranks | {"rerank": rank}) for rank, at in ranked]
     if pool.sides:
         sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides]
         # documents that are only preferred leave a part of the hits to the others
@@ -241,12 +245,3 @@ def _filled(found: Sequence[Fused], rows: Iterable[int], count: int) -> list[Fus
     """`count` of `found` in their order: those of `rows`, the first ones first, then the best others."""
     kept = set(list(dict.fromkeys([*rows, *(one.row for one in found)]))[:count])
     return [one for one in found if one.row in kept]
-
-
-def _reranked(index: Index, question: str, pool: Sequence[Fused], reranker: Reranker) -> list[Fused]:
-    if not pool:
-        return []
-    scores = reranker.score(question, [read_chunk(index, one.row).search_text for one in pool])
-    order = np.argsort(-scores, kind="stable").tolist()
-    ranked = enumerate(order, start=1)
-    return [Fused(pool[at].row, float(scores[at]), pool[at].ranks | {"rerank": rank}) for rank, at in ranked]
