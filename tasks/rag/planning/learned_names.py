@@ -254,7 +254,8 @@ def join(parts: Sequence[Learned]) -> Learned:
     for part in parts:
         places = [known.setdefault(json.dumps(one), len(known)) for one in json.loads(part.said.tobytes())]
         said_of.append(np.array(places, np.uint32)[part.said_of])
-    return Learned(**whole | {"said": _bytes(f"[{','.join(known)}]"), "said_of": np.concatenate(said_of)})
+    whole["said"], whole["said_of"] = _bytes(f"[{','.join(known)}]"), np.concatenate(said_of)
+    return Learned(**whole)
 
 
 def qualifiers_in(said: NDArray[np.uint8]) -> list[Qualifiers]:
