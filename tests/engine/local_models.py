@@ -37,9 +37,9 @@ LITTLE = (
 
 def make_reader(folder: Path) -> Path:
     """A model that reads pictures of four colours when it is asked to describe them."""
-    from tasks.rag.indexing.figures import _prompt
+    from tasks.rag.indexing.figures import PROMPT
 
-    return make_picture_reader(folder, describe=_prompt())
+    return make_picture_reader(folder, describe=PROMPT)
 
 
 def write_documents(folder: Path) -> Path:
@@ -83,12 +83,12 @@ def figures_of(vlm: str, **settings: Any) -> list[tuple[bytes, StoredResponse]]:
 
 def said_of_figures(vlm: str, reader: Path) -> list[str]:
     """What was kept for the figures, which is token for token what a bare generate says."""
-    from tasks.rag.indexing.figures import _prompt
+    from tasks.rag.indexing.figures import PROMPT
 
     bare, said = Bare(reader), list[str]()
     for png, answer in figures_of(vlm):
         _, response = asked_and_said(answer)
-        text, tokens = bare.answer(f"<|user|>{_prompt()}IMAGE<|end|><|assistant|>", [png], most=8)
+        text, tokens = bare.answer(f"<|user|>{PROMPT}IMAGE<|end|><|assistant|>", [png], most=8)
         assert (response["text"], answer.completion_tokens) == (text, tokens), "kept, and bare"
         said.append(text)
     return sorted(said)

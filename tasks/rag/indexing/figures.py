@@ -242,7 +242,7 @@ def look_alike(png: bytes, other: bytes) -> bool:
 
 def figure_request(png: bytes, settings: FigureSettings) -> ChatRequest:
     """The request to describe a picture."""
-    content = (Text(text=_PROMPT), Image(png=png))
+    content = (Text(text=PROMPT), Image(png=png))
     return ChatRequest(
         messages=(Message(role="user", content=content),), temperature=0.0, max_tokens=settings.qwen3_vl_max_tokens
     )
@@ -319,7 +319,7 @@ def _opened(png: bytes) -> Picture:
     return PIL.Image.open(io.BytesIO(png)).convert("RGB")
 
 
-_PROMPT = (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text("utf-8")
+PROMPT = (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text("utf-8")
 _SAID = tomllib.loads((resources.files("tasks.rag.indexing") / "figure_answers.toml").read_text("utf-8"))
 _PLACEHOLDER, _LABEL, _EMBLEM = (re.compile(_SAID[name], re.I) for name in ("placeholder", "label", "emblem"))
 _NOTHING = re.compile("|".join(_SAID["nothing"]), re.I)
