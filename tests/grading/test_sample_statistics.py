@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from math import comb
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.evaluation.benchmarks.base import Summary
 from tasks.evaluation.evaluation_records import Counts, Sample
 from tasks.grading.math.math_grader import MathGrader
-from tasks.grading.sample_statistics import summarise_repeats, summarise_single, tally, unbiased_pass, vote
+from tasks.grading.sample_statistics import summarise_repeats, summarise_single, tally, vote
 
 
 def samples(scores: Mapping[str, Sequence[float | None]], *, group: str | None = None) -> list[Sample]:
@@ -101,12 +100,6 @@ def test_groups_have_figures_of_their_own() -> None:
     graded = [*samples({"a": (1,), "b": (0,)}, group="대수"), *samples({"c": (1,)}, group="geometry")]
     found = {one.part: (one.value, one.n, one.headline) for one in summarise_single(graded).estimates}
     assert found == {"": (2 / 3, 3, True), "group=geometry": (1, 1, False), "group=대수": (0.5, 2, False)}
-
-
-@given(st.integers(1, 60), st.data())
-def test_pass_at_k_is_the_counted_share_of_draws(n: int, data: st.DataObject) -> None:
-    correct, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
-    assert unbiased_pass(n, correct, k) == pytest.approx(1 - comb(n - correct, k) / comb(n, k))
 
 
 def test_pass_at_k_stands_beside_the_accuracy() -> None:

@@ -13,54 +13,11 @@ from tests.sandbox.attacking import PRELUDE, PROGRAMS, ROOT, SECRET, SMALL, Aren
 
 OWN = ("/tmp", "/dev/shm", "/dev/pts", "/proc")
 """Folders of a program: in memory, its own terminals, its own processes; /proc is tried by itself."""
-FOREIGN = (
-    "/etc/shadow",
-    "/etc/gshadow",
-    "/etc/sudoers",
-    "/etc/ssh",
-    "/root/.ssh",
-    "/root/.bash_history",
-    "/home",
-    "/var",
-    "/run",
-    "/sys",
-    "/mnt",
-    "/opt",
-    "/srv",
-    "/boot",
-    "/dev/mem",
-    "/dev/kmsg",
-    "/dev/sda",
-    "/dev/vda",
-    "/dev/fuse",
-    "/dev/kvm",
-    "/dev/net/tun",
-    "/proc/kcore",
-    "/proc/kmsg",
-    "/proc/1/root/etc/shadow",
-    "/proc/self/root/etc/shadow",
-    "/proc/self/cwd/../../etc/shadow",
-    "/tmp/../etc/shadow",
-    "/var/run/docker.sock",
-    str(ROOT / "pyproject.toml"),
-    __file__,
-)
-KERNELS = (
-    "/proc/sys/kernel/hostname",
-    "/proc/sys/kernel/core_pattern",
-    "/proc/sys/vm/drop_caches",
-    "/proc/sys/net/ipv4/ip_forward",
-    "/proc/sysrq-trigger",
-    "/proc/self/oom_score_adj",
-    "/proc/self/uid_map",
-    "/proc/self/loginuid",
-    "/proc/self/attr/current",
-    "/proc/1/oom_score_adj",
-    "/proc/irq/default_smp_affinity",
-    "/sys/fs/cgroup/cgroup.procs",
-    "/sys/fs/cgroup/memory/cgroup.procs",
-)
+FOREIGN = (*PROGRAMS["paths"]["foreign"].split(), str(ROOT / "pyproject.toml"), __file__)
+KERNELS = PROGRAMS["paths"]["kernel"].split()
 """Files that would tell the kernel something; they are opened, and nothing is written to them."""
+LEAVES, LOOKS = PROGRAMS["left"]["leaves"], PROGRAMS["left"]["looks"]
+"""Puts something of its own wherever another program might find it; and looks for it there."""
 
 
 def test_the_environment_of_the_host_is_not_there(arena: Arena):
@@ -178,52 +135,6 @@ def test_a_work_folder_that_is_made_a_trap_is_none_for_the_next_program(arena: A
     with watchdog(arena.sandbox):
         done = arena.sandbox.run(Program(after, files={"own": b"mine"}, limits=SMALL))
     assert done.stdout == "['main.py', 'own', 'x'] mine /tmp/work\n"
-
-
-LEAVES = """
-import builtins, ctypes, socket, sys
-for path in ('/tmp/left', '/tmp/work/left', '/dev/shm/left', '/var/tmp/left', '/run/left', '/left', '/dev/left',
-             '/usr/left', '/etc/left', '/home/left', '/sandbox/left', '/proc/left'):
-    try: open(path, 'w').write('left')
-    except OSError: pass
-abstract = socket.socket(socket.AF_UNIX)
-abstract.bind('\\0left')
-abstract.listen()
-tcp = socket.create_server(('127.0.0.1', 45678))
-libc = ctypes.CDLL(None, use_errno=True)
-libc.shmget(0x5EC, 4096, 0o1666)
-libc.msgget(0x5EC, 0o1666)
-libc.semget(0x5EC, 1, 0o1666)
-libc.syscall(248, b'user', b'left', b'left', 4, ctypes.c_int(-4))
-libc.syscall(248, b'user', b'left', b'left', 4, ctypes.c_int(-3))
-os.environ['LEFT'] = 'left'
-os.umask(0)
-builtins.left = sys.left = os.left = 'left'
-try: left_terminal = os.openpty()
-except OSError: pass
-"""
-"""Puts something of its own wherever another program might find it."""
-LOOKS = """
-import builtins, ctypes, glob, socket, sys
-for folder in '/tmp /tmp/work /dev/shm /var/tmp /run / /dev /usr /etc /home /sandbox /proc'.split():
-    attempt(folder, os.stat, folder + '/left')
-terminals = os.listdir('/dev/pts') if os.path.isdir('/dev/pts') else []
-print(os.listdir('/tmp'), os.listdir('/dev/shm'), terminals)
-attempt('abstract', socket.socket(socket.AF_UNIX).connect, '\\0left')
-attempt('tcp', socket.create_connection, ('127.0.0.1', 45678), 1)
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.shmget(0x5EC, 4096, 0) != -1: won.append('segment')
-if libc.msgget(0x5EC, 0) != -1: won.append('queue')
-if libc.semget(0x5EC, 1, 0) != -1: won.append('semaphore')
-for keyring in (-3, -4):
-    if libc.syscall(250, 10, ctypes.c_int(keyring), b'user', b'left', 0) != -1: won.append(f'key {keyring}')
-if 'LEFT' in os.environ: won.append('environment')
-if os.umask(0) != 0o022: won.append('umask')
-if any(hasattr(module, 'left') for module in (builtins, sys, os)): won.append('module')
-if set(terminals) - {'ptmx'}: won.append('terminal')
-for path in ('/proc/sysvipc/shm', '/proc/sysvipc/msg', '/proc/sysvipc/sem', '/proc/net/unix'):
-    if os.path.exists(path): print(path, len(open(path).readlines()))
-"""
 
 
 def test_a_program_finds_nothing_of_the_one_before_it(arena: Arena):

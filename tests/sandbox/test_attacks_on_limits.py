@@ -9,8 +9,6 @@ from tasks.sandbox.inside.runner import REPORT
 from tasks.sandbox.sandbox_records import MIB
 from tests.sandbox.attacking import PROGRAMS, SMALL, SPARE, Arena
 
-BEYOND = SMALL._replace(processes=SMALL.processes + 16)
-"""What an attack counts to."""
 MEMORY = SMALL.memory_bytes + 64 * MIB
 FILES = SMALL.file_bytes + 16 * MIB
 
@@ -21,80 +19,7 @@ def test_an_attempt_that_goes_through_passes_the_tests_of_an_attack(arena: Arena
         arena.attack("attempt('arithmetic', divmod, 7, 3)")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(
-            f"""
-import time
-made = 1
-for _ in range({BEYOND.processes}):
-    try:
-        child = os.fork()
-    except OSError:
-        break
-    if child == 0:
-        time.sleep(30)
-        os._exit(0)
-    made += 1
-""",
-            id="one forks them all",
-        ),
-        pytest.param(
-            """
-import time
-read, write = os.pipe()
-def live():
-    os.write(write, b'.')
-    time.sleep(30)
-    os._exit(0)
-for _ in range(5):  # 1 + 5 + 5 × 3, which is less than the limit + 16
-    try:
-        child = os.fork()
-    except OSError:
-        continue
-    if child == 0:
-        for _ in range(3):
-            try:
-                if os.fork() == 0:
-                    live()
-            except OSError:
-                pass
-        live()
-time.sleep(0.2)
-os.write(write, b'.')
-made = len(os.read(read, 1000))
-""",
-            id="children fork too",
-        ),
-        pytest.param(
-            f"""
-import threading, time
-made = 1
-for _ in range({BEYOND.processes}):
-    try:
-        threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
-    except RuntimeError:
-        break
-    made += 1
-""",
-            id="threads",
-        ),
-        pytest.param(
-            f"""
-import subprocess
-made = 1
-for _ in range({BEYOND.processes}):
-    try:
-        subprocess.Popen(['sleep', '30'])
-    except OSError:
-        break
-    made += 1
-""",
-            id="programs",
-        ),
-    ],
-)
+@pytest.mark.parametrize("source", PROGRAMS["forks"].values(), ids=PROGRAMS["forks"])
 def test_a_fork_bomb_ends_at_the_limit(arena: Arena, source: str):
     done = arena.attack(source + f"\nprint(made)\nif made > {SMALL.processes + SPARE}: won.append('processes')")
     assert 1 < int(done.stdout.split()[-1]) <= SMALL.processes + SPARE

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,30 +13,16 @@ from tasks.sandbox import Execution, Program, Sandbox
 from tasks.sandbox.languages import LANGUAGES, Language, find, language_named, unavailable
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 
-PASSING = {
-    "python": ("def f():\n    return 9\n", "assert f() == 9\nprint(f())"),
-    "javascript": ("function f() { return 9; }\n", "require('assert').strictEqual(f(), 9); console.log(f());"),
-    "bash": ("f() {\n    echo 9\n", "}\nset -e\n[[ $(f) = 9 ]]\nf"),
-    "cpp": (
-        "#include <cassert>\n#include <iostream>\nint f() { return 9; }",
-        "int main() { assert(f() == 9); std::cout << f(); }",
-    ),
-    "java": (
-        "class Problem { static int f() { return 9; }",
-        "public static void main(String[] all) { assert f() == 9; System.out.println(f()); } }",
-    ),
-    "go": (
-        'package main\nimport "fmt"\nfunc f() int { return 9 }',
-        "func main() { if f() != 9 { panic(1) }; fmt.Println(f()) }",
-    ),
-    "rust": ("fn f() -> i32 { 9 }", 'fn main() { assert_eq!(f(), 9); println!("{}", f()); }'),
-    "perl": ("sub f { return 9; }", "die unless f() == 9;\nprint f();"),
-    "php": ("<?php\nfunction f() { return 9; }", "if (f() !== 9) { exit(1); }\necho f();"),
-    "ruby": ("def f\n  9\nend", "raise unless f == 9\nputs f"),
-    "lua": ("function f() return 9 end", "assert(f() == 9)\nprint(f())"),
-    "r": ("f <- function() 9", "stopifnot(f() == 9)\ncat(f())"),
-}
-"""Source and tests; with 8 for 9 in the source, they fail."""
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = tomllib.loads((ROOT / "tests/samples/sandbox/languages.toml").read_text("utf-8"))
+"""Sources and tests, by language or by how they end, and name."""
+PASSING: dict[str, list[str]] = PROGRAMS["passing"]
+"""With 8 for 9 in the source, they fail."""
+
+
+def programs(kind: str, *names: str) -> Any:
+    """Parametrizes by the two texts of each program."""
+    return pytest.mark.parametrize(names or ("source", "tests"), PROGRAMS[kind].values(), ids=PROGRAMS[kind])
 
 
 @pytest.fixture(scope="module")
@@ -182,18 +170,7 @@ def test_elsewhere_exit_code_0_is_all_that_counts(sandbox: Sandbox):
 # the end of the tests: Bash
 
 
-@pytest.mark.parametrize(
-    ("source", "tests"),
-    [
-        pytest.param("", "set -euo pipefail\ntrue", id="strict"),
-        pytest.param("", "true # said at the end", id="comment at the end"),
-        pytest.param("IFS=0123456789abcdef", "true", id="separators"),
-        pytest.param("read() { :; }; printf() { :; }; exit() { :; }; echo() { :; }", "true", id="functions"),
-        pytest.param("trap 'echo over' EXIT; trap 'echo wrong' ERR", "true", id="traps"),
-        pytest.param("cat > /dev/null", "true", id="reads stdin"),
-        pytest.param("REPLY=3; shift 9; set -- a b; cd /", "true", id="variables"),
-    ],
-)
+@programs("bash_passes")
 def test_a_script_that_comes_to_its_end_passes(source: str, tests: str, bash):
     assert bash(source, tests).status == "ok"
 
@@ -201,53 +178,19 @@ def test_a_script_that_comes_to_its_end_passes(source: str, tests: str, bash):
 # the end of the tests: JavaScript
 
 
-@pytest.mark.parametrize(
-    ("source", "tests"),
-    [
-        pytest.param("", "", id="nothing"),
-        pytest.param(
-            "const fs = require('fs'); const token = 1; let waiting = 2; var process2;", "fs.statSync('/')", id="names"
-        ),
-        pytest.param("", "setTimeout(() => console.log(1), 20)", id="later"),
-        pytest.param("", "if (require.main !== module) throw 1", id="main module"),
-        pytest.param(
-            "", "if (process.argv.length !== 2 || process.execArgv.length) throw process.argv", id="arguments"
-        ),
-        pytest.param("", "if (!__filename.endsWith('main.js') || __dirname !== process.cwd()) throw 1", id="place"),
-        pytest.param("", "(async () => { await null; })()", id="promise"),
-        pytest.param("", "require('child_process').execSync('true')", id="child"),
-        pytest.param("process.removeAllListeners('exit')", "", id="listeners"),
-    ],
-)
+@programs("javascript_passes")
 def test_a_module_that_comes_to_its_end_passes(source: str, tests: str, javascript):
     execution = javascript(source, tests)
 
     assert execution.status == "ok", execution
 
 
-@pytest.mark.parametrize(
-    ("source", "tests"),
-    [
-        pytest.param("process.on('uncaughtException', () => {})", "throw new Error('reached')", id="swallows errors"),
-        pytest.param("process.removeAllListeners('beforeExit')", "", id="removes the listener"),
-    ],
-)
+@programs("javascript_unfinished")
 def test_a_module_that_does_not_let_its_end_be_marked_does_not_pass(source: str, tests: str, javascript):
     assert javascript(source, tests).status == "unfinished"
 
 
-@pytest.mark.parametrize(
-    ("tests", "said"),
-    [
-        pytest.param("throw new Error('wrong')", "Error: wrong", id="error"),
-        pytest.param("Promise.reject(new Error('wrong'))", "Error: wrong", id="rejected"),
-        pytest.param("setTimeout(() => { throw new Error('wrong') }, 5)", "Error: wrong", id="later"),
-        pytest.param("process.exitCode = 1", "", id="exit code"),
-        pytest.param("function (", "SyntaxError", id="syntax"),
-        pytest.param("fs.statSync('/')", "ReferenceError: fs is not defined", id="a module that was not required"),
-        pytest.param("require('fs').readSync(252, Buffer.alloc(9))", "", id="looks for the token"),
-    ],
-)
+@programs("javascript_fails", "tests", "said")
 def test_a_module_that_fails_fails(tests: str, said: str, javascript):
     execution = javascript("", tests)
 
