@@ -171,32 +171,7 @@ echo "won: $won"
 
 def test_javascript_reads_writes_and_calls_nothing_outside(arena: Arena):
     needs("javascript")
-    source = """
-const fs = require('fs'), net = require('net'), dgram = require('dgram'), { spawnSync } = require('child_process');
-const aims = JSON.parse(fs.readFileSync('aims.json'));
-const won = [];
-const attempt = (what, how) => { try { how(); } catch (error) { return; } won.push(what); };
-if (aims.secret_name in process.env) won.push('environment');
-for (const path of ['/etc/shadow', aims.file, aims.project + '/pyproject.toml', '/proc/1/environ', aims.home + '/.ssh'])
-  attempt(path, () => fs.readdirSync(path)), attempt(path, () => fs.readFileSync(path));
-for (const path of ['/x', '/usr/x', '/etc/passwd', aims.file]) attempt(path, () => fs.appendFileSync(path, 'x'));
-attempt('link', () => fs.linkSync('/usr/bin/env', 'link'));
-attempt('user', () => process.setuid(0));
-let left = aims.ports.length + 2;
-const done = () => { if (--left == 0) { console.log(JSON.stringify(won)); process.exit(won.length ? 0 : 1); } };
-for (const port of aims.ports) {
-  const socket = net.connect(port, '127.0.0.1');
-  socket.on('connect', () => { won.push('tcp'); done(); });
-  socket.on('error', done);
-  dgram.createSocket('udp4').on('error', () => {}).send('x', port, '127.0.0.1', () => {});
-}
-for (const path of [aims.socket, '\\0' + aims.abstract]) {
-  const socket = net.connect(path);
-  socket.on('connect', () => { won.push('unix'); done(); });
-  socket.on('error', done);
-}
-"""
-    done = arena.attack(source, tests=None, language="javascript", reason=None, limits=NODE)
+    done = arena.attack(PROGRAMS["outside"]["javascript"], tests=None, language="javascript", reason=None, limits=NODE)
     assert json.loads(done.stdout) == []
 
 
