@@ -97,7 +97,7 @@ def test_what_the_judge_could_not_judge_has_no_influence():
     unjudged = groups._replace(judged=judged)
     spoilt = unjudged._replace(
         rewards=groups.rewards.masked_fill(~judged, math.nan),
-        pointers=groups.pointers.masked_fill(~judged[..., None], -5),
+        pointers=torch.where(judged[..., None], groups.pointers, groups.pointers.flip(-1)),
         behaviour=groups.behaviour.masked_fill(~judged, 40.0),
     )
     assert same(_grpo(unjudged), _grpo(spoilt))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,22 +15,17 @@ from tasks.lever.learning import losses as reference_policy
 from tasks.lever.learning.losses import Reference, sft_loss
 from tasks.lever.learning.training_inputs import Material
 from tasks.lever.learning.training_loop import (
-    NAME,
     Learnt,
     Loop,
     Objective,
     Plan,
-    Progress,
     Trained,
     TrainingRun,
     learning_rate,
-    load_state,
-    save_state,
     seed_of,
 )
 from tasks.lever.lever_errors import TrainingDiverged
 from tasks.lever.lever_options import Optimization
-from tasks.lever.lever_records import CurvePoint
 from tests.lever.small_trainings import DROPPING, GreedyReward, Interrupted, same, small_groups, small_start
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -187,43 +181,6 @@ def test_draws_for_different_purposes_have_different_seeds():
         seed_of(0, "draw"),
     }
     assert len(seeds) == 5
-
-
-PROGRESS = Progress(
-    update=7,
-    beta=0.1 + 0.2,
-    curve=[CurvePoint(step=7, epoch=1, figures={"loss": 1 / 3, "kl": 5e-324})],
-    validation={0: 0.1, 1: 2 / 3},
-    chosen_epoch=1,
-    passed_over=2,
-)
-TENSORS = {
-    "weights/a": torch.tensor([[1.5, -0.0], [math.inf, 1e-40]]),
-    "adam/0.step": torch.tensor(3.0),
-    "held/pointers": torch.arange(6).view(1, 2, 3),
-    "held/rewards": torch.tensor([0.5, math.nan], dtype=torch.float64),
-    "held/half": torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
-    "held/none": torch.zeros(0, 4),
-}
-
-
-def _bits(tensors: dict[str, Tensor]) -> dict[str, tuple[Any, ...]]:
-    return {
-        name: (one.dtype, tuple(one.shape), one.reshape(-1).view(torch.uint8).tolist()) for name, one in tensors.items()
-    }
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    save_state(tmp_path, PROGRESS, TENSORS)
-    return tmp_path / NAME
-
-
-def test_what_is_read_is_what_was_written_to_the_bit(saved: Path):
-    kept = load_state(saved.parent)
-    assert kept is not None
-    assert kept[0] == PROGRESS
-    assert _bits(kept[1]) == _bits(TENSORS)
 
 
 @pytest.mark.parametrize(

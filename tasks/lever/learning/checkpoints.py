@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -40,60 +40,50 @@ def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -
     return save(state, metadata=header)
 
 
-def load_selector(source: bytes | Path, *, device: str = "cpu") -> PointerSelector:
+def load_selector(data: bytes, *, device: str = "cpu") -> PointerSelector:
     """What `save_selector` wrote, ready for inference (`eval`). Draws no random numbers.
 
     Raises FileUnusable naming every weight that is missing, too many, of another shape, or not finite.
     """
-    data, where = _bytes(source)
-    config, _ = _header(data, where)
-    try:
-        state = load(data)
-    except (SafetensorError, ValueError) as error:
-        raise FileUnusable(f"{where} is not whole ({error}); copy or train it again") from error
-    return selector_of(config, state, where).to(device)
+    return _read_own(data, "the checkpoint")[0].to(device)
 
 
-def read_header(source: bytes | Path) -> tuple[PointerConfig, dict[str, JsonValue]]:
-    """The configuration and `meta` of a checkpoint of ours. Raises FileUnusable."""
-    return _header(*_bytes(source))
-
-
-def _header(data: bytes, where: str) -> tuple[PointerConfig, dict[str, JsonValue]]:
+def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonValue]]:
+    """The selector and `meta` of a checkpoint of ours."""
     try:
         about: Any = json.loads(header_of(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"its header is of another format: {str(about)[:80]}")
-        return PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
+        config, meta = PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
     except (LookupError, ValueError, TypeError, ValidationError) as error:
         raise FileUnusable(
             f"{where} is no selector of ours; a checkpoint of Lever-Plus (.ckpt, .pt) is read by `read_seed_checkpoint`"
         ) from error
+    try:
+        return selector_of(config, load(data), where), meta
+    except (SafetensorError, ValueError) as error:
+        raise FileUnusable(f"{where} is not whole ({error}); copy or train it again") from error
 
 
 def selector_of(config: PointerConfig, state: Mapping[str, Tensor], where: str) -> PointerSelector:
     """A selector with exactly these weights. Draws no random numbers. Raises FileUnusable naming keys."""
-    require_layout({key: value.shape for key, value in state.items()}, config, where)
-    if wrong := [key for key, value in state.items() if not value.is_floating_point() or not value.isfinite().all()]:
-        raise FileUnusable(f"{where}: {named(wrong)}: not finite; take another checkpoint, this training broke")
+    if max(config.hidden, config.embedding_dim) > WIDEST or config.layers > len(state):
+        raise FileUnusable(f"{where} holds {len(state)} weights and asks for {config!r}; it is damaged")
     with torch.device("meta"):
         selector = PointerSelector(config)
-    selector.load_state_dict({key: value.clone() for key, value in state.items()}, strict=True, assign=True)
-    return selector.eval()
-
-
-def require_layout(shapes: Mapping[str, Sequence[int]], config: PointerConfig, where: str) -> None:
-    """Raises FileUnusable unless these are the weights that a selector of this configuration has."""
-    if max(config.hidden, config.embedding_dim) > WIDEST or config.layers > len(shapes):
-        raise FileUnusable(f"{where} holds {len(shapes)} weights and asks for {config!r}; it is damaged")
-    with torch.device("meta"):
-        expected = {key: tuple(value.shape) for key, value in PointerSelector(config).state_dict().items()}
-    missing, extra = expected.keys() - shapes.keys(), shapes.keys() - expected.keys()
-    other = [key for key in expected.keys() & shapes.keys() if tuple(shapes[key]) != expected[key]]
+    expected = {key: value.shape for key, value in selector.state_dict().items()}
+    missing, extra = expected.keys() - state.keys(), state.keys() - expected.keys()
+    other = [key for key in expected.keys() & state.keys() if state[key].shape != expected[key]]
     if missing or extra or other:
-        found = [f"{key} is {list(shapes[key])}, not {list(expected[key])}" for key in sorted(other)[:NAMED_AT_MOST]]
+        found = [
+            f"{key} is {list(state[key].shape)}, not {list(expected[key])}" for key in sorted(other)[:NAMED_AT_MOST]
+        ]
         parts = [f"missing: {named(missing)}"] * bool(missing) + [f"not of this network: {named(extra)}"] * bool(extra)
         raise FileUnusable(f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts + found)}")
+    if wrong := [key for key, value in state.items() if not value.is_floating_point() or not value.isfinite().all()]:
+        raise FileUnusable(f"{where}: {named(wrong)}: not finite; take another checkpoint, this training broke")
+    selector.load_state_dict({key: value.clone() for key, value in state.items()}, strict=True, assign=True)
+    return selector.eval()
 
 
 def named(keys: Iterable[str]) -> str:
@@ -101,15 +91,6 @@ def named(keys: Iterable[str]) -> str:
     ordered = sorted(keys)
     more = len(ordered) - NAMED_AT_MOST
     return ", ".join(ordered[:NAMED_AT_MOST]) + (f" … and {more} more" if more > 0 else "")
-
-
-def _bytes(source: bytes | Path) -> tuple[bytes, str]:
-    if isinstance(source, bytes):
-        return source, "the checkpoint"
-    try:
-        return source.read_bytes(), str(source)
-    except OSError as error:
-        raise FileUnusable(f"{source} cannot be read ({error.strerror}); name a checkpoint") from error
 
 
 SEED_SUFFIXES = (".ckpt", ".pt", ".pth")
@@ -173,13 +154,16 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     if path.suffix in SEED_SUFFIXES:
         selector, notes = read_seed_checkpoint(path, heads=heads)
         return Opened(selector, (*notes, assumed), None, recipe)
-    meta = read_header(path)[1]
+    try:
+        selector, meta = _read_own(path.read_bytes(), str(path))
+    except OSError as error:
+        raise FileUnusable(f"{path} cannot be read ({error.strerror}); name a checkpoint") from error
     try:
         told = PoolRecipe.model_validate(meta[POOLS_OF]) if meta.get(POOLS_OF) else None
     except ValidationError as error:
         raise FileUnusable(f"{path}: `{POOLS_OF}` of its header is no recipe of pools: {error}") from error
     encoder = str(meta["encoder"]) if meta.get("encoder") else None
-    return Opened(load_selector(path), () if told else (assumed,), encoder, told or recipe)
+    return Opened(selector, () if told else (assumed,), encoder, told or recipe)
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:

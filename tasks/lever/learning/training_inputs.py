@@ -80,7 +80,7 @@ class Groups(NamedTuple):
     queries: Tensor  # (Q, d)
     bank: Tensor  # (N, d)
     pools: Tensor  # (Q, K) int64 rows of `bank`
-    pointers: Tensor  # (Q, G, S) int64 positions in the pool
+    pointers: Tensor  # (Q, G, S) int64 positions in the pool; a possible one too where nothing was judged
     rewards: Tensor  # (Q, G); 0 where `judged` is False
     judged: Tensor  # (Q, G) bool; False where the judge failed, and where a query has fewer pointers than others
     behaviour: Tensor  # (Q, G) sequence log-probability under the policy that drew them; NaN where unknown
@@ -251,9 +251,3 @@ def _judged(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
     if len(failed) > MOST_FAILED * len(judged):
         raise JudgeUnusable(f"{len(failed)} of {len(judged)} questions cannot be asked ({failed[0]}); see the dataset")
     return judged
-
-
-def possible_pointers(groups: Groups) -> Tensor:
-    """(Q, G, S) with some possible pointer where nothing was judged: padding need not be one."""
-    some = torch.arange(groups.pointers.shape[-1]).expand_as(groups.pointers)
-    return torch.where(groups.judged[..., None], groups.pointers, some)

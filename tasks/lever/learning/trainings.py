@@ -20,7 +20,7 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning import losses
 from tasks.lever.learning.losses import CHUNK, Reference, exact_kl, score
-from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn, possible_pointers
+from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn
 from tasks.lever.learning.training_loop import (
     Learnt,
     Loop,
@@ -66,8 +66,7 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
     plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run)
     material = Material.of(groups, start, device=loop.device)
-    tensors = possible_pointers(groups), groups.rewards, groups.judged
-    pointers, rewards, counted = (one.to(loop.device) for one in tensors)
+    pointers, rewards, counted = (one.to(loop.device) for one in (groups.pointers, groups.rewards, groups.judged))
 
     def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
         log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
@@ -182,7 +181,7 @@ class _Grpo:
     def stored(self) -> Experience:
         """The pointers that were judged before; ratios are taken to the reference, the policy that now starts."""
         groups, device = self.groups, self.loop.device
-        pointers, judged = possible_pointers(groups).to(device), groups.judged.to(device)
+        pointers, judged = groups.pointers.to(device), groups.judged.to(device)
         with self.loop.autocast():
             old = self.reference.log_probs(pointers)
             drift = (old - groups.behaviour.to(old)).masked_fill(~judged, math.nan)
