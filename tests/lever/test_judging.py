@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 
 from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
-from storage import connections
-from storage.embedded import Cluster
-from storage.responses import Responses
 from tasks.budget import Budget, BudgetSpent
 from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.judge.judging import Judgment
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import VqaItem
 from tests.lever.small_judges import Endpoint, Engine, Kept, asked, five_questions, forget, judging
-from tests.storage.conftest import open_home
 
 
 @pytest.fixture
@@ -133,21 +129,6 @@ def test_a_question_of_another_dataset_is_refused_before_anything_is_asked(items
     with pytest.raises(DatasetUnusable, match="there is no item z in this dataset"):
         judge.log_probs([(one, "ferry") for one in asked("abq", "az")])
     assert (chat.asked, chat.weighed) == ([], [])
-
-
-@pytest.mark.postgres
-def test_judgments_and_log_probabilities_outlive_the_process_in_the_database(items: dict[str, VqaItem]) -> None:
-    words = asked("abq", "baq", "q")
-    pairs = [(one, "ship") for one in words]
-    first, later = Engine(), Engine()
-    with open_home() as home:
-        url = Cluster(home).start()
-        judge, again = (judging(chat, items, Responses(lambda: url)) for chat in (first, later))
-        expected = (judge.judge(words), judge.log_probs(pairs))
-        assert (again.judge(words), again.log_probs(pairs)) == expected
-        connections.engine(url).dispose()
-    assert (len(first.asked), len(first.weighed)) == (3, 3)
-    assert (later.asked, later.weighed) == ([], [])
 
 
 def test_log_probabilities_come_in_order_and_each_is_asked_for_once(items: dict[str, VqaItem]) -> None:

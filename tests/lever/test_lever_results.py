@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
-import pytest
-
-from storage import connections
-from storage.embedded import Cluster
 from storage.evaluated import Evaluated as Rows
-from storage.evaluations import Evaluations
 from tasks.lever.learning.lever_results import LeverReport, markdown_of, rows_of, seed_json
 from tasks.lever.learning.selector_comparison import summarise
 from tasks.lever.lever_records import Dataset, Evaluated, Outcome, SelectorResult
 from tests.lever.outcomes import CONDITIONS, seed_of
 from tests.lever.small_dataset import dataset, item, png
-from tests.storage.conftest import open_home
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = "c" * 64
@@ -98,28 +91,3 @@ def test_each_question_and_seed_is_a_sample_with_every_choice() -> None:
     choices = sample.detail["choices"]
     assert isinstance(choices, dict)
     assert choices["grpo@2"] == {"pointer": [5, 2], "shown": ["a", "b"], "answer": "4", "accuracy": 1.0, "failed": None}
-
-
-@pytest.fixture(scope="module")
-def evaluations() -> Iterator[Evaluations]:
-    with open_home() as home:
-        url = Cluster(home).start()
-        yield Evaluations(lambda: url)
-        connections.engine(url).dispose()
-
-
-@pytest.mark.postgres
-def test_a_run_is_in_the_evaluation_tables_and_writing_it_again_changes_nothing(evaluations: Evaluations) -> None:
-    assert evaluations.write([rows(id="lever-1")]) > 0
-    assert evaluations.write([rows(id="lever-1")]) == 0
-    (read,) = evaluations.read("lever-1")
-    written = rows(id="lever-1")
-    assert read.run.kind == "lever"
-    assert {(one.metric, one.part, one.value) for one in read.results} == {
-        (one.metric, one.part, one.value) for one in written.results
-    }
-    assert written.more_samples
-    in_order = sorted(written.more_samples(), key=lambda one: (one.item, one.repeat))
-    assert list(read.samples) == in_order
-    assert [run.id for run in evaluations.runs(kind="lever")] == ["lever-1"]
-    assert evaluations.runs(kind="benchmark") == []

@@ -210,10 +210,17 @@ class Loop:
         return {name: one.detach().clone() for name, one in self.selector.state_dict().items()}
 
     def _save(self) -> None:
+        """Replace the state in the run's folder; without a folder nothing is kept. Raises StoreUnreachable."""
+        if self.run.folder is None:
+            return
         weights, adam = self.selector.state_dict(), moments_of(self._optimizer)
         parts = {"weights": weights, "best": self._best, "adam": adam, "held": self.held}
-        tensors = {f"{part}/{name}": one for part, named in parts.items() for name, one in named.items()}
-        save_state(self.run.folder, self.progress, tensors)
+        tensors = {
+            f"{part}/{name}": one.detach().cpu().contiguous()
+            for part, named in parts.items()
+            for name, one in named.items()
+        }
+        files.write(self.run.folder / NAME, save(tensors, metadata={PROGRESS: self.progress.model_dump_json()}))
 
 
 def _nested(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
@@ -301,13 +308,6 @@ class Batch(NamedTuple):
     update: int  # number of updates done before
     epoch: int
     rows: Tensor  # (b,) numbers of the queries, on the CPU
-
-
-def save_state(folder: Path | None, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
-    """Replace the state that `folder` keeps; without a folder nothing is kept. Raises StoreUnreachable."""
-    if folder is not None:
-        held = {name: one.detach().cpu().contiguous() for name, one in tensors.items()}
-        files.write(folder / NAME, save(held, metadata={PROGRESS: progress.model_dump_json()}))
 
 
 def load_state(folder: Path | None) -> tuple[Progress, dict[str, Tensor]] | None:
