@@ -83,13 +83,6 @@ class Judged(NamedTuple, Generic[Verdict]):
     judgments: dict[str, Judgment[Verdict]]
 
 
-def judge_all(
-    answered: Iterable[tuple[Item, Response]], *, asks: Asks, parse: Callable[[str], Verdict | None], judge: Judge
-) -> Iterator[Judged[Verdict]]:
-    """`judge_by`, where the verdict stands in the judge's words."""
-    return judge_by(answered, asks=asks, read=lambda reply: parse(visible_answer(reply.text) or ""), judge=judge)
-
-
 def judge_by(
     answered: Iterable[tuple[Item, Response]], *, asks: Asks, read: Read[Verdict], judge: Judge
 ) -> Iterator[Judged[Verdict]]:

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.model_errors import ModelUnavailable, RequestRefused, TransientModelError
-from models.protocols import ChatRequest
+from models.protocols import ChatRequest, ChatResponse
 from tasks.evaluation.benchmarks.mtbench import BENCHMARK as MTBENCH
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.grading import judge_grading as judging
 from tasks.grading.grading_records import TemplateUnusable
-from tasks.grading.judge_grading import Judgment, fill, judge_all, judge_request, label, rating, sample_of
+from tasks.grading.judge_grading import Judgment, fill, judge_by, judge_request, label, rating, sample_of
+from tasks.grading.reading import visible_answer
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
 
 ITEM = Item(id="7", prompts=("Why?",), group="stem")
@@ -28,16 +29,20 @@ def asks(item: Item, response: Response) -> dict[str, ChatRequest]:
     return {"score": judge_request(f"Rate: {response.text}", max_tokens=64)}
 
 
+def read(reply: ChatResponse) -> float | None:
+    return rating(visible_answer(reply.text) or "")
+
+
 def judged(bench: Bench, *answers: str) -> list[Judgment[float]]:
     assert bench.tools.judge
     answered = [(ITEM, response(ITEM, answer)) for answer in answers]
-    return [one.judgments["score"] for one in judge_all(answered, asks=asks, parse=rating, judge=bench.tools.judge)]
+    return [one.judgments["score"] for one in judge_by(answered, asks=asks, read=read, judge=bench.tools.judge)]
 
 
 def graded(bench: Bench, answer: str = "Because.") -> Sample:
     judge = bench.tools.judge
     assert judge
-    (one,) = judge_all([(ITEM, response(ITEM, answer))], asks=asks, parse=rating, judge=judge)
+    (one,) = judge_by([(ITEM, response(ITEM, answer))], asks=asks, read=read, judge=judge)
     return sample_of(one, judge=judge, score=one.judgments["score"].verdict, reason="rated")
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest, ChatResponse, Message, Text
-from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools, needed_judge
+from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import PreflightFailed
-from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
+from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
-from tasks.grading import judge_grading as judging
 from tasks.grading.judge_grading import Judged
 from tasks.grading.length_control import Compared, Gamed, length_controlled
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -72,35 +70,60 @@ class AlpacaEval(JudgedBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """The instructions; `detail` holds the reference, the judge's prompt, and the item's part of df_gamed.csv."""
         template = data.text(PROMPT)
-        known = _gamed(data.rows(GAMED)) if data.find(GAMED) else {}
-        return (_item(row, template, known) for row in distinct(data.rows(INSTRUCTIONS)))
+        difficulty, gamed = dict[int, float](), dict[int, list[JsonValue]]()
+        for row in data.rows(GAMED) if data.find(GAMED) else ():
+            index = int(_number(row, "index"))
+            gamed.setdefault(index, []).append([_number(row, "std_delta_len"), _number(row, "preference")])
+            difficulty.setdefault(index, _number(row, "instruction_difficulty"))
+        for row in distinct(data.rows(INSTRUCTIONS)):
+            instruction = row.text("instruction")
+            detail: dict[str, JsonValue] = {
+                "reference": row.text("output"),
+                "generator": str(row.get("generator") or ""),
+                "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
+                "template": template,
+            }
+            if row.number in difficulty:
+                detail |= {"difficulty": difficulty[row.number], "gamed": gamed[row.number]}
+            group = str(row["dataset"]) if row.get("dataset") else None
+            yield Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
 
-    def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
-        answer = judging.answers_of(item, response)[0]
-        return {PREFERENCE: _request(item, answer)} if answer else {}
+    def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        if not answers[0]:
+            return {}
+        outputs = (answers[0], str(item.detail["reference"]))
+        first, second = outputs if item.detail["model_is"] == FIRST else reversed(outputs)
+        slots = {"instruction": item.prompts[0], "output_1": first, "output_2": second}
+        messages = tuple(
+            Message(role=role, content=(Text(text=SLOT.sub(lambda slot: slots[slot[1]], text)),))
+            for role, text in TURN.findall(str(item.detail["template"]))
+        )
+        return {PREFERENCE: ChatRequest(messages=messages, temperature=1.0, max_tokens=1, top_logprobs=TOP_LOGPROBS)}
 
-    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response, scored by the probability that the judge prefers it, 0 to 1.
+    def read_verdict(self, judge: Judge, reply: ChatResponse) -> float | None:
+        """Probability that the output shown first is better; None where neither name is among the likeliest tokens.
 
         Raises PreflightFailed for a judge that tells no log-probabilities.
         """
-        judge = needed_judge(self, tools)
-        judged = judging.judge_by(answered, asks=self.requests, read=partial(_first_wins, judge), judge=judge)
-        return (self.judged_sample(one, judge) for one in judged)
+        if not reply.top_logprobs:
+            raise PreflightFailed(
+                f"AlpacaEval weighs verdicts by log-probabilities, and the judge {judge.id} tells none; name one "
+                "behind an OpenAI-compatible endpoint with top_logprobs"
+            )
+        first, second = (math.exp(reply.top_logprobs.get(name, -math.inf)) for name in (FIRST, SECOND))
+        return first / (first + second) if first + second else None
 
-    def judged_sample(self, judged: Judged[float], judge: Judge) -> Sample:
-        item, response, judgments = judged
-        answer = judging.answers_of(item, response)[0]
-        wins = judgments[PREFERENCE].verdict if judgments else 0.0
-        score = wins if wins is None or item.detail["model_is"] == FIRST or not answer else 1 - wins
-        return judging.sample_of(
-            judged,
-            judge=judge,
-            score=score,
-            reason=f"preferred with p = {score:.3f}" if answer and score is not None else "lost: no answer",
-            values={"length": float(len(answer)), "reference_length": float(len(str(item.detail["reference"])))},
-            detail={name: item.detail[name] for name in ("difficulty", "gamed") if name in item.detail},
-            missing=not answer,
+    def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
+        """Scored by the probability that the judge prefers the model's output, 0 to 1."""
+        detail, answer = judged.item.detail, answers[0]
+        score = judged.judgments[PREFERENCE].verdict if answer else 0.0
+        if answer and score is not None and detail["model_is"] == SECOND:
+            score = 1 - score
+        return Rating(
+            score,
+            f"preferred with p = {score:.3f}" if answer and score is not None else "lost: no answer",
+            values={"length": float(len(answer)), "reference_length": float(len(str(detail["reference"])))},
+            detail={name: detail[name] for name in ("difficulty", "gamed") if name in detail},
         )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
@@ -120,8 +143,19 @@ class AlpacaEval(JudgedBenchmark):
             "n_total": len(scores),
             "avg_length": fmean(one.values["length"] for one in kept) if kept else None,
         }
-        if (controlled := _length_controlled(kept)) is not None:
-            metrics["length_controlled_winrate"] = 100 * controlled
+        if len(kept) > 1 and all("difficulty" in one.detail and not one.repeat for one in kept):
+            compared = [
+                Compared(
+                    preference=one.score,
+                    longer_by=one.values["reference_length"] - one.values["length"],
+                    difficulty=cast("float", one.detail["difficulty"]),
+                    gamed=tuple(Gamed(*pair) for pair in cast("Any", one.detail["gamed"])),
+                )
+                for one in kept
+            ]
+            controlled = length_controlled(compared)
+            if controlled is not None:
+                metrics["length_controlled_winrate"] = 100 * controlled
         return Summary(metrics | unscored_metric(found.counts), rates, found.counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
@@ -129,24 +163,6 @@ class AlpacaEval(JudgedBenchmark):
         template = str(items[0].detail["template"]) if items else ""
         if items and not (TURN.search(template) and len(set(SLOT.findall(template))) == 3):
             yield f"{PROMPT.file}: expected turns in <|im_start|> and the slots instruction, output_1 and output_2"
-
-
-class _Known(NamedTuple):
-    """What df_gamed.csv says of an instruction."""
-
-    difficulty: float
-    gamed: tuple[Gamed, ...]
-
-
-def _gamed(rows: Iterable[Row]) -> dict[int, _Known]:
-    """By the instruction's index: columns index, preference, std_delta_len, instruction_difficulty."""
-    found: dict[int, _Known] = {}
-    for row in rows:
-        index, delta = int(_number(row, "index")), _number(row, "std_delta_len")
-        gamed = Gamed(delta, _number(row, "preference"))
-        known = found.get(index, _Known(_number(row, "instruction_difficulty"), ()))
-        found[index] = known._replace(gamed=(*known.gamed, gamed))
-    return found
 
 
 def _number(row: Row, name: str) -> float:
@@ -157,58 +173,6 @@ def _number(row: Row, name: str) -> float:
     if not math.isfinite(value):
         row.unusable(f"`{name}` must be finite, found {value}")
     return value
-
-
-def _item(row: Row, template: str, known: Mapping[int, _Known]) -> Item:
-    instruction = row.text("instruction")
-    detail: dict[str, JsonValue] = {
-        "reference": row.text("output"),
-        "generator": str(row.get("generator") or ""),
-        "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
-        "template": template,
-    }
-    if found := known.get(row.number):
-        detail |= {"difficulty": found.difficulty, "gamed": [list(one) for one in found.gamed]}
-    group = str(row["dataset"]) if row.get("dataset") else None
-    return Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
-
-
-def _request(item: Item, answer: str) -> ChatRequest:
-    outputs = (answer, str(item.detail["reference"]))
-    first, second = outputs if item.detail["model_is"] == FIRST else reversed(outputs)
-    slots = {"instruction": item.prompts[0], "output_1": first, "output_2": second}
-    turns = TURN.findall(str(item.detail["template"]))
-    messages = tuple(
-        Message(role=role, content=(Text(text=SLOT.sub(lambda slot: slots[slot[1]], text)),)) for role, text in turns
-    )
-    return ChatRequest(messages=messages, temperature=1.0, max_tokens=1, top_logprobs=TOP_LOGPROBS)
-
-
-def _first_wins(judge: Judge, reply: ChatResponse) -> float | None:
-    """Probability that the output shown first is better; None where neither name is among the likeliest tokens."""
-    if not reply.top_logprobs:
-        raise PreflightFailed(
-            f"AlpacaEval weighs verdicts by log-probabilities, and the judge {judge.id} tells none; name one behind an "
-            "OpenAI-compatible endpoint with top_logprobs"
-        )
-    first, second = (math.exp(reply.top_logprobs.get(name, -math.inf)) for name in (FIRST, SECOND))
-    return first / (first + second) if first + second else None
-
-
-def _length_controlled(samples: Sequence[Sample]) -> float | None:
-    """None without df_gamed.csv, and where items have several answers."""
-    if len(samples) < 2 or any("difficulty" not in one.detail for one in samples) or any(s.repeat for s in samples):
-        return None
-    compared = [
-        Compared(
-            preference=one.score,
-            longer_by=one.values["reference_length"] - one.values["length"],
-            difficulty=cast("float", one.detail["difficulty"]),
-            gamed=tuple(Gamed(*pair) for pair in cast("Any", one.detail["gamed"])),
-        )
-        for one in samples
-    ]
-    return length_controlled(compared)
 
 
 BENCHMARK = AlpacaEval()

@@ -9,12 +9,11 @@ import yaml
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
+from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import DataUnusable
-from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
-from tasks.grading import judge_grading as judging
-from tasks.grading.judge_grading import Judged
+from tasks.evaluation.evaluation_records import Item, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
+from tasks.grading.judge_grading import Judged, fill, judge_request, label
 from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import Share, scaled, weighted_estimate
 
@@ -65,19 +64,40 @@ class ArenaHard(JudgedBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         """The prompts; `detail` holds the baseline's answer and the judge's prompt."""
-        answers = {row.id: row for row in data.rows(BASELINE)}
-        prompt = _judge_prompt(data.text(PROMPT))
+        baselines = {row.id: row for row in data.rows(BASELINE)}
+        try:
+            config = yaml.safe_load(data.text(PROMPT))
+            templates = config["prompt_template"]
+            [template] = [templates] if isinstance(templates, str) else templates
+            prompt = {"system": str(config["system_prompt"]), "template": str(template)}
+        except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+            raise DataUnusable(f"{PROMPT.file}: expected `system_prompt` and one `prompt_template`") from error
         for row in distinct(data.rows(QUESTIONS)):
-            if row.id not in answers:
+            if row.id not in baselines:
                 row.unusable(f"{BASELINE.file} has no answer to question {row.id}")
-            yield _item(row, answers[row.id], prompt)
+            baseline = baselines[row.id]
+            turns, answers = row.contents("turns"), baseline.answer_turns()
+            if len(turns) != 1 or len(answers) != 1:
+                row.unusable(
+                    f"a prompt of Arena-Hard has one turn and one answer, found {len(turns)} and {len(answers)}"
+                )
+            yield Item(
+                id=row.id,
+                prompts=(turns[0]["content"],),
+                detail={
+                    "cluster": str(row.get("cluster") or ""),
+                    "baseline": answers[0],
+                    "baseline_model": str(baseline.get("model_id") or ""),
+                    **prompt,
+                },
+            )
 
-    def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
-        answer, baseline = judging.answers_of(item, response)[0], str(item.detail["baseline"])
+    def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        answer, baseline = answers[0], str(item.detail["baseline"])
         sides = dict(zip(GAMES, ((baseline, answer), (answer, baseline)), strict=True)) if answer else {}
         return {
-            game: judging.judge_request(
-                judging.fill(
+            game: judge_request(
+                fill(
                     str(item.detail["template"]),
                     {"question_1": item.prompts[0], "answer_1": first, "answer_2": second},
                 ),
@@ -88,27 +108,24 @@ class ArenaHard(JudgedBenchmark):
         }
 
     def verdict_in(self, judgment: str) -> str | None:
-        return judging.label(judgment, labels=LABELS)
+        return label(judgment, labels=LABELS)
 
-    def judged_sample(self, judged: Judged[str], judge: Judge) -> Sample:
+    def rate(self, judged: Judged[str], answers: Sequence[str]) -> Rating:
         """Scored by the share of its battles that it won; `values` has both counts."""
-        verdicts = {game: one.verdict for game, one in judged.judgments.items()}
-        known = {game: verdict for game, verdict in verdicts.items() if verdict is not None}
-        games = [share_won(verdict, game=game) for game, verdict in known.items()]
-        share = Share(sum(one.total for one in games), sum(one.weight for one in games))
-        if not verdicts:
-            share = Share(0, 2 * MUCH)
-        whole = len(known) == len(verdicts)
+        verdicts = {game: one.verdict for game, one in judged.judgments.items() if one.verdict is not None}
+        share = Share(0, 0) if answers[0] else Share(0, 2 * MUCH)
+        for game, verdict in verdicts.items():
+            of_a, battles = OUTCOMES[verdict]
+            share = share.plus(1 - of_a if game == GAMES[0] else of_a, battles)
+        whole = len(verdicts) == len(judged.judgments)
         values = {"won": share.total, "battles": share.weight} if whole else {}
         used = [reply.completion_tokens for reply in judged.response.turns]
-        tokens = {"tokens": float(used[0])} if len(used) == 1 and used[0] is not None else {}
-        return judging.sample_of(
-            judged,
-            judge=judge,
-            score=share.total / share.weight if whole else None,
-            reason="; ".join(f"{game}: {verdict}" for game, verdict in known.items()) or "both games lost: no answer",
-            values=values | tokens,
-            missing=not verdicts,
+        if len(used) == 1 and used[0] is not None:
+            values["tokens"] = float(used[0])
+        return Rating(
+            share.total / share.weight if whole else None,
+            "; ".join(f"{game}: {verdict}" for game, verdict in verdicts.items()) or "both games lost: no answer",
+            values,
         )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
@@ -134,42 +151,9 @@ class ArenaHard(JudgedBenchmark):
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """As in the base class; and the judge is told every label."""
         yield from super().check(items, tools)
-        for label in LABELS if items else ():
-            if f"[[{label}]]" not in f"{items[0].detail['system']}{items[0].detail['template']}":
-                yield f"{PROMPT.file}: the label [[{label}]] is not in the judge's prompt"
-
-
-def _judge_prompt(config: str) -> dict[str, JsonValue]:
-    """System message and template of the published configuration. Raises DataUnusable."""
-    try:
-        told = yaml.safe_load(config)
-        templates = told["prompt_template"]
-        [template] = [templates] if isinstance(templates, str) else templates
-        return {"system": str(told["system_prompt"]), "template": str(template)}
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise DataUnusable(f"{PROMPT.file}: expected `system_prompt` and one `prompt_template`") from error
-
-
-def _item(row: Row, baseline: Row, prompt: dict[str, JsonValue]) -> Item:
-    turns, answers = row.contents("turns"), baseline.answer_turns()
-    if len(turns) != 1 or len(answers) != 1:
-        row.unusable(f"a prompt of Arena-Hard has one turn and one answer, found {len(turns)} and {len(answers)}")
-    return Item(
-        id=row.id,
-        prompts=(turns[0]["content"],),
-        detail={
-            "cluster": str(row.get("cluster") or ""),
-            "baseline": answers[0],
-            "baseline_model": str(baseline.get("model_id") or ""),
-            **prompt,
-        },
-    )
-
-
-def share_won(verdict: str, *, game: str) -> Share:
-    """What the model wins in a game, and how many battles that is."""
-    of_a, battles = OUTCOMES[verdict]
-    return Share(0, 0).plus(1 - of_a if game == GAMES[0] else of_a, battles)
+        for verdict in LABELS if items else ():
+            if f"[[{verdict}]]" not in f"{items[0].detail['system']}{items[0].detail['template']}":
+                yield f"{PROMPT.file}: the label [[{verdict}]] is not in the judge's prompt"
 
 
 BENCHMARK = ArenaHard()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from models.protocols import ChatRequest
+from models.protocols import ChatRequest, ChatResponse
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Example, Family, Item, Reply, Response, Sample, Sampling
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
-from tasks.grading.judge_grading import AskAll, Judge, Judged, Tools, judge_all
-from tasks.grading.reading import Policy, policies_beside
+from tasks.grading.judge_grading import AskAll, Judge, Judged, Tools, answers_of, judge_by, sample_of
+from tasks.grading.reading import Policy, policies_beside, visible_answer
 from tasks.grading.sample_statistics import summarise_repeats, summarise_single
+from tasks.measure.estimates import Share
 from tasks.sandbox import Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
@@ -107,7 +109,20 @@ class BaseBenchmark:
                 yield f"item {item.id}: a prompt is empty"
             if item.gold in ("", []):
                 yield f"item {item.id}: its gold is empty"
-        yield from _wrong_golds(self, items, tools)
+        # each item's own gold, given as an answer, must be graded as right; it is announced as ours are, not in the
+        # words of each source
+        answered = [
+            (item, Response(item=item.id, turns=(Reply(text=answer),)))
+            for item in items
+            if item.gold not in ("", []) and (answer := self.gold_response(item)) is not None
+        ]
+        graded = self.grade(answered, tools._replace(extract="strict")) if answered else ()
+        for (item, _), sample in zip(answered, graded, strict=True):
+            if sample.status == "unscored":
+                yield f"item {item.id}: its own gold {_shown(item.gold)} could not be graded: {sample.reason}"
+            elif sample.score is None or sample.score < 1:
+                found = f"the grader found {_shown(sample.extracted)} in it ({sample.reason})"
+                yield f"item {item.id}: its own gold {_shown(item.gold)} is graded as wrong; {found}"
 
     def gold_response(self, item: Item) -> str | None:
         """An answer that must be graded as right, made of the gold; None where no single answer must."""
@@ -155,40 +170,10 @@ def is_whole(benchmark: BaseBenchmark) -> bool:
     )
 
 
-def _wrong_golds(benchmark: BaseBenchmark, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-    """A sentence for each item whose own gold, given as an answer, is not graded as right."""
-    answered = [
-        (item, Response(item=item.id, turns=(Reply(text=answer),)))
-        for item in items
-        if item.gold not in ("", []) and (answer := benchmark.gold_response(item)) is not None
-    ]
-    # gold responses are announced as ours are, not in the words of each source
-    graded = benchmark.grade(answered, tools._replace(extract="strict")) if answered else ()
-    for (item, _), sample in zip(answered, graded, strict=True):
-        if sample.status == "unscored":
-            yield f"item {item.id}: its own gold {_shown(item.gold)} could not be graded: {sample.reason}"
-        elif sample.score is None or sample.score < 1:
-            found = f"the grader found {_shown(sample.extracted)} in it ({sample.reason})"
-            yield f"item {item.id}: its own gold {_shown(item.gold)} is graded as wrong; {found}"
-
-
 def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
     """IDs of the items whose answer is graded as right."""
     answered = [(item, Response(item=item.id, turns=(Reply(text=answer),))) for item, answer in answers]
     yield from (sample.item for sample in benchmark.grade(answered, tools) if sample.score)
-
-
-def needed_judge(benchmark: BaseBenchmark, tools: Tools) -> Judge:
-    """The model that grades. Raises PreflightFailed without one."""
-    if tools.judge is None:
-        raise PreflightFailed(no_judge(benchmark))
-    return tools.judge
-
-
-def no_judge(benchmark: BaseBenchmark) -> str:
-    """The error message for a missing judge."""
-    own = f" (its own choice is {benchmark.judge})" if benchmark.judge else ""
-    return f"{benchmark.name} is graded by a model and none is there; name one with --annotator_model{own}"
 
 
 def _shown(value: object) -> str:
@@ -233,36 +218,75 @@ class CodeBenchmark(BaseBenchmark):
         yield from (f"item {item}: an empty body passes its tests" for item in passing_answers(self, empty, tools))
 
 
+class Rating(NamedTuple):
+    """What the judgments of a response amount to."""
+
+    score: float | None
+    reason: str
+    values: Mapping[str, float] = {}
+    detail: Mapping[str, Any] = {}
+
+
 class JudgedBenchmark(BaseBenchmark):
-    """A benchmark that a model grades by a prompt of the data folder; define `items` and the three methods below."""
+    """A benchmark that a model grades by a prompt of the data folder; define `items` and the three methods below.
+
+    An answer is what a turn of the response says without its reasoning; empty where it says nothing.
+    """
 
     family: Family = "judge"
 
-    def requests(self, item: Item, response: Response) -> Mapping[str, ChatRequest]:
-        """The judgments that a response needs, by name; none where there is no answer. Raises TemplateUnusable."""
+    def requests(self, item: Item, answers: Sequence[str]) -> Mapping[str, ChatRequest]:
+        """The judgments that the answers need, by name; none where there is no answer. Raises TemplateUnusable."""
         raise NotImplementedError
 
     def verdict_in(self, judgment: str) -> Any:
         """The verdict in the judge's words, a number or a label; None where there is none."""
         raise NotImplementedError
 
-    def judged_sample(self, judged: Judged[Any], judge: Judge) -> Sample:
-        """The sample of a response with its judgments."""
+    def rate(self, judged: Judged[Any], answers: Sequence[str]) -> Rating:
+        """What a response gets for its judgments; where one failed it is unscored, whatever this says."""
         raise NotImplementedError
 
+    def read_verdict(self, judge: Judge, reply: ChatResponse) -> Any:
+        """The verdict in a reply of the judge; None where there is none."""
+        del judge
+        return self.verdict_in(visible_answer(reply.text) or "")
+
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        judge = needed_judge(self, tools)
-        judged = judge_all(answered, asks=self.requests, parse=self.verdict_in, judge=judge)
-        return (self.judged_sample(one, judge) for one in judged)
+        """A sample for each response, in order. Raises PreflightFailed without a judge."""
+        judge = tools.judge
+        if judge is None:
+            raise PreflightFailed(self._no_judge())
+        all_judged: Iterator[Judged[Any]] = judge_by(
+            answered,
+            asks=lambda item, response: self.requests(item, answers_of(item, response)),
+            read=partial(self.read_verdict, judge),
+            judge=judge,
+        )
+        for judged in all_judged:
+            answers = answers_of(judged.item, judged.response)
+            rating = self.rate(judged, answers)
+            yield sample_of(judged, judge=judge, missing=not all(answers), **rating._asdict())
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """As in the base class; every judge prompt renders, and there is a judge."""
         yield from super().check(items, tools)
         for item in items:
-            turns = tuple(Reply(text="an answer") for _ in item.prompts)
             try:
-                self.requests(item, Response(item=item.id, turns=turns))
+                self.requests(item, ["an answer"] * len(item.prompts))
             except TemplateUnusable as error:
                 yield f"{item.id}: {error}"
         if tools.judge is None:
-            yield no_judge(self)
+            yield self._no_judge()
+
+    def _no_judge(self) -> str:
+        own = f" (its own choice is {self.judge})" if self.judge else ""
+        return f"{self.name} is graded by a model and none is there; name one with --annotator_model{own}"
+
+
+def shares_by_item(values: Iterable[tuple[str, float]]) -> dict[str, Share]:
+    """Item → the sum and the number of its values, for a mean over all of them."""
+    shares = defaultdict[str, Share](lambda: Share(0, 0))
+    for item, value in values:
+        shares[item] = shares[item].plus(value)
+    return dict(shares)

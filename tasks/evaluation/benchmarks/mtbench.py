@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, cast
 
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
-from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
-from tasks.grading import judge_grading as judging
-from tasks.grading.judge_grading import Judged
+from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, shares_by_item
+from tasks.evaluation.evaluation_records import Estimate, Item, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
+from tasks.grading.judge_grading import Judged, fill, judge_request, rating
 from tasks.grading.sample_statistics import tally, unscored_metric
-from tasks.measure.estimates import Share, weighted_estimate
+from tasks.measure.estimates import weighted_estimate
 
 SOURCE = "It is in fastchat/llm_judge/data of github.com/lm-sys/FastChat (Apache-2.0), there named"
 QUESTIONS = DataFile(file="mtbench_question.jsonl", get=f"{SOURCE} mt_bench/question.jsonl.")
@@ -68,55 +67,86 @@ class MTBench(JudgedBenchmark):
         prompts = {row.text("name"): row for row in data.rows(PROMPTS)}
         references = {row.id: row.answer_turns() for row in data.rows(REFERENCES)}
         for row in distinct(data.rows(QUESTIONS)):
-            yield _item(row, prompts, references.get(row.id, []))
+            turns, category = row.texts("turns"), row.text("category")
+            if not 1 <= len(turns) <= len(TURNS):
+                row.unusable(f"`turns` has {len(turns)} turns; a question of MT-Bench has one or two")
+            judges: dict[str, JsonValue] = {}
+            for turn in TURNS[: len(turns)]:
+                name = PROMPT_OF[turn, category in WITH_REFERENCE]
+                if name not in prompts:
+                    row.unusable(f"its judge prompt {name!r} is not in {PROMPTS.file}")
+                prompt = prompts[name]
+                if (form := prompt.get("output_format")) != "[[rating]]":
+                    prompt.unusable(f"`output_format` of {name!r} must be [[rating]], found {form!r}")
+                system = str(prompt.get("system_prompt") or "")
+                judges[turn] = {"name": name, "system": system, "template": prompt.text("prompt_template")}
+            yield Item(
+                id=row.id,
+                prompts=tuple(turns),
+                group=category,
+                detail={
+                    "temperature": TEMPERATURES.get(category, OTHER_TEMPERATURE),
+                    "references": list[JsonValue](references.get(row.id, [])),
+                    "judge_prompts": judges,
+                },
+            )
 
-    def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
-        answers = judging.answers_of(item, response)
-        asked = dict[str, ChatRequest]()
+    def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        requests = dict[str, ChatRequest]()
         for turn, answer in zip(TURNS, answers, strict=False):
-            if answer:
-                prompt = _judge_prompt(item, turn)
-                text = judging.fill(prompt["template"], _slots(item, turn, answers))
-                asked[turn] = judging.judge_request(text, system=prompt["system"], max_tokens=JUDGE_TOKENS)
-        return asked
+            if not answer:
+                continue
+            slots = {f"ref_answer_{number}": text for number, text in enumerate(_references(item), start=1)}
+            if turn == "Turn 1":
+                slots |= {"question": item.prompts[0], "answer": answers[0]}
+            else:
+                slots |= {f"question_{number}": text for number, text in enumerate(item.prompts, start=1)}
+                slots |= {f"answer_{number}": text for number, text in enumerate(answers, start=1)}
+            prompt = _judge_prompt(item, turn)
+            text = fill(prompt["template"], slots)
+            requests[turn] = judge_request(text, system=prompt["system"], max_tokens=JUDGE_TOKENS)
+        return requests
 
     def verdict_in(self, judgment: str) -> float | None:
-        return judging.rating(judgment)
+        return rating(judgment)
 
-    def judged_sample(self, judged: Judged[float], judge: Judge) -> Sample:
+    def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
         """Scored by the mean rating; `values` has the rating of each turn that was rated."""
-        turns = TURNS[: len(judged.item.prompts)]
-        silent = [turn for turn in turns if turn not in judged.judgments]
-        found = {turn: LOWEST if turn in silent else judged.judgments[turn].verdict for turn in turns}
-        ratings = {turn: rated for turn, rated in found.items() if rated is not None}
-        said = [f"{turn}: {rated:g}" + (" (no answer)" if turn in silent else "") for turn, rated in ratings.items()]
-        return judging.sample_of(
-            judged,
-            judge=judge,
-            score=sum(ratings.values()) / len(ratings) if ratings else None,
-            values=ratings,
-            reason="; ".join(said),
-            missing=bool(silent),
-        )
+        ratings, reasons = dict[str, float](), list[str]()
+        for turn, answer in zip(TURNS, answers, strict=False):
+            rated = judged.judgments[turn].verdict if answer else LOWEST
+            if rated is not None:
+                ratings[turn] = rated
+                reasons.append(f"{turn}: {rated:g}" + ("" if answer else " (no answer)"))
+        score = sum(ratings.values()) / len(ratings) if ratings else None
+        return Rating(score, "; ".join(reasons), values=ratings)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """`Turn 1`, `Turn 2` and `Average`, over all questions and by category."""
         kept = list(samples)
-        ratings = dict[tuple[str, str], dict[str, Share]]()  # by category, empty for all, and figure
-        for sample in kept:
-            for turn in TURNS:
-                if (rated := sample.values.get(turn)) is not None:
-                    for key in ((part, name) for part in {"", sample.group or ""} for name in (turn, AVERAGE)):
-                        shares = ratings.setdefault(key, {})
-                        shares[sample.item] = shares.get(sample.item, Share(0, 0)).plus(rated)
-        whole = {
-            name: weighted_estimate(name, ratings.get(("", name), {}), headline=name == AVERAGE)
-            for name in (*TURNS, AVERAGE)
-        }
+
+        def estimates(samples: Sequence[Sample], part: str = "") -> dict[str, Estimate | None]:
+            return {
+                name: weighted_estimate(
+                    name,
+                    shares_by_item(
+                        (one.item, one.values[turn])
+                        for one in samples
+                        for turn in (TURNS if name == AVERAGE else (name,))
+                        if turn in one.values
+                    ),
+                    part=part,
+                    headline=name == AVERAGE and not part,
+                )
+                for name in (*TURNS, AVERAGE)
+            }
+
+        whole = estimates(kept)
+        categories = sorted({one.group for one in kept if one.group})
         of_parts = [
-            weighted_estimate(name, ratings.get((part, name), {}), part=f"group={part}")
-            for part in sorted({part for part, _ in ratings} - {""})
-            for name in whole
+            part
+            for category in categories
+            for part in estimates([one for one in kept if one.group == category], f"group={category}").values()
         ]
         counts = tally(kept).counts
         metrics: dict[str, JsonValue] = {name: one.value if one else None for name, one in whole.items()}
@@ -126,59 +156,22 @@ class MTBench(JudgedBenchmark):
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """As in the base class; prompts show a rating that can be read, and references are there."""
         for item in items:
-            yield from _problems(item)
+            if item.group in WITH_REFERENCE and len(_references(item)) < len(item.prompts):
+                yield f"{item.id}: {item.group} is graded against references, and {REFERENCES.file} has none for it"
+                continue
+            for turn in TURNS[: len(item.prompts)]:
+                prompt = _judge_prompt(item, turn)
+                if rating(f"{prompt['system']}\n{prompt['template']}") is None:
+                    yield f"{item.id}, {prompt['name']}: it shows the judge no rating that can be read, such as [[5]]"
         yield from super().check(items, tools)
-
-
-def _item(row: Row, prompts: Mapping[str, Row], references: list[str]) -> Item:
-    turns, category = row.texts("turns"), row.text("category")
-    if not 1 <= len(turns) <= len(TURNS):
-        row.unusable(f"`turns` has {len(turns)} turns; a question of MT-Bench has one or two")
-    wants_reference = category in WITH_REFERENCE
-    judges: dict[str, JsonValue] = {}
-    for turn in TURNS[: len(turns)]:
-        name = PROMPT_OF[turn, wants_reference]
-        if name not in prompts:
-            row.unusable(f"its judge prompt {name!r} is not in {PROMPTS.file}")
-        prompt = prompts[name]
-        if (form := prompt.get("output_format")) != "[[rating]]":
-            prompt.unusable(f"`output_format` of {name!r} must be [[rating]], found {form!r}")
-        system = str(prompt.get("system_prompt") or "")
-        judges[turn] = {"name": name, "system": system, "template": prompt.text("prompt_template")}
-    return Item(
-        id=row.id,
-        prompts=tuple(turns),
-        group=category,
-        detail={
-            "temperature": TEMPERATURES.get(category, OTHER_TEMPERATURE),
-            "references": cast("list[JsonValue]", references),
-            "judge_prompts": judges,
-        },
-    )
 
 
 def _judge_prompt(item: Item, turn: str) -> dict[str, str]:
     return cast("dict[str, dict[str, str]]", item.detail["judge_prompts"])[turn]
 
 
-def _slots(item: Item, turn: str, answers: Sequence[str]) -> dict[str, str]:
-    references = cast("list[str]", item.detail.get("references") or [])
-    slots = {f"ref_answer_{number}": text for number, text in enumerate(references, start=1)}
-    if turn == "Turn 1":
-        return slots | {"question": item.prompts[0], "answer": answers[0]}
-    slots |= {f"question_{number}": text for number, text in enumerate(item.prompts, start=1)}
-    return slots | {f"answer_{number}": text for number, text in enumerate(answers, start=1)}
-
-
-def _problems(item: Item) -> Iterator[str]:
-    references = cast("list[Any]", item.detail.get("references") or [])
-    if item.group in WITH_REFERENCE and len(references) < len(item.prompts):
-        yield f"{item.id}: {item.group} is graded against references, and {REFERENCES.file} has none for it"
-        return
-    for turn in TURNS[: len(item.prompts)]:
-        prompt = _judge_prompt(item, turn)
-        if judging.rating(f"{prompt['system']}\n{prompt['template']}") is None:
-            yield f"{item.id}, {prompt['name']}: it shows the judge no rating that can be read, such as [[5]]"
+def _references(item: Item) -> list[str]:
+    return cast("list[str]", item.detail.get("references") or [])
 
 
 BENCHMARK = MTBench()

@@ -11,13 +11,12 @@ from typing import ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Summary, Tools
-from tasks.evaluation.evaluation_records import Item, Response, Said, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
-from tasks.grading import judge_grading as judging
-from tasks.grading.judge_grading import Judged
+from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, shares_by_item
+from tasks.evaluation.evaluation_records import Item, Said, Sample, Sampling
+from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
+from tasks.grading.judge_grading import Judged, judge_request
 from tasks.grading.sample_statistics import tally, unscored_metric
-from tasks.measure.estimates import Share, weighted_estimate
+from tasks.measure.estimates import weighted_estimate
 
 TASKS = DataFile(
     file="wildbench_v2.jsonl",
@@ -85,58 +84,80 @@ class WildBench(JudgedBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """The tasks; `detail` holds checklist, categories and the judge's prompt."""
         template = data.text(PROMPT)
-        return (_item(row, template) for row in distinct(data.rows(TASKS)))
+        for row in distinct(data.rows(TASKS)):
+            messages = row.contents("conversation_input")
+            for message in messages:
+                if (role := message.get("role")) not in ("user", "assistant"):
+                    row.unusable(f"a message of `conversation_input` has the role {role!r}; expected user or assistant")
+            *history, last = [Said(role=message["role"], text=message["content"]) for message in messages]
+            if last.role != "user":
+                row.unusable(f"`conversation_input` must end with the user's message, found role {last.role!r}")
+            tags = [row.text("primary_tag"), *row.texts("secondary_tags")]
+            if unknown := [tag for tag in tags if tag not in CATEGORIES]:
+                row.unusable(f"the tag {unknown[0]!r} is not one of {', '.join(CATEGORIES)}")
+            categories = list[JsonValue](dict.fromkeys(CATEGORIES[tag] for tag in tags))
+            yield Item(
+                id=row.id,
+                prompts=(last.text,),
+                history=tuple(history),
+                group=str(categories[0]),
+                detail={
+                    "checklist": list[JsonValue](row.texts("checklist")),
+                    "categories": categories,
+                    "template": template,
+                },
+            )
 
-    def requests(self, item: Item, response: Response) -> dict[str, ChatRequest]:
-        if not (answer := judging.answers_of(item, response)[0]):
+    def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
+        if not answers[0]:
             return {}
         slots = {
             "history": shortened("\n\n".join(f"{one.role.upper()}: {one.text}" for one in item.history)),
             "user_query": shortened(item.prompts[0]),
-            "model_output": shortened(answer),
+            "model_output": shortened(answers[0]),
             "checklist": "\n".join(f"- {point}" for point in cast("list[str]", item.detail["checklist"])),
         }
         prompt = SLOT.sub(lambda slot: slots[slot[1]], str(item.detail["template"]))
-        return {SCORE: judging.judge_request(prompt, max_tokens=JUDGE_TOKENS)}
+        return {SCORE: judge_request(prompt, max_tokens=JUDGE_TOKENS)}
 
     def verdict_in(self, judgment: str) -> float | None:
-        return score_in(judgment)
+        """The score in a judgment in JSON or similar; None if there is none from 1 to 10."""
+        found = SCORED.findall(judgment)
+        value = float(found[-1]) if found else 0.0
+        return value if LOWEST <= value <= 10 else None
 
-    def judged_sample(self, judged: Judged[float], judge: Judge) -> Sample:
+    def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
         """Scored by its WB-Score; `values` has the judge's own."""
-        answer = judging.answers_of(judged.item, judged.response)[0]
-        score = judged.judgments[SCORE].verdict if judged.judgments else LOWEST
+        answer, detail = answers[0], {"categories": judged.item.detail["categories"]}
+        score = judged.judgments[SCORE].verdict if answer else LOWEST
         values = {} if score is None else {"rating": score}
         if answer and shortened(answer) == answer:
             values["length"] = float(len(answer))  # of what the judge saw whole, as published
-        return judging.sample_of(
-            judged,
-            judge=judge,
-            score=None if score is None else (score - 5) * 2,
-            reason="" if score is None else f"score {score:g} of 10" + ("" if answer else ": no answer"),
-            values=values,
-            detail={"categories": judged.item.detail["categories"]},
-            missing=not answer,
-        )
+        if score is None:
+            return Rating(None, "", values, detail)
+        return Rating((score - 5) * 2, f"score {score:g} of 10" + ("" if answer else ": no answer"), values, detail)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """evalchemy's figures; the estimates are of the WB-Score, over all tasks and by category."""
         kept = list(samples)
-        shares, by_category = dict[str, Share](), dict[str, dict[str, Share]]()
-        for sample in kept:
-            if sample.score is not None:
-                categories = cast("list[str]", sample.detail.get("categories") or [])
-                for found in (shares, *(by_category.setdefault(name, {}) for name in categories)):
-                    found[sample.item] = found.get(sample.item, Share(0, 0)).plus(sample.score)
-        lengths = [sample.values["length"] for sample in kept if "length" in sample.values]
-        counts = tally(kept).counts
-        whole = weighted_estimate(self.metric, shares, headline=True)
+        by_category = dict[str, list[tuple[str, float]]]()
+        scores = [(sample, sample.score) for sample in kept if sample.score is not None]
+        for sample, score in scores:
+            for name in cast("list[str]", sample.detail.get("categories") or []):
+                by_category.setdefault(name, []).append((sample.item, score))
+        whole = weighted_estimate(
+            self.metric, shares_by_item((one.item, score) for one, score in scores), headline=True
+        )
         parts = {
             name: part
-            for name, found in sorted(by_category.items())
-            if (part := weighted_estimate(self.metric, found, part=f"group={name}"))
+            for name, values in sorted(by_category.items())
+            if (part := weighted_estimate(self.metric, shares_by_item(values), part=f"group={name}"))
         }
-        macro = macro_score({name: part.value for name, part in parts.items()})
+        # categories without a task do not count
+        weights = fsum(WEIGHTS[name] for name in parts)
+        macro = fsum(part.value * WEIGHTS[name] for name, part in parts.items()) / weights if parts else None
+        lengths = [sample.values["length"] for sample in kept if "length" in sample.values]
+        counts = tally(kept).counts
         metrics: dict[str, JsonValue] = {
             "score": whole.value / 2 + 5 if whole else None,
             "adjusted_score": whole.value if whole else None,
@@ -155,50 +176,10 @@ class WildBench(JudgedBenchmark):
             yield f"{PROMPT.file}: expected the slots history, user_query, model_output and checklist"
 
 
-def _item(row: Row, template: str) -> Item:
-    said = row.contents("conversation_input")
-    for message in said:
-        if (role := message.get("role")) not in ("user", "assistant"):
-            row.unusable(f"a message of `conversation_input` has the role {role!r}; expected user or assistant")
-    *history, last = [Said(role=message["role"], text=message["content"]) for message in said]
-    if last.role != "user":
-        row.unusable(f"`conversation_input` must end with the user's message, found role {last.role!r}")
-    tags = [row.text("primary_tag"), *row.texts("secondary_tags")]
-    if unknown := [tag for tag in tags if tag not in CATEGORIES]:
-        row.unusable(f"the tag {unknown[0]!r} is not one of {', '.join(CATEGORIES)}")
-    categories = list(dict.fromkeys(CATEGORIES[tag] for tag in tags))
-    return Item(
-        id=row.id,
-        prompts=(last.text,),
-        history=tuple(history),
-        group=categories[0],
-        detail={
-            "checklist": cast("list[JsonValue]", row.texts("checklist")),
-            "categories": cast("list[JsonValue]", categories),
-            "template": template,
-        },
-    )
-
-
 def shortened(text: str) -> str:
     """The first thousand words, with a mark if there are more."""
     words = text.split(" ", MOST_WORDS)
     return text if len(words) <= MOST_WORDS else " ".join(words[:MOST_WORDS]) + "... (truncated)"
-
-
-def score_in(text: str) -> float | None:
-    """The score in a judgment in JSON or similar; None if there is none from 1 to 10."""
-    found = SCORED.findall(text)
-    value = float(found[-1]) if found else 0.0
-    return value if LOWEST <= value <= 10 else None
-
-
-def macro_score(by_category: dict[str, float]) -> float | None:
-    """The weighted mean of the categories' scores; None without any."""
-    weights = {name: WEIGHTS[name] for name in by_category}
-    if not weights:
-        return None
-    return fsum(score * weights[name] for name, score in by_category.items()) / fsum(weights.values())
 
 
 BENCHMARK = WildBench()

@@ -15,9 +15,9 @@ from tasks.evaluation.benchmarks.code.bigcodebench import (
     FOREIGN,
     STANDARD,
     BigCodeBench,
-    Libraries,
     program_of,
 )
+from tasks.evaluation.benchmarks.code.sandbox_libraries import look_up
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import opened_tools
@@ -91,7 +91,7 @@ def test_a_missing_library_is_reported_whatever_the_answer(
     name: str, item: str, library: str, answer: str, tools: Tools
 ) -> None:
     assert tools.sandbox is not None
-    if not Libraries().missing([library], tools.sandbox).missing:
+    if not look_up([library], tools.sandbox).missing:
         pytest.skip(f"this Python has {library}")
     samples = graded(name, {item: answer}, tools)
     why = f"library {library} is not in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"

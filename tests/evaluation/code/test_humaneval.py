@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS
-from tasks.evaluation.benchmarks.code.multipl_e import own_solutions
+from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS, own_solutions
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
-BENCHMARK, INSTRUCT, _ = BENCHMARKS
+BENCHMARK, INSTRUCT, PLUS, *_ = BENCHMARKS
 ITEMS = {item.id: item for item in BENCHMARK.items(Data(SAMPLES))}
 GAP, SHELF, TILES, ECHO = (f"HumanEval/{number}" for number in range(4))
 COUNTDOWN, INITIALS, STEM = "sh/HumanEval_900_countdown", "sh/HumanEval_901_initials", "sh/HumanEval_902_file_stem"
@@ -125,7 +124,6 @@ def test_no_published_item_passes_with_an_empty_body(published: list[Item], tool
     assert passed(published, BENCHMARK.empty_response, tools) == {"python": 0, "sh": 0}
 
 
-PLUS = BENCHMARKS[2]
 PLUS_ITEMS = {item.id: item for item in PLUS.items(Data(SAMPLES))}
 REVERSED, SHARES, _ = PLUS_ITEMS
 

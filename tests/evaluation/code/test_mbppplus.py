@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -25,12 +24,12 @@ class Noting:
     """In the place of a sandbox: has NumPy or not, and notes what it is to execute."""
 
     def __init__(self, *, numpy: bool = True) -> None:
-        self.found = json.dumps(["numpy"] if numpy else [])
+        self.numpy = numpy
         self.programs: list[Program] = []
 
     def run(self, program: Program) -> Execution:
-        if program.stdin:
-            return Execution("ok", 0, f"\n{self.found}\n", "", 0.0, 0.0)
+        if "find_spec" in program.source:
+            return Execution("ok", 0, "", "", 0.0, 0.0) if self.numpy else Execution("failed", 3, "", "", 0.0, 0.0)
         self.programs.append(program)
         return Execution("ok", 0, "", "", 0.0, 0.0)
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmarks.arenahard import BENCHMARK, GAMES, share_won
+from tasks.evaluation.benchmarks.arenahard import BENCHMARK
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.measure.estimates import Share
 from tests.evaluation.judging.judges import SAMPLES, Bench, prompt_of, response, says
 
 
@@ -29,21 +28,6 @@ def graded(data: Data, games: list[tuple[str, str] | None]) -> list[Sample]:
     answers = [f"<{number}>" if verdicts else "" for number, verdicts in enumerate(games)]
     answered = [(item, response(item, answer)) for item, answer in zip(items, answers, strict=False)]
     return list(BENCHMARK.grade(answered, Bench(speak).tools))
-
-
-@pytest.mark.parametrize(
-    ("verdict", "as_b", "as_a"),
-    [
-        ("A>>B", Share(0, 3), Share(3, 3)),
-        ("A>B", Share(0, 1), Share(1, 1)),
-        ("A=B", Share(0.5, 1), Share(0.5, 1)),
-        ("B>A", Share(1, 1), Share(0, 1)),
-        ("B>>A", Share(3, 3), Share(0, 3)),
-    ],
-)
-def test_a_game_counts_for_the_side_that_the_model_is_on(verdict: str, as_b: Share, as_a: Share):
-    assert share_won(verdict, game=GAMES[0]) == as_b
-    assert share_won(verdict, game=GAMES[1]) == as_a
 
 
 def test_the_score_is_the_share_of_battles_won(data: Data):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tasks.evaluation.benchmarks.wildbench import BENCHMARK, MOST_WORDS, score_in
+from tasks.evaluation.benchmarks.wildbench import BENCHMARK, MOST_WORDS
 from tasks.evaluation.evaluation_records import Said, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
@@ -55,7 +55,7 @@ def test_items_hold_history_checklist_and_categories(data: Data):
     ids=range(8),
 )
 def test_the_last_score_from_1_to_10_counts(said: str, expected: float | None):
-    assert score_in(said) == expected
+    assert BENCHMARK.verdict_in(said) == expected
 
 
 def test_scores_are_rescaled_and_weighed_by_category(data: Data):

@@ -17,18 +17,18 @@ guard against tricks, and no proof against all of them.
 from __future__ import annotations
 
 import ast
-import json
 import logging
 import re
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from threading import Lock
-from typing import Literal, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from typing import Literal, cast
+
+from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
+from tasks.evaluation.benchmarks.code.sandbox_libraries import REASON, LookUp, look_up, reason_of
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import FUTURE, code_in, completed
@@ -45,63 +45,7 @@ log = logging.getLogger(__name__)
 FAILING_SHARE = 0.1
 """Share of canonical solutions that may fail on this machine."""
 
-
-REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"
-REASON = re.compile(rf"librar(?:y|ies) (.+) (?:is|are) not {re.escape(REMEDY)}")
 STANDARD, FOREIGN = "standard library", "third-party libraries"
-
-LOOK_UP = """\
-import importlib
-import importlib.util
-import json
-import sys
-
-standard = getattr(sys, "stdlib_module_names", sys.builtin_module_names)
-
-def is_there(name):
-    try:
-        # turtle is a file of every Python, and of no use without Tk
-        return bool(importlib.import_module(name) if name in standard else importlib.util.find_spec(name))
-    except (ImportError, ValueError):
-        return False
-
-found = [name for name in json.load(sys.stdin) if is_there(name)]
-print()
-print(json.dumps(found))
-"""
-
-
-class LookUp(NamedTuple):
-    """Libraries that the sandbox's Python lacks."""
-
-    missing: tuple[str, ...]
-    broken: str = ""
-    """Why the lookup failed."""
-
-
-class Libraries:
-    """Libraries of each sandbox, looked up once each with importlib.util.find_spec."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._known = WeakKeyDictionary[Sandbox, dict[str, bool]]()
-
-    def missing(self, names: Iterable[str], sandbox: Sandbox) -> LookUp:
-        """Those of `names` that its programs cannot import."""
-        wanted = tuple(dict.fromkeys(names))
-        with self._lock:
-            known = self._known.setdefault(sandbox, {})
-            unknown = [name for name in wanted if name not in known]
-            if unknown:
-                execution = sandbox.run(Program(LOOK_UP, stdin=json.dumps(unknown).encode()))
-                if not execution.passed:
-                    return LookUp((), execution.reason or execution.status)
-                found = json.loads(execution.stdout.splitlines()[-1])
-                known.update({name: name in found for name in unknown})
-            return LookUp(tuple(name for name in wanted if not known[name]))
-
-
-LIBRARIES = Libraries()
 
 
 class BigCodeBench(CodeBenchmark):
@@ -128,17 +72,35 @@ class BigCodeBench(CodeBenchmark):
         )
 
     def items(self, data: Data) -> Iterator[Item]:
-        return (self._item(row) for row in data.rows(self.files[0]))
+        for row in data.rows(self.files[0]):
+            task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
+            if "class TestCases" not in test:
+                row.unusable("test: there is no class TestCases in it")
+            problem = row.text(f"{self.split}_prompt").strip()
+            shown = f"```\n{problem}\n```" if self.split == "complete" else problem
+            libraries = needed_by(row)
+            yield Item(
+                id=task_id,
+                prompts=(f"{INSTRUCTION}\n{shown}\n",),
+                gold=solution,
+                group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,
+                detail={
+                    "entry_point": entry_point,
+                    "libraries": list[JsonValue](libraries),
+                    "code_prompt": code_prompt,
+                    "test": test,
+                },
+            )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = code_in(answer, "python")
-        needed = _needed(item, sandbox)
-        if needed.broken:
-            return Verdict(None, f"sandbox: its libraries could not be looked up: {needed.broken}", code)
-        if needed.missing:
-            return Verdict(None, reason_of(needed.missing), code)
-        whole = completed(_text(item, "code_prompt"), code, _text(item, "entry_point"), "python")
-        return verdict_of(sandbox.run(program_of(whole, _text(item, "test"))), code)
+        libraries = _look_up(item, sandbox)
+        if libraries.broken:
+            return Verdict(None, f"sandbox: its libraries could not be looked up: {libraries.broken}", code)
+        if libraries.missing:
+            return Verdict(None, reason_of(libraries.missing), code)
+        code_prompt, entry_point, test = (str(item.detail[name]) for name in ("code_prompt", "entry_point", "test"))
+        return verdict_of(sandbox.run(program_of(completed(code_prompt, code, entry_point, "python"), test)), code)
 
     def gold_response(self, item: Item) -> str | None:
         return f"```python\n{item.detail['code_prompt']}{item.gold}\n```"
@@ -146,7 +108,14 @@ class BigCodeBench(CodeBenchmark):
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """With evalchemy's keys, and with the libraries that are missing."""
         lacking = Counter[str]()
-        summary = super().summarise(counted(samples, lacking))
+
+        def counted() -> Iterator[Sample]:
+            for sample in samples:
+                if sample.status == "unscored" and (named := REASON.fullmatch(sample.reason)):
+                    lacking.update(named[1].split(", "))
+                yield sample
+
+        summary = super().summarise(counted())
         keyed = {f"{self.key}_{name}": value for name, value in summary.metrics.items() if name.startswith("pass@")}
         missing = {"missing_libraries": dict(sorted(lacking.items()))} if lacking else {}
         return summary._replace(metrics={**keyed, **summary.metrics, **missing})
@@ -154,7 +123,7 @@ class BigCodeBench(CodeBenchmark):
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """Check the tasks whose libraries are there; a few canonical solutions may fail, as in bigcodebench itself."""
         sandbox = tools.sandbox or shared_sandbox()
-        lacking = {item.id: missing for item in items if (missing := _needed(item, sandbox).missing)}
+        lacking = {item.id: missing for item in items if (missing := _look_up(item, sandbox).missing)}
         if items and len(lacking) == len(items):
             names = sorted({name for missing in lacking.values() for name in missing})
             yield f"none of {len(items)} tasks can be executed: {reason_of(names)}"
@@ -168,84 +137,36 @@ class BigCodeBench(CodeBenchmark):
     def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
         """As in the base class, but a missing answer is unscored if libraries are missing: the others are then, too."""
         sample = super().sample(item, response, sandbox)
-        if sample.missing and (missing := _needed(item, sandbox).missing):
+        if sample.missing and (missing := _look_up(item, sandbox).missing):
             return sample.model_copy(update={"status": "unscored", "score": None, "reason": reason_of(missing)})
         return sample
 
-    def _item(self, row: Row) -> Item:
-        task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
-        if "class TestCases" not in test:
-            row.unusable("test: there is no class TestCases in it")
-        problem = row.text(f"{self.split}_prompt").strip()
-        shown = f"```\n{problem}\n```" if self.split == "complete" else problem
-        libraries = needed_by(row)
-        return Item(
-            id=task_id,
-            prompts=(f"{INSTRUCTION}\n{shown}\n",),
-            gold=solution,
-            group=group_of(libraries),
-            detail={"entry_point": entry_point, "libraries": list(libraries), "code_prompt": code_prompt, "test": test},
-        )
+
+def _look_up(item: Item, sandbox: Sandbox) -> LookUp:
+    return look_up(cast("list[str]", item.detail["libraries"]), sandbox)
 
 
-def _needed(item: Item, sandbox: Sandbox) -> LookUp:
-    return LIBRARIES.missing(cast("list[str]", item.detail["libraries"]), sandbox)
-
-
-def _text(item: Item, name: str) -> str:
-    return str(item.detail[name])
-
-
-def reason_of(missing: Iterable[str]) -> str:
-    """Why a sample has no score."""
-    names = tuple(missing)
-    noun, verb = ("libraries", "are") if len(names) > 1 else ("library", "is")
-    return f"{noun} {', '.join(names)} {verb} not {REMEDY}"
-
-
-def counted(samples: Iterable[Sample], lacking: Counter[str]) -> Iterator[Sample]:
-    """The samples, passed on; `lacking` counts unscored samples by missing library."""
-    for sample in samples:
-        if sample.status == "unscored" and (named := REASON.fullmatch(sample.reason)):
-            lacking.update(named[1].split(", "))
-        yield sample
-
-
-def needed_by(row: Row) -> tuple[str, ...]:
+def needed_by(row: Row) -> list[str]:
     """Top-level names of what the item declares in `libs`, and of what its own solution and tests import."""
-    imported = _imported(f"{row['code_prompt']}{row['canonical_solution']}\n{row['test']}")
-    return tuple(sorted({name.partition(".")[0] for name in (*_declared(row), *imported)}))
-
-
-def group_of(libraries: Iterable[str]) -> str:
-    """`standard library` or `third-party libraries`."""
-    return STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN
-
-
-def _declared(row: Row) -> list[str]:
-    """`libs` is the text of a Python list."""
     libs = row.get("libs")
-    try:
+    try:  # the text of a Python list
         names = ast.literal_eval(libs) if isinstance(libs, str) else libs
     except (ValueError, SyntaxError):
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
         row.unusable(f"libs: expected a list of names such as \"['json', 'pandas']\", found {libs!r:.80}")
-    return cast("list[str]", names)
-
-
-def _imported(source: str) -> Iterator[str]:
-    """Modules that a source imports; none if it is not Python."""
+    modules = list(cast("list[str]", names))
     try:
         with warnings.catch_warnings(action="ignore"):  # of escapes such as "\d"
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(tree):
+            nodes = list(ast.walk(ast.parse(f"{row['code_prompt']}{row['canonical_solution']}\n{row['test']}")))
+    except (SyntaxError, ValueError, RecursionError):  # it is not Python
+        nodes = []
+    for node in nodes:
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            modules += [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
+            modules.append(node.module)
+    return sorted({name.partition(".")[0] for name in modules})
 
 
 BENCHMARKS = (

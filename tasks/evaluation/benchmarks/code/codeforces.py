@@ -15,11 +15,11 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.code.livecodebench import ContestBenchmark
-from tasks.evaluation.benchmarks.code.livecodebench_tests import LACKING, LIBRARIES
+from tasks.evaluation.benchmarks.code.livecodebench_tests import compared, first_failure
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_grading import Verdict
-from tasks.sandbox import Execution, Limits, Program, Sandbox
+from tasks.sandbox import Limits, Program, Sandbox
 
 BLOCK = re.compile(r"```[a-zA-Z]*\n(.*?)```", re.S)
 MEDIUM, HARD, HARDEST = 1000, 1300, 3500
@@ -48,8 +48,18 @@ class CodeForces(ContestBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """Problems without an interaction, and with tests."""
         for row in data.rows(self.files[0]):
-            if not row.get("interaction_format") and row.get("official_tests"):
-                yield _item(row)
+            if row.get("interaction_format") or not row.get("official_tests"):
+                continue
+            seconds = row.get("time_limit")
+            if not isinstance(seconds, int | float) or seconds <= 0:
+                row.unusable(f"`time_limit` must be a number above 0, found {seconds!r}")
+            tests: list[JsonValue] = [dict(_pair(row, "official_tests", one)) for one in row["official_tests"]]
+            yield Item(
+                id=row.text("id"),
+                prompts=(f"{INSTRUCTION}\n\n{statement(row)}",),
+                group=difficulty(row.get("rating")),
+                detail={"tests": tests, "seconds": float(seconds) + 50},
+            )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """All tests, until the first that fails; each in a process of its own."""
@@ -57,34 +67,25 @@ class CodeForces(ContestBenchmark):
         if not blocks:
             return Verdict(0.0, "there is no code block", "")
         seconds = float(cast("float", item.detail["seconds"]))
-        tests = cast("list[dict[str, str]]", item.detail["tests"])
-        for number, test in enumerate(tests, start=1):
-            limits = Limits(
-                cpu_s=round(seconds),
-                wall_s=seconds,
-                memory_bytes=MEMORY_BYTES,
-                output_bytes=OUTPUT_BYTES + 2 * len(test["output"]),
-            )
-            execution = sandbox.run(Program(blocks[-1], stdin=test["input"].encode("utf-8", "replace"), limits=limits))
-            failed = _failure(execution, test["output"])
-            if failed:
-                return failed._replace(reason=f"test {number}: {failed.reason}", code=blocks[-1])
-        return Verdict(1.0, f"passed {len(tests)} tests", blocks[-1])
+        runs = (
+            (f"test {number}", self._run_test(blocks[-1], test["input"], test["output"], seconds, sandbox))
+            for number, test in enumerate(cast("list[dict[str, str]]", item.detail["tests"]), start=1)
+        )
+        return first_failure(blocks[-1], runs)
 
+    def _run_test(self, code: str, given: str, expected: str, seconds: float, sandbox: Sandbox) -> Verdict:
+        def differs(printed: str) -> str | None:
+            equal = printed.split() == expected.split()
+            return None if equal else f"wrong answer: {_short(printed)}, expected {_short(expected)}"
 
-def _failure(execution: Execution, expected: str) -> Verdict | None:
-    """Why a test is not passed; None where it is."""
-    if execution.status == "broken":
-        return Verdict(None, f"sandbox: {execution.reason}", "")
-    if not execution.passed:
-        named = LACKING.findall(execution.stderr)
-        if named and named[-1] in LIBRARIES:
-            reason = f"the library {named[-1]} is not to be had in the sandbox"
-            return Verdict(None, reason, "", stderr=execution.stderr)
-        return Verdict(0.0, execution.reason or execution.status, "", stderr=execution.stderr)
-    if execution.stdout.split() != expected.split():
-        return Verdict(0.0, f"wrong answer: {_short(execution.stdout)}, expected {_short(expected)}", "")
-    return None
+        limits = Limits(
+            cpu_s=round(seconds),
+            wall_s=seconds,
+            memory_bytes=MEMORY_BYTES,
+            output_bytes=OUTPUT_BYTES + 2 * len(expected),
+        )
+        program = Program(code, stdin=given.encode("utf-8", "replace"), limits=limits)
+        return compared(program, sandbox, differs=differs)
 
 
 def _short(text: str) -> str:
@@ -110,19 +111,6 @@ def statement(row: Row) -> str:
         if row.get(name):
             page += f"<h2>{title}</h2><div>{row[name]}</div>"
     return page + "</body></html>"
-
-
-def _item(row: Row) -> Item:
-    seconds = row.get("time_limit")
-    if not isinstance(seconds, int | float) or seconds <= 0:
-        row.unusable(f"`time_limit` must be a number above 0, found {seconds!r}")
-    tests: list[JsonValue] = [dict(_pair(row, "official_tests", one)) for one in row["official_tests"]]
-    return Item(
-        id=row.text("id"),
-        prompts=(f"{INSTRUCTION}\n\n{statement(row)}",),
-        group=difficulty(row.get("rating")),
-        detail={"tests": tests, "seconds": float(seconds) + 50},
-    )
 
 
 def _pair(row: Row, name: str, test: Any) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pydantic import JsonValue
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, passing_answers
 from tasks.evaluation.benchmarks.code.mbpp import emptied
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
 from tasks.grading.code.code_extraction import code_in
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
@@ -55,8 +55,19 @@ class CruxEval(CodeBenchmark):
     """Which of the two prompts."""
 
     def items(self, data: Data) -> Iterator[Item]:
-        rows = distinct(data.rows(self.files[0]))
-        return (self._item(row, part) for row in rows for part in PARTS)
+        for row in distinct(data.rows(self.files[0])):
+            given = row.get("input")
+            if not isinstance(given, str):  # empty where f takes nothing
+                row.unusable(f"`input` must be the arguments of f as text, found {given!r:.80}")
+            fields = {"code": row.text("code"), "input": given, "output": row.text("output")}
+            for part in PARTS:
+                yield Item(
+                    id=f"{row.id}/{part}",
+                    prompts=(PROMPTS[part][self.manner].format(**fields),),
+                    gold=f"f({fields['input']})" if part == "input" else fields["output"],
+                    group=part,
+                    detail=dict[str, JsonValue](fields),
+                )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         found = answer_in(answer)
@@ -80,19 +91,6 @@ class CruxEval(CodeBenchmark):
         hollow = [(empty, str(self.gold_response(item))) for item in items if (empty := emptied_item(item)) is not None]
         yield from (
             f"item {item}: its answer is right for an empty f too" for item in passing_answers(self, hollow, tools)
-        )
-
-    def _item(self, row: Row, part: str) -> Item:
-        given = row.get("input")
-        if not isinstance(given, str):  # empty where f takes nothing
-            row.unusable(f"`input` must be the arguments of f as text, found {given!r:.80}")
-        fields = {"code": row.text("code"), "input": given, "output": row.text("output")}
-        return Item(
-            id=f"{row.id}/{part}",
-            prompts=(PROMPTS[part][self.manner].format(**fields),),
-            gold=f"f({fields['input']})" if part == "input" else fields["output"],
-            group=part,
-            detail=dict[str, JsonValue](fields),
         )
 
 

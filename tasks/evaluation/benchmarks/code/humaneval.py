@@ -1,36 +1,44 @@
-"""HumanEval and HumanEval+.
+"""HumanEval, HumanEval+ and MultiPL-E.
 
 HumanEval: 164 functions of Python to complete, and their translations to Bash and JavaScript where they are there.
-
-Python: fields as in openai/human-eval: task_id, prompt, entry_point, canonical_solution, test. The program is the
-completed prompt, the item's tests, and `check(entry_point)`; lost indentation of a body is restored. Bash and
-JavaScript: see `multipl_e`. Greedy, 1,024 tokens and 3 seconds as in mlfoundations/evalchemy
-(eval/chat_benchmarks/HumanEval), but without its imports before each Python program.
+Fields of Python items as in openai/human-eval: task_id, prompt, entry_point, canonical_solution, test. The program is
+the completed prompt, the item's tests, and `check(entry_point)`; lost indentation of a body is restored. Greedy, 1,024
+tokens and 3 seconds as in mlfoundations/evalchemy (eval/chat_benchmarks/HumanEval), but without its imports before each
+Python program.
 
 HumanEval+: HumanEval with some 80 times the tests, as the hub's evalplus/humanevalplus has them: the same fields, with
 EvalPlus's inputs and the outputs of the canonical solution in `test`. Prompt and 1,024 tokens as in
 mlfoundations/evalchemy (eval/chat_benchmarks/HumanEvalPlus).
+
+MultiPL-E: HumanEval in the languages of a table, a benchmark for each, named MultiPLE-sh, MultiPLE-cpp, … Data: the
+hub's nuprl/MultiPL-E, configurations humaneval-sh, humaneval-cpp, …; fields: name, language, prompt (ends within a
+function), doctests, original, prompt_terminology, tests, stop_tokens. The files of deepseek-ai/DeepSeek-Coder and
+mlfoundations/evalchemy repeat name and tests as task_id and test. There are no solutions among them, so `solutions/`
+has some of our own, which a preflight runs. Prompt, 1,024 tokens and 15 seconds as in mlfoundations/evalchemy
+(eval/chat_benchmarks/MultiPLE), without the indentation of its fences. Tests need MultiPL-E's libraries: Test::Deep for
+Perl, test/unit for Ruby, luaunit for Lua; the preflight runs our solutions to two items of each language to detect
+whether they are installed.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+from typing import cast
 
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Tools
-from tasks.evaluation.benchmarks.code.multipl_e import (
-    empty_answer,
-    missing_tools,
-    own_answer,
-    translated_item,
-    try_translated,
-)
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.grading.code.code_extraction import code_in, completed
+from tasks.grading.code.code_extraction import blocks_in, code_in, completed
 from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.grading.code.program_assembly import with_tests
 from tasks.sandbox import Limits, Program, Sandbox
+from tasks.sandbox.languages import find, unavailable
 from tasks.sandbox.sandbox_records import MIB
 
 PYTHON = DataFile(
@@ -39,11 +47,27 @@ PYTHON = DataFile(
     hub_split="test",
     get="It is data/HumanEval.jsonl.gz of github.com/openai/human-eval (MIT), and is read packed too.",
 )
+PLUS = DataFile(file="HumanEvalPlus.jsonl", hub="evalplus/humanevalplus", hub_split="test")
 TRANSLATED = {
     "sh": ("Bash", DataFile(file="humaneval_sh.jsonl", optional=True)),
     "js": ("JavaScript", DataFile(file="humaneval_js.jsonl", optional=True)),
 }
 """Extension → the language's name in prompts, and its file."""
+LANGUAGES = {
+    "sh": "bash",
+    "js": "javascript",
+    "cpp": "cpp",
+    "java": "java",
+    "go": "go",
+    "rs": "rust",
+    "pl": "perl",
+    "php": "php",
+    "rb": "ruby",
+    "lua": "lua",
+    "r": "r",
+}
+"""Extension, as MultiPL-E names a language and as keys of figures begin → the language as evalchemy names it to the
+model, LANGUAGE_MAP in its MultiPLE; `sandbox.languages` has them all."""
 PROMPT = "Please provide a {language} solution to the following problem:\n{prompt}"
 INSTRUCT = (
     "Please continue to complete the function. You are not allowed to modify the given code and do the completion "
@@ -51,28 +75,66 @@ INSTRUCT = (
     "```{language}\n{prompt}\n```"
 )
 """Source: build_deepseekcoder_instruction of evalchemy's HumanEval; language in lower case, prompt stripped."""
-LIMITS = Limits(cpu_s=3.0, wall_s=3.0)
-"""The 3 seconds of human-eval and evalchemy."""
+MULTIPLE_SYSTEM = "You are a helpful programming assistant designed to complete code snippets."
+MULTIPLE_PROMPT = "Please generate code to complete the following problem:\n```{language}\n{prompt}\n```"
+SIGNATURE = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\(|(?:<-|=)[ \t]*function\b)")
+PERL_SIGNATURE = re.compile(r"^sub[ \t]+(\w+)", re.M)
+EMPTY_BODIES = {"python": "    pass\n", "sh": "    :\n", "js": "    return;\n"}
+"""Only for interpreted languages: compilers take long."""
 
 
-PLUS = DataFile(
-    file="HumanEvalPlus.jsonl",
-    hub="evalplus/humanevalplus",
-    hub_split="test",
-)
-PLUS_LIMITS = Limits(cpu_s=20.0, wall_s=60.0, memory_bytes=4096 * MIB)
-"""Memory as evalplus allows (evalplus/eval/__init__.py); some inputs are lists of a million, and each is used twice."""
+class FunctionBenchmark(CodeBenchmark):
+    """Functions to complete; the group of an item is its language."""
+
+    sampling = Sampling(temperature=0.0, max_tokens=1024)
+    limits: Limits
+
+    def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
+        """Execute what an answer makes of its prompt, with the item's tests."""
+        language, detail = str(item.group), item.detail
+        code = code_in(answer, language)
+        prompt, entry_point = str(detail["prompt"]), str(detail["entry_point"])
+        if language == "python":
+            source = completed(prompt, code, entry_point, language)
+            tests, call = str(detail["test"]), f"check({entry_point})"
+            tests = tests if tests.rstrip().endswith(f"\n{call}") else f"{tests}\n\n{call}\n"
+        else:
+            is_fenced = any(block.code.strip() for block in blocks_in(answer))
+            stops = [] if is_fenced else cast("list[str]", detail["stop_tokens"])
+            source, tests = with_tests(prompt, code, entry_point, language, tests=str(detail["tests"]), stops=stops)
+        return verdict_of(sandbox.run(Program(source, language, tests=tests, limits=self.limits)), code)
+
+    def gold_response(self, item: Item) -> str | None:
+        """The data's own solution, or one of ours to a translation, where there is one."""
+        own = own_solutions(str(item.group)).get(str(item.detail["task_id"]))
+        return self._answer(item, str(item.gold) if item.group == "python" else own)
+
+    def empty_response(self, item: Item) -> str | None:
+        return self._answer(item, EMPTY_BODIES.get(str(item.group)))
+
+    def _answer(self, item: Item, body: str | None) -> str | None:
+        """The body of a function, as a model may give it."""
+        before = item.detail["prompt"] if item.group == "python" else ""
+        return body and f"```{item.group}\n{before}{body}```\n"
+
+    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
+        """As in the base class, if the languages of the items can be run; else why they cannot."""
+        languages = dict.fromkeys(item.group for item in items if item.group)
+        missing = [(one, why) for one in languages if (why := unavailable(find(one)))]
+        yield from (f"programs of {language} cannot be run here: {why}" for language, why in missing)
+        if not missing:
+            yield from super().check(items, tools)
 
 
-class HumanEval(CodeBenchmark):
+class HumanEval(FunctionBenchmark):
     """All three languages in one; groups are `python`, `sh` and `js`, and so begin the keys of the figures."""
 
     name = "HumanEval"
     version = 2
     summary = "164 functions to complete in Python; in Bash and JavaScript too where humaneval_sh, _js.jsonl are there"
     files = (PYTHON, *(file for _, file in TRANSLATED.values()))
-    sampling = Sampling(temperature=0.0, max_tokens=1024)
-    template = PROMPT
+    limits = Limits(cpu_s=3.0, wall_s=3.0)
+    """The 3 seconds of human-eval and evalchemy."""
 
     def items(self, data: Data) -> Iterator[Item]:
         """The Python items, then those of each language whose file is in the folder."""
@@ -83,23 +145,7 @@ class HumanEval(CodeBenchmark):
 
     def shown(self, language: str, prompt: str) -> str:
         """What the model sees."""
-        return self.template.format(language=language, prompt=prompt)
-
-    def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        if item.group in TRANSLATED:
-            return try_translated(item, answer, sandbox, LIMITS)
-        return try_python(item, answer, sandbox, LIMITS)
-
-    def gold_response(self, item: Item) -> str | None:
-        return own_answer(item) if item.group in TRANSLATED else canonical_answer(item)
-
-    def empty_response(self, item: Item) -> str | None:
-        return empty_answer(item) if item.group in TRANSLATED else python_answer(item, "    pass\n")
-
-    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class, if the languages of the items can be run; else why they cannot."""
-        missing = list(missing_tools(items))
-        yield from missing or super().check(items, tools)
+        return PROMPT.format(language=language, prompt=prompt)
 
 
 class HumanEvalInstruct(HumanEval):
@@ -107,10 +153,47 @@ class HumanEvalInstruct(HumanEval):
 
     name = "HumanEvalInstruct"
     summary = "HumanEval with evalchemy's instruction"
-    template = INSTRUCT
 
     def shown(self, language: str, prompt: str) -> str:
-        return self.template.format(language=language.lower(), prompt=prompt.strip())
+        return INSTRUCT.format(language=language.lower(), prompt=prompt.strip())
+
+
+class HumanEvalPlus(FunctionBenchmark):
+    """HumanEval with the tests of EvalPlus."""
+
+    name = "HumanEvalPlus"
+    summary = "HumanEval with some 80 times the tests, in Python"
+    files = (PLUS,)
+    format_checked_only = True
+    limits = Limits(cpu_s=20.0, wall_s=60.0, memory_bytes=4096 * MIB)
+    """Memory as evalplus allows (evalplus/eval/__init__.py); some inputs are lists of a million, each used twice."""
+
+    def items(self, data: Data) -> Iterator[Item]:
+        for row in data.rows(PLUS):
+            if "base_input" in row:
+                row.unusable("these are fields of EvalPlus's own file; take the hub's evalplus/humanevalplus instead")
+            yield python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
+
+
+class MultiPLE(FunctionBenchmark):
+    """One language of MultiPL-E."""
+
+    format_checked_only = True
+    limits = Limits(cpu_s=15.0, wall_s=15.0)
+    """For the compiler, and again for the program."""
+
+    def __init__(self, extension: str) -> None:
+        super().__init__()
+        self.extension = extension
+        self.name = f"MultiPLE-{extension}"
+        self.summary = f"HumanEval translated to {LANGUAGES[extension]}"
+        file, config = f"humaneval_{extension}.jsonl", f"humaneval-{extension}"
+        self.files = (DataFile(file=file, hub="nuprl/MultiPL-E", hub_config=config, hub_split="test"),)
+
+    def items(self, data: Data) -> Iterator[Item]:
+        for row in data.rows(self.files[0]):
+            shown = MULTIPLE_PROMPT.format(language=LANGUAGES[self.extension], prompt=row.text("prompt"))
+            yield translated_item(row, self.extension, shown).model_copy(update={"system": MULTIPLE_SYSTEM})
 
 
 def python_item(row: Row, shown: str) -> Item:
@@ -122,49 +205,38 @@ def python_item(row: Row, shown: str) -> Item:
     return Item(id=row.id, prompts=(shown,), gold=gold, group="python", detail=detail)
 
 
-def try_python(item: Item, answer: str, sandbox: Sandbox, limits: Limits) -> Verdict:
-    """Execute what an answer makes of its prompt, and then `check` of it."""
-    code = code_in(answer, "python")
-    entry_point = str(item.detail["entry_point"])
-    source = completed(str(item.detail["prompt"]), code, entry_point, "python")
-    test, call = str(item.detail["test"]), f"check({entry_point})"
-    tests = test if test.rstrip().endswith(f"\n{call}") else f"{test}\n\n{call}\n"
-    return verdict_of(sandbox.run(Program(source, tests=tests, limits=limits)), code)
+def translated_item(row: Row, extension: str, shown: str) -> Item:
+    """A row of MultiPL-E; `extension` (`sh`) makes its ID unique among languages. Raises DataUnusable."""
+    name = str(row.get("task_id") or row.text("name"))
+    prompt = row.text("prompt")
+    # the function whose first line ends the prompt
+    last_line = prompt.rstrip().rpartition("\n")[2]
+    names = PERL_SIGNATURE.findall(prompt)[-1:] or SIGNATURE.findall(last_line)[:1]
+    if not names:
+        row.unusable(f"`prompt` does not end with the first line of a function, but with {last_line[:80]!r}")
+    detail: dict[str, JsonValue] = {
+        "task_id": name,
+        "prompt": prompt,
+        "entry_point": names[0],
+        "tests": row.text("tests" if "tests" in row else "test"),
+        "stop_tokens": list[JsonValue](row.texts("stop_tokens")),
+    }
+    return Item(id=f"{extension}/{name}", prompts=(shown,), group=extension, detail=detail)
 
 
-def canonical_answer(item: Item) -> str:
-    """The data's own solution, as a model may give it."""
-    return python_answer(item, str(item.gold))
+@cache
+def own_solutions(extension: str) -> dict[str, str]:
+    """Solutions of our own: name of the item → body of the function."""
+    file = resources.files("tasks.evaluation.benchmarks.code") / "solutions" / f"humaneval_{extension}.jsonl"
+    if not file.is_file():
+        return {}
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    return {row["task_id"]: row["body"] for row in rows}
 
 
-def python_answer(item: Item, body: str) -> str:
-    """The whole function with this body."""
-    return f"```python\n{item.detail['prompt']}{body}```\n"
-
-
-class HumanEvalPlus(CodeBenchmark):
-    """HumanEval with the tests of EvalPlus."""
-
-    name = "HumanEvalPlus"
-    summary = "HumanEval with some 80 times the tests, in Python"
-    files = (PLUS,)
-    sampling = Sampling(temperature=0.0, max_tokens=1024)
-    format_checked_only = True
-
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(PLUS):
-            if "base_input" in row:
-                row.unusable("these are fields of EvalPlus's own file; take the hub's evalplus/humanevalplus instead")
-            yield python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
-
-    def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        return try_python(item, answer, sandbox, PLUS_LIMITS)
-
-    def gold_response(self, item: Item) -> str | None:
-        return canonical_answer(item)
-
-    def empty_response(self, item: Item) -> str | None:
-        return python_answer(item, "    pass\n")
-
-
-BENCHMARKS = (HumanEval(), HumanEvalInstruct(), HumanEvalPlus())
+BENCHMARKS = (
+    HumanEval(),
+    HumanEvalInstruct(),
+    HumanEvalPlus(),
+    *(MultiPLE(extension) for extension in LANGUAGES),
+)

@@ -20,7 +20,7 @@ import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -28,6 +28,7 @@ from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.code.livecodebench_tests import (
     Kind,
     checked_kind,
+    first_failure,
     program_of,
     read_tests,
     run_test,
@@ -52,17 +53,6 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 TRIAL_FILE = "livecodebench_trials.json"
 TRIALS: list[dict[str, Any]] = json.loads(Path(__file__).with_name(TRIAL_FILE).read_text("utf-8"))
 """Problems of our own with a right and a wrong program, to prove a machine: the data has no solutions."""
-
-
-class Window(NamedTuple):
-    """Days of contests: from `start` on and before `end`."""
-
-    start: str
-    end: str
-
-    def holds(self, date: str) -> bool:
-        """date: as 2024-05-31."""
-        return self.start <= date < self.end
 
 
 class ContestBenchmark(CodeBenchmark):
@@ -105,14 +95,15 @@ class LiveCodeBench(ContestBenchmark):
             "other.",
         ),
     )
-    window = Window("2023-05-01", "2024-06-01")
+    window = ("2023-05-01", "2024-06-01")
+    """Days of contests: from the first on and before the second."""
     sampling = Sampling(temperature=0.7, max_tokens=32768)
     repeats = 6
     format_checked_only = True
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            if self.window.holds(_date(row)):
+            if self.window[0] <= _date(row) < self.window[1]:
                 yield _item(row)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
@@ -122,14 +113,8 @@ class LiveCodeBench(ContestBenchmark):
             return Verdict(0.0, "no code was found", "")
         function = item.detail["function"]
         program = program_of(code, None if function is None else str(function))
-        passed = 0
-        for test in read_tests(str(item.detail["public"]), str(item.detail["private"])):
-            ran = run_test(test, program, sandbox)
-            if not ran.passed:
-                score = None if ran.passed is None else 0.0
-                return Verdict(score, f"{test.name}: {ran.reason}", code, stderr=ran.stderr)
-            passed += 1
-        return Verdict(1.0, f"passed {passed} tests", code)
+        tests = read_tests(str(item.detail["public"]), str(item.detail["private"]))
+        return first_failure(code, ((test.name, run_test(test, program, sandbox)) for test in tests))
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """As in the base class; and on problems of our own right programs pass and wrong ones do not."""
@@ -158,7 +143,7 @@ class LiveCodeBenchV5(LiveCodeBench):
             "behind the other.",
         ),
     )
-    window = Window("2024-06-01", "2025-02-01")
+    window = ("2024-06-01", "2025-02-01")
     repeats = 3
 
 
@@ -178,16 +163,24 @@ def _item(row: Row) -> Item:
         kind = checked_kind(public, private)
     except ValueError as error:
         row.unusable(f"its tests cannot be used: {error}")
-    # without a space between, as evalchemy sends it
-    prompt = EVALCHEMY[kind] + row.text("question_content")
+    function: str | None = None
+    if kind == "functional":  # the name of the function that is called, from the metadata
+        try:
+            function = value_of(row.text("metadata"))["func_name"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            row.unusable("its tests call a function, and `metadata` is not JSON with its `func_name`")
+        if not isinstance(function, str) or not function.isidentifier() or keyword.iskeyword(function):
+            row.unusable(f"`func_name` must be the name of a function, found {function!r}")
     detail: dict[str, JsonValue] = {
         "title": str(row.get("question_title", "")),
         "platform": str(row.get("platform", "")),
         "contest_date": _date(row),
-        "function": _function(row) if kind == "functional" else None,
+        "function": function,
         "public": public,
         "private": private,
     }
+    # without a space between, as evalchemy sends it
+    prompt = EVALCHEMY[kind] + row.text("question_content")
     return Item(id=row.text("question_id"), prompts=(prompt,), group=difficulty, detail=detail)
 
 
@@ -196,17 +189,6 @@ def _date(row: Row) -> str:
     if not found:
         row.unusable(f"`contest_date` must begin as 2024-05-31, found {row.get('contest_date')!r}")
     return found[0]
-
-
-def _function(row: Row) -> str:
-    """The name of the function that is called, from the metadata."""
-    try:
-        name = value_of(row.text("metadata"))["func_name"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        row.unusable("its tests call a function, and `metadata` is not JSON with its `func_name`")
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-        row.unusable(f"`func_name` must be the name of a function, found {name!r}")
-    return name
 
 
 def _accuracy(metrics: dict[str, JsonValue], prefix: str) -> dict[str, JsonValue]:

@@ -13,12 +13,14 @@ import json
 import pickletools
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from tasks.sandbox import Execution, Limits, Program, Sandbox
+from tasks.evaluation.benchmarks.code.sandbox_libraries import look_up
+from tasks.grading.code.code_grading import BROKEN, Verdict
+from tasks.sandbox import Limits, Program, Sandbox
 
 MOST_BYTES = 1 << 30
 """Maximum bytes of one problem's unpacked tests; a packed text may expand a thousandfold."""
@@ -44,28 +46,27 @@ class Test(NamedTuple):
 def read_tests(public: str, private: str) -> Iterator[Test]:
     """The tests in the order in which they are run; private ones are unpacked last. Raises ValueError."""
     yield from _parsed(public, "public")
-    yield from _remembered(private)
+    yield from _private_tests(private)
+
+
+@lru_cache(maxsize=4)  # the repeats of an item come one after the other
+def _private_tests(private: str) -> tuple[Test, ...]:
+    return tuple(_parsed(private if private.lstrip().startswith("[") else unpacked(private), "private"))
 
 
 def checked_kind(public: str, private: str) -> Kind:
     """The kind of all tests. Raises ValueError for tests that cannot be run."""
     kinds = set[Kind]()
-    for test in (*_parsed(public, "public"), *_private(private)):
+    for test in read_tests(public, private):
         kinds.add(test.kind)
-        if test.kind == "functional":
-            _check_json(test)
+        for text in (*test.input.split("\n"), test.output) if test.kind == "functional" else ():
+            try:
+                value_of(text)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{test.name}: {text[:60]!r} is not JSON") from error
     if len(kinds) != 1:
         raise ValueError("its tests are both of stdin and of functions" if kinds else "it has no tests")
     return kinds.pop()
-
-
-@lru_cache(maxsize=4)  # the repeats of an item come one after the other
-def _remembered(private: str) -> tuple[Test, ...]:
-    return tuple(_private(private))
-
-
-def _private(private: str) -> Iterator[Test]:
-    return _parsed(private if private.lstrip().startswith("[") else unpacked(private), "private")
 
 
 def unpacked(packed: str) -> str:
@@ -118,27 +119,16 @@ def _parsed(text: str, whose: str) -> Iterator[Test]:
     if not isinstance(tests, list):
         raise ValueError(f"the {whose} tests are no list")
     for number, test in enumerate(cast("list[Any]", tests), start=1):
-        yield _test(test, f"{whose} test {number}")
-
-
-def _test(test: Any, name: str) -> Test:
-    try:
-        given, expected, kind = test["input"], test["output"], test["testtype"]
-    except (TypeError, KeyError, IndexError) as error:
-        raise ValueError(f"{name} needs `input`, `output` and `testtype`") from error
-    if not (isinstance(given, str) and isinstance(expected, str)):
-        raise ValueError(f"{name}: `input` and `output` must be texts")
-    if kind not in get_args(Kind):
-        raise ValueError(f"{name}: the testtype {kind!r} is none of {', '.join(get_args(Kind))}")
-    return Test(name, given, expected, kind)
-
-
-def _check_json(test: Test) -> None:
-    for text in (*test.input.split("\n"), test.output):
+        name = f"{whose} test {number}"
         try:
-            value_of(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{test.name}: {text[:60]!r} is not JSON") from error
+            given, expected, kind = test["input"], test["output"], test["testtype"]
+        except (TypeError, KeyError, IndexError) as error:
+            raise ValueError(f"{name} needs `input`, `output` and `testtype`") from error
+        if not (isinstance(given, str) and isinstance(expected, str)):
+            raise ValueError(f"{name}: `input` and `output` must be texts")
+        if kind not in get_args(Kind):
+            raise ValueError(f"{name}: the testtype {kind!r} is none of {', '.join(get_args(Kind))}")
+        yield Test(name, given, expected, kind)
 
 
 def value_of(text: str) -> Any:
@@ -211,23 +201,12 @@ with open(1, "w", closefd=False) as told:
 """Calls the function, discards what it prints, and takes NumPy scalars for numbers."""
 LIBRARIES = ("numpy", "scipy", "sympy", "networkx", "sortedcontainers")
 """The contests' judges have them, so a program that imports one is not wrong if this machine lacks it."""
-LACKS = 3
-"""Exit code if a library is missing."""
 LACKING = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.M)
 UNCAUGHT = re.compile(r"Traceback \(most recent call last\):|^[A-Z]\w*Error:", re.M)
 """Output of Python for an uncaught error or a syntax error."""
 OF_SIGNALS = range(128, 193)
 """Exit codes of signals, as in a shell."""
 SHOWN_CHARS = 60
-
-
-class Ran(NamedTuple):
-    """Result of a test."""
-
-    passed: bool | None
-    """None: the program could not be tested."""
-    reason: str
-    stderr: str = ""
 
 
 def program_of(code: str, function: str | None) -> Program:
@@ -238,24 +217,45 @@ def program_of(code: str, function: str | None) -> Program:
     return Program(source, tests=tests, limits=LIMITS)
 
 
-def run_test(test: Test, program: Program, sandbox: Sandbox) -> Ran:
-    """Run the program on the input of a test, in a process of its own, and compare."""
-    room = LIMITS.output_bytes + 2 * len(test.output)
-    given = test.input.encode("utf-8", "replace")
-    execution = sandbox.run(program._replace(stdin=given, limits=LIMITS._replace(output_bytes=room)))
-    if execution.status == "broken":
-        return Ran(None, f"sandbox: {execution.reason}")
+def run_test(test: Test, program: Program, sandbox: Sandbox) -> Verdict:
+    """What the program makes of the input of a test, in a process of its own."""
+    limits = LIMITS._replace(output_bytes=LIMITS.output_bytes + 2 * len(test.output))
+    program = program._replace(stdin=test.input.encode("utf-8", "replace"), limits=limits)
+    if test.kind == "functional":
+        return compared(program, sandbox, differs=lambda printed: other_value(printed, test.output))
     # LiveCodeBench ignores the code of a program that ends by `sys.exit` (call_method of testing_util.py)
+    return compared(program, sandbox, differs=lambda printed: other_output(printed, test.output), may_exit=True)
+
+
+def compared(
+    program: Program, sandbox: Sandbox, *, differs: Callable[[str], str | None], may_exit: bool = False
+) -> Verdict:
+    """Execute a program and compare what it prints; a library that judges have and this machine lacks is not wrong.
+
+    differs: how an output differs from the expected one; None where it does not. may_exit: with any exit code.
+    """
+    execution = sandbox.run(program)
+    if execution.status == "broken":
+        return Verdict(None, f"{BROKEN}{execution.reason}", "")
     code = execution.exit_code
-    exited = execution.status == "failed" and code is not None and code not in OF_SIGNALS
-    exited = exited and test.kind == "stdin" and not UNCAUGHT.search(execution.stderr)
-    if not (execution.passed or exited):
-        if library := _lacking_library(execution, sandbox):
-            return Ran(None, f"the library {library} is not to be had in the sandbox")
-        return Ran(False, execution.reason or execution.status, execution.stderr)
-    differs = other_value if test.kind == "functional" else other_output
-    why = differs(execution.stdout, test.output)
-    return Ran(why is None, why or "passed", execution.stderr if why else "")
+    exited = may_exit and execution.status == "failed" and code is not None and code not in OF_SIGNALS
+    if not (execution.passed or (exited and not UNCAUGHT.search(execution.stderr))):
+        library = LACKING.findall(execution.stderr)[-1:]
+        if library and library[0] in LIBRARIES and look_up(library, sandbox).missing:
+            return Verdict(None, f"the library {library[0]} is not to be had in the sandbox", "")
+        return Verdict(0.0, execution.reason or execution.status, "", stderr=execution.stderr)
+    why = differs(execution.stdout)
+    return Verdict(float(why is None), why or "passed", "", stderr=execution.stderr if why else "")
+
+
+def first_failure(code: str, runs: Iterable[tuple[str, Verdict]]) -> Verdict:
+    """The verdict on a program: of the first test that it does not pass, by name, after which none is run."""
+    passed = 0
+    for name, verdict in runs:
+        if verdict.score != 1:
+            return verdict._replace(reason=f"{name}: {verdict.reason}", code=code)
+        passed += 1
+    return Verdict(1.0, f"passed {passed} tests", code)
 
 
 def other_output(printed: str, expected: str) -> str | None:
@@ -289,15 +289,6 @@ def _equal_numbers(one: str, other: str) -> bool:
         return [Decimal(word) for word in one.split()] == [Decimal(word) for word in other.split()]
     except InvalidOperation:
         return False
-
-
-def _lacking_library(execution: Execution, sandbox: Sandbox) -> str | None:
-    """The missing library that ended a program; its absence is verified in the sandbox."""
-    named = LACKING.findall(execution.stderr)
-    if not named or named[-1] not in LIBRARIES:
-        return None
-    look = f"import importlib.util\nif importlib.util.find_spec({named[-1]!r}) is None: raise SystemExit({LACKS})"
-    return named[-1] if sandbox.run(Program(look)).exit_code == LACKS else None
 
 
 def _short(text: str) -> str:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
-from tasks.evaluation.benchmarks.code.bigcodebench import Libraries, reason_of
+from tasks.evaluation.benchmarks.code.sandbox_libraries import look_up, reason_of
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
@@ -45,8 +45,6 @@ LIMITS = Limits(cpu_s=10, wall_s=10)
 FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
 GOES_ON = (" ", "\t", ")", "#")
 """First characters of the lines of a top-level function after its first."""
-
-
 IMPORTS = "\n".join(
     (
         *(f"import {name}" for name in ("math", "re", "sys", "copy", "datetime", "itertools", "collections", "heapq")),
@@ -57,7 +55,6 @@ IMPORTS = "\n".join(
 SECONDS = 3.0
 LONGER = {"255": 120.0, "271": 30.0, "392": 30.0, "599": 30.0, "630": 30.0}
 """Seconds by problem."""
-LIBRARIES = Libraries()
 NUMPY = ("numpy",)
 
 
@@ -93,7 +90,9 @@ class MBPP(CodeBenchmark):
         setups = {row.id: str(row.get("test_setup_code") or "") for row in rows}
         for row in distinct(data.rows(asked)):
             if row.id.isdecimal() and int(row.id) in ASKED:
-                yield _item(row, examples, str(row.get("test_setup_code") or setups.get(row.id, "")))
+                setup = str(row.get("test_setup_code") or setups.get(row.id, ""))
+                tests = [*([setup] if setup else []), *row.texts(_named(row, "test", "test_list"))]
+                yield asked_item(row, examples, tests="\n".join(tests))
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = code_in(answer, "python")
@@ -134,20 +133,27 @@ class MBPPPlus(MBPP):
 
     def items(self, data: Data) -> Iterator[Item]:
         (file,) = self.files
-        first = [_checked(row) for row in islice(data.rows(file), SHOTS.stop + 1)]
+        first = list(islice(data.rows(file), SHOTS.stop + 1))
+        for row in first:
+            if "base_input" in row:
+                row.unusable(
+                    "these are fields of EvalPlus's own MbppPlus.jsonl; take the hub's evalplus/mbppplus instead"
+                )
         if len(first) < SHOTS.stop + 1:
             raise DataUnusable(
                 f"{file.file}: {len(first)} problems; expected {SHOTS.stop + 1} or more for the examples"
             )
         examples = [(row.id, solved(row)) for row in first[SHOTS.start :]]
-        return (_item_of_plus(_checked(row), examples) for row in distinct(data.rows(file)))
+        for row in distinct(data.rows(file)):
+            others = [example for own, example in examples if own != row.id]
+            yield asked_item(row, others[: len(SHOTS)], tests=row.text("test"))
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         return CodeBenchmark.summarise(self, samples)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = code_in(answer, "python")
-        if LIBRARIES.missing(NUMPY, sandbox).missing:
+        if look_up(NUMPY, sandbox).missing:
             return Verdict(None, reason_of(NUMPY), code)
         seconds = LONGER.get(item.id, SECONDS)
         limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)
@@ -157,37 +163,11 @@ class MBPPPlus(MBPP):
         return verdict_of(sandbox.run(program), code)
 
 
-def _item(row: Row, examples: Sequence[str], setup: str) -> Item:
-    tests = row.texts(_named(row, "test", "test_list"))
-    return Item(
-        id=row.id,
-        prompts=(few_shot(examples, unsolved(row)),),
-        gold=row.text("code"),
-        detail={"tests": "\n".join([setup, *tests] if setup else tests)},
-    )
-
-
-def _checked(row: Row) -> Row:
-    if "base_input" in row:
-        row.unusable("these are fields of EvalPlus's own MbppPlus.jsonl; take the hub's evalplus/mbppplus instead")
-    return row
-
-
-def _item_of_plus(row: Row, examples: Sequence[tuple[str, str]]) -> Item:
-    """examples: ID and text, one more than a prompt shows."""
-    others = [example for own, example in examples if own != row.id]
-    return Item(
-        id=row.id,
-        prompts=(few_shot(others[: len(SHOTS)], unsolved(row)),),
-        gold=row.text("code"),
-        detail={"tests": row.text("test")},
-    )
-
-
-def few_shot(examples: Iterable[str], problem: str) -> str:
-    """The prompt of a problem; examples are solved ones."""
+def asked_item(row: Row, examples: Sequence[str], *, tests: str) -> Item:
+    """The problem of a row behind solved ones."""
     listed = "\n\n".join(f"- Example {number}:\n{example}" for number, example in enumerate(examples, start=1))
-    return PROMPT.format(examples=listed, problem=problem)
+    prompt = PROMPT.format(examples=listed, problem=unsolved(row))
+    return Item(id=row.id, prompts=(prompt,), gold=row.text("code"), detail={"tests": tests})
 
 
 def unsolved(row: Row) -> str:
