@@ -166,4 +166,4 @@ def test_samples_leave_in_the_order_of_the_responses_and_windows_bound_what_is_h
 def test_without_a_judge_the_option_that_names_one_is_told():
     tools = says("").tools._replace(judge=None)
     with pytest.raises(PreflightFailed, match=r"--annotator_model.*gpt-4-0613"):
-        MTBENCH.grade([], tools)
+        list(MTBENCH.grade([], tools))

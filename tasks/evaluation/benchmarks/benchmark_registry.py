@@ -10,6 +10,8 @@ import json
 import logging
 import re
 import sys
+import traceback
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -93,18 +95,18 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
     Of a class of ours it is of name and `version`, which is raised when a prompt, a gold or the grading changes.
     """
     if isinstance(benchmark, SimpleBenchmark):
-        told = benchmark.definition.model_dump(
+        content = benchmark.definition.model_dump(
             mode="json", exclude={"summary": True, "data": {"get"}, "examples": True}
         )
-        told["grader"] = {name: value for name, value in told["grader"].items() if value is not None}
-        if not told["grader"]["published"]:  # so that benchmarks from before there were rules keep their digest
-            del told["grader"]["published"]
-        if not told["ids"]:
-            del told["ids"]
-        for step in told["grader"].get("published", ()):
+        grader = content["grader"] = {name: value for name, value in content["grader"].items() if value is not None}
+        for step in grader["published"]:
             if isinstance(step, dict):
                 cast("dict[str, Any]", step).pop("within_line")  # how fast an answer is found changes no figure
-        return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        if not grader["published"]:  # a definition that leaves these out has the digest of one that could not have them
+            del grader["published"]
+        if not content["ids"]:
+            del content["ids"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     kind = type(benchmark)
     defined = f"{benchmark.name} {benchmark.version}"
     if not kind.__module__.startswith(f"{__package__}."):
@@ -192,7 +194,7 @@ def _file(name: str) -> Path:
     return path
 
 
-def _listed(kinds: Any) -> str:
+def _listed(kinds: Iterable[type]) -> str:
     return ", ".join(kind.__name__ for kind in kinds) or "none"
 
 
@@ -218,17 +220,9 @@ def load_file(path: Path) -> ModuleType:
     except SyntaxError as error:
         raise BenchmarkUnusable(f"{error.filename}, line {error.lineno}: not Python ({error.msg})") from error
     except (Exception, SystemExit) as error:  # the user's own code runs here
-        raise BenchmarkUnusable(f"{path}{_line_in(path, error)}: cannot be imported ({error!r})") from error
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f", line {frame.lineno}" for frame in frames if frame.filename == str(path)]
+        raise BenchmarkUnusable(f"{path}{''.join(lines[-1:])}: cannot be imported ({error!r})") from error
     finally:
         sys.path.remove(str(path.parent))
     return module
-
-
-def _line_in(path: Path, error: BaseException) -> str:
-    """The last executed line of the file."""
-    lines, trace = list[int](), error.__traceback__
-    while trace:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            lines.append(trace.tb_lineno)
-        trace = trace.tb_next
-    return f", line {lines[-1]}" if lines else ""

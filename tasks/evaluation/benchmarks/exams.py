@@ -14,15 +14,14 @@ for each right letter of several when none is wrong and some are missing, number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any
-
-from pydantic import JsonValue
+from functools import partial
+from typing import Any, ClassVar
 
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile
 from tasks.grading.choice import LETTERS, grade_one
 from tasks.grading.exact import read, same_words
 from tasks.grading.reading import FLEXIBLE, Readings, Rule, graded_by
@@ -33,7 +32,6 @@ SYSTEM = (
     "Answer: {your chosen answer}\n"
     "Confidence: {your confidence score between 0% and 100% for your answer}"
 )
-HLE_FIELDS = ("id", "question", "answer", "answer_type")
 CHOICE = "multipleChoice"
 PROMPTS = {
     "MCQ": "In this problem, only one option will be correct. Give a detailed solution and end the solution with the "
@@ -47,152 +45,38 @@ PROMPTS = {
     "decimal digit. Give a detailed solution and end the solution with the final answer. Mark your solution with "
     "\\boxed\nAnswer:",
 }
-BOX = Rule(("last_box",))
-"""Source: extract_answer of evalchemy's eval/chat_benchmarks/JEEBench."""
 TOLERANCE = Decimal("0.01")
 
 
-class HLE(BaseBenchmark):
-    """Letters and short answers; groups are categories."""
+class Examination(BaseBenchmark):
+    """Letters, and answers that are compared in a way of their own before mathematics decides."""
 
-    name = "HLE"
-    summary = "Humanity's Last Exam, questions without pictures; no judge, so a lower bound of the published figures"
     family = "choice"
-    files = (
-        DataFile(
-            file="hle.jsonl",
-            hub="cais/hle",
-            hub_split="test",
-            get="Its authors ask that its terms be accepted on the hub first, and that it is not passed on.",
-        ),
-    )
-    sampling = Sampling(temperature=0.0, max_tokens=32768)
     format_checked_only = True
     reads_answers = True
+    rule: ClassVar[Rule]
+    """How responses are read."""
 
-    def items(self, data: Data) -> Iterator[Item]:
-        return (_hle_item(row) for row in data.rows(self.files[0]) if not row.get("image"))
+    def read(self, response: str) -> Readings:
+        """What each policy reads in a response to a question without options."""
+        raise NotImplementedError
 
-    def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        for item, response in answered:
-            if "letters" in item.detail:
-                yield grade_one(item, response, FLEXIBLE._replace(headline=tools.extract))
-            else:
-                yield grade_short(item, response, tools)
-
-    def gold_response(self, item: Item) -> str | None:
-        return f"Explanation: it follows.\nAnswer: {item.gold}\nConfidence: 90%"
-
-
-def _hle_item(row: Row) -> Item:
-    missing = [name for name in HLE_FIELDS if name not in row]
-    if missing:
-        row.unusable(f"there is no field {missing[0]!r}")
-    choice = row["answer_type"] == CHOICE
-    detail: dict[str, JsonValue] = {"answer_type": str(row["answer_type"])}
-    gold = str(row["answer"]).strip()
-    if choice and not (len(gold) == 1 and gold in LETTERS):
-        row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
-    return Item(
-        id=str(row["id"]),
-        prompts=(str(row["question"]),),
-        system=SYSTEM,
-        gold=gold,
-        group=str(row["category"]) if row.get("category") else None,
-        detail=detail | ({"letters": LETTERS} if choice else {}),
-    )
-
-
-def grade_short(item: Item, response: Response, tools: Tools) -> Sample:
-    """Right if equal as text or as mathematics."""
-
-    def compared(gold: str, answer: str) -> tuple[bool, str] | None:
-        return (True, "same words") if same_words(gold, answer) else None
-
-    return _graded(item, response, tools, FLEXIBLE, read(response.text, FLEXIBLE), compared)
-
-
-class JEEBench(BaseBenchmark):
-    """Four types of answer; groups are subjects."""
-
-    name = "JEEBench"
-    summary = "515 problems of JEE Advanced in mathematics, physics and chemistry"
-    family = "choice"
-    files = (
-        DataFile(
-            file="jeebench.jsonl",
-            hub="daman1209arora/jeebench",
-            hub_split="test",
-            get="The hub's own test.json is read as it is under the name jeebench.json.",
-        ),
-    )
-    sampling = Sampling(temperature=0.7, max_tokens=32768)
-    repeats = 3
-    format_checked_only = True
-    reads_answers = True
-
-    def items(self, data: Data) -> Iterator[Item]:
-        return (_jee_item(row) for row in data.rows(self.files[0]))
+    def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
+        """Whether both are equal, and by what; None leaves it to mathematics."""
+        raise NotImplementedError
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        rule = self.rule._replace(headline=tools.extract)
         for item, response in answered:
             if "letters" in item.detail:
-                yield grade_one(item, response, BOX._replace(headline=tools.extract))
+                yield grade_one(item, response, rule)
             else:
-                yield grade_number(item, response, tools)
+                outcome = partial(self._outcome, tools, response, str(item.gold))
+                yield graded_by(rule, self.read(response.text), item, response, outcome)
 
-
-def _jee_item(row: Row) -> Item:
-    missing = [name for name in ("question", "gold", "type", "subject") if name not in row]
-    if missing:
-        row.unusable(f"there is no field {missing[0]!r}")
-    kind, gold = str(row["type"]), str(row["gold"]).strip()
-    if kind not in PROMPTS:
-        row.unusable(f"type {kind!r} is none of {', '.join(PROMPTS)}")
-    choice = kind.startswith("MCQ")
-    if choice and not (gold and set(gold) <= set("ABCD")):
-        row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
-    if not choice and _number(gold) is None:
-        row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
-    detail: dict[str, JsonValue] = {"type": kind}
-    if choice:
-        detail |= {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
-    question = str(row["question"]).replace("\n\n", "\n").strip()
-    return Item(
-        id=str(row.number),
-        prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
-        gold=gold,
-        group=str(row["subject"]),
-        detail=detail,
-    )
-
-
-def grade_number(item: Item, response: Response, tools: Tools) -> Sample:
-    """Right within 0.01, or if equal as mathematics: 3/2 for 1.5."""
-    from tasks.grading.math.math_extraction import read as read_mathematics
-
-    def compared(gold: str, answer: str) -> tuple[bool, str] | None:
-        number, right = _number(answer), _number(gold)
-        return None if number is None or right is None else (abs(number - right) <= TOLERANCE, "number")
-
-    rule = BOX._replace(headline=tools.extract)
-    return _graded(item, response, tools, rule, read_mathematics(response.text, rule), compared)
-
-
-def _graded(
-    item: Item,
-    response: Response,
-    tools: Tools,
-    rule: Rule,
-    readings: Readings,
-    compared: Callable[[str, str], tuple[bool, str] | None],
-) -> Sample:
-    """compared: decides between gold and answer before mathematics does; None leaves it to that."""
-    gold = str(item.gold)
-
-    def outcome(answer: str | None) -> dict[str, Any]:
+    def _outcome(self, tools: Tools, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
         equal, stage, failed = False, "no answer was found", None
-        if answer is not None and (found := compared(gold, answer)):
+        if answer is not None and (found := self.compare(gold, answer)):
             equal, stage = found
         elif answer is not None:
             verdict = tools.math.equal(gold, answer)
@@ -206,7 +90,98 @@ def _graded(
             "missing": answer is None,
         }
 
-    return graded_by(rule._replace(headline=tools.extract), readings, item, response, outcome)
+
+class HLE(Examination):
+    """Letters and short answers; groups are categories."""
+
+    name = "HLE"
+    summary = "Humanity's Last Exam, questions without pictures; no judge, so a lower bound of the published figures"
+    files = (
+        DataFile(
+            file="hle.jsonl",
+            hub="cais/hle",
+            hub_split="test",
+            get="Its authors ask that its terms be accepted on the hub first, and that it is not passed on.",
+        ),
+    )
+    sampling = Sampling(temperature=0.0, max_tokens=32768)
+    rule = FLEXIBLE
+
+    def items(self, data: Data) -> Iterator[Item]:
+        for row in data.rows(self.files[0]):
+            if row.get("image"):
+                continue
+            row.require("id", "question", "answer", "answer_type")
+            kind, gold = str(row["answer_type"]), str(row["answer"]).strip()
+            if kind == CHOICE and not (len(gold) == 1 and gold in LETTERS):
+                row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
+            yield Item(
+                id=str(row["id"]),
+                prompts=(str(row["question"]),),
+                system=SYSTEM,
+                gold=gold,
+                group=str(row["category"]) if row.get("category") else None,
+                detail={"answer_type": kind} | ({"letters": LETTERS} if kind == CHOICE else {}),
+            )
+
+    def read(self, response: str) -> Readings:
+        return read(response, self.rule)
+
+    def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
+        """Right if equal as text, else as mathematics."""
+        return (True, "same words") if same_words(gold, answer) else None
+
+    def gold_response(self, item: Item) -> str | None:
+        return f"Explanation: it follows.\nAnswer: {item.gold}\nConfidence: 90%"
+
+
+class JEEBench(Examination):
+    """Four types of answer; groups are subjects."""
+
+    name = "JEEBench"
+    summary = "515 problems of JEE Advanced in mathematics, physics and chemistry"
+    files = (
+        DataFile(
+            file="jeebench.jsonl",
+            hub="daman1209arora/jeebench",
+            hub_split="test",
+            get="The hub's own test.json is read as it is under the name jeebench.json.",
+        ),
+    )
+    sampling = Sampling(temperature=0.7, max_tokens=32768)
+    repeats = 3
+    rule = Rule(("last_box",))
+    """Source: extract_answer of evalchemy's eval/chat_benchmarks/JEEBench."""
+
+    def items(self, data: Data) -> Iterator[Item]:
+        for row in data.rows(self.files[0]):
+            row.require("question", "gold", "type", "subject")
+            kind, gold = str(row["type"]), str(row["gold"]).strip()
+            if kind not in PROMPTS:
+                row.unusable(f"type {kind!r} is none of {', '.join(PROMPTS)}")
+            choice = kind.startswith("MCQ")
+            if choice and not (gold and set(gold) <= set("ABCD")):
+                row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
+            if not choice and _number(gold) is None:
+                row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
+            question = str(row["question"]).replace("\n\n", "\n").strip()
+            yield Item(
+                id=str(row.number),
+                prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
+                gold=gold,
+                group=str(row["subject"]),
+                detail={"type": kind} | ({"letters": "ABCD", "several": kind == "MCQ(multiple)"} if choice else {}),
+            )
+
+    def read(self, response: str) -> Readings:
+        from tasks.grading.math.math_extraction import read as read_mathematics
+
+        return read_mathematics(response, self.rule)
+
+    def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
+        """Right within 0.01, else if equal as mathematics: 3/2 for 1.5."""
+        number, right = _number(answer), _number(gold)
+        return None if number is None or right is None else (abs(number - right) <= TOLERANCE, "number")
 
 
 def _number(text: str) -> Decimal | None:

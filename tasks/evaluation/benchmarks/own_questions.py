@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
+from pydantic import JsonValue
+
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
@@ -48,8 +50,23 @@ class RAGQuestions(BaseBenchmark):
         return (_item(row, _text(row, "question")) for row in data.rows(self.files[0]) if _has_gold(row))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        """Right with all numbers of the gold in any spelling, else all its words; without a gold, if it abstains."""
+        from tasks.grading.cited_answers import abstains, has_numbers, has_words
+        from tasks.language.numbers import read_numbers
+        from tasks.language.sentences import without_marks
+
         del tools
-        return (grade_answer(item, response) for item, response in answered)
+        for item, response in answered:
+            answer, gold = visible_answer(response.text) or "", item.gold
+            abstained = abstains(answer) or (len(answer) <= BRIEF_CHARS and UNSURE.search(answer) is not None)
+            right, reason = False, "it says that nothing tells"
+            if gold is None and answer:
+                right, reason = abstained, reason if abstained else "it answers what nothing tells"
+            elif answer and not abstained:
+                by_number = bool(read_numbers(str(gold)))
+                has_gold, reason = (has_numbers, "numbers") if by_number else (has_words, "words")
+                right = has_gold(without_marks(answer), str(gold))
+            yield _graded(item, response, answer, score=float(right), reason=reason)
 
     def gold_response(self, item: Item) -> str | None:
         return f"The documents say: {item.gold}." if item.gold is not None else "I do not know."
@@ -92,13 +109,6 @@ def _text(row: Row, name: str) -> str:
     return str(row[name])
 
 
-def grade_answer(item: Item, response: Response) -> Sample:
-    """Right with all numbers of the gold in any spelling, else all its words; without a gold, if it abstains."""
-    answer = visible_answer(response.text) or ""
-    score, reason = _verdict(item, answer)
-    return _graded(item, response, answer, score=float(score), reason=reason)
-
-
 def _graded(item: Item, response: Response, answer: str, *, score: float, reason: str) -> Sample:
     return graded_sample(
         item,
@@ -109,24 +119,6 @@ def _graded(item: Item, response: Response, answer: str, *, score: float, reason
         reason=reason if answer else (response.missed or "no answer was given"),
         missing=not answer,
     )
-
-
-def _verdict(item: Item, answer: str) -> tuple[bool, str]:
-    from tasks.grading.cited_answers import abstains, has_numbers, has_words
-    from tasks.language.numbers import read_numbers
-    from tasks.language.sentences import without_marks
-
-    if not answer:
-        return False, ""
-    abstained = abstains(answer) or (len(answer) <= BRIEF_CHARS and UNSURE.search(answer) is not None)
-    if item.gold is None:
-        return abstained, "it says that nothing tells" if abstained else "it answers what nothing tells"
-    if abstained:
-        return False, "it says that nothing tells"
-    gold, said = str(item.gold), without_marks(answer)
-    if read_numbers(gold):
-        return has_numbers(said, gold), "numbers"
-    return has_words(said, gold), "words"
 
 
 class VQA(BaseBenchmark):
@@ -146,19 +138,35 @@ class VQA(BaseBenchmark):
         )
 
     def items(self, data: Data) -> Iterator[Item]:
-        answers = {_id(row): _answers(row) for row in data.rows(self.files[1])}
+        answers = dict[str, list[str]]()
+        for row in data.rows(self.files[1]):
+            listed = row.get("answers")
+            if not isinstance(listed, list) or not listed:
+                row.unusable("answers: expected a list with the answers of people")
+            texts = [cast("dict[str, Any]", one).get("answer") for one in listed if isinstance(one, dict)]
+            given = [text for text in texts if isinstance(text, str)]
+            if len(given) != len(cast("list[Any]", listed)):
+                row.unusable("answers: each needs a text under `answer`")
+            row.require("question_id")
+            answers[str(row["question_id"])] = given
         for row in data.rows(self.files[0]):
-            given = answers.get(_id(row)) or row.unusable(f"question {_id(row)} has no annotation")
+            row.require("question_id")
+            question = str(row["question_id"])
+            given = answers.get(question) or row.unusable(f"question {question} has no annotation")
             yield Item(
-                id=_id(row),
+                id=question,
                 prompts=(str(row.get("question", "")),),
                 gold=Counter(given).most_common(1)[0][0],
-                detail={"answers": list(given), "image": str(row.get("image_id", ""))},
+                detail={"answers": list[JsonValue](given), "image": str(row.get("image_id", ""))},
             )
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
+        """Scores from 0 to 1, by how many people gave this answer."""
         del tools
-        return (grade_vqa(item, response) for item, response in answered)
+        for item, response in answered:
+            answer = visible_answer(response.text) or ""
+            score = vqa_accuracy(answer, _given(item)) if answer else 0.0
+            yield _graded(item, response, answer, score=score, reason="people who say the same")
 
     def gold_response(self, item: Item) -> str | None:
         """Only if enough people agree; else no answer is entirely right."""
@@ -166,32 +174,8 @@ class VQA(BaseBenchmark):
         return gold if vqa_accuracy(gold, _given(item)) == 1 else None
 
 
-def grade_vqa(item: Item, response: Response) -> Sample:
-    """Score from 0 to 1, by how many people gave this answer."""
-    answer = visible_answer(response.text) or ""
-    score = vqa_accuracy(answer, _given(item)) if answer else 0.0
-    return _graded(item, response, answer, score=score, reason="people who say the same")
-
-
 def _given(item: Item) -> list[str]:
     return [str(one) for one in cast("list[Any]", item.detail["answers"])]
-
-
-def _id(row: Row) -> str:
-    if "question_id" not in row:
-        row.unusable("there is no field 'question_id'")
-    return str(row["question_id"])
-
-
-def _answers(row: Row) -> tuple[str, ...]:
-    listed = row.get("answers")
-    if not isinstance(listed, list) or not listed:
-        row.unusable("answers: expected a list with the answers of people")
-    given = [cast("dict[str, Any]", one).get("answer") for one in listed if isinstance(one, dict)]
-    texts = tuple(one for one in given if isinstance(one, str))
-    if len(texts) != len(cast("list[Any]", listed)):
-        row.unusable("answers: each needs a text under `answer`")
-    return texts
 
 
 BENCHMARKS = (

@@ -64,7 +64,22 @@ class RepoBench(BaseBenchmark):
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         del tools
-        return (_sample(item, response) for item, response in answered)
+        for item, response in answered:
+            visible = visible_answer(response.text) or ""
+            said = response.text if response.text.strip() == visible else visible  # its indentation counts
+            line, gold = next_line(said, str(item.detail["language"])), str(item.gold)
+            equal = line.split() == gold.split()
+            yield graded_sample(
+                item,
+                response,
+                status="scored",
+                score=float(equal),
+                extracted=line or None,
+                gold=gold,
+                reason="the same words" if equal else "another line",
+                values={SIMILARITY: float(round(fuzz.ratio(line, gold)))},
+                missing=not visible,
+            )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """evalchemy's percentages by language and subset, and over all; its two averages of languages are one."""
@@ -109,24 +124,6 @@ def next_line(completion: str, language: str) -> str:
         elif not within and not bare.startswith(LANGUAGES[language]):
             return line
     return lines[0] if lines else ""
-
-
-def _sample(item: Item, response: Response) -> Sample:
-    visible = visible_answer(response.text) or ""
-    said = response.text if response.text.strip() == visible else visible  # its indentation counts
-    line, gold = next_line(said, str(item.detail["language"])), str(item.gold)
-    equal = line.split() == gold.split()
-    return graded_sample(
-        item,
-        response,
-        status="scored",
-        score=float(equal),
-        extracted=line or None,
-        gold=gold,
-        reason="the same words" if equal else "another line",
-        values={SIMILARITY: float(round(fuzz.ratio(line, gold)))},
-        missing=not visible,
-    )
 
 
 BENCHMARK = RepoBench()

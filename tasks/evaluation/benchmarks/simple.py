@@ -22,7 +22,7 @@ from tasks.evaluation.benchmarks.yaml_graders import (
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Example, Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.evaluation.yaml_file import YamlFile, read_yaml
+from tasks.evaluation.yaml_file import read_yaml
 from tasks.grading.choice import LETTERS, canonical
 from tasks.grading.exact import same_words
 
@@ -138,29 +138,29 @@ class Definition(Record):
         return self
 
 
+PARTS = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
+"""Keys of a definition whose values have keys of their own."""
+
+
 def open_yaml(path: Path) -> SimpleBenchmark:
     """The benchmark in a YAML file. Raises BenchmarkUnusable naming file and line."""
     file = read_yaml(path, BenchmarkUnusable, expected="`name`, `data`, `prompt` … of a benchmark")
     for key, line in file.repeated:
         raise BenchmarkUnusable(f"{path}, line {line}: {key!r} stands there twice")
     try:
-        definition = Definition.model_validate(file.values)
+        return SimpleBenchmark(Definition.model_validate(file.values), folder=path.resolve().parent)
     except ValidationError as error:
-        raise BenchmarkUnusable("; ".join(_sentences(error, file))) from error
-    return SimpleBenchmark(definition, folder=path.resolve().parent)
-
-
-def _sentences(error: ValidationError, file: YamlFile) -> Iterator[str]:
-    for one in error.errors():
-        message = one["msg"].removeprefix("Value error, ")
-        keys = ".".join(str(part) for part in one["loc"] if part not in ("str", "tuple[str, ...]"))
-        if one["type"] == "extra_forbidden":
-            kinds = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
-            kind = kinds.get(str(one["loc"][0]), Definition) if len(one["loc"]) == 2 else Definition
-            message = f"there is no such key; there are {', '.join(kind.model_fields)}"
-        elif one["type"] == "missing":
-            message = "is missing"
-        yield f"{file.path}, line {file.line(*one['loc'])}: {keys + ': ' if keys else ''}{message}"
+        sentences: list[str] = []
+        for one in error.errors():
+            message, place = one["msg"].removeprefix("Value error, "), one["loc"]
+            if one["type"] == "extra_forbidden":
+                kind = PARTS.get(str(place[0]), Definition) if len(place) == 2 else Definition
+                message = f"there is no such key; there are {', '.join(kind.model_fields)}"
+            elif one["type"] == "missing":
+                message = "is missing"
+            keys = ".".join(str(part) for part in place if part not in ("str", "tuple[str, ...]"))
+            sentences.append(f"{path}, line {file.line(*place)}: {keys + ': ' if keys else ''}{message}")
+        raise BenchmarkUnusable("; ".join(sentences)) from error
 
 
 class Shown(NamedTuple):
@@ -195,13 +195,13 @@ class SimpleBenchmark(BaseBenchmark):
         return (item for item in items if not wanted or item.id in wanted)
 
     def examples(self, data: Data) -> Iterator[Example]:
-        told = self.definition.examples
-        assert told
+        solved_items = self.definition.examples
+        assert solved_items
         assert self.example_file
         for row in data.rows(self.example_file):
             item = self._item(row)
             solved = Row({**row, "gold": item.gold}, file=row.file, line=row.line, number=row.number)
-            yield Example(id=f"example {item.id}", prompt=item.prompts[0], answer=render(told.answer, solved))
+            yield Example(id=f"example {item.id}", prompt=item.prompts[0], answer=render(solved_items.answer, solved))
 
     def question_in(self, prompt: str) -> str:
         template = self.definition.prompt
@@ -247,21 +247,23 @@ class SimpleBenchmark(BaseBenchmark):
         return super().gold_response(item) if grader.kind in (*READING, "rules") else grader.gold_response(golds)
 
     def _item(self, row: Row) -> Item:
-        told = self.definition
-        shown = _shown(told, row)
-        detail: dict[str, JsonValue] = {name: _field(row, field) for name, field in told.detail.items()}
+        definition = self.definition
+        shown = _shown(definition, row)
+        detail: dict[str, JsonValue] = {name: _field(row, field) for name, field in definition.detail.items()}
         if shown:
             detail["options"] = list(shown.options)
-        if told.grader.several:
+        if definition.grader.several:
             detail["several"] = True
-        prompts = (told.prompt,) if isinstance(told.prompt, str) else told.prompt
-        group = row.get(told.group) if told.group else None
+        prompts = (definition.prompt,) if isinstance(definition.prompt, str) else definition.prompt
+        group = row.get(definition.group) if definition.group else None
         try:
             return Item(
-                id=str(_field(row, told.id)) if told.id else row.id,
-                prompts=tuple(render(prompt, row, shown.options if shown else (), told.options) for prompt in prompts),
-                system=render(told.system, row) if told.system else None,
-                gold=shown.gold if shown else _gold(told.gold, row),
+                id=str(_field(row, definition.id)) if definition.id else row.id,
+                prompts=tuple(
+                    render(prompt, row, shown.options if shown else (), definition.options) for prompt in prompts
+                ),
+                system=render(definition.system, row) if definition.system else None,
+                gold=shown.gold if shown else _gold(definition.gold, row),
                 group=None if group is None else _words(group),
                 detail=without_none(detail),
             )
@@ -304,41 +306,37 @@ def without_none(value: Any) -> Any:
     return value
 
 
-def _shown(told: Definition, row: Row) -> Shown | None:
+def _shown(definition: Definition, row: Row) -> Shown | None:
     """The options in their order for this item, and the letter of the right one."""
-    if told.options is None or told.gold is None:
+    source = definition.options
+    if source is None or definition.gold is None:
         return None
-    options = _options(told.options, row)
-    right = _index(told.options, options, _gold(told.gold, row), row)
-    order = list(range(len(options)))
-    if told.options.shuffle:
-        item_id = _field(row, told.id) if told.id else row.id
-        random.Random(f"{told.options.seed}:{item_id}").shuffle(order)
-    return Shown(tuple(options[index] for index in order), LETTERS[order.index(right)])
-
-
-def _options(told: Options, row: Row) -> list[str]:
-    listed = [_field(row, field) for field in told.fields] if told.fields else _field(row, cast("str", told.field))
-    if not isinstance(listed, list):
-        row.unusable(f"{told.field}: expected a list of options, found {type(listed).__name__}")
+    if source.field is not None:
+        listed = _field(row, source.field)
+        if not isinstance(listed, list):
+            row.unusable(f"{source.field}: expected a list of options, found {type(listed).__name__}")
+    else:
+        listed = [_field(row, field) for field in source.fields]
     options = [_words(option).strip() for option in cast("list[Any]", listed)]
     if not 2 <= len(options) <= len(LETTERS):
         row.unusable(f"expected 2 to {len(LETTERS)} options, found {len(options)}")
-    return options
 
-
-def _index(told: Options, options: list[str], gold: Any, row: Row) -> int:
-    """Index of the right option, in the order of the data file."""
-    text = _words(gold).strip()
-    if told.answer == "text":
-        index = next((at for at, option in enumerate(options) if canonical(option) == canonical(text)), -1)
-    elif told.answer == "letter":
-        index = LETTERS.find(text.upper()) if len(text) == 1 else -1
+    # which of them is right, in the order of the data file
+    text = _words(_gold(definition.gold, row)).strip()
+    if source.answer == "text":
+        right = next((index for index, option in enumerate(options) if canonical(option) == canonical(text)), -1)
+    elif source.answer == "letter":
+        right = LETTERS.find(text.upper()) if len(text) == 1 else -1
     else:
-        index = int(text) if text.isdecimal() else -1
-    if not 0 <= index < len(options):
-        row.unusable(f"the gold {text[:60]!r} is none of the {len(options)} options (as {told.answer})")
-    return index
+        right = int(text) if text.isdecimal() else -1
+    if not 0 <= right < len(options):
+        row.unusable(f"the gold {text[:60]!r} is none of the {len(options)} options (as {source.answer})")
+
+    order = list(range(len(options)))
+    if source.shuffle:
+        item_id = _field(row, definition.id) if definition.id else row.id
+        random.Random(f"{source.seed}:{item_id}").shuffle(order)
+    return Shown(tuple(options[index] for index in order), LETTERS[order.index(right)])
 
 
 def _gold(told: Gold | None, row: Row) -> JsonValue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
 
@@ -95,21 +95,16 @@ def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
     if which.endswith(".json") or path.is_file():
         return FoundRun(read_results(path), path=path)
     if path.is_dir():
-        newest = newest_results(path)
+        found = [*path.glob("results_*.json"), *path.glob("*/results_*.json")]
+        if not found and len(named := [*path.glob("*.json")]) == 1:
+            found = named
+        if not found:
+            raise ResultsUnusable(f"{path} has no results_TIME.json; name a results file or its folder")
+        newest = max(found, key=lambda file: (file.name, file.parent.name))  # the name ends with the time
         return FoundRun(read_results(newest), path=newest)
     if evaluations is None:
         raise ResultsUnusable(f"{which} is no results file and no folder of one; name one")
     return find_stored_run(which, evaluations)
-
-
-def newest_results(folder: Path) -> Path:
-    """The newest results file in a folder or the folders in it. Raises ResultsUnusable."""
-    found = [*folder.glob("results_*.json"), *folder.glob("*/results_*.json")]
-    if not found and len(named := [*folder.glob("*.json")]) == 1:
-        return named[0]
-    if not found:
-        raise ResultsUnusable(f"{folder} has no results_TIME.json; name a results file or its folder")
-    return max(found, key=lambda file: (file.name, file.parent.name))  # the name ends with the time
 
 
 def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
@@ -170,18 +165,24 @@ class Looked(Record):
 
 def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, recall: Recall) -> Looked:
     """The sample with its texts: from the results file, the artifacts, or the response store (`recall`, by key)."""
-    texts = _texts(found, task, sample, artifacts)
+    (result,) = (one for one in found.report.results if one.task == task)
+    try:
+        item, response = Asked(result, artifacts, only=sample.item)(sample)
+    except (MissingArtifact, DamagedArtifact):  # another machine's run, or one that `trivet gc` has cleared
+        item, response = None, None
     notes: list[str] = []
-    answers = [turn.key for turn in texts.response.turns if turn.key] if texts.response else list(sample.keys[:1])
+    answer_keys = [turn.key for turn in response.turns if turn.key] if response else list(sample.keys[:1])
     try:
         stored = recall(list(sample.keys)) if sample.keys else {}
     except DatabaseUnavailable as error:
         stored = {}
         notes.append(f"the model calls are not shown: {error}")
-    found_keys = [key for key in sample.keys if key in stored]
-    calls = tuple(_call(key, stored[key], by="model" if key in answers else "judge") for key in found_keys)
-    prompts = texts.item.prompts if texts.item else ()
-    replies = tuple(turn.text for turn in texts.response.turns) if texts.response else ()
+    calls: list[Call] = []
+    for key in sample.keys:
+        if key in stored:
+            calls.append(_call(key, stored[key], by="model" if key in answer_keys else "judge"))
+    prompts = item.prompts if item else ()
+    replies = tuple(turn.text for turn in response.turns) if response else ()
     if not (prompts and replies):
         beside = found.texts(task, sample)
         prompts, replies = prompts or tuple(beside[0]), replies or tuple(beside[1])
@@ -192,43 +193,32 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, re
         notes.append("neither prompt nor answer has been kept of it")
     return Looked(
         sample=sample,
-        system=texts.item.system if texts.item else None,
+        system=item.system if item else None,
         prompts=prompts,
         replies=replies,
-        missed=texts.response.missed if texts.response else None,
-        calls=calls,
+        missed=response.missed if response else None,
+        calls=tuple(calls),
         notes=tuple(notes),
     )
 
 
-def _texts(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts) -> Texts:
-    (result,) = (one for one in found.report.results if one.task == task)
-    try:
-        return Asked(result, artifacts, only=sample.item)(sample)
-    except (MissingArtifact, DamagedArtifact):  # another machine's run, or one that `trivet gc` has cleared
-        return Texts(None, None)
-
-
 def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) -> Call:
-    asked, said = dict_or_empty(stored.request), dict_or_empty(stored.response)
-    messages = asked.get("messages")
+    request, response = dict_or_empty(stored.request), dict_or_empty(stored.response)
+    messages, prompt = request.get("messages"), list[Said]()
+    for message in map(dict_or_empty, messages if isinstance(messages, list) else ()):
+        parts = [dict_or_empty(part) for part in message.get("content") or []]
+        text = "".join(str(part.get("text", "")) or "(image)" for part in parts)
+        prompt.append(Said(role=str(message.get("role", "")), text=text))
     return Call(
         key=key,
         by=by,
         model=f"{stored.backend}:{stored.model}",
-        prompt=tuple(map(_said, messages if isinstance(messages, list) else ())),
-        answer=str(said.get("text", "")),
-        finish_reason=str(said.get("finish_reason", "")),
-        parameters={name: value for name, value in asked.items() if name != "messages"},
-        sent=dict_or_empty(said.get("sent")),
+        prompt=tuple(prompt),
+        answer=str(response.get("text", "")),
+        finish_reason=str(response.get("finish_reason", "")),
+        parameters={name: value for name, value in request.items() if name != "messages"},
+        sent=dict_or_empty(response.get("sent")),
         prompt_tokens=stored.prompt_tokens,
         completion_tokens=stored.completion_tokens,
         latency_s=stored.latency_s,
     )
-
-
-def _said(message: Any) -> Said:
-    content: list[Any] = dict_or_empty(message).get("content") or []
-    parts = (dict_or_empty(part) for part in content)
-    text = "".join(str(part.get("text", "")) or "(image)" for part in parts)
-    return Said(role=str(dict_or_empty(message).get("role", "")), text=text)

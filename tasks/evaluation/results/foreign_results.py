@@ -51,15 +51,25 @@ NOTE = "taken from a file that does not say on which data: it counts as evaluate
 def report_of(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalReport:
     """The report in a foreign results file; the same file always gives the same run. Raises ResultsUnusable."""
     info, config = dict_or_empty(data.get("model_info")), dict_or_empty(data.get("config"))
-    facts = _model(info, config, data, file)
-    started = _time(info.get("timestamp"), data.get("date"))
-    tasks = _results(data, config, file)
-    if not tasks:
+    args = info.get("model_args", config.get("model_args"))
+    if isinstance(args, str):
+        pairs = (pair.partition("=") for pair in args.split(",") if "=" in pair)
+        args = {name.strip(): value for name, _, value in pairs}
+    args = _finite(masked(dict_or_empty(args)))
+    names = (info.get("model_name"), data.get("model_name"), *(args.get(name) for name in MODEL_ARGS))
+    name = next(filter(None, map(_words, names)), None)
+    if not name:
+        raise ResultsUnusable(f"{file} names no model; add `model_info: {{model_name: …}}` to it")
+    backend = _words(config.get("model")) or _words(data.get("model_source")) or "recorded"
+    revision = _words(config.get("model_revision")) or ""
+    results = tuple(_results(data, config, file))
+    if not results:
         raise ResultsUnusable(f"{file} has no task with a figure; name a results file of an evaluation")
+    started = _time(info.get("timestamp"), data.get("date"))
     return EvalReport(
         run=RunFacts(
             id=hashlib.sha256(content).hexdigest()[:32],
-            model=facts,
+            model=ModelFacts(name=name, backend=backend, revision=revision, args=args),
             started_at=started,
             ended_at=started,
             status="completed",
@@ -67,78 +77,57 @@ def report_of(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalRep
             git_commit=_words(info.get("git_hash")) or _words(data.get("git_hash")),
             config=_finite(masked(config)),
         ),
-        results=tuple(tasks),
+        results=results,
         notes=(NOTE,),
     )
 
 
-def _model(info: dict[str, Any], config: dict[str, Any], data: Mapping[str, Any], file: Path) -> ModelFacts:
-    args = _arguments(info.get("model_args", config.get("model_args")))
-    named = (_words(args.get(name)) for name in MODEL_ARGS)
-    name = _words(info.get("model_name")) or _words(data.get("model_name")) or next(filter(None, named), None)
-    if not name:
-        raise ResultsUnusable(f"{file} names no model; add `model_info: {{model_name: …}}` to it")
-    backend = _words(config.get("model")) or _words(data.get("model_source")) or "recorded"
-    return ModelFacts(name=name, backend=backend, revision=_words(config.get("model_revision")) or "", args=args)
-
-
-def _arguments(given: Any) -> dict[str, JsonValue]:
-    if isinstance(given, str):
-        pairs = (pair.partition("=") for pair in given.split(",") if "=" in pair)
-        return masked({name.strip(): value for name, _, value in pairs})
-    return _finite(masked(dict_or_empty(given)))
-
-
-def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> list[TaskResult]:
-    return [
-        TaskResult(
+def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> Iterator[TaskResult]:
+    """Each task that has a figure."""
+    for task, plain in dict_or_empty(data["results"]).items():
+        metrics = dict_or_empty(plain)
+        names = [
+            name
+            for name, value in metrics.items()
+            if _number(value) is not None and name not in NO_FIGURES and "_stderr" not in name and "std_err" not in name
+        ]
+        if not names:
+            continue
+        of_samples = dict_or_empty(dict_or_empty(data.get("n-samples")).get(task))
+        sizes = (*(metrics.get(name) for name in SIZES), of_samples.get("effective"))
+        size = next((value for value in sizes if isinstance(value, int) and value >= 0), 0)
+        better = dict_or_empty(dict_or_empty(data.get("higher_is_better")).get(task))
+        shown = next((name for head in HEADLINES for name in names if _plain(name) == head), names[0])
+        estimates: list[Estimate] = []
+        for name in names:
+            metric, comma, chosen = name.partition(",")
+            std_err = STD_ERRS.get(name, f"{metric}_stderr{comma}{chosen}")
+            estimates.append(
+                Estimate(
+                    metric=_plain(name),
+                    value=metrics[name],
+                    std_err=_number(metrics.get(std_err)),
+                    n=size,
+                    headline=name == shown,
+                    higher_is_better=better.get(metric) is not False,
+                )
+            )
+        yield TaskResult(
             task=task,
             version=str(dict_or_empty(data.get("versions")).get(task, "")),
             family="pretrain" if any("," in name for name in metrics) else "own",
-            data=Dataset(name=task, source=str(file), checksum=UNKNOWN_DATA, count=_size(data, task, metrics)),
+            data=Dataset(name=task, source=str(file), checksum=UNKNOWN_DATA, count=size),
             settings={"results_file": _finite(masked(config))},
             metrics=_finite(metrics),
-            estimates=estimates,
-            counts=Counts(items=_size(data, task, metrics)),
+            estimates=tuple(estimates),
+            counts=Counts(items=size),
             notes=(NOTE,),
-        )
-        for task, metrics in dict_or_empty(data["results"]).items()
-        if isinstance(metrics, dict) and (estimates := tuple(_estimates(data, task, cast("dict[str, Any]", metrics))))
-    ]
-
-
-def _estimates(data: Mapping[str, Any], task: str, metrics: dict[str, Any]) -> Iterator[Estimate]:
-    better = dict_or_empty(dict_or_empty(data.get("higher_is_better")).get(task))
-    names = [
-        name
-        for name, value in metrics.items()
-        if _number(value) is not None and name not in NO_FIGURES and "_stderr" not in name and "std_err" not in name
-    ]
-    shown = next((name for head in HEADLINES for name in names if _plain(name) == head), names[0] if names else None)
-    for name in names:
-        metric, comma, chosen = name.partition(",")
-        std_err = STD_ERRS.get(name, f"{metric}_stderr{comma}{chosen}")
-        yield Estimate(
-            metric=_plain(name),
-            value=metrics[name],
-            std_err=_number(metrics.get(std_err)),
-            n=_size(data, task, metrics),
-            headline=name == shown,
-            higher_is_better=better.get(metric) is not False,
         )
 
 
 def _plain(name: str) -> str:
     """The metric without the filter `none`, which the harness adds behind a comma."""
     return name.removesuffix(",none")
-
-
-def _size(data: Mapping[str, Any], task: str, metrics: dict[str, Any]) -> int:
-    said = (
-        *(metrics.get(name) for name in SIZES),
-        dict_or_empty(dict_or_empty(data.get("n-samples")).get(task)).get("effective"),
-    )
-    return next((value for value in said if isinstance(value, int) and value >= 0), 0)
 
 
 def _time(*said: Any) -> datetime:
@@ -174,82 +163,64 @@ def _finite(value: Any) -> Any:
 
 def lm_eval_of(report: EvalReport) -> dict[str, Any]:
     """The run as a results file of lm_eval 0.4.13 (`EvaluationTracker.save_results_aggregated`)."""
-    run, results = report.run, report.results
-    seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
-    return {
-        "results": {result.task: {"alias": result.task} | _figures(result) for result in results},
-        "group_subtasks": {result.task: [] for result in results},
-        "configs": {result.task: _config(result) for result in results},
-        "versions": {result.task: result.version for result in results},
-        "n-shot": {result.task: result.settings.get("num_fewshot") or 0 for result in results},
-        "higher_is_better": {
-            result.task: {_key(one)[0]: one.higher_is_better for one in _whole(result)} for result in results
-        },
-        "n-samples": {
-            result.task: {"original": result.data.count, "effective": result.counts.items} for result in results
-        },
-        "config": _run_config(report),
-        "git_hash": run.git_commit,
-        "date": run.started_at.timestamp(),
-        "model_source": run.model.backend,
-        "model_name": run.model.name,
-        "model_name_sanitized": run.model.name.replace("/", "__"),
-        "total_evaluation_time_seconds": None if seconds is None else str(seconds),
-    }
-
-
-def _figures(result: TaskResult) -> dict[str, float | str]:
-    """lm_eval's keys: `metric,filter`, and the standard error beside it, `N/A` where there is none."""
-    figures: dict[str, float | str] = {}
-    for estimate in _whole(result):
-        metric, chosen = _key(estimate)
-        figures[f"{metric},{chosen}"] = estimate.value
-        figures[f"{metric}_stderr,{chosen}"] = "N/A" if estimate.std_err is None else estimate.std_err
-    return figures
-
-
-def _whole(result: TaskResult) -> Iterator[Estimate]:
-    """Figures over all items: lm_eval has no groups within a task."""
-    return (estimate for estimate in result.estimates if not estimate.part)
-
-
-def _key(estimate: Estimate) -> tuple[str, str]:
-    """Names of the metric and its filter, which figures of the harness may contain already."""
-    metric, _, chosen = estimate.metric.partition(",")
-    return metric, chosen or "none"
-
-
-def _config(result: TaskResult) -> dict[str, Any]:
-    sampling = result.settings.get("sampling")
-    return {
-        "task": result.task,
-        "dataset_path": result.data.source,
-        "dataset_name": result.data.name,
-        "output_type": "generate_until",
-        "repeats": result.settings.get("repeats", 1),
-        "generation_kwargs": sampling if isinstance(sampling, dict) else {},
-        "metadata": {
-            "version": result.version,
-            "data_sha256": result.data.checksum,
-            "settings": result.settings,
-            "counts": result.counts.model_dump(),
-            "judge": result.judge,
-        },
-    }
-
-
-def _run_config(report: EvalReport) -> dict[str, Any]:
-    model, config = report.run.model, masked(report.run.config)
+    run, model, config = report.run, report.run.model, masked(report.run.config)
+    figures, configs, better = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    for result in report.results:
+        # lm_eval's keys: `metric,filter`, and the standard error beside it, `N/A` where there is none
+        figures[result.task] = {"alias": result.task}
+        better[result.task] = {}
+        for estimate in result.estimates:
+            if estimate.part:  # lm_eval has no groups within a task
+                continue
+            metric, _, chosen = estimate.metric.partition(",")
+            chosen = chosen or "none"  # figures of the harness name their filter already
+            std_err = "N/A" if estimate.std_err is None else estimate.std_err
+            figures[result.task] |= {f"{metric},{chosen}": estimate.value, f"{metric}_stderr,{chosen}": std_err}
+            better[result.task][metric] = estimate.higher_is_better
+        sampling = result.settings.get("sampling")
+        configs[result.task] = {
+            "task": result.task,
+            "dataset_path": result.data.source,
+            "dataset_name": result.data.name,
+            "output_type": "generate_until",
+            "repeats": result.settings.get("repeats", 1),
+            "generation_kwargs": sampling if isinstance(sampling, dict) else {},
+            "metadata": {
+                "version": result.version,
+                "data_sha256": result.data.checksum,
+                "settings": result.settings,
+                "counts": result.counts.model_dump(),
+                "judge": result.judge,
+            },
+        }
     seeds = config.get("seed")
     given: list[Any] = seeds if isinstance(seeds, list) else []
+    seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
     return {
-        "model": model.backend,
-        "model_args": masked(arguments(model.args)),
-        "model_revision": model.revision,
-        "limit": config.get("limit"),
-        "batch_size": config.get("batch_size"),
-        "gen_kwargs": config.get("gen_kwargs"),
-        **dict(zip(SEEDS, [*given, None, None, None, None], strict=False)),
+        "results": figures,
+        "group_subtasks": {result.task: [] for result in report.results},
+        "configs": configs,
+        "versions": {result.task: result.version for result in report.results},
+        "n-shot": {result.task: result.settings.get("num_fewshot") or 0 for result in report.results},
+        "higher_is_better": better,
+        "n-samples": {
+            result.task: {"original": result.data.count, "effective": result.counts.items} for result in report.results
+        },
+        "config": {
+            "model": model.backend,
+            "model_args": masked(arguments(model.args)),
+            "model_revision": model.revision,
+            "limit": config.get("limit"),
+            "batch_size": config.get("batch_size"),
+            "gen_kwargs": config.get("gen_kwargs"),
+            **dict(zip(SEEDS, [*given, None, None, None, None], strict=False)),
+        },
+        "git_hash": run.git_commit,
+        "date": run.started_at.timestamp(),
+        "model_source": model.backend,
+        "model_name": model.name,
+        "model_name_sanitized": model.name.replace("/", "__"),
+        "total_evaluation_time_seconds": None if seconds is None else str(seconds),
     }
 
 

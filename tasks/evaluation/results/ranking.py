@@ -124,15 +124,14 @@ class Board:
         reach = next(reach for reach in (high - low, size, 1.0) if reach > 1e-6 * max(size, 1))
         return axis_around(low, high, step_at_least=reach / STEPS)
 
+    @cached_property
+    def decimals(self) -> int:
+        """Decimals of all figures of the board."""
+        return 3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2
+
     def shown(self, value: float | None) -> str:
         """`value` with as many decimals as all figures of the board have."""
-        if value is None:
-            return "–"
-        return f"{value:.{self._decimals}f}"
-
-    @cached_property
-    def _decimals(self) -> int:
-        return 3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2
+        return "–" if value is None else f"{value:.{self.decimals}f}"
 
     @cached_property
     def latest(self) -> dict[str, Row]:
@@ -150,9 +149,26 @@ def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
         if score.headline and not score.part:
             key = (score.task, score.metric, score.dataset_checksum, score.settings_digest)
             by_board.setdefault(key, []).append(score)
-    names = _names(score for of_board in by_board.values() for score in of_board)
-    order = sorted(by_board, key=lambda key: (key[0].casefold(), -len(by_board[key]), key))
-    return tuple(_board(key, by_board[key], names, variant=_variant(key, by_board)) for key in order)
+    # the name of a model, with what distinguishes it from namesakes; imported ones say so
+    models = {_model(score) for of_board in by_board.values() for score in of_board}
+    names = dict[_Model, str]()
+    for model in models:
+        name, revision, backend = model
+        namesakes = [other for other in models if other[0] == name]
+        marks = [backend] if backend == "imported" or len({other[2] for other in namesakes}) > 1 else []
+        if len({other[1] for other in namesakes}) > 1:
+            marks.append(revision[:12] or "no revision")
+        names[model] = f"{name} ({', '.join(marks)})" if marks else name
+
+    boards: list[Board] = []
+    for key in sorted(by_board, key=lambda key: (key[0].casefold(), -len(by_board[key]), key)):
+        of_board = by_board[key]
+        up = of_board[0].higher_is_better
+        ordered = sorted(of_board, key=lambda score: (-score.value if up else score.value, score.model, score.run))
+        ranks = {score.value: rank for rank, score in reversed([*enumerate(ordered, start=1)])}
+        rows = tuple(Row(ranks[score.value], names[_model(score)], score) for score in ordered)
+        boards.append(Board(key[0], _variant(key, by_board), key[1], up, rows))
+    return tuple(boards)
 
 
 def latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
@@ -227,7 +243,22 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 def as_markdown(boards: Sequence[Board]) -> str:
     """A table per board; markdown and HTML in names are escaped."""
-    return "\n".join(_markdown(board) for board in boards)
+    tables: list[str] = []
+    for board in boards:
+        names = [column.name for column in board.columns]
+        lines = [
+            f"### {_plain(board.name)} — {_plain(board.metric)}\n",
+            f"| {' | '.join(['#', 'model', 'score', '95 %', 'n', *names, 'backend', 'date', 'run'])} |",
+            f"| ---: | :--- | ---: | :---: | ---: |{' ---: |' * len(names)} :--- | :--- | :--- |",
+        ]
+        for row in board.rows:
+            score = row.score
+            cells = (str(row.rank), _plain(row.name), board.shown(score.value), board.interval(score), str(score.n))
+            further = (shown(row.columns[name]) for name in names)
+            last = (_plain(score.backend), when(score), _plain(score.run[:8]))
+            lines.append(f"| {' | '.join([*cells, *further, *last])} |")
+        tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)
 
 
 def when(score: StoredScore) -> str:
@@ -235,25 +266,22 @@ def when(score: StoredScore) -> str:
     return f"{score.ended_at:%Y-%m-%d}" if score.ended_at else "–"
 
 
-def _board(key: tuple[str, ...], scores: Sequence[StoredScore], names: dict[_Model, str], *, variant: str) -> Board:
-    up = scores[0].higher_is_better
-    ordered = sorted(scores, key=lambda score: (-score.value if up else score.value, score.model, score.run))
-    ranks = {score.value: rank for rank, score in reversed([*enumerate(ordered, start=1)])}
-    rows = (Row(ranks[score.value], names[_model(score)], score) for score in ordered)
-    return Board(key[0], variant, key[1], up, tuple(rows))
-
-
 def _variant(key: tuple[str, ...], boards: Mapping[tuple[str, ...], Sequence[StoredScore]]) -> str:
     """What distinguishes a board from the others of its task."""
     ways = [other for other in boards if other[0] == key[0]]
     settings = {way[3]: boards[way][0].settings for way in ways}
-    told = (key[1], f"data {key[2][:8]}", setting_words(settings)[key[3]])
-    return ", ".join(words for at, words in enumerate(told, start=1) if len({way[at] for way in ways}) > 1)
+    words = (key[1], f"data {key[2][:8]}", setting_words(settings)[key[3]])
+    return ", ".join(word for place, word in enumerate(words, start=1) if len({way[place] for way in ways}) > 1)
 
 
 def setting_words(settings: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, str]:
     """Digest → what its settings have otherwise than the others; the digest's beginning where no word tells."""
-    leaves = {digest: {name: _word(value) for name, value in flat(one)} for digest, one in settings.items()}
+    leaves: dict[str, dict[str, str]] = {}
+    for digest, one in settings.items():
+        leaves[digest] = {}
+        for name, value in flat(one):
+            text = " ".join(("unset" if value is None else str(value)).split())
+            leaves[digest][name] = text if len(text) <= VALUE_CHARS else f"{text[: VALUE_CHARS - 1]}…"
     names = sorted({name for values in leaves.values() for name in values})
     names = [name for name in names if len({values.get(name, "unset") for values in leaves.values()}) > 1]
     names = [name for name in names if name not in LAST_NAMED] or names
@@ -267,35 +295,14 @@ def setting_words(settings: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, 
         + more
         for digest, values in leaves.items()
     }
-    told = list(words.values())
+    every = list(words.values())
     return {
-        digest: said if names and told.count(said) == 1 else f"settings {digest[:8]}" for digest, said in words.items()
+        digest: word if names and every.count(word) == 1 else f"settings {digest[:8]}" for digest, word in words.items()
     }
-
-
-def _word(value: JsonValue) -> str:
-    text = " ".join(("unset" if value is None else str(value)).split())
-    return text if len(text) <= VALUE_CHARS else f"{text[: VALUE_CHARS - 1]}…"
 
 
 def _model(score: StoredScore) -> _Model:
     return score.model, score.revision, score.backend
-
-
-def _names(scores: Iterable[StoredScore]) -> dict[_Model, str]:
-    """Display names: the name of the model, with what distinguishes it from namesakes; imported ones say so."""
-    by_name = dict[str, list[_Model]]()
-    for one in sorted(set(map(_model, scores))):
-        by_name.setdefault(one[0], []).append(one)
-    return {one: _name(one, namesakes) for namesakes in by_name.values() for one in namesakes}
-
-
-def _name(one: _Model, namesakes: Sequence[_Model]) -> str:
-    name, revision, backend = one
-    told = [backend] if backend == "imported" or len({other[2] for other in namesakes}) > 1 else []
-    if len({other[1] for other in namesakes}) > 1:
-        told.append(revision[:12] or "no revision")
-    return f"{name} ({', '.join(told)})" if told else name
 
 
 def _same(score: StoredScore) -> tuple[str, ...]:
@@ -305,21 +312,6 @@ def _same(score: StoredScore) -> tuple[str, ...]:
 def _when(score: StoredScore) -> tuple[bool, float, str]:
     ended: datetime | None = score.ended_at
     return score.status == "completed", ended.timestamp() if ended else 0.0, score.run
-
-
-def _markdown(board: Board) -> str:
-    names = [column.name for column in board.columns]
-    lines = [
-        f"### {_plain(board.name)} — {_plain(board.metric)}\n",
-        f"| {' | '.join(['#', 'model', 'score', '95 %', 'n', *names, 'backend', 'date', 'run'])} |",
-        f"| ---: | :--- | ---: | :---: | ---: |{' ---: |' * len(names)} :--- | :--- | :--- |",
-    ]
-    for row in board.rows:
-        one = row.score
-        cells = (str(row.rank), _plain(row.name), board.shown(one.value), board.interval(one), str(one.n))
-        further = (shown(row.columns[name]) for name in names)
-        lines.append(f"| {' | '.join([*cells, *further, _plain(one.backend), when(one), _plain(one.run[:8])])} |")
-    return "\n".join(lines) + "\n"
 
 
 def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> str:

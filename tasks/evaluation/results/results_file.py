@@ -110,16 +110,24 @@ def read_results(path: Path) -> EvalReport:
     if path.name.endswith(JUDGMENTS):
         why = "the import of judgments of AlpacaEval and FastChat was removed"
         raise ResultsUnusable(f"{path}: {why}; import results files of Trivet, evalchemy or lm_eval")
-    data, text = _object(path)
+    try:
+        content = path.read_bytes()
+        data = json.loads(content)
+    except OSError as error:
+        raise ResultsUnusable(f"{path} cannot be read ({error.strerror}); name a results file") from error
+    except (ValueError, RecursionError) as error:
+        raise ResultsUnusable(f"{path} is not JSON ({error}); name a results file") from error
+    if not isinstance(data, dict):
+        raise ResultsUnusable(f"{path} holds no JSON object; name a results file")
     if OURS in data:
         try:
             return EvalReport.model_validate(data[OURS])
         except ValidationError as error:
             raise ResultsUnusable(f"{path}: {_first(error)}; the file is not as Trivet wrote it") from error
-    if not isinstance(data.get("results"), dict):
+    if not isinstance(cast("dict[str, Any]", data).get("results"), dict):
         raise ResultsUnusable(f"{path} has no `results` by task; name a results file of an evaluation")
     try:
-        return report_of(data, file=path, content=text)
+        return report_of(cast("dict[str, Any]", data), file=path, content=content)
     except ValidationError as error:
         raise ResultsUnusable(f"{path}: {_first(error)}; name a results file of an evaluation") from error
 
@@ -135,39 +143,19 @@ def lines_beside(path: Path, task: str) -> Iterator[tuple[Sample, dict[str, list
     try:
         with files.reachable(path.parent), beside.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                yield _read_line(beside, number, line)
+                place = f"{beside}, line {number}"
+                try:
+                    plain = json.loads(line)
+                    if not isinstance(plain, dict):
+                        raise ResultsUnusable(f"{place} is not a JSON object; take the file as it was written")
+                    texts = {name: plain.pop(name, []) for name in TEXTS}
+                    yield Sample.model_validate(plain), texts
+                except ValidationError as error:
+                    raise ResultsUnusable(f"{place}: {_first(error)}; take the file as it was written") from error
+                except (ValueError, RecursionError) as error:
+                    raise ResultsUnusable(f"{place} is not JSON ({error}); take the file as it was written") from error
     except FileNotFoundError:
         return
-
-
-def _read_line(file: Path, number: int, line: bytes) -> tuple[Sample, dict[str, list[str]]]:
-    try:
-        plain = json.loads(line)
-        if not isinstance(plain, dict):
-            raise ResultsUnusable(f"{file}, line {number} is not a JSON object; take the file as it was written")
-        texts = {name: plain.pop(name, []) for name in TEXTS}
-        return Sample.model_validate(plain), texts
-    except ValidationError as error:
-        raise ResultsUnusable(f"{file}, line {number}: {_first(error)}; take the file as it was written") from error
-    except (ValueError, RecursionError) as error:
-        raise ResultsUnusable(
-            f"{file}, line {number} is not JSON ({error}); take the file as it was written"
-        ) from error
-
-
-def _object(path: Path) -> tuple[dict[str, Any], bytes]:
-    """The JSON object in a file, and the file's bytes. Raises ResultsUnusable."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ResultsUnusable(f"{path} cannot be read ({error.strerror}); name a results file") from error
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ResultsUnusable(f"{path} is not JSON ({error}); name a results file") from error
-    if not isinstance(data, dict):
-        raise ResultsUnusable(f"{path} holds no JSON object; name a results file")
-    return cast("dict[str, Any]", data), text
 
 
 def _json(value: Any, *, indent: int | None = None) -> bytes:
@@ -216,19 +204,28 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
 
     samples: makes them anew at each call, since a database that goes away is written to again.
     """
+    artifacts: dict[str, JsonValue] = {
+        "samples": [ref.model_dump() for ref in result.samples],
+        "items": result.items.model_dump() if result.items else None,
+        "responses": [ref.model_dump() for ref in result.responses],
+    }
+    plain = {name: value for name, value in result.model_dump().items() if name in Task.model_fields}
     return Evaluated(
         run=run_row(report),
         dataset=result.data,
         settings=EvalSettings(name=result.task, parameters=result.settings),
         results=result.estimates,
-        task=_task(result),
+        task=Task(**plain, artifacts=artifacts),
         more_samples=samples,
     )
 
 
 def run_row(report: EvalReport) -> Run:
     """The run as the tables hold it."""
-    run = report.run
+    run, args = report.run, report.run.model.args
+    weights, adapter = args.get("pretrained"), args.get("peft")
+    weights = weights if isinstance(weights, str) and run.model.backend in kinds("process") else None
+    adapter = adapter if isinstance(adapter, str) else None
     return Run(
         id=run.id,
         kind="benchmark",
@@ -238,8 +235,15 @@ def run_row(report: EvalReport) -> Run:
         version=run.version,
         git_commit=run.git_commit,
         environment=run.environment,
-        model=_model(run.model),
-        model_args=masked(run.model.args),
+        model=Model(
+            name=run.model.name,
+            revision=run.model.revision,
+            backend=run.model.backend,
+            is_external=run.model.backend in kinds("endpoint"),
+            weights_location=adapter or weights,
+            base_model=weights if adapter else None,
+        ),
+        model_args=masked(args),
         config=masked(run.config),
         skipped=report.skipped,
         notes=report.notes,
@@ -254,47 +258,24 @@ def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
         raise ValueError(f"run {run.id} measured an index, not a model")
     facts = run.model_dump(include={"id", "started_at", "ended_at", "status", "version", "git_commit", "environment"})
     model = ModelFacts(name=run.model.name, backend=run.model.backend, revision=run.model.revision, args=run.model_args)
+    results = [
+        TaskResult.model_validate(
+            {
+                **one.task.model_dump(exclude={"artifacts"}),
+                **one.task.artifacts,
+                "data": one.dataset,
+                "settings": one.settings.parameters,
+                "estimates": one.results,
+            }
+        )
+        for one in tasks
+        if one.task
+    ]
     return EvalReport(
         run=RunFacts(**facts, model=model, config=run.config, calls=run.calls or 0, cost=run.cost),
-        results=tuple(_result(one, one.task) for one in tasks if one.task),
+        results=tuple(results),
         skipped=run.skipped,
         notes=run.notes,
-    )
-
-
-def _model(model: ModelFacts) -> Model:
-    weights, adapter = model.args.get("pretrained"), model.args.get("peft")
-    weights = weights if isinstance(weights, str) and model.backend in kinds("process") else None
-    adapter = adapter if isinstance(adapter, str) else None
-    return Model(
-        name=model.name,
-        revision=model.revision,
-        backend=model.backend,
-        is_external=model.backend in kinds("endpoint"),
-        weights_location=adapter or weights,
-        base_model=weights if adapter else None,
-    )
-
-
-def _task(result: TaskResult) -> Task:
-    artifacts: dict[str, JsonValue] = {
-        "samples": [ref.model_dump() for ref in result.samples],
-        "items": result.items.model_dump() if result.items else None,
-        "responses": [ref.model_dump() for ref in result.responses],
-    }
-    plain = {name: value for name, value in result.model_dump().items() if name in Task.model_fields}
-    return Task(**plain, artifacts=artifacts)
-
-
-def _result(one: Evaluated, task: Task) -> TaskResult:
-    return TaskResult.model_validate(
-        {
-            **task.model_dump(exclude={"artifacts"}),
-            **task.artifacts,
-            "data": one.dataset,
-            "settings": one.settings.parameters,
-            "estimates": one.results,
-        }
     )
 
 

@@ -247,43 +247,33 @@ def _shown(value: JsonValue) -> str:
 
 def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:
     """Every task that was evaluated before under the same settings, against that time. Raises DatabaseUnavailable."""
+    from storage.evaluations import EvalSettings
+    from tasks.evaluation.results.results_file import report_from_rows
+
     lines, worse = list[str](), list[str]()
     for result in report.results:
-        run, last = _last(report, result, evaluations)
-        new, old = result.headline, last and last.headline
-        if run is None or new is None or old is None:
+        run = evaluations.previous(
+            model_name=report.run.model.name,
+            task=result.task,
+            dataset_checksum=result.data.checksum,
+            settings_digest=EvalSettings(name=result.task, parameters=result.settings).digest,
+            before=report.run.started_at,
+        )
+        if run is None:
             continue
-        compared = _compared(result, run, artifacts, evaluations)
-        difference = compared.difference if compared else new.value - old.value
-        p = compared.p if compared else newcombe(new, old)
+        last = report_from_rows(evaluations.run(run), evaluations.task_results(run))
+        new, old = result.headline, next((one.headline for one in last.results if one.task == result.task), None)
+        if new is None or old is None:
+            continue
+        try:
+            samples = read_shards(artifacts, result.samples, Sample)
+            compared = compare(evaluations.graded(run, result.task), samples)
+            difference, p = compared.difference, compared.p
+        except ResultsUnusable:  # nothing that both could score
+            difference, p = new.value - old.value, newcombe(new, old)
         if is_worse := regressed(difference, p, higher_is_better=new.higher_is_better):
             worse.append(result.task)
         word, chance = "REGRESSION, " if is_worse else "", "" if p is None else f", p = {p:.3f}"
         moved = f"{old.value:.3f} → {new.value:.3f} ({difference:+.3f}{chance})"
         lines.append(f"{result.task}: {word}{moved} since run {run[:8]}")
     return AgainstLast(lines=tuple(lines), regressions=tuple(worse))
-
-
-def _last(report: EvalReport, result: TaskResult, evaluations: Evaluations) -> tuple[str | None, TaskResult | None]:
-    """The last run of the same model, data and settings, and what it found."""
-    from storage.evaluations import EvalSettings
-    from tasks.evaluation.results.results_file import report_from_rows
-
-    run = evaluations.previous(
-        model_name=report.run.model.name,
-        task=result.task,
-        dataset_checksum=result.data.checksum,
-        settings_digest=EvalSettings(name=result.task, parameters=result.settings).digest,
-        before=report.run.started_at,
-    )
-    if run is None:
-        return None, None
-    found = report_from_rows(evaluations.run(run), evaluations.task_results(run))
-    return run, next((one for one in found.results if one.task == result.task), None)
-
-
-def _compared(result: TaskResult, last: str, artifacts: Artifacts, evaluations: Evaluations) -> Comparison | None:
-    try:
-        return compare(evaluations.graded(last, result.task), read_shards(artifacts, result.samples, Sample))
-    except ResultsUnusable:  # nothing that both could score
-        return None

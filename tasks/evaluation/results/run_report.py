@@ -22,7 +22,18 @@ def headline_of(result: TaskResult) -> str:
 def markdown_of(report: EvalReport, *, file: str | None = None) -> str:
     """The report. file: path of the results file."""
     run, names = report.run, [column.name for column in COLUMNS]
-    weakest = [line for result in report.results for line in _weakest(result)]
+    rows, weakest = list[str](), list[str]()
+    for result in report.results:
+        metric, score, interval = "none scored", "–", "–"
+        if headline := result.headline:
+            low, high = headline.low, headline.high
+            metric, score = headline.metric, f"{headline.value:.3f}"
+            interval = f"{low:.3f} – {high:.3f}" if low is not None and high is not None else "–"
+        counted = map(shown, columns_of(result).values())
+        rows.append(f"| {' | '.join([result.task, metric, score, interval, *counted])} |")
+        groups = [one for one in result.estimates if headline and one.metric == headline.metric and one.part]
+        for group in sorted(groups, key=lambda one: one.value)[:WORST]:
+            weakest.append(f"{result.task}, {group.part.removeprefix('group=')}: {group.value:.3f} ({group.n} items)")
     notes = [*report.notes, *(f"{result.task}: {note}" for result in report.results for note in result.notes)]
     lines = [
         f"# {run.model.name}",
@@ -31,7 +42,7 @@ def markdown_of(report: EvalReport, *, file: str | None = None) -> str:
         "",
         f"| {' | '.join(['task', 'metric', 'score', '95 % interval', *names])} |",
         f"|---|---|---:|---|{'---:|' * len(names)}",
-        *map(_row, report.results),
+        *rows,
         *_section("Worse than in the last run", report.regressions),
         *_section("To know", notes),
         *_section("Weakest groups", weakest),
@@ -41,25 +52,8 @@ def markdown_of(report: EvalReport, *, file: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def _row(result: TaskResult) -> str:
-    metric, score, interval = "none scored", "–", "–"
-    if headline := result.headline:
-        low, high = headline.low, headline.high
-        metric, score = headline.metric, f"{headline.value:.3f}"
-        interval = f"{low:.3f} – {high:.3f}" if low is not None and high is not None else "–"
-    counted = map(shown, columns_of(result).values())
-    return f"| {' | '.join([result.task, metric, score, interval, *counted])} |"
-
-
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield ""
         yield f"## {title}"
         yield from (f"- {line}" for line in lines)
-
-
-def _weakest(result: TaskResult) -> Iterator[str]:
-    headline = result.headline
-    groups = [one for one in result.estimates if headline and one.metric == headline.metric and one.part]
-    for group in sorted(groups, key=lambda one: one.value)[:WORST]:
-        yield f"{result.task}, {group.part.removeprefix('group=')}: {group.value:.3f} ({group.n} items)"

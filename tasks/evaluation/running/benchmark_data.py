@@ -66,6 +66,12 @@ class Row(dict[str, Any]):
         """Raise DataUnusable with file and line."""
         raise DataUnusable(f"{self.file}, {self.unit} {self.line}: {why}")
 
+    def require(self, *names: str) -> None:
+        """Raise DataUnusable for the first of these fields that is not there."""
+        for name in names:
+            if name not in self:
+                self.unusable(f"there is no field {name!r}")
+
     def text(self, name: str) -> str:
         """A field that holds non-blank text. Raises DataUnusable, as all that read a field."""
         value = self.get(name)
@@ -153,29 +159,26 @@ class Data:
     def facts(self, name: str, files: Iterable[DataFile]) -> Dataset:
         """Source and checksum of all files of a benchmark; the count is of the first file and of optional ones."""
         wanted = tuple(file for file in files if not file.optional or self.find(file))
-        found = [self.find(file) for file in wanted]
-        pairs = list(zip(wanted, found, strict=True))
-        digests = [_content_digest(path) if path else self._hub_digest(file) for file, path in pairs]
-        sources = [str(path) if path else f"hub: {_hub_name(file)}" for file, path in pairs]
-        count = (self.count(wanted[0]) if found[0] else sum(1 for _ in self._hub_rows(wanted[0]))) if wanted else 0
-        count = (count or 0) + sum(self.count(file) or 0 for file in wanted[1:] if file.optional and not file.aside)
+        digests, sources, count = list[bytes](), list[str](), 0
+        for file in wanted:
+            path, counts = self.find(file), file is wanted[0] or (file.optional and not file.aside)
+            sources.append(str(path) if path else f"hub: {_hub_name(file)}")
+            if path:
+                with _opened(path) as content:
+                    digests.append(hashlib.file_digest(cast("Any", content), "sha256").digest())
+                count += (self.count(file) or 0) if counts else 0
+            else:
+                total = hashlib.sha256()
+                for row in self._hub_rows(file):
+                    total.update(json.dumps(row, sort_keys=True, ensure_ascii=False, default=str).encode())
+                    count += counts
+                digests.append(total.digest())
         # of one file it is the file's own, as `sha256sum` gives it of the unpacked file
         checksum = digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
         source = ", ".join(sources) or "the benchmark's own code"
         return Dataset(name=name, source=source, checksum=checksum.hex(), count=count)
 
     def _hub_rows(self, file: DataFile) -> Iterator[Row]:
-        for number, fields in enumerate(self._hub(file)):
-            plain = whole_text(dict(fields))
-            yield Row(plain, file=str(file.hub), line=number + 1, number=number)
-
-    def _hub_digest(self, file: DataFile) -> bytes:
-        total = hashlib.sha256()
-        for row in self._hub_rows(file):
-            total.update(json.dumps(row, sort_keys=True, ensure_ascii=False, default=str).encode())
-        return total.digest()
-
-    def _hub(self, file: DataFile) -> Iterable[dict[str, Any]]:
         if not file.hub:
             raise DataMissing(self._where(file, "it is on no hub that this program reads"))
         try:
@@ -186,12 +189,14 @@ class Data:
             # images and audio are not JSON, and need packages of their own to be read
             media = ("Image", "Audio", "Video", "Pdf")
             plain = [name for name, feature in found.features.items() if type(feature).__name__ not in media]
-            return cast("Iterable[dict[str, Any]]", found.select_columns(plain))
+            rows = cast("Iterable[dict[str, Any]]", found.select_columns(plain))
         except ImportError as error:
             raise DataMissing(self._where(file, "reading the hub needs `pip install trivet[harness]`")) from error
         except Exception as error:  # the hub's client raises what its own libraries raise
             why = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             raise DataMissing(self._where(file, f"the hub did not give it: {why}")) from error
+        for number, fields in enumerate(rows):
+            yield Row(whole_text(dict(fields)), file=file.hub, line=number + 1, number=number)
 
     def _where(self, file: DataFile, why: str) -> str:
         put = f"put it as {file.file} into {self.folder}" if self.folder else f"give the folder of {file.file}"
@@ -253,7 +258,14 @@ def _json(file: BinaryIO, path: Path) -> Iterator[Row]:
         # one object per line, as in the files of some benchmarks
         yield from _jsonl(io.BytesIO(raw), path)
         return
-    for number, value in enumerate(_list_in(_loads(raw, str(path)), path)):
+    items = _loads(raw, str(path))
+    if not isinstance(items, list):  # the only list in an object, as in VQA files
+        lists = [value for value in _object(items, str(path)).values() if isinstance(value, list)]
+        if len(lists) != 1:
+            found = f"expected a list of items, or an object with one list in it; found {len(lists)}"
+            raise DataUnusable(f"{path}: {found}")
+        items = cast("list[Any]", lists[0])
+    for number, value in enumerate(cast("list[Any]", items)):
         fields = _object(value, f"{path}, item {number + 1}")
         yield Row(fields, file=str(path), line=number + 1, number=number, unit="item")
 
@@ -300,17 +312,6 @@ def _object(value: Any, place: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _list_in(value: Any, path: Path) -> list[Any]:
-    """The items: the whole value, or the only list in an object, as in VQA files."""
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    fields = _object(value, str(path))
-    lists = [cast("list[Any]", one) for one in fields.values() if isinstance(one, list)]
-    if len(lists) != 1:
-        raise DataUnusable(f"{path}: expected a list of items, or an object with one list in it; found {len(lists)}")
-    return lists[0]
-
-
 def whole_text(value: Any) -> Any:
     """JSON without lone surrogates, which neither files nor databases can hold."""
     if isinstance(value, str):
@@ -325,12 +326,6 @@ def whole_text(value: Any) -> Any:
     if isinstance(value, dict):
         return {whole_text(name): whole_text(one) for name, one in cast("dict[str, Any]", value).items()}
     return value
-
-
-def _content_digest(path: Path) -> bytes:
-    """SHA-256 of the decompressed content."""
-    with _opened(path) as file:
-        return hashlib.file_digest(cast("Any", file), "sha256").digest()
 
 
 def _hub_name(file: DataFile) -> str:

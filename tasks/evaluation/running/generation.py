@@ -66,7 +66,7 @@ def generate(
 ) -> Outcome:
     """Ask for every item and repeat; `tell` gets the number of conversations that ended. Raises as `ask_all` does."""
     with files.scratch(scratch) as path, path.open("x+b") as file:
-        asked = _Conversations(task, items, _Spool(file), prices)
+        asked = _Conversations(task, items, file, prices)
         turns = [len(item.prompts) for item in items()]
         for turn in range(max(turns, default=0)):
             for place, answer in ask_all(asked.requests(turn)):
@@ -78,12 +78,14 @@ def generate(
 
 
 class _Conversations:
-    """All conversations of a benchmark, advanced turn by turn."""
+    """All conversations of a benchmark, advanced turn by turn; replies lie in a file."""
 
-    def __init__(self, task: PlannedTask, items: Items, spool: _Spool, prices: Prices | None) -> None:
+    def __init__(self, task: PlannedTask, items: Items, file: BinaryIO, prices: Prices | None) -> None:
         self._task = task
         self._items = items
-        self._spool = spool
+        self._file = file
+        self._starts: dict[tuple[Place, int], int] = {}
+        """Conversation and turn → where its reply begins in the file."""
         self._prices = prices
         self._missed: dict[Place, str] = {}
         self._away: dict[Place, str] = {}
@@ -97,8 +99,7 @@ class _Conversations:
             for repeat in range(self._task.repeats):
                 place = Place(number, repeat)
                 if place not in self._missed and place not in self._away:
-                    said = [reply for earlier in range(turn) if (reply := self._spool.find(place, earlier))]
-                    yield place, request_of(self._task, item, repeat=repeat, said=said)
+                    yield place, request_of(self._task, item, repeat=repeat, said=self._replies(place, turn))
 
     def keep(self, place: Place, turn: int, answer: Answer | ModelError) -> None:
         if isinstance(answer, RequestRefused):
@@ -106,8 +107,8 @@ class _Conversations:
         elif isinstance(answer, ModelError):
             self._away[place] = str(answer)
         else:
-            reply = reply_of(answer)
-            self._spool.write(place, turn, reply)
+            self._starts[place, turn] = self._file.seek(0, SEEK_END)
+            self._file.write(line_of(reply_of(answer)))
             self.usage = self.usage.plus(usage_of(answer, self._prices))
 
     def responses(self) -> Iterator[Response]:
@@ -118,26 +119,15 @@ class _Conversations:
                 if place in self._away:
                     self.unfinished[item.id] = self._away[place]
                     continue
-                turns = [reply for turn in range(len(item.prompts)) if (reply := self._spool.find(place, turn))]
-                yield Response(item=item.id, repeat=repeat, turns=tuple(turns), missed=self._missed.get(place))
+                turns = tuple(self._replies(place, len(item.prompts)))
+                yield Response(item=item.id, repeat=repeat, turns=turns, missed=self._missed.get(place))
 
-
-class _Spool:
-    """Replies on disk, found by conversation and turn."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._starts: dict[tuple[Place, int], int] = {}
-
-    def write(self, place: Place, turn: int, reply: Reply) -> None:
-        self._starts[place, turn] = self._file.seek(0, SEEK_END)
-        self._file.write(line_of(reply))
-
-    def find(self, place: Place, turn: int) -> Reply | None:
-        if (start := self._starts.get((place, turn))) is None:
-            return None
-        self._file.seek(start)
-        return Reply.model_validate_json(self._file.readline())
+    def _replies(self, place: Place, turns: int) -> Iterator[Reply]:
+        """The replies of a conversation to its first turns; a refused turn and those after it have none."""
+        for turn in range(turns):
+            if (start := self._starts.get((place, turn))) is not None:
+                self._file.seek(start)
+                yield Reply.model_validate_json(self._file.readline())
 
 
 def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Reply] = ()) -> ChatRequest:

@@ -103,12 +103,12 @@ class ModelSpec(Record):
 
     @field_validator("args")
     @classmethod
-    def _keeps_order(cls, args: dict[str, JsonValue], told: ValidationInfo) -> dict[str, JsonValue]:
+    def _keeps_order(cls, args: dict[str, JsonValue], info: ValidationInfo) -> dict[str, JsonValue]:
         """Store a schema as JSON text: step keys and the database would sort its fields, whose order matters."""
-        said = args.get("response_format")
-        if told.data.get("backend") not in backends() or not isinstance(said, dict):
+        schema = args.get("response_format")
+        if info.data.get("backend") not in backends() or not isinstance(schema, dict):
             return args
-        return args | {"response_format": json.dumps(said, ensure_ascii=False)}
+        return args | {"response_format": json.dumps(schema, ensure_ascii=False)}
 
     @property
     def in_process(self) -> bool:
@@ -130,10 +130,6 @@ class ModelSpec(Record):
         """The arguments that can change an answer."""
         return {name: value for name, value in self.own_args.items() if name not in TRANSPORT}
 
-    @property
-    def _is_gguf(self) -> bool:
-        return "gguf_file" in self.args or (self.name or "").endswith(".gguf")
-
     def facts(self, chat: Chat) -> ModelFacts:
         """The model as results name it; the revision is the part of the backend's ID behind the name.
 
@@ -144,7 +140,8 @@ class ModelSpec(Record):
         if self.backend == "scripted":
             known, revision = "", rest  # the digest of its script
         revision = revision or str(self.args.get("revision", ""))
-        by_file = "pretrained" not in self.args and self._is_gguf
+        is_gguf = "gguf_file" in self.args or (self.name or "").endswith(".gguf")
+        by_file = is_gguf and "pretrained" not in self.args
         name = (known if by_file else self.name) or known or self.backend
         return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.own_args)
 
@@ -235,28 +232,25 @@ class Asking:
 
     def ask_all(self, requests: Iterable[tuple[Any, ChatRequest]]) -> Iterator[tuple[Any, Answer | ModelError]]:
         """Answers as they come, TransientModelError beyond the budget. Raises ModelUnavailable, RequestRefused."""
-        for tag, answer in self._within_budget(iter(requests)):
-            if isinstance(answer, ModelError):
-                if not isinstance(answer, RequestRefused):
-                    self.away.append(str(answer))
-            else:
-                self.usage = self.usage.plus(usage_of(answer, self._prices))
-            yield tag, answer
-
-    def _within_budget(self, requests: Iterator[tuple[Any, ChatRequest]]) -> Iterator[tuple[Any, Answer | ModelError]]:
+        coming = iter(requests)
         waiting: dict[int, Any] = {}
 
         def numbered() -> Iterator[tuple[int, ChatRequest]]:
-            for number, (tag, request) in enumerate(requests):
+            for number, (tag, request) in enumerate(coming):
                 waiting[number] = tag
                 yield number, request
 
         bounds: Any = {"limits": self._limits, "budget": self._budget}
         try:
             for number, answer in ask_all(self.chat, numbered(), responses=kept_responses(), **bounds):
+                if not isinstance(answer, ModelError):
+                    self.usage = self.usage.plus(usage_of(answer, self._prices))
+                elif not isinstance(answer, RequestRefused):
+                    self.away.append(str(answer))
                 yield waiting.pop(number), answer
         except BudgetSpent as spent:
-            for tag in chain(list(waiting.values()), (tag for tag, _ in requests)):
+            for tag in chain(list(waiting.values()), (tag for tag, _ in coming)):
+                self.away.append(str(spent))
                 yield tag, TransientModelError(str(spent))
 
     @property

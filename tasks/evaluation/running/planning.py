@@ -201,80 +201,65 @@ def plan_task(
             "`examples` in its YAML"
         )
     whole, programs = is_whole(benchmark), benchmark.family == "code"
-    items, count = _kept_items(benchmark, data, artifacts, first=settings.first)
-    reads_itself = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
-    sampling, given = effective_sampling(benchmark, settings), given_in(settings)
-    repeats = settings.n_repeat or benchmark.repeats
-    planned = PlannedTask(
-        task=benchmark.name,
-        benchmark=named,
-        version=version_of(benchmark, definition),
-        family=benchmark.family,
-        data=reads_itself if whole else data.facts(benchmark.name, benchmark.files),
-        items=items,
-        examples=write_lines(artifacts, "examples", benchmark.examples(data)) if settings.demonstrations else None,
-        count=count,
-        repeats=repeats,
-        sampling=sampling,
-        temperature_given="temperature" in given,
-        system=settings.system_instruction,
-        template=settings.apply_chat_template,
-        judge=judge if benchmark.judge else None,
-        whole=whole,
-        overrides={name: sampling.model_dump()[name] for name in given} if whole else {},
-        score_only=benchmark.score_only,
-        batch_size=batch_size,
-        ks=settings.ks if programs or repeats > 1 else (),
-        extract=(settings.extract if benchmark.reads_answers else None) or "published",
-        unsafe_code=settings.unsafe_code and programs,
-        python=interpreter().digest if programs else "",
-        settings={},
-    )
-    return planned.model_copy(update={"settings": _shaping(planned, settings, model)})
-
-
-def _kept_items(
-    benchmark: BaseBenchmark, data: Data, artifacts: Artifacts, *, first: int | float | None
-) -> tuple[Ref, int]:
-    """The items in the store, and how many there are; none of a benchmark that reads its own."""
-    whole = is_whole(benchmark)
-    if whole and first:
+    if whole and settings.first:
         raise OptionUnusable(
             f"{benchmark.name} reads its own items, which --limit and --debug do not reach; leave them"
         )
-    seen = set[bytes]()
-    asked = _distinct(() if whole else items_of(benchmark, data), benchmark.name, seen)
-    items = write_lines(artifacts, "items", first_of(asked, first))
-    if not seen and not whole:
+    ids = set[bytes]()
+    asked = iter(()) if whole else _distinct(items_of(benchmark, data), benchmark.name, ids)
+    items = write_lines(artifacts, "items", first_of(asked, settings.first))
+    if not ids and not whole:
         read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
-    return items, len(seen)
-
-
-def _shaping(planned: PlannedTask, settings: RunSettings, model: ModelSpec) -> dict[str, JsonValue]:
-    """Everything besides model and data that can change a figure."""
-    judge = planned.judge
-    python = another_python() if planned.family == "code" else ""
-    return {
-        "version": planned.version,
+    reads_itself = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
+    sampling, given = effective_sampling(benchmark, settings), given_in(settings)
+    repeats = settings.n_repeat or benchmark.repeats
+    version = f"{benchmark.version}-{definition[:12]}"
+    extract = (settings.extract if benchmark.reads_answers else None) or "published"
+    examples = write_lines(artifacts, "examples", benchmark.examples(data)) if settings.demonstrations else None
+    judge = judge if benchmark.judge else None
+    ks = settings.ks if programs or repeats > 1 else ()
+    unsafe_code = settings.unsafe_code and programs
+    shaping: dict[str, JsonValue] = {
+        "version": version,
         "grader": GRADER_VERSION,
-        "sampling": planned.sampling.model_dump(mode="json"),
-        "repeats": planned.repeats,
+        "sampling": sampling.model_dump(mode="json"),
+        "repeats": repeats,
         "limit": settings.first,
         "seed": list(settings.seed),
         "system_instruction": settings.system_instruction,
         "apply_chat_template": settings.apply_chat_template,
         "model_args": model.shapes_answers,
         "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
-        **of_reading(planned.extract),
-        **of_demonstrations(settings.demonstrations, planned.examples),
-        **of_programs(planned.ks, unsafe_code=planned.unsafe_code, python=python),
+        **of_reading(extract),
+        **of_demonstrations(settings.demonstrations, examples),
+        **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
     }
-
-
-def version_of(benchmark: BaseBenchmark, definition: str) -> str:
-    """The version of a benchmark. definition: its digest (hex)."""
-    return f"{benchmark.version}-{definition[:12]}"
+    return PlannedTask(
+        task=benchmark.name,
+        benchmark=named,
+        version=version,
+        family=benchmark.family,
+        data=reads_itself if whole else data.facts(benchmark.name, benchmark.files),
+        items=items,
+        examples=examples,
+        count=len(ids),
+        repeats=repeats,
+        sampling=sampling,
+        temperature_given="temperature" in given,
+        system=settings.system_instruction,
+        template=settings.apply_chat_template,
+        judge=judge,
+        whole=whole,
+        overrides={name: sampling.model_dump()[name] for name in given} if whole else {},
+        score_only=benchmark.score_only,
+        batch_size=batch_size,
+        ks=ks,
+        extract=extract,
+        unsafe_code=unsafe_code,
+        python=interpreter().digest if programs else "",
+        settings=shaping,
+    )
 
 
 def first_of(items: Iterator[Item], first: int | float | None) -> Iterator[Item]:

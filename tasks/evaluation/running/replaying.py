@@ -8,8 +8,8 @@ several languages that share an ID; other fields are ignored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count
+from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -36,11 +36,6 @@ def replay(task: PlannedTask, recorded: Path, artifacts: Artifacts) -> Generated
     responses = recorded_responses(read_items(artifacts, task.items), read_recorded(recorded), partial=limited)
     shards, kept = keep_shards(artifacts, responses)
     return Generated(shards=shards, responses=kept, usage=Usage())
-
-
-def repeats_in(recorded: Path) -> int:
-    """Answers that the file has to each item; of programs, the most that an item has."""
-    return read_recorded(recorded).repeats
 
 
 def recorded_of(model: ModelSpec, task: str) -> Path:
@@ -79,57 +74,52 @@ class Recorded(dict[str, list[Line]]):
     @property
     def repeats(self) -> int:
         """Answers to each item; of programs, the most that an item has."""
-        return max(map(self._most, self.values()), default=1)
-
-    @staticmethod
-    def _most(lines: Sequence[Line]) -> int:
-        """The most answers of one language; those that name none count in each."""
-        named = Counter(language_named(one.language) for one in lines if one.language)
-        return sum(len(one.repeats) for one in lines) - named.total() + max(named.values(), default=0)
+        most = 1
+        for lines in self.values():
+            # in one language; lines that name none count in each
+            named = Counter(language_named(one.language) for one in lines if one.language)
+            most = max(most, sum(len(one.repeats) for one in lines) - named.total() + max(named.values(), default=0))
+        return most
 
 
 def read_recorded(path: Path) -> Recorded:
-    """The answers in a file, all in the shape of its first line. Raises DataUnusable naming the line."""
-    rows = read_rows(path)
-    first = next(rows, None)
-    if first is None:
-        raise DataUnusable(f"{path}: there is no answer in it; expected lines of {EXPECTED}")
-    shape = _shape(first)
-    alike = _of_shape(shape, chain((first,), rows))
-    return _read_programs(alike, path) if shape == "completion" else _read_answers(alike, path, shape)
+    """The answers in a file, all in the shape of its first line. Raises DataUnusable naming the line.
 
-
-def _read_answers(rows: Iterable[Row], path: Path, shape: str) -> Recorded:
-    """Without any ids the answers are in the order of the items, and their ids are row numbers from 0."""
-    recorded = Recorded(path, programs=False)
+    Without any IDs the answers are in the order of the items, and their IDs are row numbers from 0.
+    """
+    recorded, shape = Recorded(path, programs=False), ""
     numbered, repeats = False, 0
-    for row in rows:
+    for row in read_rows(path):
+        there = [name for name in SHAPES if name in row]
+        if len(there) != 1:
+            row.unusable(f"it has {' and '.join(there) or 'no answer'}; expected {EXPECTED}")
+        if shape and there[0] != shape:
+            row.unusable(f"it has {there[0]!r}, and the lines before it {shape!r}; give all lines one shape")
+        is_first, shape = not shape, there[0]
         answers, own = _answers(row, shape), id_of(row)
-        if not recorded:
+        if shape == "completion":
+            recorded.programs = True
+            item = id_of({"id": row.get("task_id")}) or own  # an `id` beside it is the program's own
+            if item is None:
+                row.unusable("it has no task_id; give every completion the id of its item")
+            language = row.get("language")
+            if not isinstance(language, str | None):
+                row.unusable(f"language: expected a name such as python, found {type(language).__name__}")
+            recorded.setdefault(item, []).append(Line(answers, row.line, language or None))
+            continue
+        if is_first:
             numbered, repeats = own is None, len(answers)
         if numbered != (own is None):
-            there, before = ("no id", "ids") if own is None else ("an id", "none")
-            row.unusable(f"it has {there}, and the lines before it have {before}; give every line an id, or none")
+            has, before = ("no id", "ids") if own is None else ("an id", "none")
+            row.unusable(f"it has {has}, and the lines before it have {before}; give every line an id, or none")
         if len(answers) != repeats:
             row.unusable(f"it has {len(answers)} responses, and the lines before it {repeats}; give all items as many")
         item = own or str(row.number)
         if item in recorded:
             row.unusable(f"item {item!r} stands on line {recorded[item][0].line} already; put repeats in `responses`")
         recorded[item] = [Line(answers, row.line)]
-    return recorded
-
-
-def _read_programs(rows: Iterable[Row], path: Path) -> Recorded:
-    recorded = Recorded(path, programs=True)
-    for row in rows:
-        language = row.get("language")
-        item = id_of({"id": row.get("task_id")}) or id_of(row)  # an `id` beside it is the program's own
-        if item is None:
-            row.unusable("it has no task_id; give every completion the id of its item")
-        program = _turns(row["completion"], row, "completion")
-        if not isinstance(language, str | None):
-            row.unusable(f"language: expected a name such as python, found {type(language).__name__}")
-        recorded.setdefault(item, []).append(Line([program], row.line, language or None))
+    if not shape:
+        raise DataUnusable(f"{path}: there is no answer in it; expected lines of {EXPECTED}")
     return recorded
 
 
@@ -154,74 +144,53 @@ def recorded_responses(items: Iterable[Item], recorded: Recorded, *, partial: bo
             for one in recorded.get(name, ())
             if not language or not one.language or language_named(one.language) == language
         ]
-        repeat = count()
+        repeat, asked = count(), len(item.prompts)
         for one in sorted(own, key=lambda one: one.line):
+            place = f"{recorded.path}, line {one.line}"
             if one.line in taken:
                 raise DataUnusable(
-                    f"{recorded.path}, line {one.line}: several languages have an item of this id, {item.id!r} "
-                    f"among them; say in `language` which one is meant"
+                    f"{place}: several languages have an item of this id, {item.id!r} among them; say in `language` "
+                    "which one is meant"
                 )
             taken.add(one.line)
             for turns in one.repeats:
-                if len(turns) > len(item.prompts):
+                if len(turns) > asked:
                     raise DataUnusable(
-                        f"{recorded.path}, line {one.line}: {len(turns)} turns, and item {item.id!r} "
-                        f"asks {len(item.prompts)}; repeats of one question go in `responses`"
+                        f"{place}: {len(turns)} turns, and item {item.id!r} asks {asked}; repeats of one question go "
+                        "in `responses`"
                     )
-                asked, replies = len(item.prompts), tuple(Reply(text=text) for text in turns)
+                replies = tuple(Reply(text=text) for text in turns)
                 missed = None if len(turns) == asked else f"{len(turns)} of {asked} turns are recorded"
                 yield Response(item=item.id, repeat=next(repeat), turns=replies, missed=missed)
-    if not (partial and taken):
-        _refuse_the_rest(recorded, taken, groups)
-
-
-def _refuse_the_rest(recorded: Recorded, taken: set[int], groups: dict[str, str | None]) -> None:
-    left = [(name, one) for name, own in recorded.items() for one in own if one.line not in taken]
-    if not left:
-        return
-    name, one = min(left, key=lambda pair: pair[1].line)
-    why = f"the benchmark has no item {name!r}; its first is {next(iter(groups), None)!r}"
-    if name in groups:
-        why = f"its language is {one.language!r}, and item {name!r} is one of {groups[name]}"
-    raise DataUnusable(f"{recorded.path}, line {one.line}: {why}")
-
-
-def _of_shape(shape: str, rows: Iterable[Row]) -> Iterator[Row]:
-    for row in rows:
-        if (other := _shape(row)) != shape:
-            row.unusable(f"it has {other!r}, and the lines before it {shape!r}; give all lines one shape")
-        yield row
-
-
-def _shape(row: Row) -> str:
-    there = [shape for shape in SHAPES if shape in row]
-    if len(there) != 1:
-        row.unusable(f"it has {' and '.join(there) or 'no answer'}; expected {EXPECTED}")
-    return there[0]
+    left = [(one.line, name, one) for name, own in recorded.items() for one in own if one.line not in taken]
+    if left and not (partial and taken):
+        line, name, one = min(left)
+        why = f"the benchmark has no item {name!r}; its first is {next(iter(groups), None)!r}"
+        if name in groups:
+            why = f"its language is {one.language!r}, and item {name!r} is one of {groups[name]}"
+        raise DataUnusable(f"{recorded.path}, line {line}: {why}")
 
 
 def _answers(row: Row, shape: str) -> list[list[str]]:
     """The answers on a line: repeats → turns."""
+
+    def turns_of(text: Any) -> list[str]:
+        if text is None:
+            return []
+        if not isinstance(text, str):
+            row.unusable(f"{shape}: expected a text, found {type(text).__name__}")
+        return [text]
+
     value = row[shape]
-    if shape == "response":
-        return [_turns(value, row, shape)]
+    if shape in ("response", "completion"):
+        return [turns_of(value)]
     if not isinstance(value, list) or not value:
         row.unusable(f"{shape}: expected a list of texts; found {type(value).__name__ if value else 'an empty one'}")
     listed = cast("list[Any]", value)
     if shape == "turns":
-        return [[text for one in listed for text in _turns(one, row, shape)]]
+        return [[text for one in listed for text in turns_of(one)]]
     # a repeat of several turns is a list of its own
     return [
-        [text for turn in cast("list[Any]", one) for text in _turns(turn, row, shape)]
-        if isinstance(one, list)
-        else _turns(one, row, shape)
+        [text for turn in (cast("list[Any]", one) if isinstance(one, list) else [one]) for text in turns_of(turn)]
         for one in listed
     ]
-
-
-def _turns(text: Any, row: Row, shape: str) -> list[str]:
-    if text is None:
-        return []
-    if not isinstance(text, str):
-        row.unusable(f"{shape}: expected a text, found {type(text).__name__}")
-    return [text]

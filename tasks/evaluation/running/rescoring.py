@@ -27,7 +27,7 @@ from tasks.evaluation.running.planning import (
 from tasks.evaluation.running.replaying import replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import choose, find, judge_of
-from tasks.grading.reading import POLICIES, Policy
+from tasks.grading.reading import POLICIES
 from tasks.sandbox.sandbox_python import another_python
 
 OWN = (".yaml", ".yml", ".py")
@@ -89,44 +89,39 @@ def score_again(
     if task:
         run.require(task)
     named = [result for result in run.report.results if task in (None, result.task)]
-    chosen = [(result, where) for result in named if (where := _benchmark(result, run))]
+    chosen = [(result, where) for result in named if (where := _benchmark_of(result, run))]
     if not chosen:
         raise ResultsUnusable(f"run {run.report.run.id} holds no stored answers to grade again")
-    planned = [(_planned(old, where, run, judge, settings), old) for old, where in chosen]
-    return Rescored(run=run.report.run.id, tasks=tuple(_again(task, old, run, artifacts) for task, old in planned))
+    tasks: list[Again] = []
+    # all are planned before one is graded: a benchmark that is gone is said at once
+    for planned, old in [(_planned(old, where, run, judge, settings), old) for old, where in chosen]:
+        count = sum(1 for _ in run.samples(old.task))
+        new = _graded(planned, Generated(shards=old.responses, responses=count, usage=old.usage), artifacts)
+        before, after = (read_shards(artifacts, one.samples, Sample) for one in (old, new))
+        try:
+            compared = compare(before, after)
+        except ResultsUnusable:
+            compared = None
+        tasks.append(Again(old=old, new=new, compared=compared))
+    return Rescored(run=run.report.run.id, tasks=tuple(tasks))
 
 
-def _again(planned: PlannedTask, old: TaskResult, run: FoundRun, artifacts: Artifacts) -> Again:
-    count = sum(1 for _ in run.samples(old.task))
-    new = _graded(planned, Generated(shards=old.responses, responses=count, usage=old.usage), artifacts)
-    before, after = (read_shards(artifacts, one.samples, Sample) for one in (old, new))
-    try:
-        compared = compare(before, after)
-    except ResultsUnusable:
-        compared = None
-    return Again(old=old, new=new, compared=compared)
-
-
-def _benchmark(result: TaskResult, run: FoundRun) -> str | None:
+def _benchmark_of(result: TaskResult, run: FoundRun) -> str | None:
     """Name or path of the benchmark of a result; None if its answers were not stored. Raises UnknownTask."""
     if result.items is None or not result.responses:
         return None
     asked = run.report.run.config.get("tasks")
     paths = [str(one["task"]) for one in asked if isinstance(one, dict)] if isinstance(asked, list) else []
-    own = (named for named in paths if ":" in named or named.endswith(OWN))
     # a benchmark of the user's own is found by its path alone
-    if named := next((named for named in own if _name(named) == result.task), None):
-        return named
+    for path in paths:
+        if ":" in path or path.endswith(OWN):
+            try:
+                benchmark = find(path, None)
+            except UnknownTask:  # it no longer exists
+                continue
+            if benchmark and benchmark.name == result.task:
+                return path
     return result.task if find(result.task, None) else None
-
-
-def _name(named: str) -> str | None:
-    """Name of the benchmark that a run used; None if it is not one of ours, or no longer exists."""
-    try:
-        benchmark = find(named, None)
-    except UnknownTask:
-        return None
-    return benchmark and benchmark.name
 
 
 def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, settings: RunSettings) -> PlannedTask:
@@ -142,11 +137,9 @@ def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None
     if not ks and isinstance(asked_ks, list):
         ks = tuple(k for k in asked_ks if isinstance(k, int))
     ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
-    said_today = of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else "")
     asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
-    policies: dict[str, Policy] = {policy: policy for policy in POLICIES}
-    then = policies.get(str(old.settings.get("extract")), "published")
-    read: Policy = (settings.extract or then) if benchmark.reads_answers else "published"
+    extract = settings.extract or next((one for one in POLICIES if one == old.settings.get("extract")), "published")
+    extract = extract if benchmark.reads_answers else "published"
     return PlannedTask(
         task=old.task,
         benchmark=named,
@@ -159,9 +152,11 @@ def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None
         sampling=Sampling.model_validate(old.settings.get("sampling", {})),
         judge=judge_of(benchmark, judge or judge_then, auto=auto_then and not judge),
         ks=ks,
-        extract=read,
+        extract=extract,
         unsafe_code=unsafe_code,
-        settings=asked | of_reading(read) | said_today,
+        settings=asked
+        | of_reading(extract)
+        | of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
     )
 
 

@@ -106,19 +106,15 @@ def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Ite
         if task.judge is None:
             raise PreflightFailed(f"{task.task} is graded by a model; name it with --annotator_model, or give `auto`")
         judge = Judge(open_model(task.judge).id, lambda _: iter(()))  # a check asks no judge
-    problems = list(benchmark.check(list(_first(items)), tools_for(task, judge)))
-    more = len(problems) - SHOWN_PROBLEMS
-    return problems[:SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
-
-
-def _first(items: Iterable[Item]) -> Iterator[Item]:
-    """The items that are checked, at least one."""
-    room = CHECKED_CHARS
+    checked, room = list[Item](), CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):
-        yield item
+        checked.append(item)
         room -= sum(map(len, item.prompts)) + sum(len(one) for one in item.detail.values() if isinstance(one, str))
         if room <= 0:
-            return
+            break
+    problems = list(benchmark.check(checked, tools_for(task, judge)))
+    more = len(problems) - SHOWN_PROBLEMS
+    return problems[:SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
 
 
 def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored], artifacts: Artifacts) -> TaskResult:
@@ -160,8 +156,11 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
 
 def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:
     """Remarks on the figures. unscored: items without a score → reason."""
-    if task.family == "code":
-        yield from _samples_of_programs(task, counts)
+    if task.family == "code":  # items may have different numbers of programs: pass@k weighs items alike
+        if left := task.count - counts.items:
+            yield f"{left} of {task.count} items have no samples; they count in no figure"
+        if counts.samples < counts.items * task.repeats:
+            yield f"items have different numbers of samples, {task.repeats} at most"
     elif left := task.samples - counts.samples:
         yield f"{left} of {task.samples} responses are not there; they count in no figure"
     if counts.unscored:
@@ -173,14 +172,6 @@ def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> 
         yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"
     if counts.missing:
         yield f"{counts.missing} of {counts.samples} hold no answer and get the lowest score"
-
-
-def _samples_of_programs(task: PlannedTask, counts: Counts) -> Iterator[str]:
-    """Items may have different numbers of programs: pass@k weighs items alike."""
-    if left := task.count - counts.items:
-        yield f"{left} of {task.count} items have no samples; they count in no figure"
-    if counts.samples < counts.items * task.repeats:
-        yield f"items have different numbers of samples, {task.repeats} at most"
 
 
 def left_out_of(metrics: Mapping[str, JsonValue]) -> Iterator[str]:

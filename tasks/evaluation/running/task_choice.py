@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from models.backends import check_args
 from models.model_errors import ModelUnavailable
-from models.protocols import Chat, ChatRequest
+from models.protocols import Chat
 from storage.artifacts import Artifacts
 from storage.records import Record
 from storage.responses import Responses
@@ -33,7 +33,7 @@ from tasks.evaluation.running.planning import (
     read_items,
     settings_digest,
 )
-from tasks.evaluation.running.replaying import recorded_of, repeats_in
+from tasks.evaluation.running.replaying import read_recorded, recorded_of
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
@@ -79,7 +79,7 @@ def choose(
             continue
         own = settings
         if model.backend == "replay" and not settings.n_repeat:  # as many repeats as were recorded
-            own = settings.model_copy(update={"n_repeat": repeats_in(recorded_of(model, benchmark.name))})
+            own = settings.model_copy(update={"n_repeat": read_recorded(recorded_of(model, benchmark.name)).repeats})
         task = plan_task(
             benchmark,
             data,
@@ -218,7 +218,13 @@ def _estimate(
     task: PlannedTask, chat_id: str | None, artifacts: Artifacts, responses: Responses, prices: Prices | None
 ) -> TaskEstimate:
     calls = stored = prompt = answer = 0
-    requests = _requests(task, artifacts)
+    # every request, and whether it is a first turn; later turns are counted without the replies before them
+    requests = (
+        (turn == 0, request_of(task, item, repeat=repeat, said=[Reply(text="")] * turn))
+        for item in read_items(artifacts, task.items)
+        for repeat in range(task.repeats)
+        for turn in range(len(item.prompts))
+    )
     while group := list(islice(requests, GROUP)):
         keys = [response_key(chat_id, request) if chat_id and first else None for first, request in group]
         try:
@@ -242,11 +248,3 @@ def _estimate(
         completion_tokens=answer,
         cost=prices.cost(Tokens(prompt, answer)) if prices else None,
     )
-
-
-def _requests(task: PlannedTask, artifacts: Artifacts) -> Iterator[tuple[bool, ChatRequest]]:
-    """Every request, and whether it is a first turn; later turns are counted without the replies before them."""
-    for item in read_items(artifacts, task.items):
-        for repeat in range(task.repeats):
-            for turn in range(len(item.prompts)):
-                yield turn == 0, request_of(task, item, repeat=repeat, said=[Reply(text="")] * turn)

@@ -89,19 +89,16 @@ class AsLM:
     def _requests(self, instances: Sequence[Any]) -> Iterator[tuple[int, ChatRequest]]:
         for number, instance in enumerate(instances):
             prompt, *arguments = instance.args
-            options = cast("dict[str, Any]", arguments[0] if arguments else {})
-            yield number, self._request(prompt, options, draw=int(getattr(instance, "repeat_idx", 0) or 0))
-
-    def _request(self, prompt: Any, options: Mapping[str, Any], *, draw: int) -> ChatRequest:
-        asked = sampling_of(options).model_dump() | self._overrides
-        if "seed" in self._overrides and asked["seed"] is not None:
-            asked["seed"] += draw
-        messages = messages_of(prompt)
-        if self._system:
-            system = _message({"role": "system", "content": self._system})
-            messages = (system, *(one for one in messages if one.role != "system"))
-        template = self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False
-        return ChatRequest(messages=messages, draw=draw, template=template, **asked)
+            draw = int(getattr(instance, "repeat_idx", 0) or 0)
+            sampling = sampling_of(arguments[0] if arguments else {}).model_dump() | self._overrides
+            if "seed" in self._overrides and sampling["seed"] is not None:
+                sampling["seed"] += draw
+            messages = messages_of(prompt)
+            if self._system:
+                system = _message({"role": "system", "content": self._system})
+                messages = (system, *(one for one in messages if one.role != "system"))
+            template = self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False
+            yield number, ChatRequest(messages=messages, draw=draw, template=template, **sampling)
 
 
 def sampling_of(options: Mapping[str, Any]) -> Sampling:
@@ -186,16 +183,14 @@ def _estimates(metrics: Mapping[str, JsonValue], count: int) -> Iterator[Estimat
     """Every number among the metrics, with its standard error if the benchmark gives one."""
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
     numbers = {name: value for name, value in numbers.items() if not isinstance(metrics[name], bool)}
-    errors = {name: _error_of(name, numbers) for name in numbers}
+    errors = dict[str, str]()  # metric → name of its standard error
+    for name in numbers:
+        candidates = [pattern.format(stem) for stem in (name, name.removesuffix("_avg")) for pattern in ERRORS]
+        found = [candidate for candidate in candidates if candidate in numbers]
+        if found:
+            errors[name] = found[0]
     figures = [name for name in numbers if name not in errors.values()]
     headline = next((name for name in HEADLINES if name in figures), next(iter(figures), None))
     for name in figures:
-        error = errors[name]
-        std_err = None if error is None else numbers[error]
+        std_err = numbers[errors[name]] if name in errors else None
         yield Estimate(metric=name, value=numbers[name], std_err=std_err, n=count, headline=name == headline)
-
-
-def _error_of(name: str, numbers: Mapping[str, float]) -> str | None:
-    """Name of the standard error of a metric."""
-    stems = (name, name.removesuffix("_avg"))
-    return next((found for stem in stems for pattern in ERRORS if (found := pattern.format(stem)) in numbers), None)
