@@ -43,22 +43,47 @@ class Likelihoods:
         weighed: list[tuple[str, LogProb]] = []
         for start in range(0, len(asked), WINDOW):
             window = asked[start : start + WINDOW]
-            keys = [_key(self._model.id, each) for each in window]
-            known = {key: _read(stored.response) for key, stored in self._responses.many(list(set(keys))).items()}
+            keys: list[str] = []
+            for each in window:
+                identity = {"backend": self._model.id, "loglikelihood": each}
+                text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+                keys.append(hashlib.sha256(text.encode()).hexdigest())
+            known: dict[str, LogProb] = {}
+            for key, stored in self._responses.many(list(set(keys))).items():
+                response: Any = stored.response
+                total = float("-inf") if response["total"] is None else response["total"]
+                known[key] = LogProb(total, response.get("greedy", False))
             missing = {key: each for key, each in zip(keys, window, strict=True) if key not in known}
-            known |= self._new(missing)
+            known |= self._ask(missing)
             self.usage = self.usage.plus(Usage(calls=len(window), recalled=len(window) - len(missing)))
             weighed += [(key, known[key]) for key in keys]
         return weighed
 
-    def _new(self, missing: Mapping[str, Asked]) -> dict[str, LogProb]:
-        keys, texts = list(missing), list(missing.values())
+    def _ask(self, missing: Mapping[str, Asked]) -> dict[str, LogProb]:
+        """What the model says of texts that are not stored, which is stored in groups."""
+        from storage.responses import StoredResponse  # brings SQLAlchemy
+
+        keys, texts = list(missing), list[Any](missing.values())
+        kind, _, model = self._model.id.partition(":")
         found: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}
+        whole = bool(texts) and isinstance(texts[0], str)
+        results: Iterator[tuple[int, LogProb]] = iter(())
+        if whole:
+            totals = self._model.loglikelihood_rolling(texts)
+            results = ((number, LogProb(total, greedy=False)) for number, total in totals)
+        elif texts:
+            results = iter(self._model.loglikelihood(texts))
         try:
-            for number, result in self._ask(texts):
+            for number, result in results:
                 found[keys[number]] = result
-                unsaved[keys[number]] = self._stored(texts[number], result)
+                request: Any = {"loglikelihood": texts[number] if whole else list(texts[number])}
+                # JSON has no infinity
+                response: Any = {"total": result.total if result.total > float("-inf") else None}
+                response |= {} if whole else {"greedy": result.greedy}
+                unsaved[keys[number]] = StoredResponse(
+                    backend=kind, model=model, request=request, response=response, latency_s=0.0
+                )
                 if len(unsaved) >= STORED_TOGETHER:
                     self._responses.put_many(unsaved)
                     unsaved = {}
@@ -69,33 +94,6 @@ class Likelihoods:
         if len(found) < len(texts):
             raise RuntimeError(f"{self._model.id} said nothing of {len(texts) - len(found)} of {len(texts)} texts")
         return found
-
-    def _ask(self, asked: Sequence[Any]) -> Iterator[tuple[int, LogProb]]:
-        if asked and isinstance(asked[0], str):
-            totals = self._model.loglikelihood_rolling(asked)
-            yield from ((at, LogProb(total, greedy=False)) for at, total in totals)
-        elif asked:
-            yield from self._model.loglikelihood(asked)
-
-    def _stored(self, asked: Asked, result: LogProb) -> StoredResponse:
-        from storage.responses import StoredResponse  # brings SQLAlchemy
-
-        kind, _, model = self._model.id.partition(":")
-        request: Any = {"loglikelihood": list(asked) if isinstance(asked, tuple) else asked}
-        # JSON has no infinity
-        response: Any = {"total": result.total if result.total > float("-inf") else None}
-        response |= {"greedy": result.greedy} if isinstance(asked, tuple) else {}
-        return StoredResponse(backend=kind, model=model, request=request, response=response, latency_s=0.0)
-
-
-def _read(response: Any) -> LogProb:
-    total = response["total"]
-    return LogProb(float("-inf") if total is None else total, response.get("greedy", False))
-
-
-def _key(model: str, asked: Asked) -> str:
-    text = json.dumps({"backend": model, "loglikelihood": asked}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Doc(NamedTuple):

@@ -122,7 +122,19 @@ def evaluate_harness(
     """
     with _quiet():
         loaded = load_tasks(name, include_path)
-        _refuse_what_cannot_run(loaded, model)
+        if (wanting := loaded.wants_likelihoods) and not isinstance(model, LogLikelihood):
+            more = f" and {len(wanting) - 1} more" if len(wanting) > 1 else ""
+            raise NeedsLogLikelihood(
+                f"{wanting[0]}{more} wants log-probabilities of given texts, which {model.id} does not give; evaluate "
+                "it with `--model hf`, or choose a task that generates its answers"
+            )
+        for own_name, task in loaded.tasks.items():
+            if getattr(task, "UNSAFE_CODE", False):
+                why = "runs code that the model writes in this process, which is not done here"
+                raise BenchmarkUnusable(f"{own_name} {why}")
+            if getattr(task, "MULTIMODAL", False):
+                why = "shows images or plays sounds, which is not done through the harness here"
+                raise BenchmarkUnusable(f"{own_name} {why}")
         if settings.n_repeat is not None:
             for task in loaded.tasks.values():
                 task.set_config("repeats", settings.n_repeat)
@@ -152,23 +164,14 @@ def evaluate_harness(
     )
 
 
-def _refuse_what_cannot_run(loaded: LoadedTasks, model: Chat) -> None:
-    if (wanting := loaded.wants_likelihoods) and not isinstance(model, LogLikelihood):
-        more = f" and {len(wanting) - 1} more" if len(wanting) > 1 else ""
-        raise NeedsLogLikelihood(
-            f"{wanting[0]}{more} wants log-probabilities of given texts, which {model.id} does not give; evaluate it "
-            "with `--model hf`, or choose a task that generates its answers"
-        )
-    for name, task in loaded.tasks.items():
-        if getattr(task, "UNSAFE_CODE", False):
-            raise BenchmarkUnusable(f"{name} runs code that the model writes in this process, which is not done here")
-        if getattr(task, "MULTIMODAL", False):
-            raise BenchmarkUnusable(f"{name} shows images or plays sounds, which is not done through the harness here")
-
-
 def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dict[str, Any]:
     from lm_eval.evaluator import simple_evaluate
 
+    # under the names that are read first, so that they override those of the task
+    given: dict[str, Any] = {**settings.gen_kwargs}
+    tokens = [settings.max_tokens, *(given.pop(name, None) for name in MAX_TOKENS)]
+    stops = [given.pop(name, None) for name in STOP]
+    given |= {MAX_TOKENS[0]: next(filter(None, tokens), None), STOP[0]: next(filter(None, stops), None)}
     generates = len(loaded.wants_likelihoods) < len(loaded.tasks)
     python, numpy, torch, examples = settings.seed
     found: Any = simple_evaluate(
@@ -177,7 +180,7 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
         task_manager=loaded.manager,
         limit=settings.first,
         num_fewshot=settings.num_fewshot,
-        gen_kwargs=_gen_kwargs(settings) if generates else None,
+        gen_kwargs={name: value for name, value in given.items() if value is not None} if generates else None,
         apply_chat_template=settings.apply_chat_template,
         fewshot_as_multiturn=settings.fewshot_as_multiturn,
         system_instruction=settings.system_instruction,
@@ -188,16 +191,6 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
         fewshot_random_seed=examples,
     )
     return found
-
-
-def _gen_kwargs(settings: RunSettings) -> dict[str, Any]:
-    """Under the names that are read first, so that they override those of the task."""
-    named: dict[str, Any] = {**settings.gen_kwargs}
-    tokens = [settings.max_tokens, *(named.pop(name, None) for name in MAX_TOKENS)]
-    stops = [named.pop(name, None) for name in STOP]
-    named |= {MAX_TOKENS[0]: next((value for value in tokens if value), None)}
-    named |= {STOP[0]: next((value for value in stops if value), None)}
-    return {name: value for name, value in named.items() if value is not None}
 
 
 @contextmanager
@@ -238,7 +231,7 @@ def outcome_of(
     *,
     settings: dict[str, Any],
     usage: Usage,
-    notes: tuple[str, ...],
+    notes: Iterable[str],
 ) -> HarnessOutcome:
     """The results of `simple_evaluate` as our records."""
     read = [_Task(task, found, heard, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
@@ -252,10 +245,26 @@ def outcome_of(
         "generation_kwargs": _of_all({task.name: task.config.get("generation_kwargs") for task in read}),
         "output_type": _of_all({task.name: task.config.get("output_type") for task in read}),
     }
+    # version numbers of the tasks, and a digest of the definitions
+    definitions = {
+        task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
+    }
+    numbers = {str(found["versions"].get(task.name)) for task in read}
+    digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
+    answers = [answer for of_doc in heard.answers.values() for answer in of_doc]
+    errors = [answer for answer in answers if isinstance(answer, ModelError)]
+    for_now = sum(isinstance(error, TransientModelError) for error in errors)
+    notes = list(notes)
+    if for_now:
+        notes.append(
+            f"{for_now} of {len(answers)} answers are missing for now; lm_eval's figures take them for empty ones"
+        )
+    if len(errors) > for_now:
+        notes.append(f"{len(errors) - for_now} of {len(answers)} questions are longer than the model's context")
     by_task: dict[str, JsonValue] = {task.name: _figures(task.results) for task in read}
     result = TaskResult(
         task=data.name,
-        version=_version(found, read),
+        version=f"{'+'.join(sorted(numbers))}-lm_eval-{installed_version()}-{digest[:12]}",
         family="pretrain",
         data=data,
         settings=settings,
@@ -263,7 +272,7 @@ def outcome_of(
         estimates=tuple(_estimates(group, read, samples)),
         counts=tally(samples).counts,
         usage=usage,
-        notes=(*notes, *_notes(heard)),
+        notes=tuple(notes),
     )
     items = tuple(item for task in read for item in task.items())
     return HarnessOutcome(result, samples, items, tuple(one for task in read for one in task.responses()))
@@ -313,7 +322,16 @@ class _Task:
         for number, logged in self._by_doc.items():
             doc = Doc(self.name, number)
             answers = self._heard.answers[doc]
-            values = dict(_values(logged))
+            # numeric metrics, under all filters
+            values: dict[str, float] = {}
+            for row in logged:
+                for metric in row["metrics"]:
+                    value = row.get(metric)
+                    if isinstance(value, tuple | list) and len(value) == 2 and None not in map(_number, value):
+                        log_likelihood, units = map(float, value)  # units: words or bytes
+                        value = -log_likelihood / units if units else None
+                    if (number_found := _number(value)) is not None:
+                        values[_short(f"{metric},{row['filter']}")] = number_found
             why_not = next((str(answer) for answer in answers if isinstance(answer, TransientModelError)), None)
             score = None if why_not else values.get(_short(self.main))
             said = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
@@ -395,17 +413,6 @@ def _short(key: str) -> str:
     return key.removesuffix(f",{NO_FILTER}")
 
 
-def _values(logged: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
-    """An item's numeric metrics, under all filters."""
-    for row in logged:
-        for metric in row["metrics"]:
-            value = row.get(metric)
-            if isinstance(value, tuple | list) and len(value) == 2 and all(_number(part) is not None for part in value):
-                value = -float(value[0]) / float(value[1]) if value[1] else None  # (log-likelihood, words or bytes)
-            if (number := _number(value)) is not None:
-                yield _short(f"{metric},{row['filter']}"), number
-
-
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
@@ -443,16 +450,6 @@ def _of_all(by_task: Mapping[str, Any]) -> Any:
     return first if all(value == first for value in plain.values()) else plain
 
 
-def _version(found: Mapping[str, Any], read: Sequence[_Task]) -> str:
-    """Version numbers of the tasks, version of lm_eval, and digest of the definitions."""
-    definitions = {
-        task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
-    }
-    numbers = {str(found["versions"].get(task.name)) for task in read}
-    digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
-    return f"{'+'.join(sorted(numbers))}-lm_eval-{installed_version()}-{digest[:12]}"
-
-
 def _data(name: str, loaded: LoadedTasks) -> Dataset:
     digest, count, sources = hashlib.sha256(), 0, dict[str, None]()
     for task in loaded.tasks.values():
@@ -465,13 +462,3 @@ def _data(name: str, loaded: LoadedTasks) -> Dataset:
             digest.update(json.dumps(doc, sort_keys=True, default=str).encode() + b"\n")
     plain = name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
     return Dataset(name=plain, source=", ".join(sources), checksum=digest.hexdigest(), count=count)
-
-
-def _notes(heard: Heard) -> Iterator[str]:
-    answers = [answer for of_doc in heard.answers.values() for answer in of_doc]
-    errors = [answer for answer in answers if isinstance(answer, ModelError)]
-    for_now = sum(isinstance(error, TransientModelError) for error in errors)
-    if for_now:
-        yield f"{for_now} of {len(answers)} answers are missing for now; lm_eval's figures take them for empty ones"
-    if len(errors) > for_now:
-        yield f"{len(errors) - for_now} of {len(answers)} questions are longer than the model's context"

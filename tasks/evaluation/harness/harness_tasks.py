@@ -66,42 +66,47 @@ def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
 def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
     """The tasks of a name or a YAML file, with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
     installed_version()
-    with _failures_named(name):
-        place = _place(name, include_path)
-        manager = _manager(place.folder, with_own=place.needs_all)
-        if not place.spec.endswith(YAML) and place.spec not in manager.task_index:
+    import yaml
+    from datasets.exceptions import DatasetsError
+
+    try:
+        # the harness's own ten thousand files take 4 s to read: only where they are needed
+        spec, folder, with_own = name, include_path, True
+        if name.endswith(YAML):
+            from lm_eval.tasks._yaml_loader import load_yaml
+
+            path = Path(name).expanduser().resolve()
+            if not path.is_file():
+                raise UnknownTask(f"there is no file {name}; give the path of a YAML task")
+            group = load_yaml(path, resolve_func=False).get("group")
+            spec, folder, with_own = (str(group), path.parent, True) if group else (str(path), None, False)
+        elif include_path and (entry := _index(include_path).get(name)):
+            from lm_eval.tasks._index import Kind
+
+            with_own = entry.kind not in (Kind.TASK, Kind.PY_TASK)
+        manager = _manager(folder, with_own=with_own)
+        if not spec.endswith(YAML) and spec not in manager.task_index:
             near = difflib.get_close_matches(name, manager.all_tasks, n=5)
             hint = f"; did you mean {', '.join(near)}?" if near else "; `trivet eval list` shows all"
             raise UnknownTask(f"the lm-evaluation-harness has no task {name!r}{hint}")
-        found: Mapping[str, Any] = manager.load([place.spec])
-        tasks: dict[str, Any] = dict(found["tasks"])
-        groups = list(found.get("groups", {}).values())
-        inside = {child for group in groups for child in group.child_names}
-        roots = [group for group in groups if group.name not in inside]
-        return LoadedTasks(tasks, manager, roots or list(tasks.values()))
-
-
-class _Place(NamedTuple):
-    spec: str
-    """Name or YAML path for the TaskManager."""
-    folder: Path | None
-    needs_all: bool
-    """Whether the harness's own ten thousand files must be read, which takes 4 s."""
-
-
-def _place(name: str, include_path: Path | None) -> _Place:
-    from lm_eval.tasks._index import Kind
-    from lm_eval.tasks._yaml_loader import load_yaml
-
-    if name.endswith(YAML):
-        path = Path(name).expanduser().resolve()
-        if not path.is_file():
-            raise UnknownTask(f"there is no file {name}; give the path of a YAML task")
-        group = load_yaml(path, resolve_func=False).get("group")
-        return _Place(str(group), path.parent, needs_all=True) if group else _Place(str(path), None, needs_all=False)
-    entry = _index(include_path).get(name) if include_path else None
-    alone = entry is not None and entry.kind in (Kind.TASK, Kind.PY_TASK)
-    return _Place(name, include_path, needs_all=not alone)
+        found: Mapping[str, Any] = manager.load([spec])
+    except (UnknownTask, DataMissing):
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{mark.name}:{mark.line + 1}" if mark else name
+        raise BenchmarkUnusable(f"{where}: {error.problem}; see that the YAML is well-formed") from error
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        no_data = isinstance(error, DatasetsError | OSError)  # ConnectionError and FileNotFoundError among them
+        if no_data or "Couldn't find" in str(error) or "offline" in str(error).lower():
+            raise DataMissing(f"the data of {name} cannot be loaded ({said}); {LOCAL_DATA}") from error
+        raise BenchmarkUnusable(f"{name} is not a task that the harness can load: {said}") from error
+    tasks: dict[str, Any] = dict(found["tasks"])
+    groups = list(found.get("groups", {}).values())
+    inside = {child for group in groups for child in group.child_names}
+    roots = [group for group in groups if group.name not in inside]
+    return LoadedTasks(tasks, manager, roots or list(tasks.values()))
 
 
 def _beside(named: Any, folder: Path) -> Any:
@@ -162,29 +167,3 @@ def quiet_loggers() -> Generator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-@contextmanager
-def _failures_named(name: str) -> Generator[None]:
-    """Turn errors of the harness and its libraries while loading a task into ours."""
-    import yaml
-    from datasets.exceptions import DatasetsError
-
-    try:
-        yield
-    except (UnknownTask, DataMissing):
-        raise
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"{mark.name}:{mark.line + 1}" if mark else name
-        raise BenchmarkUnusable(f"{where}: {error.problem}; see that the YAML is well-formed") from error
-    except (DatasetsError, OSError) as error:  # ConnectionError and FileNotFoundError among them
-        raise DataMissing(f"the data of {name} cannot be loaded ({_short(error)}); {LOCAL_DATA}") from error
-    except Exception as error:
-        if "Couldn't find" in str(error) or "offline" in str(error).lower():
-            raise DataMissing(f"the data of {name} cannot be loaded ({_short(error)}); {LOCAL_DATA}") from error
-        raise BenchmarkUnusable(f"{name} is not a task that the harness can load: {_short(error)}") from error
-
-
-def _short(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
