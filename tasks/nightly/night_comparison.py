@@ -20,7 +20,7 @@ from storage.incidents import Incident, IncidentEvent, Pin
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Estimate
 from tasks.evaluation.results.foreign_results import dict_or_empty
-from tasks.evaluation.results.run_comparison import Comparison, compare, differing, regressed
+from tasks.evaluation.results.run_comparison import compare, differing, regressed
 from tasks.keys import content_key
 from tasks.measure.paired_tests import SIGNIFICANT, discoveries, newcombe
 from tasks.nightly.night_records import Change, Measure, Night, NoIncident, Verdict
@@ -133,7 +133,12 @@ def change(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluations, leas
     wanted = now.figure.comparable_by
     before = next((one for one in chain([last], others) if one.figure.comparable_by == wanted), None)
     if before is None:
-        why = _differences(last, now, evaluations)
+        facts: list[dict[str, Any]] = []
+        for cell in (last, now):
+            rows = evaluations.task_results(cell.run)
+            row = next(one for one in rows if (one.task.task if one.task else "") == cell.stored_task)
+            facts.append({"data": row.dataset.checksum[:8]} | row.settings.parameters)
+        why = differing(*facts) or ("another figure is the headline",)
         return Change(of=now.of, task=now.task, verdict="not comparable", now=now.measure, why=why)
     both: dict[str, Any] = {"of": now.of, "task": now.task, "now": now.measure, "before": before.measure}
     both |= {"night": before.night}
@@ -148,8 +153,13 @@ def change(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluations, leas
         verdict: Verdict = "worse" if regressed(difference, p, higher_is_better=up) else "better"
         beyond_noise = p is not None and p < SIGNIFICANT and abs(difference) >= least_drop
         return Change(verdict=verdict if beyond_noise else "within noise", difference=difference, p=p, **both)
+    gain, low, high = (compared.difference if up else -compared.difference), compared.low, compared.high
+    beyond_noise = compared.significant and low is not None and high is not None and not low <= 0 <= high
+    verdict = "within noise"
+    if beyond_noise and (gain > 0 or -gain >= least_drop):
+        verdict = "better" if gain > 0 else "worse"
     return Change(
-        verdict=_verdict(compared, up=up, least_drop=least_drop),
+        verdict=verdict,
         paired=True,
         worse=compared.worse[:SHOWN],
         **{name: getattr(compared, name) for name in ("difference", "low", "high", "p", "n", "wins", "losses")},
@@ -157,45 +167,24 @@ def change(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluations, leas
     )
 
 
-def _verdict(compared: Comparison, *, up: bool, least_drop: float) -> Verdict:
-    gain = compared.difference if up else -compared.difference
-    low, high = compared.low, compared.high
-    if not compared.significant or low is None or high is None or low <= 0 <= high:
-        return "within noise"
-    if gain > 0:
-        return "better"
-    return "worse" if -gain >= least_drop else "within noise"
-
-
-def _samples(cell: Cell, evaluations: Evaluations) -> Iterable[Sample]:
-    """The samples behind a figure, with the score of its metric."""
-    kept = evaluations.samples(cell.run, cell.stored_task)
-    of_index = not cell.stored_task and cell.task in OF_INDEX
-    return (_of_question(row, cell.task) for row in kept) if of_index else kept
-
-
-def _of_question(row: Sample, metric: str) -> Sample:
-    """The score of a question in one metric of an index: `page.mrr@10`, `answers.correct`."""
-    unit, _, name = metric.partition(".")
-    value: Any = None
-    if metric == ANSWERS:
-        checks = dict_or_empty(row.detail.get("checks"))
-        value = checks.get("contains") if checks.get("number") is None else checks["number"]
-    elif isinstance(ranked := dict_or_empty(row.detail.get(unit)).get(name), int | float):
-        value = ranked
-    if value is None:
-        return Sample(item=row.item, repeat=row.repeat, status="unscored", reason="it has no gold for this figure")
-    return Sample(item=row.item, repeat=row.repeat, score=float(value))
-
-
-def _differences(before: Cell, now: Cell, evaluations: Evaluations) -> tuple[str, ...]:
-    """Differences of data and settings, a phrase each."""
-    facts: list[dict[str, Any]] = []
-    for cell in (before, now):
-        rows = evaluations.task_results(cell.run)
-        row = next(one for one in rows if (one.task.task if one.task else "") == cell.stored_task)
-        facts.append({"data": row.dataset.checksum[:8]} | row.settings.parameters)
-    return differing(*facts) or ("another figure is the headline",)
+def _samples(cell: Cell, evaluations: Evaluations) -> Iterator[Sample]:
+    """The samples behind a figure, with the score of its metric: of an index `page.mrr@10`, `answers.correct` …"""
+    unit, _, name = cell.task.partition(".")
+    for row in evaluations.samples(cell.run, cell.stored_task):
+        if cell.stored_task or cell.task not in OF_INDEX:
+            yield row
+            continue
+        value: Any = None
+        if cell.task == ANSWERS:
+            checks = dict_or_empty(row.detail.get("checks"))
+            value = checks.get("contains") if checks.get("number") is None else checks["number"]
+        elif isinstance(ranked := dict_or_empty(row.detail.get(unit)).get(name), int | float):
+            value = ranked
+        if value is None:
+            why = "it has no gold for this figure"
+            yield Sample(item=row.item, repeat=row.repeat, status="unscored", reason=why)
+        else:
+            yield Sample(item=row.item, repeat=row.repeat, score=float(value))
 
 
 def _start_of_drift(now: Cell, known: Known) -> Cell | None:
@@ -281,43 +270,42 @@ def incidents_after(incidents: Sequence[Incident], changes: Sequence[Change], ni
 
     A figure that was accepted with its value of this very night opens none.
     """
-    found = {(change.of, change.task): change for change in changes}
+    found = {change.key: change for change in changes}
     known = {one.figure for one in incidents if one.open or (one.status == "accepted" and one.last.night == night.run)}
-    went_on = [_next(one, found.get(one.figure), night) if one.open else one for one in incidents]
-    new = [_opened(change, night) for figure, change in found.items() if change.regressed and figure not in known]
-    return (*went_on, *new)
-
-
-def _opened(change: Change, night: Night) -> Incident:
-    assert change.before
-    assert change.night
-    return Incident(
-        id=content_key("incident", 1, {"suite": night.file, "of": change.of, "task": change.task, "night": night.run}),
-        suite=night.file,
-        of=change.of,
-        task=change.task,
-        metric=change.now.metric,
-        kind="drift" if change.verdict == "drifting" else "drop",
-        baseline_run=change.before.run,
-        baseline_value=change.before.value,
-        baseline_at=change.night,
-        higher_is_better=change.now.higher_is_better,
-        events=(_event(change, night, "worse"),),
-    )
-
-
-def _next(one: Incident, change: Change | None, night: Night) -> Incident:
-    """An open incident with what a night found; unchanged where the night has no such figure."""
-    if change is None:
-        return one
-    # within noise of the baseline it is back only where it is nearer to it than to the figure that opened the incident
-    middle = (one.baseline_value + one.opened.value) / 2
-    back = change.now.value > middle if one.higher_is_better else change.now.value < middle
-    found = (
-        "not comparable" if change.before is None else "worse" if change.regressed else "back" if back else "not back"
-    )
-    status = "back" if found == "back" else "open"
-    return one.model_copy(update={"events": (*one.events, _event(change, night, found)), "status": status})
+    after: list[Incident] = []
+    for one in incidents:
+        change = found.get(one.figure) if one.open else None
+        if change is None:  # it has ended, or the night has no such figure
+            after.append(one)
+            continue
+        # within noise of the baseline it is back only where it is nearer to it than to the figure that opened it
+        middle = (one.baseline_value + one.opened.value) / 2
+        back = change.now.value > middle if one.higher_is_better else change.now.value < middle
+        outcome = "worse" if change.regressed else "back" if back else "not back"
+        outcome = "not comparable" if change.before is None else outcome
+        events = (*one.events, _event(change, night, outcome))
+        after.append(one.model_copy(update={"events": events, "status": "back" if outcome == "back" else "open"}))
+    for figure, change in found.items():
+        if change.regressed and figure not in known:
+            assert change.before
+            assert change.night
+            identity = {"suite": night.file, "of": change.of, "task": change.task, "night": night.run}
+            after.append(
+                Incident(
+                    id=content_key("incident", 1, identity),
+                    suite=night.file,
+                    of=change.of,
+                    task=change.task,
+                    metric=change.now.metric,
+                    kind="drift" if change.verdict == "drifting" else "drop",
+                    baseline_run=change.before.run,
+                    baseline_value=change.before.value,
+                    baseline_at=change.night,
+                    higher_is_better=change.now.higher_is_better,
+                    events=(_event(change, night, "worse"),),
+                )
+            )
+    return tuple(after)
 
 
 def _event(change: Change, night: Night, found: str) -> IncidentEvent:

@@ -106,22 +106,35 @@ def collect(
     changes = night_comparison.changes(now, known, evaluations, rules)
     after = night_comparison.incidents_after(before, changes, night)
 
-    rows = {run: _by_task(evaluations.task_results(run)) for run in _runs_of(night)}
-    scores = tuple(_scores(night, rows, {cell.key: cell for cell in now}))
-    failures = (*night.failures, *_unscored(scores, rows))
+    rows: _Rows = {
+        run: {row.task.task if row.task else "": row for row in evaluations.task_results(run)}
+        for run in _runs_of(night)
+    }
+    measures, scores, failures = {cell.key: cell.measure for cell in now}, list[Score](), list(night.failures)
+    for model in night.models:
+        for task, run in model.tasks.items():
+            row = rows[run].get(task)
+            if not (row and row.task):
+                continue
+            counts = Counts.model_validate(row.task.counts)
+            measure, earlier = measures.get((model.label, task)), run != model.run
+            scores.append(Score(model=model.label, task=task, measure=measure, counts=counts, run=run, earlier=earlier))
+            if counts.unscored and row.run.status == "completed":  # they are in no mean, and no retry grades them
+                why = f"{counts.unscored} of {counts.samples} samples are unscored, run {run}"
+                failures.append(Failure(what=f"{model.label}, {task}", why=why, may_pass=False))
     index_run = night.index.measured if night.index else None
     only_built = night.index is not None and not index_run and all(one.what == INDEX for one in night.failures)
     return NightReport(
         night=night,
         state=state_of(failures, after, fails=rules.fail, measured=bool(now) or only_built),
         models=tuple(_facts(model, rows) for model in night.models),
-        scores=scores,
+        scores=tuple(scores),
         changes=tuple(changes),
         incidents=tuple(one for one in after if one.open or not shown or one.last.at >= shown[0].started_at),
         trends=tuple(_trends((*shown, night), figures)),
         index=tuple(_measures(rows, index_run)),
         selector=tuple(_measures(rows, night.selector)),
-        failures=failures,
+        failures=tuple(failures),
         nights=len(earlier) + 1,
         fails_on_regression=rules.fail,
     )
@@ -232,33 +245,6 @@ _Rows = Mapping[str, Mapping[str, Evaluated]]
 """What the runs of a night found, by run and task."""
 
 
-def _by_task(rows: Iterable[Evaluated]) -> dict[str, Evaluated]:
-    return {row.task.task if row.task else "": row for row in rows}
-
-
-def _scores(night: Night, rows: _Rows, cells: Mapping[tuple[str, str], Cell]) -> Iterator[Score]:
-    for model in night.models:
-        for task, run in model.tasks.items():
-            if (row := rows[run].get(task)) and row.task:
-                cell = cells.get((model.label, task))
-                yield Score(
-                    model=model.label,
-                    task=task,
-                    measure=cell.measure if cell else None,
-                    counts=Counts.model_validate(row.task.counts),
-                    run=run,
-                    earlier=run != model.run,
-                )
-
-
-def _unscored(scores: Iterable[Score], rows: _Rows) -> Iterator[Failure]:
-    """Failures for samples without a score, which are in no mean and which no retry grades."""
-    for score in scores:
-        if score.counts.unscored and rows[score.run][score.task].run.status == "completed":
-            why = f"{score.counts.unscored} of {score.counts.samples} samples are unscored, run {score.run}"
-            yield Failure(what=f"{score.model}, {score.task}", why=why, may_pass=False)
-
-
 def _measures(rows: _Rows, run: str | None) -> Iterator[Measure]:
     """The figures of an index or a selector in the report: those over all, or of the trained number of shots."""
     row = rows[run].get("") if run else None
@@ -275,13 +261,13 @@ def _facts(model: ModelRun, rows: _Rows) -> ModelFactsOfNight:
     runs = [row.run for row in found]
     known = next((run for run in runs if run.id == model.run), runs[0] if runs else None)
     measured = known.model if known else None
-    facts = {
-        "run": known.id if known else model.run,
-        "status": known.status if known else "failed",
-        "name": measured.name if measured else model.label,
-        "backend": measured.backend if measured else "",
-        "revision": measured.revision if measured else "",
-        "answers": sum(usage.calls for usage in usages),
-        "tokens": sum(usage.prompt_tokens + usage.completion_tokens for usage in usages),
-    }
-    return ModelFactsOfNight.model_validate(model.model_dump() | facts)
+    return ModelFactsOfNight(
+        **model.model_dump(exclude={"run"}),
+        run=known.id if known else model.run,
+        status=known.status if known else "failed",
+        name=measured.name if measured else model.label,
+        backend=measured.backend if measured else "",
+        revision=measured.revision if measured else "",
+        answers=sum(usage.calls for usage in usages),
+        tokens=sum(usage.prompt_tokens + usage.completion_tokens for usage in usages),
+    )

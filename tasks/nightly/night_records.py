@@ -148,6 +148,11 @@ class Change(FiniteRecord):
     why: tuple[str, ...] = ()
 
     @property
+    def key(self) -> tuple[str, str]:
+        """What makes it the change of the same figure in another night."""
+        return self.of, self.task
+
+    @property
     def gain(self) -> float:
         """The difference, positive where the figure is better; 0 without one."""
         difference = self.difference or 0.0

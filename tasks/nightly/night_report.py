@@ -128,9 +128,16 @@ def sentence(report: NightReport) -> str:
     """Message of the flow run: what got worse, what is missing, what to do."""
     parts: list[str] = []
     if regressions := report.regressions:
-        parts.append(f"{count(len(regressions), 'regression')}: {_few(map(_regression, regressions))}")
-    told = {(one.of, one.task) for one in regressions}
-    if others := [one for one in report.open_incidents if one.figure not in told]:
+        moves: list[str] = []
+        for one in regressions:
+            assert one.before
+            moved = f"{one.of} on {one.task} {one.before.value:.3f} → {one.now.value:.3f}"
+            p = "" if one.p is None else f", p = {one.p:.3g}"
+            runs = f"run {one.now.run[:8]} after {one.before.run[:8]}"
+            moves.append(f"{moved} ({one.difference:+.3f}{p}; {runs})")
+        parts.append(f"{count(len(regressions), 'regression')}: {_few(moves)}")
+    named = {one.key for one in regressions}
+    if others := [one for one in report.open_incidents if one.figure not in named]:
         parts.append(f"{count(len(others), 'open incident')}: {_few(map(incident, others))}")
     for may_pass, begin, end in ((True, "not finished", "; Retry does only these"), (False, "failed for good", "")):
         if failures := [f"{one.what} ({one.why})" for one in report.failures if one.may_pass == may_pass]:
@@ -150,15 +157,6 @@ def incident(one: Incident) -> str:
         case "open":
             found = "slow fall" if one.kind == "drift" and len(one.events) == 1 else FOUND[one.last.found]
             return f"{moved}, {since}, {found}; incident {one.short_id}"
-
-
-def _regression(change: Change) -> str:
-    assert change.before
-    p = "" if change.p is None else f", p = {change.p:.3g}"
-    return (
-        f"{change.of} on {change.task} {change.before.value:.3f} → {change.now.value:.3f} "
-        f"({change.difference:+.3f}{p}; run {change.now.run[:8]} after {change.before.run[:8]})"
-    )
 
 
 def _few(parts: Iterable[str]) -> str:
@@ -186,6 +184,11 @@ def markdown_of(report: NightReport) -> str:
 def render_page(report: NightReport) -> str:
     """The HTML of a night."""
     labels = [one.label for one in report.models]
+    # the axis of differences is shared by all changes and includes zero
+    changes = [one for one in report.changes if one.difference is not None]
+    ends = [end for one in report.changes for end in (one.low, one.difference, one.high) if end is not None]
+    scale = scale_of([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
+    drawn = {one.key: {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)} for one in changes}
     scores = {(one.model, one.task): one for one in report.scores}
     return render(
         PARTS / "nightly.html",
@@ -194,7 +197,7 @@ def render_page(report: NightReport) -> str:
         labels=labels,
         colour=colours_of(labels),
         score=lambda label, task: scores.get((label, task)),
-        whiskers=_whiskers(report.changes),
+        whiskers={"ticks": [(scale.across(tick), tick) for tick in scale.ticks], "of": drawn},
         charts=charts_of(report.trends, report.incidents),
         **_values(report),
     )
@@ -204,7 +207,7 @@ def _values(report: NightReport) -> dict[str, Any]:
     """What both templates show; `say`: the functions of this module."""
     import sys
 
-    changes = {(one.of, one.task): one for one in report.changes}
+    changes = {one.key: one for one in report.changes}
     return {"report": report, "night": report.night, "say": sys.modules[__name__], "change": changes}
 
 
@@ -270,25 +273,26 @@ def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
     same_day = len({night.date() for night in nights}) < len(nights)
     named = nights[:: max(1, ceil(len(nights) / 6))]
     by_night = [{point.night: point for point in line.points} for line in trend.series]
+    last = len(nights) - 1
+    spans: list[Span] = []
+    for one in incidents:
+        if not one.open and one.last.at < nights[0]:
+            continue
+        # from the night that opened it to its last one, or on to the end while it is open
+        begin = min(bisect_left(nights, one.opened.at), last)
+        end = last if one.open else max(begin, bisect_right(nights, one.last.at) - 1)
+        left, right = max(0.0, begin - 0.5), min(float(last), end + 0.5)
+        figures = f"{figure(one.baseline_value)} → {figure(one.last.value)}"
+        told = f"{one.of}, since {day(one.opened.at)}: {figures}, {one.status}"
+        spans.append(Span(f"{100 * left / last:.2f}%", f"{100 * (right - left) / last:.2f}%", one.open, told))
     return Chart(
         trend=trend,
         lines=tuple(_line(line, across=across, scale=scale) for line in trend.series),
         rows=tuple((scale.down(tick), f"{tick:g}") for tick in scale.ticks),
         columns=tuple((across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in named),
-        spans=tuple(_span(one, nights) for one in incidents if one.open or one.last.at >= nights[0]),
+        spans=tuple(spans),
         table=tuple((night, tuple(line.get(night) for line in by_night)) for night in reversed(nights[-LISTED:])),
     )
-
-
-def _span(one: Incident, nights: Sequence[datetime]) -> Span:
-    """From the night that opened it to its last one, or on to the end while it is open."""
-    last = len(nights) - 1
-    begin = min(bisect_left(nights, one.opened.at), last)
-    end = last if one.open else max(begin, bisect_right(nights, one.last.at) - 1)
-    left, right = max(0.0, begin - 0.5), min(float(last), end + 0.5)
-    figures = f"{figure(one.baseline_value)} → {figure(one.last.value)}"
-    told = f"{one.of}, since {day(one.opened.at)}: {figures}, {one.status}"
-    return Span(f"{100 * left / last:.2f}%", f"{100 * (right - left) / last:.2f}%", one.open, told)
 
 
 def scale_of(values: Iterable[float]) -> Axis:
@@ -316,17 +320,3 @@ def _line(line: Series, *, across: dict[datetime, str], scale: Axis) -> Line:
         return Line(line.label, tuple(map(mark, line.points)), "", last)
     path = " ".join(f"{across[one.night][:-1]},{scale.down(one.measure.value)[:-1]}" for one in line.points)
     return Line(line.label, (), path, last)
-
-
-def _whiskers(changes: Sequence[Change]) -> dict[str, Any]:
-    """Positions of the differences on the axis that all changes share and that includes zero."""
-    ends = [end for one in changes for end in (one.low, one.difference, one.high) if end is not None]
-    scale = scale_of([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
-    return {
-        "ticks": [(scale.across(tick), tick) for tick in scale.ticks],
-        "of": {
-            (one.of, one.task): {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)}
-            for one in changes
-            if one.difference is not None
-        },
-    }

@@ -213,38 +213,33 @@ def _flags(given: Mapping[str, JsonValue], place: Place, yaml: YamlFile) -> dict
 
 def _anchored(name: str, value: JsonValue, folder: Path) -> JsonValue:
     """The value of a flag, with paths relative to the folder of the suite made absolute."""
-    if name in ("data_dir", "include_path") and isinstance(value, str):
-        return str(folder / value)
-    if name in ("model_args", "annotator_args") and value:
-        return _anchored_args(value, folder)
-    if name == "annotator_model" and isinstance(value, str) and value.startswith(("scripted:", "replay:")):
-        backend, _, file = value.partition(":")
-        return f"{backend}:{folder / file}"
-    if name == "tasks":
-        words = value.split(",") if isinstance(value, str) else value
-        return [_anchored_task(word, folder) for word in words] if isinstance(words, list) else words
-    return value
+    match name:
+        case "data_dir" | "include_path" if isinstance(value, str):
+            return str(folder / value)
+        case "model_args" | "annotator_args" if value:
+            from models.backends import parse_model_args
+            from models.model_errors import ModelUnavailable
+
+            try:
+                args = dict(parse_model_args(value)) if isinstance(value, str) else value
+            except (ModelUnavailable, ValueError):
+                return value  # the reader of the flags reports what is wrong, with the line
+            if not isinstance(args, dict):
+                return args
+            files = [arg for arg, text in args.items() if isinstance(text, str) and _is_local(arg, folder / text)]
+            return args | {arg: str(folder / str(args[arg])) for arg in files}
+        case "annotator_model" if isinstance(value, str) and value.startswith(("scripted:", "replay:")):
+            backend, _, file = value.partition(":")
+            return f"{backend}:{folder / file}"
+        case "tasks":
+            words = value.split(",") if isinstance(value, str) else value
+            return [_anchored_task(word, folder) for word in words] if isinstance(words, list) else words
+        case _:
+            return value
 
 
-def _anchored_args(given: JsonValue, folder: Path) -> JsonValue:
-    from models.backends import parse_model_args
-    from models.model_errors import ModelUnavailable
-
-    if isinstance(given, str):
-        try:
-            given = dict(parse_model_args(given))
-        except (ModelUnavailable, ValueError):
-            return given  # the reader of the flags reports what is wrong, with the line
-    if not isinstance(given, dict):
-        return given
-
-    def is_local(name: str, value: str) -> bool:
-        return name in FILES_IN_ARGS or (name in PERHAPS_LOCAL and (folder / value).exists())
-
-    return {
-        name: str(folder / value) if isinstance(value, str) and is_local(name, value) else value
-        for name, value in given.items()
-    }
+def _is_local(arg: str, path: Path) -> bool:
+    return arg in FILES_IN_ARGS or (arg in PERHAPS_LOCAL and path.exists())
 
 
 def _anchored_task(word: JsonValue, folder: Path) -> JsonValue:
@@ -264,25 +259,21 @@ def _index(given: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) -> Suit
         if taken in given:
             raise _refused(yaml, ("index", taken), f"index.{taken} is not known")
     paths = ("documents", "metadata", "questions")
-    told = given | {name: str(folder / str(given[name])) for name in paths if isinstance(given.get(name), str)}
-    told["index"] = _place(str(given["index"]), yaml, folder=folder)
-    own = {name: value for name, value in told.items() if name in SuiteIndex.model_fields}
-    build = {name: value for name, value in told.items() if name not in SuiteIndex.model_fields}
+    values = given | {name: str(folder / str(given[name])) for name in paths if isinstance(given.get(name), str)}
+    place = values["index"] = str(given["index"])
+    if is_address(place):  # of an engine, which stays as it stands
+        try:
+            values["index"], password = read_address(place)
+        except NotAnIndex as error:
+            raise _refused(yaml, ("index", "index"), f"index.index: {error}") from error
+        if password:
+            why = "the suite is kept with what it measured; leave the password to PGPASSWORD or ~/.pgpass"
+            raise _refused(yaml, ("index", "index"), f"index.index: {why}")
+    else:
+        values["index"] = str(folder / place)
+    own = {name: value for name, value in values.items() if name in SuiteIndex.model_fields}
+    build = {name: value for name, value in values.items() if name not in SuiteIndex.model_fields}
     try:
         return SuiteIndex.model_validate({**own, "build": build, "line": yaml.line("index")})
     except ValidationError as error:
         raise _invalid(yaml, error, ("index",)) from error
-
-
-def _place(word: str, yaml: YamlFile, *, folder: Path) -> str:
-    """Where the index is: a folder, or the address of an engine as it stands."""
-    if not is_address(word):
-        return str(folder / word)
-    try:
-        url, password = read_address(word)
-    except NotAnIndex as error:
-        raise _refused(yaml, ("index", "index"), f"index.index: {error}") from error
-    if password:
-        why = "the suite is kept with what it measured; leave the password to PGPASSWORD or ~/.pgpass"
-        raise _refused(yaml, ("index", "index"), f"index.index: {why}")
-    return url
