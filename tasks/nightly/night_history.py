@@ -117,8 +117,10 @@ def collect(
             if not (row and row.task):
                 continue
             counts = Counts.model_validate(row.task.counts)
-            measure, earlier = measures.get((model.label, task)), run != model.run
-            scores.append(Score(model=model.label, task=task, measure=measure, counts=counts, run=run, earlier=earlier))
+            measure, is_earlier = measures.get((model.label, task)), run != model.run
+            scores.append(
+                Score(model=model.label, task=task, measure=measure, counts=counts, run=run, earlier=is_earlier)
+            )
             if counts.unscored and row.run.status == "completed":  # they are in no mean, and no retry grades them
                 why = f"{counts.unscored} of {counts.samples} samples are unscored, run {run}"
                 failures.append(Failure(what=f"{model.label}, {task}", why=why, may_pass=False))
