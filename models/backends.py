@@ -255,7 +255,7 @@ def _open_hf(asked: Asked) -> Chat:
         )
     chosen = args.model_dump(exclude={"pretrained", "gguf_file", *lacking})
     if sees:
-        from models.vision_language import HFVision
+        from models.causal_lm import HFVision
 
         return HFVision(pretrained, **chosen)
     from models.causal_lm import CausalLM

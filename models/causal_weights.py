@@ -155,11 +155,12 @@ def load(
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
     own = {"gguf_file": weights.gguf} if weights.gguf else {}
     with progress_hidden(), read_once() if weights.gguf else nullcontext(), failures_named(weights.folder):
+        kind: Any = AutoModelForCausalLM if pixels is None else AutoModelForImageTextToText
+        processor: Any = None
         if pixels is None:
-            kind, processor = AutoModelForCausalLM, None
             tokenizer = AutoTokenizer.from_pretrained(weights.folder, **own, **source)
         else:
-            kind, processor = AutoModelForImageTextToText, read_processor(weights.folder, pixels)
+            processor = read_processor(weights.folder, pixels)
             tokenizer = processor.tokenizer
         if weights.gguf is None:
             require_safetensors(weights.folder)

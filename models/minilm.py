@@ -129,7 +129,7 @@ class Layer:
         scores[:, :, tokens:] = -torch.inf
         attended = (scores.softmax(-1) @ value).transpose(0, 1).reshape(length, WIDTH)
         hidden = self._attention_norm(self._attended.added_to(hidden, attended))
-        return self._output_norm(self._narrow.added_to(hidden, self._widen.gelu(hidden)))
+        return self._output_norm(self._narrow.added_to(hidden, self._widen(hidden, gelu=True)))
 
 
 class Linear:
@@ -140,20 +140,19 @@ class Linear:
 
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
         self._bias = bias.to(dtype)
-        self._packed = _can_pack(dtype)
+        # oneDNN's own layout is the fast one on x86, and for bf16 only where oneDNN computes in it
+        packs = platform.machine() in ("x86_64", "AMD64") and torch.backends.mkldnn.is_available()
+        self._packed = packs and (dtype is torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
         weight = weight.to(dtype)
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self._packed else weight
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, *, gelu: bool = False) -> Tensor:
+        """x Wᵀ + b of x (…, in): (…, out); with `gelu` of that, exact and not the tanh approximation."""
         if self._packed:
-            return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
-        return F.linear(x, self._weight, self._bias)
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """gelu(x Wᵀ + b) of x (…, in): (…, out), exact and not the tanh approximation."""
-        if self._packed:
-            return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "gelu", [], "none")
-        return F.gelu(F.linear(x, self._weight, self._bias))
+            last = ("gelu", [], "none") if gelu else ("none", [], "")
+            return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, *last)
+        product = F.linear(x, self._weight, self._bias)
+        return F.gelu(product) if gelu else product
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual + x Wᵀ + b of x (…, in) and residual (…, out): (…, out)."""
@@ -174,10 +173,3 @@ class Norm:
 
 def _of(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
     return weights[f"{name}.weight"], weights[f"{name}.bias"]
-
-
-def _can_pack(dtype: torch.dtype) -> bool:
-    """True where oneDNN's own weight layout is the fast one: x86, and for bf16 only where oneDNN computes in it."""
-    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
-        return False
-    return dtype is torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()

@@ -12,13 +12,41 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.pointer_config import PointerConfig
+
+class PointerConfig(BaseModel):
+    """Everything that determines the answers of the network, except its weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    hidden: int = Field(default=256, ge=1)
+    """Width of the hidden states."""
+    layers: int = Field(default=3, ge=0)
+    """Cross-attention layers; 0: a bi-encoder."""
+    heads: int = Field(default=1, ge=1)
+    """Attention heads of each layer."""
+    dropout: float = Field(default=0.5, ge=0, lt=1)
+    """Dropout rate on query and candidate states."""
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Dropout rate on the attention weights."""
+    gate: bool = True
+    """Update the state after each pick; false: an ablation without the gate."""
+    embedding_dim: int = Field(default=512, ge=1)
+    """Width of the embeddings of queries and candidates."""
+    temperature: float = Field(default=0.1, gt=0)
+    """Logits are cosines divided by this."""
+
+    @model_validator(mode="after")
+    def _heads_share_the_width(self) -> Self:
+        if self.hidden % self.heads:
+            raise ValueError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
+        return self
 
 
 class Encoded(NamedTuple):
@@ -75,7 +103,12 @@ class PointerSelector(nn.Module):
         for attend, norm in zip(self.cross_attn_layers, self.attn_norms, strict=True):
             state = norm(attend(state, pool, usable, projection=self.input_proj.weight) + state)
         state = F.normalize(self.query_proj(self.dropout(state)), dim=-1)
-        return Encoded(state, F.normalize(self._project_candidates(pool), dim=-1), usable)
+        if (self.training and self.config.dropout > 0) or pool.shape[:2].numel() < self.config.embedding_dim:
+            keys = self.cand_proj(self.dropout(self.input_proj(pool)))  # (B, K, H)
+        else:
+            # nothing stands between the two: their product is multiplied once for all candidates
+            keys = F.linear(pool, self.cand_proj.weight @ self.input_proj.weight)
+        return Encoded(state, F.normalize(keys, dim=-1), usable)
 
     def step(self, state: Tensor, keys: Tensor, blocked: Tensor) -> Tensor:
         """Logits (B, G, K) of the next pick from states (B, G, H); −inf where `blocked` (B, G, K)."""
@@ -134,12 +167,16 @@ class PointerSelector(nn.Module):
         """Draw `draws` pointers of each query independently of each other; inside a pointer nothing repeats."""
         if temperature <= 0:
             raise ValueError(f"temperature {temperature}: must be above 0; `greedy` takes the likeliest")
+
+        def draw(_: int, log_probs: Tensor) -> Tensor:
+            weights = torch.softmax(log_probs / temperature, dim=-1).flatten(0, 1)
+            picked = torch.multinomial(weights.to(generator.device), 1, generator=generator)  # it draws where it lives
+            return picked.to(log_probs.device).view(log_probs.shape[:2])
+
         with self._generating():
             encoded = self.encode(query, pool, usable)
             _fewest_usable(encoded, shots)
-            return self._walk(
-                encoded, lambda _, log_probs: _draw(log_probs, temperature, generator), shots=shots, group=draws
-            )
+            return self._walk(encoded, draw, shots=shots, group=draws)
 
     def beam(self, query: Tensor, pool: Tensor, *, shots: int, width: int, usable: Tensor | None = None) -> Drawn:
         """The likeliest pointers that a beam search finds, best first; exhaustive for two shots if `width` ≥ K.
@@ -183,14 +220,6 @@ class PointerSelector(nn.Module):
             steps.append(log_probs.gather(-1, pointers[-1][..., None])[..., 0])
         return Drawn(torch.stack(pointers, dim=-1), torch.stack(steps, dim=-1))
 
-    def _project_candidates(self, pool: Tensor) -> Tensor:
-        """(B, K, H), before they get unit length."""
-        between = self.training and self.config.dropout > 0
-        if between or pool.shape[:2].numel() < self.config.embedding_dim:
-            return self.cand_proj(self.dropout(self.input_proj(pool)))
-        # nothing stands between the two: their product is multiplied once for all candidates
-        return F.linear(pool, self.cand_proj.weight @ self.input_proj.weight)
-
     @contextmanager
     def _generating(self) -> Generator[None]:
         """No gradient and no dropout: the log-probabilities are the policy's own."""
@@ -223,13 +252,6 @@ def _block(blocked: Tensor, picked: Tensor) -> Tensor:
 def _rows(values: Tensor, rows: Tensor) -> Tensor:
     """(B, G, …) of values (B, N, …): for each query its rows (B, G)."""
     return values.gather(1, rows[..., None].expand(-1, -1, values.shape[-1]))
-
-
-def _draw(log_probs: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    """One position (B, G) from each distribution (B, G, K), flattened by the temperature."""
-    weights = torch.softmax(log_probs / temperature, dim=-1).flatten(0, 1)
-    picked = torch.multinomial(weights.to(generator.device), 1, generator=generator)  # it draws where it lives
-    return picked.to(log_probs.device).view(log_probs.shape[:2])
 
 
 def _fewest_usable(encoded: Encoded, shots: int) -> int:

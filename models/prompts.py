@@ -150,24 +150,17 @@ def _apply_template(tokenizer: Any, turns: list[Turn], template: str) -> str:
     try:
         return tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False, **how)
     except (TemplateError, TypeError, ValueError) as error:
-        folded = _without_system(turns)
-        if len(folded) < len(turns):
-            return _apply_template(tokenizer, folded, template)
-        raise RequestRefused(f"The model's chat template refuses these messages ({error}); {WITHOUT}.") from error
-
-
-def _without_system(turns: list[Turn]) -> list[Turn]:
-    """The system's words at the head of the first turn of the user; the same list where there are none."""
-    said = [turn["content"] for turn in turns if turn["role"] == "system"]
-    others = [turn for turn in turns if turn["role"] != "system"]
-    if not said or not others:
-        return turns
+        instructions = [turn["content"] for turn in turns if turn["role"] == "system"]
+        others = [turn for turn in turns if turn["role"] != "system"]
+        if not instructions or not others:
+            raise RequestRefused(f"The model's chat template refuses these messages ({error}); {WITHOUT}.") from error
+    # the system's words at the head of the first turn of the user
     first = others[0]["content"]
     if isinstance(first, str):
-        content = "\n\n".join([*said, first])
+        content = "\n\n".join([*instructions, first])
     else:
-        content = [*chain(*said), {"type": "text", "text": "\n\n"}, *first]
-    return [{**others[0], "content": content}, *others[1:]]
+        content = [*chain(*instructions), {"type": "text", "text": "\n\n"}, *first]
+    return _apply_template(tokenizer, [{**others[0], "content": content}, *others[1:]], template)
 
 
 def pictures_of(messages: Sequence[Message]) -> Iterator[bytes]:

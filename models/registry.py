@@ -172,30 +172,30 @@ def read_models(file: Path) -> dict[str, Entry]:
         ) from error
     if not isinstance(given, dict):
         raise RegistryUnusable(f"{file}: expected names of models, such as `qwen: {{backend: hf, name: …}}`")
-    return {str(name): _entry(file, str(name), about) for name, about in cast("dict[Any, Any]", given).items()}
-
-
-def _entry(file: Path, name: str, given: Any) -> Entry:
-    if name in WORDS or name in backends():
-        raise RegistryUnusable(f"{file}: {name}: the name means something already; call the model otherwise")
-    if not NAME.fullmatch(name):
-        raise RegistryUnusable(f"{file}: {name!r}: a name has letters, digits, `-`, `_` and `.` only")
-    try:
-        entry = Entry.model_validate(given)
-    except ValidationError as error:  # told without its value, which may be a key
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join((name, *(str(part) for part in first["loc"])))
-        fields = f"; an entry has {', '.join(Entry.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise RegistryUnusable(f"{file}: {place}: {first['msg'].removeprefix('Value error, ')}{fields}") from None
-    if entry.backend in kinds("endpoint"):
-        return entry
-    # whole paths, whatever folder a command is started in
-    args: dict[str, JsonValue] = {
-        name: _whole(value, file, always=False) if name in PERHAPS_LOCAL and isinstance(value, str) else value
-        for name, value in entry.args.items()
-    }
-    own = entry.name and _whole(entry.name, file, always=entry.backend in FILES)
-    return entry.model_copy(update={"name": own, "args": args})
+    models: dict[str, Entry] = {}
+    for key, about in cast("dict[Any, Any]", given).items():
+        name = str(key)
+        if name in WORDS or name in backends():
+            raise RegistryUnusable(f"{file}: {name}: the name means something already; call the model otherwise")
+        if not NAME.fullmatch(name):
+            raise RegistryUnusable(f"{file}: {name!r}: a name has letters, digits, `-`, `_` and `.` only")
+        try:
+            entry = Entry.model_validate(about)
+        except ValidationError as error:  # told without its value, which may be a key
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join((name, *(str(part) for part in first["loc"])))
+            fields = f"; an entry has {', '.join(Entry.model_fields)}" if first["type"] == "extra_forbidden" else ""
+            raise RegistryUnusable(f"{file}: {place}: {first['msg'].removeprefix('Value error, ')}{fields}") from None
+        if entry.backend not in kinds("endpoint"):
+            # whole paths, whatever folder a command is started in
+            args = dict(entry.args)
+            for argument in PERHAPS_LOCAL:
+                if isinstance(value := args.get(argument), str):
+                    args[argument] = _whole(value, file, always=False)
+            place = entry.name and _whole(entry.name, file, always=entry.backend in FILES)
+            entry = entry.model_copy(update={"name": place, "args": args})
+        models[name] = entry
+    return models
 
 
 def _whole(name: str, file: Path, *, always: bool) -> str:

@@ -48,7 +48,14 @@ class ScriptedChat:
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = tuple(rules)
-        self.id = f"scripted:{_digest(self.rules)}" if self.rules else "scripted"
+        self.id = "scripted"
+        if self.rules:  # names the script, so that answers of another one are not taken for its own
+            # fields that came later or are gone leave the names of older scripts as they were
+            gone = {"image_size": None, "image_sha256": None}
+            left_out = [None if rule.top_logprobs else {"top_logprobs"} for rule in self.rules]
+            told = [rule.model_dump(exclude=out) | gone for rule, out in zip(self.rules, left_out, strict=True)]
+            digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+            self.id = f"scripted:{digest[:16]}"
         self.calls = 0
         """Requests answered so far, by all threads together; an answer whose likelihood was asked for is one too."""
         self._lock = threading.Lock()
@@ -149,12 +156,3 @@ def _words(text: str) -> list[str]:
 
 def _vocabulary(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
-
-
-def _digest(rules: Sequence[Rule]) -> str:
-    """Names the script, so that answers of another script are not taken for its own."""
-    # fields that came later or are gone leave the names of older scripts as they were
-    gone = {"image_size": None, "image_sha256": None}
-    said = [rule.model_dump(exclude=None if rule.top_logprobs else {"top_logprobs"}) | gone for rule in rules]
-    text = json.dumps(said, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

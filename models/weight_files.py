@@ -129,19 +129,15 @@ def digest_files(paths: Iterable[Path]) -> str:
 
 def digest_folder(folder: Path, wanted: Sequence[str] = WANTED_FILES) -> str:
     """12 hex digits for weights, tokenizer and settings of a model, names included; folders it does not use are not."""
+    files = {path for pattern in wanted for path in folder.glob(pattern)}
+    modules = (module["path"] for module in read_json(folder / "modules.json"))
+    for part in (*filter(None, modules), MORE_TEMPLATES):
+        files.update(path for pattern in wanted for path in (folder / part).rglob(pattern))
     digest = hashlib.sha256()
-    for path in _files(folder, wanted):
+    for path in sorted(files):
         digest.update(path.relative_to(folder).as_posix().encode())
         digest.update(_digest(path))
     return digest.hexdigest()[:12]
-
-
-def _files(folder: Path, wanted: Sequence[str]) -> list[Path]:
-    found = {path for pattern in wanted for path in folder.glob(pattern)}
-    modules = (module["path"] for module in read_json(folder / "modules.json"))
-    for part in (*filter(None, modules), MORE_TEMPLATES):
-        found.update(path for pattern in wanted for path in (folder / part).rglob(pattern))
-    return sorted(found)
 
 
 _digests: dict[tuple[Path, int, int, int], bytes] = {}

@@ -252,21 +252,17 @@ class Index:
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
         """A flag per row: does it belong to one of `documents` (digests)?"""
         flags = np.zeros(len(self), np.bool_)
+        begins, ends = self._spans
         for at in (self._place[document] for document in documents if document in self._place):
-            flags[self._begins[at] : self._ends[at]] = True
+            flags[begins[at] : ends[at]] = True
         return flags
 
     @cached_property
-    def _begins(self) -> NDArray[np.int64]:
-        """Per document, its first row."""
-        return self._ends - np.bincount(self.document_of_row, minlength=len(self._place))
-
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        """Per document, the row after its last one; 0 for a document without rows."""
+    def _spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Per document, its first row and the row after its last one; both 0 for a document without rows."""
         ends = np.zeros(len(self._place), np.int64)
         ends[self.document_of_row] = np.arange(1, len(self) + 1)  # of equal places the last one counts
-        return ends
+        return ends - np.bincount(self.document_of_row, minlength=len(self._place)), ends
 
     @cached_property
     def names(self) -> Mapping[str, str]:

@@ -231,7 +231,7 @@ def _causal(folder: Path) -> Any:
 
 
 def _vision(folder: Path) -> Any:
-    from models.vision_language import HFVision
+    from models.causal_lm import HFVision
 
     return HFVision(str(folder), device="cpu")
 

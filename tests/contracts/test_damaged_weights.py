@@ -48,6 +48,10 @@ def a_pointer(folder: Path) -> None:
     (folder / WEIGHTS).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 12\n")
 
 
+def pickled(folder: Path) -> None:
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
+
+
 def without_a_vocabulary(folder: Path) -> None:
     for file in folder.glob("tokenizer*"):
         file.unlink()
@@ -66,6 +70,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a file of weights is missing": (without_a_part, "00002-of-00002.*fetch it again"),
     "the weights are cut off": (cut_off, "not fully covered; fetch it again"),
     "the weights are a pointer to them": (a_pointer, "fetch it again"),
+    "the weights are pickled": (pickled, "no safetensors"),
     "there is no vocabulary": (without_a_vocabulary, "fetch"),
     "the configuration is no JSON": (lambda folder: (folder / CONFIG).write_text("{"), "fetch|not valid JSON"),
     "a setting of the wrong kind": (partial(with_settings, hidden_size="many"), "hidden_size.*fetch it again"),

@@ -12,10 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models.backends import open_backend
-from models.causal_lm import CausalLM
+from models.causal_lm import CausalLM, HFVision
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text
-from models.vision_language import HFVision
 from tests.models.tiny import make_tiny_model
 from tests.models.tiny_adapter import CONFIG, WEIGHTS, merge_adapter
 from tests.models.tiny_vision import (

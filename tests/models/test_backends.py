@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,10 @@ from pydantic import JsonValue
 from models.backends import open_backend, parse_model_args
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import BatchChat, ChatRequest, LogLikelihood, Message, Text
-from tests.models.server import MODEL, Server, serving
+from tests.models.server import MODEL, Server
 from tests.models.tiny import make_tiny_model
 
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=5)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,19 +10,13 @@ from models.backends import open_backend
 from models.curator import PROVIDERS, CuratorChat, Usual, parse_litellm_name, usual_place
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
-from tests.models.server import MODEL, Reply, Server, serving
+from tests.models.server import MODEL, Reply, Server
 
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=5, seed=3)
 GEMINI_REFUSES = [
     {"error": {"code": 400, "message": 'Invalid JSON payload received. Unknown name "seed": Cannot find field.'}}
 ]
 """Google's endpoint answers with a list, and knows no seed."""
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
 
 
 @pytest.mark.parametrize(

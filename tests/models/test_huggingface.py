@@ -63,12 +63,6 @@ def test_an_unknown_name_offline_comes_with_the_remedy() -> None:
         HuggingFaceEmbedder("nobody/no-such-model")
 
 
-def test_pickled_weights_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(ModelUnavailable, match="no safetensors"):
-        HuggingFaceEmbedder(str(tmp_path))
-
-
 def test_code_of_the_folder_is_not_run(tmp_path: Path) -> None:
     folder = write_layout(tmp_path, pooling={}, prompts={}, kind="evil")
     (folder / "evil.py").write_text("raise SystemExit('it was run')")
@@ -132,13 +126,6 @@ def test_an_embedder_is_no_reranker(tmp_path: Path) -> None:
 def test_three_labels_are_no_score(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="3 labels"):
         CrossEncoderReranker(str(write_random(tmp_path, labels=3)))
-
-
-def test_broken_weights_are_named(tmp_path: Path) -> None:
-    write_random(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"\x10" * 40)
-    with pytest.raises(ModelUnavailable, match="cannot be loaded"):
-        CrossEncoderReranker(str(tmp_path))
 
 
 def test_scores_that_are_no_numbers_are_an_error(folder: Path) -> None:

@@ -13,11 +13,10 @@ import pytest
 
 import models.causal_lm
 from models.backends import Local, local_of, open_backend, open_chat, revision_of
-from models.causal_lm import CausalLM
+from models.causal_lm import CausalLM, HFVision
 from models.local import held, release_held
 from models.model_errors import ContextOverflow, ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text
-from models.vision_language import HFVision
 from tests.models.tiny import make_tiny_model
 from tests.models.tiny_vision import make_png, make_tiny_clip, make_tiny_qwen, make_tiny_qwen3
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -39,7 +38,6 @@ from tests.models.server import (
     Reply,
     Server,
     error_reply,
-    serving,
     stream_reply,
     web_page,
 )
@@ -47,12 +45,6 @@ from tests.models.tiny_vision import make_png
 
 KEY = "sk-very-secret-123456"
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Hello"),)),), max_tokens=9, seed=4)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
 
 
 def chat(server: Server, *, model: str = MODEL, timeout_s: float = 10.0) -> OpenAIChat:
@@ -267,39 +259,28 @@ def streamed(subject: Chat) -> tuple[list[str], ChatResponse]:
     return heard, subject.complete(REQUEST, on_text=heard.append)
 
 
-def test_a_stream_is_asked_for_with_its_usage(server: Server):
-    _, answer = streamed(chat(server))
-    asked = server.requests[0]["body"]
-    assert (asked["stream"], asked["stream_options"]) == (True, {"include_usage": True})
-    assert (answer.prompt_tokens, answer.completion_tokens) == (7, 9)
-
-
-def test_a_server_that_counts_no_usage_is_asked_without_and_that_is_remembered(server: Server):
-    server.refuses = ("stream_options",)
-    subject = chat(server)
-    answers = [streamed(subject)[1] for _ in range(2)]
-    assert ["stream_options" in sent["body"] for sent in server.requests] == [True, False, False]
-    assert answers[0].completion_tokens is None
-    assert answers[0].text.startswith("Answer")
-
-
-def test_a_model_that_is_not_streamed_answers_in_one_piece_and_that_is_remembered(server: Server):
-    server.refuses = ("stream",)
-    subject = chat(server)
-    heard, answer = streamed(subject)
-    assert (heard, streamed(subject)[1]) == ([answer.text], answer)
-    assert [sorted({"stream", "stream_options"} & sent["body"].keys()) for sent in server.requests] == [
-        ["stream", "stream_options"],
-        [],
-        [],
-    ]
-
-
-def test_a_model_without_efforts_is_asked_without(server: Server):
-    server.refuses = ("reasoning_effort",)
-    subject = chat(server, model="gpt-5-mini")
-    assert [subject.complete(REQUEST).finish_reason for _ in range(2)] == ["stop", "stop"]
-    assert ["reasoning_effort" in sent["body"] for sent in server.requests] == [True, False, False]
+@pytest.mark.parametrize(
+    ("model", "refused", "asked_with"),
+    [
+        (MODEL, ("stream_options",), ["stream", "stream_options"]),
+        (MODEL, ("stream",), ["stream", "stream_options"]),
+        (MODEL, ("logprobs", "top_logprobs"), ["logprobs", "stream", "stream_options", "top_logprobs"]),
+        ("gpt-5-mini", ("reasoning_effort",), ["reasoning_effort", "stream", "stream_options"]),
+    ],
+)
+def test_a_field_that_a_server_refuses_is_left_out_from_then_on(
+    server: Server, model: str, refused: tuple[str, ...], asked_with: list[str]
+):
+    server.refuses, subject, heard = refused, chat(server, model=model), list[str]()
+    asked = REQUEST.model_copy(update={"top_logprobs": 2 if "logprobs" in refused else None})
+    first, second = (subject.complete(asked, on_text=heard.append) for _ in range(2))
+    assert first == second
+    assert heard[-1] == first.text
+    optional = {"stream", "stream_options", "logprobs", "top_logprobs", "reasoning_effort"}
+    sent = [sorted(optional & row["body"].keys()) for row in server.requests]
+    assert sent[0] == asked_with
+    assert sent[-1] == sent[-2]
+    assert set(refused).isdisjoint(sent[-1])
 
 
 @pytest.mark.parametrize("refused", ["seed", "temperature"])
@@ -345,9 +326,8 @@ def test_a_broken_stream_is_worth_a_retry(server: Server, reply: Reply, says: st
 )
 def test_an_error_inside_a_stream_has_its_class(server: Server, code: str, expected: type[ModelError]):
     server.script.append(stream_reply(chunk(content="Half"), {"error": {"message": "no", "code": code}}))
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(expected):
         streamed(chat(server))
-    assert type(caught.value) is expected
 
 
 ALMOST = {
@@ -400,13 +380,6 @@ def test_an_answer_that_was_all_thought_is_empty_and_says_that_it_was_cut(server
     whole, (heard, answer) = chat(server).complete(REQUEST), streamed(chat(server))
     assert (whole.text, whole.finish_reason) == (answer.text, answer.finish_reason) == ("", "length")
     assert heard == []
-
-
-def test_a_server_that_does_not_stream_answers_in_one_piece(server: Server):
-    whole = {"choices": [{"index": 0, "message": {"content": "All of it"}, "finish_reason": "stop"}]}
-    server.script.append(Reply(200, json.dumps({**CHUNK, **whole}).encode()))
-    heard, answer = streamed(chat(server))
-    assert (heard, answer.text, answer.finish_reason) == (["All of it"], "All of it", "stop")
 
 
 def test_a_refusal_is_text_and_says_so(server: Server):
@@ -529,8 +502,3 @@ def test_log_probabilities_of_the_first_token_are_told_where_asked_for(server: S
     assert told.top_logprobs == {"m": -1.0, "a": -2.0}
     assert told.sent["top_logprobs"] == 2
     assert chat(server).complete(REQUEST).top_logprobs == {}
-
-
-def test_an_endpoint_that_refuses_log_probabilities_answers_without(server: Server):
-    server.refuses = ("logprobs", "top_logprobs")
-    assert chat(server).complete(REQUEST.model_copy(update={"top_logprobs": 2})).top_logprobs == {}

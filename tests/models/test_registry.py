@@ -158,12 +158,10 @@ def test_a_key_of_ones_own_goes_to_the_provider_and_not_to_another_server(monkey
     assert chat.base_url == "https://api.anthropic.com/v1"
 
 
-def test_without_the_variable_there_are_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    assert (registered(), named("qwen")) == ({}, None)
-
-
-def test_a_file_that_is_not_there_is_named(file: Path) -> None:
+def test_a_file_that_is_not_there_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.delenv(VARIABLE)
+        assert (registered(), named("qwen")) == ({}, None)
     file.unlink()
     assert named("hf") is None
     with pytest.raises(RegistryUnusable, match=f"TRIVET_MODELS={file}: it cannot be read"):

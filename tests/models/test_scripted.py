@@ -15,7 +15,6 @@ from models.scripted import (
     Rule,
     ScriptedChat,
     ScriptedReranker,
-    describe_image,
     read_rules,
 )
 
@@ -42,10 +41,6 @@ def test_a_rule_tells_log_probabilities_to_who_asks_and_older_scripts_keep_their
     assert chat.complete(asked).top_logprobs == {}
     assert chat.complete(asked.model_copy(update={"top_logprobs": 5})).top_logprobs == {"m": -0.1, "M": -2.4}
     assert ScriptedChat([Rule(answer="m")]).id == "scripted:9f7716f0010d73e1"
-
-
-def test_a_description_depends_on_the_image_alone():
-    assert describe_image(png()) == describe_image(png()) != describe_image(png(9, 9))
 
 
 def test_another_script_has_another_id():

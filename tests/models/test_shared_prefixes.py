@@ -61,12 +61,14 @@ def test_texts_are_as_likely_as_one_by_one(tmp_path: Path, most_tokens: int) -> 
     assert {one: found.greedy for one, found in packed} == {one: alone[one].greedy for one in alone}
 
 
-def test_a_text_longer_than_a_pack_is_read_by_itself(tmp_path: Path) -> None:
-    model = CausalLM(str(make_tiny_model(tmp_path)))
-    pairs = [(" word1" * length, " word2 word3") for length in (3, 700, 701)]
-    found = dict(model.loglikelihood(pairs))
-    alone = [dict(model.loglikelihood([pair]))[0].total for pair in pairs]
-    assert [found[number].total for number in range(3)] == pytest.approx(alone, abs=1e-4)
+def test_what_begins_another_text_shares_its_row_and_the_longest_row_is_first() -> None:
+    short, long, other = Window(0, (1, 2), (7,)), Window(1, (1, 2, 7, 8), (7, 8, 9)), Window(2, (1, 3, 4), (5,))
+    again = Window(3, (1, 2), (6,))
+    assert shared_rows([short, other, again, long]) == [
+        ((1, 2, 7, 8), [long, short, again]),
+        ((1, 3, 4), [other]),
+    ]
+    assert len(shared_rows([Window(0, (1, 2, 3), (4,)), Window(1, (2, 3), (4,))])) == 2
 
 
 def test_layers_that_see_a_window_alone_are_not_read_so(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,19 +12,13 @@ from models.backends import check_args, open_backend
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message, Text
 from models.response_format import format_in_id, schema_of
-from tests.models.server import MODEL, Server, serving
+from tests.models.server import MODEL, Server
 
 GRADE: dict[str, JsonValue] = {"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}
 OF_A_SCHEMA: dict[str, JsonValue] = {"type": "json_schema", "json_schema": {"schema": GRADE, "strict": True}}
 ANY_OBJECT: dict[str, JsonValue] = {"type": "json_object"}
 NAMED = {"type": "json_schema", "json_schema": {"name": "answer", "schema": GRADE, "strict": True}}
 REQUEST = ChatRequest(messages=(Message(role="user", content=(Text(text="Grade it, as JSON"),)),), max_tokens=20)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
 
 
 def opened(server: Server, kind: str, response_format: JsonValue = OF_A_SCHEMA) -> Any:
@@ -71,15 +64,13 @@ def test_another_format_or_another_order_of_writing_is_another_model():
     assert len({format_in_id(one) for one in formats}) == 4
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("said", "sent"), [(OF_A_SCHEMA, NAMED), (ANY_OBJECT, ANY_OBJECT)], ids=["schema", "any"])
 @pytest.mark.parametrize("kind", ["openai", "curator"])
 def test_chat_completions_gets_the_format_with_a_name(
-    server: Server, kind: str, said: dict[str, JsonValue], sent: object, stream: bool
+    server: Server, kind: str, said: dict[str, JsonValue], sent: object
 ):
-    heard: list[str] = []
     chat = opened(server, kind, said)
-    answer = chat.complete(REQUEST, on_text=heard.append if stream else None)
+    answer = chat.complete(REQUEST)
     assert server.requests[0]["body"]["response_format"] == sent == answer.sent["response_format"]
     assert chat.id == opened(server, kind, None).id + format_in_id(said)
 

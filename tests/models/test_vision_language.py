@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import models.prompts
+from models.causal_lm import HFVision
 from models.local import release_held
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
 from models.prompts import open_picture, pictures_of
 from models.protocols import BatchChat, ChatRequest, ChatResponse, Image, Message, Text
-from models.vision_language import HFVision
 from tests.models.tiny_vision import (
     LLAVA_IMAGE,
     QWEN_IMAGE,
@@ -99,7 +99,7 @@ def text_of(request: ChatRequest, written: str) -> str:
 
 def processed(model: HFVision, request: ChatRequest, written: str) -> dict[str, Any]:
     """The prompt as transformers' own processor gives it."""
-    sight = model._load().sight
+    sight: Any = model._load().sight
     pictures = [open_picture(png) for png in pictures_of(request.messages)] or None
     return dict(sight.processor(text=[text_of(request, written)], images=pictures, return_tensors="pt"))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from models.vision_language import HFVision
+from models.causal_lm import HFVision
 from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.budget import Budget
