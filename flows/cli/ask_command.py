@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tasks.rag.answers import Answered
     from tasks.rag.batching import BatchReport
 
+console = Screen()
 WIRINGS = ("none", "local", "openai")
 
 
@@ -150,10 +151,20 @@ def batch(
             with plain_errors(ModelUnavailable):
                 models_of(config.llm)
         outcome = run_flow(answer_batch, config, Unfinished)
-    emit(outcome.report, as_json, lambda: _show_batch(outcome.report))
+    report: BatchReport = outcome.report
+
+    def show() -> None:
+        console.print(f"[bold]{escape(report.out)}[/bold] holds {report.questions:,} answers")
+        unsupported = f"{report.unsupported:,} of them with a sentence that is not supported"
+        console.print(f"  answered   {report.answered:,}, {unsupported}")
+        console.print(f"  abstained  {report.abstained:,}: the documents do not tell")
+        if report.failed:
+            console.print(f"  [red]failed[/red]     {report.failed:,}: empty, too long, or refused by the model")
+
+    emit(report, as_json, show)
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
-    if outcome.report.failed:
+    if report.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
@@ -190,7 +201,6 @@ def write_evidence(answered: Answered, folder: Path) -> Evidence:
         return evidence.Evidence((), (f"no pictures: {error}",))
 
 
-console = Screen()
 QUOTE_CHARS = 160
 STAGES = {
     "analyze_query": "reading the question",
@@ -257,16 +267,6 @@ def show_evidence(pictures: Evidence) -> None:
         print_line(f"[green]evidence[/green] {escape(str(file))}")
     for note in pictures.notes:
         print_line(f"[yellow]note[/yellow] {escape(note)}")
-
-
-def _show_batch(report: BatchReport) -> None:
-    console.print(f"[bold]{escape(report.out)}[/bold] holds {report.questions:,} answers")
-    console.print(
-        f"  answered   {report.answered:,}, {report.unsupported:,} of them with a sentence that is not supported"
-    )
-    console.print(f"  abstained  {report.abstained:,}: the documents do not tell")
-    if report.failed:
-        console.print(f"  [red]failed[/red]     {report.failed:,}: empty, too long, or refused by the model")
 
 
 @contextmanager

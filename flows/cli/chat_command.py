@@ -179,7 +179,15 @@ class Conversation:
         elif command == "/explain":
             explain_answer(self.answers[-1])
         else:
-            _show_sources(self.answers[-1])
+            for citation in self.answers[-1].citations:
+                print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation))}")
+                if citation.place.heading_path:
+                    print_line(f"    {escape(' › '.join(citation.place.heading_path))}")
+                if citation.bbox:
+                    print_line(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
+                print_line(f"    “{escape(citation.quote)}”")
+            if not self.answers[-1].citations:
+                print_line("the last answer cites nothing")
 
 
 def _converse_on_pipe(talk: Conversation) -> int:
@@ -220,18 +228,6 @@ def _kept(session: Session) -> str:
     return f"kept as session {session.short_id}; resume it with `--resume {session.short_id}`"
 
 
-def _show_sources(answered: Answered) -> None:
-    for citation in answered.citations:
-        print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation))}")
-        if citation.place.heading_path:
-            print_line(f"    {escape(' › '.join(citation.place.heading_path))}")
-        if citation.bbox:
-            print_line(f"    box {', '.join(f'{edge:g}' for edge in citation.bbox)}")
-        print_line(f"    “{escape(citation.quote)}”")
-    if not answered.citations:
-        print_line("the last answer cites nothing")
-
-
 def _note(text: str) -> None:
     typer.secho(harmless(text), dim=True, err=True)
 
@@ -239,8 +235,20 @@ def _note(text: str) -> None:
 def line_editor() -> Callable[[], str | None]:
     """A function that reads the next non-empty line; None after Ctrl-D or /quit. Ctrl-C clears the line."""
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    editor = PromptSession[str](history=_past_lines())
+    class Past(FileHistory):
+        def store_string(self, string: str) -> None:
+            super().store_string(_without_surrogates(string))
+
+    path = settings().home / "chat_history"
+    try:
+        make_folder(path.parent)
+        path.touch(mode=0o600)
+        history: History = Past(str(path))
+    except (OSError, StorageError):  # the home cannot be written: lines of this conversation alone
+        history = InMemoryHistory()
+    editor = PromptSession[str](history=history)
 
     def read() -> str | None:
         while True:
@@ -270,23 +278,6 @@ def no_echo() -> Generator[None]:
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def _past_lines() -> History:
-    """Lines of earlier conversations, for the arrow keys; only of this one if the home cannot be written."""
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
-
-    class Past(FileHistory):
-        def store_string(self, string: str) -> None:
-            super().store_string(_without_surrogates(string))
-
-    path = settings().home / "chat_history"
-    try:
-        make_folder(path.parent)
-        path.touch(mode=0o600)
-    except (OSError, StorageError):
-        return InMemoryHistory()
-    return Past(str(path))
 
 
 def _without_surrogates(text: str) -> str:

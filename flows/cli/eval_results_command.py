@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,8 +23,6 @@ from tasks.evaluation.evaluation_errors import DataUnusable, ResultsUnusable
 
 if TYPE_CHECKING:
     from storage.evaluated import StoredScore
-    from tasks.evaluation.benchmarks.base import BaseBenchmark
-    from tasks.evaluation.results.finding_runs import FoundRun
     from tasks.evaluation.results.ranking import Board
     from tasks.evaluation.running.benchmark_data import Data
 
@@ -52,18 +50,38 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Rank models on benchmarks, with error bars; only equal data and settings are ranked together."""
-    from tasks.evaluation.results.ranking import rank
+    from tasks.evaluation.results import ranking
     from tasks.resources import evaluations
 
     format = "json" if as_json else format
-    found = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
-    boards = rank(_chosen(found, named_tasks(task), model))
-    written = _as(format, boards, source=str(path) if path else "the database")
+    scores = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
+    tasks = named_tasks(task)
+    for wanted, known, kind in (
+        (tasks, {score.task for score in scores}, "task"),
+        (model, {score.model for score in scores}, "model"),
+    ):
+        if unknown := [name for name in wanted or () if name not in known]:
+            there = ", ".join(sorted(known)) or "none yet"
+            fail(f"no result for {kind} {', '.join(unknown)}; there are results for {there}", REFUSED)
+    boards = ranking.rank(
+        [
+            score
+            for score in scores
+            if (tasks is None or score.task in tasks) and (model is None or score.model in model)
+        ]
+    )
+    if format == "table" and not out:
+        show_boards(boards)
+        return
+    if format == "html":
+        written = ranking.render_page(boards, made_at=datetime.now(UTC), source=str(path) if path else "the database")
+    elif format == "json":
+        written = json.dumps({"scores": ranking.as_rows(boards)}, ensure_ascii=False, allow_nan=False) + "\n"
+    else:  # a table in a file is one of markdown
+        written = ranking.as_csv(boards) if format == "csv" else ranking.as_markdown(boards)
     if out:
         write(out, written.encode("utf-8", "replace"))
         typer.echo(f"{out}: {len(boards)} rankings", err=True)
-    elif format == "table":
-        show_boards(boards)
     else:
         sys.stdout.write(written)
 
@@ -89,35 +107,6 @@ def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
         more = f"; {len(unread) - 1} more files were not read either" if len(unread) > 1 else ""
         typer.secho(f"note: {harmless(str(unread[0]))}{more}", fg="yellow", err=True)
     return scores if all_runs else latest(scores)
-
-
-def _chosen(scores: Sequence[StoredScore], tasks: list[str] | None, models: list[str] | None) -> list[StoredScore]:
-    """The scores of the named tasks and models; exits if a name is unknown."""
-    for wanted, known, kind in (
-        (tasks, {score.task for score in scores}, "task"),
-        (models, {score.model for score in scores}, "model"),
-    ):
-        unknown = [name for name in wanted or () if name not in known]
-        if unknown:
-            there = ", ".join(sorted(known)) or "none yet"
-            fail(f"no result for {kind} {', '.join(unknown)}; there are results for {there}", REFUSED)
-    return [
-        score
-        for score in scores
-        if (tasks is None or score.task in tasks) and (models is None or score.model in models)
-    ]
-
-
-def _as(format: Format, boards: Sequence[Board], *, source: str) -> str:
-    from tasks.evaluation.results import ranking
-
-    if format == "html":
-        return ranking.render_page(boards, made_at=datetime.now(UTC), source=source)
-    if format == "json":
-        return json.dumps({"scores": ranking.as_rows(boards)}, ensure_ascii=False, allow_nan=False) + "\n"
-    if format == "csv":
-        return ranking.as_csv(boards)
-    return ranking.as_markdown(boards)  # a table in a file is one of markdown
 
 
 def show_boards(boards: Sequence[Board]) -> None:
@@ -192,45 +181,32 @@ def export(
     ] = False,
 ) -> None:
     """Write a run in a form that other programs read; for inspect with its samples."""
-    from storage import files
     from tasks.evaluation.results.finding_runs import find_run
-    from tasks.resources import evaluations
+    from tasks.evaluation.results.foreign_results import inspect_log, lm_eval_of
+    from tasks.resources import artifacts, evaluations
 
     found = find_run(run, evaluations())
+    report = found.report
     if task is not None:
         found.require(task)
-        chosen = tuple(one for one in found.report.results if one.task == task)
-        found.report = found.report.model_copy(update={"results": chosen})
-    written = dict(_exported(found, format, out))
-    if out is None:
-        [content] = written.values()
-        told = {"run": run, "format": format, "content": content.decode()}
-        emit(told, as_json, lambda: typer.echo(told["content"], nl=False))
+        chosen = tuple(one for one in report.results if one.task == task)
+        report = found.report = report.model_copy(update={"results": chosen})
+    if format == "lm-eval":
+        content = f"{json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2)}\n".encode("utf-8", "replace")
+        if out is None:
+            text = content.decode()
+            emit({"run": run, "format": format, "content": text}, as_json, lambda: typer.echo(text, nl=False))
+        else:
+            write(out.absolute(), content)
+            typer.echo(f"wrote {out}", err=True)
         return
-    for place, content in written.items():
-        files.write(place.absolute(), content)
-        typer.echo(f"wrote {place}", err=True)
-
-
-def _exported(found: FoundRun, format: ExportFormat, out: Path | None) -> Iterator[tuple[Path, bytes]]:
-    """What is written, and where."""
-    from tasks.evaluation.results.foreign_results import inspect_log, lm_eval_of
-    from tasks.resources import artifacts
-
-    report, place = found.report, out or Path("-")
-    if format == "inspect":
-        if out is None or (out.suffix == ".eval" and len(report.results) != 1):
-            tasks = ", ".join(result.task for result in report.results)
-            fail(
-                f"a log of inspect_ai is of one task; give --out FOLDER, or --task and --out FILE.eval ({tasks})",
-                REFUSED,
-            )
-        for result in report.results:
-            log = out if out.suffix == ".eval" else out / f"{result.task}_{report.run.id[:8]}.eval"
-            yield log, inspect_log(report, result, found.told(result, artifacts()))
-    else:
-        written = json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2)
-        yield place, f"{written}\n".encode("utf-8", "replace")
+    if out is None or (out.suffix == ".eval" and len(report.results) != 1):
+        tasks = ", ".join(result.task for result in report.results)
+        fail(f"a log of inspect_ai is of one task; give --out FOLDER, or --task and --out FILE.eval ({tasks})", REFUSED)
+    for result in report.results:
+        log = out if out.suffix == ".eval" else out / f"{result.task}_{report.run.id[:8]}.eval"
+        write(log.absolute(), inspect_log(report, result, found.told(result, artifacts())))
+        typer.echo(f"wrote {log}", err=True)
 
 
 def import_results(
@@ -285,13 +261,28 @@ def list_benchmarks(
 ) -> None:
     """List all benchmarks: how they are graded, and whether their data is at hand; or check the items of one."""
     from tasks.evaluation.benchmarks.benchmark_registry import benchmarks
+    from tasks.evaluation.benchmarks.simple import SimpleBenchmark
     from tasks.evaluation.running.benchmark_data import Data
 
     data = Data(data_dir)
     if check is not None:
         _check(check, data, as_json)
         return
-    rows = [_listed(benchmark, data) for benchmark in benchmarks().values()]
+    rows: list[dict[str, Any]] = []
+    for benchmark in benchmarks().values():
+        files = [file for file in benchmark.files if not file.optional]
+        try:
+            at_hand = all(data.find(file) for file in files)
+            count = data.count(files[0]) if files and at_hand else None
+            on_hub = all(data.find(file) or file.hub for file in files)
+            state = "at hand" if at_hand else "on the hub" if on_hub else "missing"
+        except DataUnusable as error:
+            count, state = None, f"unusable: {error}"
+        notes = ["format checked, real data not run"] * benchmark.format_checked_only
+        notes += ["recorded answers only"] * benchmark.score_only + [f"judge {benchmark.judge}"] * bool(benchmark.judge)
+        row = {"task": benchmark.name, "family": benchmark.family, "items": count, "repeats": benchmark.repeats}
+        grader = benchmark.definition.grader.kind if isinstance(benchmark, SimpleBenchmark) else benchmark.family
+        rows.append(row | {"grader": grader, "data": state, "summary": benchmark.summary, "note": "; ".join(notes)})
 
     def show() -> None:
         shown = [row | {"items": "" if row["items"] is None else f"{row['items']:,}"} for row in rows]
@@ -303,31 +294,6 @@ def list_benchmarks(
         screen.print("any task of the lm-evaluation-harness runs too; one of your own is a YAML file")
 
     emit({"benchmarks": rows}, as_json, show)
-
-
-def _listed(benchmark: BaseBenchmark, data: Data) -> dict[str, Any]:
-    """A row of the list; `data` is `at hand`, `on the hub`, `missing`, or why it is unusable."""
-    from tasks.evaluation.benchmarks.simple import SimpleBenchmark
-
-    files = [file for file in benchmark.files if not file.optional]
-    try:
-        at_hand = all(data.find(file) for file in files)
-        count = data.count(files[0]) if files and at_hand else None
-        state = "at hand" if at_hand else "on the hub" if all(data.find(one) or one.hub for one in files) else "missing"
-    except DataUnusable as error:
-        count, state = None, f"unusable: {error}"
-    notes = ["format checked, real data not run"] * benchmark.format_checked_only
-    notes += ["recorded answers only"] * benchmark.score_only + [f"judge {benchmark.judge}"] * bool(benchmark.judge)
-    return {
-        "task": benchmark.name,
-        "family": benchmark.family,
-        "items": count,
-        "repeats": benchmark.repeats,
-        "grader": benchmark.definition.grader.kind if isinstance(benchmark, SimpleBenchmark) else benchmark.family,
-        "data": state,
-        "summary": benchmark.summary,
-        "note": "; ".join(notes),
-    }
 
 
 def _check(name: str, data: Data, as_json: bool) -> None:

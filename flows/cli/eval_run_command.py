@@ -146,11 +146,11 @@ def run(
 
 def estimate(config: EvaluateConfig) -> RunEstimate:
     """Calls, tokens and cost of a run; calls no model."""
-    from flows.running.evaluation_config import planned_of
-    from tasks.evaluation.running.task_choice import estimate_run
-    from tasks.resources import artifacts, responses
+    from tasks.evaluation.running.task_choice import choose, estimate_run
+    from tasks.resources import artifacts, evaluations, responses
 
-    return estimate_run(planned_of(config), config.model, artifacts(), responses(), prices=config.spending.prices)
+    planned = choose(config, artifacts(), evaluations(), opened=False)  # whether or not the model can be had here
+    return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
 
 
 class RunCommand(ConfigCommand):
@@ -163,33 +163,24 @@ class RunCommand(ConfigCommand):
 
 def arguments(args: list[str]) -> list[str]:
     """The arguments of the command line without flags that mean nothing here, of which a note on stderr says why."""
-    return _without_idle_flags(_with_template_value(_with_lists_joined(args)))
-
-
-def _with_lists_joined(args: list[str]) -> list[str]:
-    """`--tasks gsm8k ifeval` as `--tasks gsm8k,ifeval`."""
+    # `--tasks gsm8k ifeval` is `--tasks gsm8k,ifeval`
     joined: list[str] = []
     for word in args:
         if len(joined) > 1 and joined[-2] in LISTS and not word.startswith("-"):
             joined[-1] += f",{word}"
         else:
             joined.append(word)
-    return joined
 
-
-def _with_template_value(args: list[str]) -> list[str]:
+    # a template flag without a value means True
     given: list[str] = []
-    for flag, following in zip(args, [*args[1:], "--"], strict=False):  # no arguments: nothing follows
+    for flag, following in zip(joined, [*joined[1:], "--"], strict=False):  # no arguments: nothing follows
         given.append(flag)
         if flag in TEMPLATE_FLAGS and following.startswith("-"):
             given.append("True")
-    return given
 
-
-def _without_idle_flags(args: list[str]) -> list[str]:
     kept: list[str] = []
     idle = ""
-    for word in args:
+    for word in given:
         flag = word.partition("=")[0]
         known = f"--{flag.removeprefix('--').replace('-', '_')}" if flag.startswith("--") else flag
         if known in WITHOUT_EFFECT:

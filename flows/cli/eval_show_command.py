@@ -19,8 +19,8 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.grading.reading import READINGS, readings_of
 
 if TYPE_CHECKING:
-    from tasks.evaluation.evaluation_records import Estimate, EvalReport, RunFacts, Sample, TaskResult, Usage
-    from tasks.evaluation.results.finding_runs import Call, FoundRun, Looked
+    from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult, Usage
+    from tasks.evaluation.results.finding_runs import Looked
     from tasks.evaluation.results.run_comparison import TaskComparison
 
 RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
@@ -81,6 +81,7 @@ MOST_CHARS = 20_000
 
 
 def _show_item(report: EvalReport, task: str, looked: Sequence[Looked]) -> None:
+    """One item with all its repeats: what was asked, answered and decided."""
     first = looked[0]
     group = f"  {escape(first.sample.group)}" if first.sample.group else ""
     console.print_line(
@@ -89,34 +90,37 @@ def _show_item(report: EvalReport, task: str, looked: Sequence[Looked]) -> None:
     if first.system:
         _text("system", first.system)
     for one in looked:
-        _repeat(one, numbered=len(looked) > 1, prompts=one is first or one.prompts != first.prompts)
+        if len(looked) > 1:
+            console.rule(f"repeat {one.sample.repeat}")
+        turns = max(len(one.prompts), len(one.replies))
+        for number, (prompt, reply) in enumerate(zip_longest(one.prompts, one.replies), start=1):
+            turn = f", turn {number}" if turns > 1 else ""
+            if prompt is not None and (one is first or one.prompts != first.prompts or turns > 1):
+                _text(f"prompt{turn}", prompt)
+            if reply is not None:
+                _text(f"answer{turn}", reply or "(empty)")
+        if one.missed:
+            console.print_line(f"[yellow]no answer[/yellow]  {escape(one.missed)}")
+        _show_verdict(one.sample)
+        for call in one.calls:
+            counts = (call.prompt_tokens, call.completion_tokens)
+            prompted, answered = ("?" if count is None else count for count in counts)
+            used = f"{prompted} + {answered} tokens, {call.latency_s:.2f} s, key {call.key}"
+            sent = json.dumps(call.sent or call.parameters, ensure_ascii=False)
+            console.print_line(f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {used}[/dim]")
+            console.print_line(f"[dim]sent       {escape(sent)}[/dim]")
+            if call.by == "judge":
+                _text("judge says", call.answer)
+        if not one.calls and one.sample.keys:
+            console.print_line(f"[dim]keys       {' '.join(map(escape, one.sample.keys))}[/dim]")
+        console.print_notes(one.notes)
 
 
-def _repeat(one: Looked, *, numbered: bool, prompts: bool) -> None:
-    if numbered:
-        console.rule(f"repeat {one.sample.repeat}")
-    turns = max(len(one.prompts), len(one.replies))
-    for number, (prompt, reply) in enumerate(zip_longest(one.prompts, one.replies), start=1):
-        turn = f", turn {number}" if turns > 1 else ""
-        if prompt is not None and (prompts or turns > 1):
-            _text(f"prompt{turn}", prompt)
-        if reply is not None:
-            _text(f"answer{turn}", reply or "(empty)")
-    if one.missed:
-        console.print_line(f"[yellow]no answer[/yellow]  {escape(one.missed)}")
-    _verdict(one.sample)
-    for call in one.calls:
-        _call(call)
-    if not one.calls and one.sample.keys:
-        console.print_line(f"[dim]keys       {' '.join(map(escape, one.sample.keys))}[/dim]")
-    console.print_notes(one.notes)
-
-
-def _verdict(sample: Sample) -> None:
+def _show_verdict(sample: Sample) -> None:
     score = "unscored" if sample.score is None else f"{sample.score:g}"
-    marks = [name for name in ("truncated", "missing") if getattr(sample, name)]
+    marks = "".join(f", {name}" for name in ("truncated", "missing") if getattr(sample, name))
     colour = "yellow" if sample.status == "unscored" else "green" if sample.score else "red"
-    console.print_line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{''.join(f', {mark}' for mark in marks)}")
+    console.print_line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{marks}")
     if sample.missing or sample.extracted is not None:
         _field("extracted", "(no answer was found)" if sample.extracted is None else sample.extracted)
     if sample.gold is not None:
@@ -126,23 +130,11 @@ def _verdict(sample: Sample) -> None:
     for name, value in sample.values.items():
         _field(name, f"{value:g}")
     for policy, reading in readings_of(sample).items():
-        said = "(no answer)" if reading["extracted"] is None else reading["extracted"]
-        _field(policy, f"{said}, score {reading['score'] if reading['score'] is not None else '—'}")
+        answer = "(no answer)" if reading["extracted"] is None else reading["extracted"]
+        _field(policy, f"{answer}, score {reading['score'] if reading['score'] is not None else '—'}")
     for name, value in sample.detail.items():
-        if name == READINGS:
-            continue
-        _field(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _call(call: Call) -> None:
-    prompt, answer = ("?" if count is None else count for count in (call.prompt_tokens, call.completion_tokens))
-    tokens = f"{prompt} + {answer} tokens, {call.latency_s:.2f} s"
-    console.print_line(
-        f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {tokens}, key {call.key}[/dim]"
-    )
-    console.print_line(f"[dim]sent       {escape(json.dumps(call.sent or call.parameters, ensure_ascii=False))}[/dim]")
-    if call.by == "judge":
-        _text("judge says", call.answer)
+        if name != READINGS:
+            _field(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _field(name: str, value: str) -> None:
@@ -187,23 +179,28 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
         console.print_line(f"  file       {escape(str(path))}")
     for result in report.results:
         console.print()
-        _task(result, every=every)
+        _show_task(result, every=every)
     for name, earlier in report.skipped.items():
         console.print_line(f"[dim]{escape(name)} was evaluated before, by run {escape(earlier)}[/dim]")
     console.print_notes(report.notes)
 
 
-def _task(result: TaskResult, *, every: bool) -> None:
-    data = result.data
+def _show_task(result: TaskResult, *, every: bool) -> None:
+    data, counts = result.data, result.counts
     console.print_line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
     figures = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
-    hidden = 0 if every else max(0, len(groups) - GROUPS_SHOWN)
-    rows = [_figure(estimate) for estimate in (*figures, *groups[: len(groups) - hidden])]
+    shown = groups if every else groups[:GROUPS_SHOWN]
+    rows: list[list[Text]] = []
+    for one in (*figures, *shown):
+        name = f"{one.metric}  {one.part}" if one.part else one.metric
+        interval = "" if one.low is None or one.high is None else f"{one.low:.4g} … {one.high:.4g}"
+        error = "" if one.std_err is None else f"{one.std_err:.3g}"
+        style = "bold" if one.headline else ""
+        rows.append([Text(cell, style=style) for cell in (name, f"{one.value:.4g}", error, interval, str(one.n))])
     console.print(make_table("metric", "value", "std. error", "95 %", "n", rows=rows))
-    if hidden:
+    if hidden := len(groups) - len(shown):
         console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
-    counts = result.counts
     parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
     for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
         parts.append(f"[yellow]{count} {name}[/yellow]" if count else f"0 {name}")
@@ -219,14 +216,6 @@ def _task(result: TaskResult, *, every: bool) -> None:
         if refs:
             console.print_line(f"  {name:<10} {', '.join(f'{ref.kind}/{ref.digest[:12]}' for ref in refs)}")
     console.print_notes(result.notes)
-
-
-def _figure(estimate: Estimate) -> list[Text]:
-    name = f"{estimate.metric}  {estimate.part}" if estimate.part else estimate.metric
-    interval = "" if estimate.low is None or estimate.high is None else f"{estimate.low:.4g} … {estimate.high:.4g}"
-    error = "" if estimate.std_err is None else f"{estimate.std_err:.3g}"
-    style = "bold" if estimate.headline else ""
-    return [Text(cell, style=style) for cell in (name, f"{estimate.value:.4g}", error, interval, str(estimate.n))]
 
 
 def _usage(usage: Usage) -> str:
@@ -253,68 +242,55 @@ def compare(
 ) -> None:
     """Compare run B with run A, paired by item: difference, 95 % interval, p, and the items that flipped."""
     from tasks.evaluation.results.finding_runs import find_run
+    from tasks.evaluation.results.run_comparison import compare_task
     from tasks.resources import evaluations
 
     before, after = find_run(a, evaluations()), find_run(b, evaluations())
-    compared, notes = _compare(before, after, _shared_tasks(before, after, named_tasks(task)))
+    wanted = named_tasks(task)
+    for name in wanted or ():
+        before.require(name)
+        after.require(name)
+    of_a, of_b = ({result.task: result for result in run.report.results} for run in (before, after))
+    shared = wanted or [name for name in of_a if name in of_b]
+    if not shared:
+        first, second = (", ".join(tasks) or "none" for tasks in (of_a, of_b))
+        fail(f"the two runs have no task in common: {first}, and {second}", REFUSED)
+
+    compared: list[TaskComparison] = []
+    refused: list[ResultsUnusable] = []
+    for name in shared:
+        try:
+            compared.append(compare_task(of_a[name], before.graded(name), of_b[name], after.graded(name)))
+        except ResultsUnusable as error:
+            refused.append(ResultsUnusable(f"{name}: {error}"))
+    if not compared:
+        raise refused[0]
+    notes = [str(error) for error in refused]
+    if missing := (of_a.keys() | of_b.keys()) - set(shared):
+        notes.append(f"in one run only, or not asked for: {', '.join(sorted(missing))}")
     told = {
         "a": before.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
         "b": after.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
         "tasks": [one.model_dump(mode="json") for one in compared],
         "notes": notes,
     }
-    emit(told, as_json, lambda: _show_comparison(before.report.run, after.report.run, compared, notes, flips=flips))
+
+    def show() -> None:
+        for letter, run in (("A", before.report.run), ("B", after.report.run)):
+            ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
+            about = f"[dim]{ended}, run {escape(run.id[:8])}[/dim]"
+            console.print(f"[bold]{letter}[/bold]  {escape(run.model.name)}  {about}")
+        for one in compared:
+            console.print()
+            _show_compared(one, flips=flips)
+        console.print_notes(notes)
+
+    emit(told, as_json, show)
     if fail_on_regression and any(one.regressed for one in compared):
         raise typer.Exit(FAILED)
 
 
-def _shared_tasks(before: FoundRun, after: FoundRun, wanted: list[str] | None) -> list[str]:
-    """The named tasks, or those that both runs have."""
-    for task in wanted or ():
-        before.require(task)
-        after.require(task)
-    of_both = [[result.task for result in run.report.results] for run in (before, after)]
-    shared = wanted or [task for task in of_both[0] if task in of_both[1]]
-    if not shared:
-        first, second = (", ".join(tasks) or "none" for tasks in of_both)
-        fail(f"the two runs have no task in common: {first}, and {second}", REFUSED)
-    return shared
-
-
-def _compare(before: FoundRun, after: FoundRun, tasks: list[str]) -> tuple[list[TaskComparison], list[str]]:
-    """The comparison of each task, and notes about tasks that cannot be compared; raises if none can."""
-    from tasks.evaluation.results.run_comparison import compare_task
-
-    compared: list[TaskComparison] = []
-    refused: list[ResultsUnusable] = []
-    for task in tasks:
-        first, second = (next(one for one in run.report.results if one.task == task) for run in (before, after))
-        try:
-            compared.append(compare_task(first, before.graded(task), second, after.graded(task)))
-        except ResultsUnusable as error:
-            refused.append(ResultsUnusable(f"{task}: {error}"))
-    if not compared:
-        raise refused[0]
-    missing = {one.task for run in (before, after) for one in run.report.results} - set(tasks)
-    notes = [str(error) for error in refused]
-    if missing:
-        notes.append(f"in one run only, or not asked for: {', '.join(sorted(missing))}")
-    return compared, notes
-
-
 ANSWER_CHARS = 40
-
-
-def _show_comparison(
-    before: RunFacts, after: RunFacts, compared: Sequence[TaskComparison], notes: Sequence[str], *, flips: int
-) -> None:
-    for letter, run in (("A", before), ("B", after)):
-        ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
-        console.print(f"[bold]{letter}[/bold]  {escape(run.model.name)}  [dim]{ended}, run {escape(run.id[:8])}[/dim]")
-    for one in compared:
-        console.print()
-        _show_compared(one, flips=flips)
-    console.print_notes(notes)
 
 
 def _show_compared(one: TaskComparison, *, flips: int) -> None:

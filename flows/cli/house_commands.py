@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from flows.cli.commands import App, Json
-from flows.cli.output import REFUSED, emit, fail
+from flows.cli.output import FAILED, REFUSED, emit, fail
 from flows.running.settings import settings
 from storage.artifacts import RESULTS, Artifacts, Results
 
 if TYPE_CHECKING:
-    from flows.service.doctor import Report
     from storage.backup import Manifest
-    from storage.cleanup import Cleanup
     from tasks.sandbox.walls import Inspection
 
 ORPHANS_DAYS, HISTORY_DAYS = 7, 90
@@ -86,7 +84,21 @@ def gc(
     if not dry_run:
         gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(RESULTS)]
         lineage().note_collected(gone, at=now)
-    emit({**done.model_dump(mode="json"), "removed_calls": calls}, as_json, lambda: _show_cleanup(done, calls))
+
+    def show() -> None:
+        for each in done.removed[:SHOWN]:
+            typer.echo(f"{each.name}  {_megabytes(each.size)}")
+        if len(done.removed) > SHOWN:
+            typer.echo(f"… and {len(done.removed) - SHOWN} more")
+        verb = "Would remove" if done.dry_run else "Removed"
+        removed = f"{verb} {len(done.removed)} ({_megabytes(done.removed_bytes)})"
+        typer.echo(f"{removed}; {done.kept} artifacts and {done.kept_results} results stay.")
+        if done.removed_vectors:
+            typer.echo(f"{verb} {done.removed_vectors} cached embeddings that no run has used since.")
+        if calls:
+            typer.echo(f"{verb} {calls} model calls of the response store.")
+
+    emit({**done.model_dump(mode="json"), "removed_calls": calls}, as_json, show)
 
 
 def doctor(
@@ -108,34 +120,40 @@ def doctor(
     if model and not gpu:
         fail(f"--model {model} is tried on a GPU; add --gpu", REFUSED)
     if sandbox:
-        _walls(as_json)
+        from tasks.sandbox import Sandbox
+        from tasks.sandbox.walls import inspect
+
+        with Sandbox(workers=1) as opened:
+            walls = inspect(opened)
+        facts = walls._asdict() | {"ok": walls.ok, "probes": [probe._asdict() for probe in walls.probes]}
+        emit(facts, as_json, lambda: _show_walls(walls))
+        if not walls.ok:
+            raise typer.Exit(FAILED)
         return
     report = examine_gpu(model) if gpu else examine(settings())
-    emit(report, as_json, lambda: _show_report(report))
+
+    def show() -> None:
+        colours = {"ok": "green", "warn": "yellow", "missing": "red"}
+        width = max(len(check.name) for check in report.checks)
+        for check in report.checks:
+            typer.secho(f"{check.status:<8}", fg=colours[check.status], nl=False)
+            typer.echo(f"{check.name:<{width}}  {check.detail}")
+            if check.remedy:
+                typer.echo(f"{'':<{8 + width}}  → {check.remedy}")
+
+    emit(report, as_json, show)
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
-def _walls(as_json: bool) -> None:
-    from tasks.sandbox import Sandbox
-    from tasks.sandbox.walls import inspect
-
-    with Sandbox(workers=1) as opened:
-        found = inspect(opened)
-    told = found._asdict() | {"ok": found.ok, "probes": [probe._asdict() for probe in found.probes]}
-    emit(told, as_json, lambda: _show_walls(found))
-    if not found.ok:
-        raise typer.Exit(1)
-
-
-def _show_walls(found: Inspection) -> None:
-    group = "bounded by a group" if found.group else "bounded for each process: no cgroup can be written"
-    typer.echo(f"{found.engine}, Python {found.python}; memory is {group}")
-    width = max(len(probe.name) for probe in found.probes)
-    for probe in found.probes:
+def _show_walls(walls: Inspection) -> None:
+    group = "bounded by a group" if walls.group else "bounded for each process: no cgroup can be written"
+    typer.echo(f"{walls.engine}, Python {walls.python}; memory is {group}")
+    width = max(len(probe.name) for probe in walls.probes)
+    for probe in walls.probes:
         typer.secho(f"{'held' if probe.held else 'FELL':<6}", fg="green" if probe.held else "red", nl=False)
         typer.echo(f"{probe.name:<{width}}  {probe.detail}")
-    for language, why in found.languages.items():
+    for language, why in walls.languages.items():
         typer.secho(f"{'not' if why else 'runs':<6}", fg="yellow" if why else "green", nl=False)
         typer.echo(f"{language:<{width}}  {why or ''}".rstrip())
 
@@ -150,32 +168,6 @@ def _contents(manifest: Manifest) -> str:
         f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results and {database}, "
         f"{_megabytes(manifest.bytes)}"
     )
-
-
-def _show_cleanup(done: Cleanup, calls: int) -> None:
-    for each in done.removed[:SHOWN]:
-        typer.echo(f"{each.name}  {_megabytes(each.size)}")
-    if len(done.removed) > SHOWN:
-        typer.echo(f"… and {len(done.removed) - SHOWN} more")
-    verb = "Would remove" if done.dry_run else "Removed"
-    typer.echo(
-        f"{verb} {len(done.removed)} ({_megabytes(done.removed_bytes)}); "
-        f"{done.kept} artifacts and {done.kept_results} results stay."
-    )
-    if done.removed_vectors:
-        typer.echo(f"{verb} {done.removed_vectors} cached embeddings that no run has used since.")
-    if calls:
-        typer.echo(f"{verb} {calls} model calls of the response store.")
-
-
-def _show_report(report: Report) -> None:
-    colours = {"ok": "green", "warn": "yellow", "missing": "red"}
-    width = max(len(check.name) for check in report.checks)
-    for check in report.checks:
-        typer.secho(f"{check.status:<8}", fg=colours[check.status], nl=False)
-        typer.echo(f"{check.name:<{width}}  {check.detail}")
-        if check.remedy:
-            typer.echo(f"{'':<{8 + width}}  → {check.remedy}")
 
 
 def _megabytes(size: int) -> str:

@@ -129,10 +129,29 @@ def build_and_show(
         config = IndexConfig.model_validate(chosen)
         _vision_model(config)
         outcome = run_flow(placed(build_index, task_runner), config, Unfinished)
-    emit(outcome.report, as_json, lambda: _show_report(outcome.report, index))
+    report: IndexReport = outcome.report
+    documents, figures, name = report.documents, report.figures, escape(index_name(index))
+
+    def show() -> None:
+        changes = [f"{count} {change}" for change in CHANGES if (count := getattr(documents, change))]
+        console.print(f"[bold]{name}[/bold] is at version {report.generation}")
+        console.print(f"  documents  {documents.total}: {', '.join(changes).replace('ok', 'indexed')}")
+        console.print(f"  pages      {report.pages:,}")
+        console.print(f"  chunks     {report.chunks:,}")
+        console.print(
+            f"  figures    {figures.found:,} found, {figures.kept:,} worth a question, "
+            f"{figures.described:,} described, {figures.skipped:,} skipped"
+        )
+        console.print(f"  seconds    {report.seconds:.1f}")
+        for warning in report.warnings:
+            console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
+        if documents.failed:
+            console.print(f"  see [bold]trivet rag status --index {name}[/bold] for what failed, and why")
+
+    emit(report, as_json, show)
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
-    if outcome.report.documents.failed:
+    if documents.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
@@ -183,24 +202,6 @@ def require_variable(variable: str | None) -> str | None:
     if variable and variable not in os.environ:
         fail(f"--password-env {variable}: there is no such environment variable; export it first", REFUSED)
     return os.environ[variable] if variable else None
-
-
-def _show_report(report: IndexReport, index: Path) -> None:
-    documents, figures, name = report.documents, report.figures, escape(index_name(index))
-    changes = ", ".join(f"{getattr(documents, change)} {change}" for change in CHANGES if getattr(documents, change))
-    console.print(f"[bold]{name}[/bold] is at version {report.generation}")
-    console.print(f"  documents  {documents.total}: {changes.replace('ok', 'indexed')}")
-    console.print(f"  pages      {report.pages:,}")
-    console.print(f"  chunks     {report.chunks:,}")
-    console.print(
-        f"  figures    {figures.found:,} found, {figures.kept:,} worth a question, "
-        f"{figures.described:,} described, {figures.skipped:,} skipped"
-    )
-    console.print(f"  seconds    {report.seconds:.1f}")
-    for warning in report.warnings:
-        console.print(f"  [yellow]note[/yellow]       {escape(warning)}")
-    if documents.failed:
-        console.print(f"  see [bold]trivet rag status --index {name}[/bold] for what failed, and why")
 
 
 def show_plan(plan: FigurePlan) -> None:

@@ -224,18 +224,11 @@ def show_report(report: LeverReport) -> None:
         screen.print(f"done: {', '.join(report.stages)}")
     for note in report.notes:
         screen.print(note, style="yellow", markup=False, soft_wrap=True)
-    for line in _by_folder(report.files):
-        screen.print(line, style="dim", markup=False, soft_wrap=True)
-
-
-def _by_folder(files: Sequence[str]) -> list[str]:
-    """A line for each folder, with its first files; a file that is alone there by its whole path."""
     folders: dict[str, list[str]] = {}
-    for path in files:
+    for path in report.files:
         folder, _, name = path.rpartition("/")
         folders.setdefault(folder, []).append(name)
-    lines: list[str] = []
-    for folder, names in folders.items():
+    for folder, names in folders.items():  # a file that is alone in its folder by its whole path
         more = f" and {len(names) - FILES} more" if len(names) > FILES else ""
-        lines.append(f"{folder}/{'' if len(names) == 1 else ' '}{', '.join(names[:FILES])}{more}")
-    return lines
+        line = f"{folder}/{'' if len(names) == 1 else ' '}{', '.join(names[:FILES])}{more}"
+        screen.print(line, style="dim", markup=False, soft_wrap=True)

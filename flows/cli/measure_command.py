@@ -26,9 +26,9 @@ from tasks.rag import STRATEGY
 from tasks.rag.answers import MAX_WRONG, Calibration
 
 if TYPE_CHECKING:
-    from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures
+    from tasks.rag.measuring.answer_checks import AnswerCheck
     from tasks.rag.measuring.measured_figures import Measured
-    from tasks.rag.measuring.ranking_metrics import Mean, Question
+    from tasks.rag.measuring.ranking_metrics import Mean
 
 QuestionsFile = Annotated[
     Path,
@@ -94,6 +94,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure how often a search finds the page that answers, and how good the answers are, with 95 % intervals."""
+    from models.registry import spelled
     from storage.index import open_index
     from tasks.rag.measuring import measured_figures as figures
     from tasks.rag.measuring.answer_checks import calibration_of, check_answers
@@ -104,7 +105,14 @@ def evaluate(
     started, chosen = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
     with plain_errors(ValueError), open_index(index) as opened:
         asked = figures.choose(read_questions(questions), None)
-        chosen = _as_it_runs(chosen, asked, calibrates=calibrate is not None)
+        # the options as they will act, not as they were typed: the database keeps these
+        has_gold = any(question.answer or not question.answerable for question in asked)
+        settled = {
+            "llm": spelled(chosen.llm or settings().llm),
+            "no_answers": calibrate is None and (chosen.no_answers or not has_gold),
+            "max_wrong": 1.0 if calibrate else chosen.max_wrong,
+        }
+        chosen = chosen.model_copy(update=settled)
         gold = figures.gold_in(opened, asked)
         with progress_bars(as_json):
             places = figures.places_in(
@@ -148,21 +156,10 @@ def evaluate(
             run = rows.run.id
         except StorageError as error:
             notes.append(f"the figures are not in the database: {error}")
+
+    promised = None if chosen.llm != "none" else chosen.max_wrong
     told = measured.model_dump(mode="json") | {"run": run, "notes": notes}
-    emit(told, as_json, lambda: _show(measured, notes, promised=None if chosen.llm != "none" else chosen.max_wrong))
-
-
-def _as_it_runs(chosen: MeasureConfig, asked: Sequence[Question], *, calibrates: bool) -> MeasureConfig:
-    """The options as they will act, not as they were typed: the database keeps these."""
-    from models.registry import spelled
-
-    has_gold = any(one.answer or not one.answerable for one in asked)
-    settled = {
-        "llm": spelled(chosen.llm or settings().llm),
-        "no_answers": not calibrates and (chosen.no_answers or not has_gold),
-        "max_wrong": 1.0 if calibrates else chosen.max_wrong,
-    }
-    return chosen.model_copy(update=settled)
+    emit(told, as_json, lambda: _show(measured, notes, promised=promised))
 
 
 console = Screen()
@@ -186,26 +183,25 @@ ABSTENTION_ROWS = (
 
 
 def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -> None:
+    """Tables of pages and documents found, and of answers. promised: largest share of wrong answers."""
     if measured.n:
         rows = [
             (name, *_cells(measured.page.get(name)), *_cells(measured.document[name])) for name in measured.document
         ]
         console.print(make_table("", "page", "95 %", "document", "95 %", rows=rows))
     console.print(f"[dim]{measured.n} questions, {measured.paged} of them with gold pages[/dim]")
-    if measured.answers:
-        _show_answers(measured.answers, promised)
+    if figures := measured.answers:
+        shares = [(words, getattr(figures, name)) for name, words in ANSWER_ROWS]
+        shares += [(words, getattr(figures.abstention, name)) for name, words in ABSTENTION_ROWS]
+        answer_rows: list[tuple[object, ...]] = []
+        for words, share in shares:
+            if share is not None:
+                limit = f"; promised ≤ {promised:g}" if words == WRONG and promised is not None and promised < 1 else ""
+                answer_rows.append((words + limit, *_cells(share), share.n))
+        console.print(make_table("answers", "share", "95 %", "n", rows=answer_rows))
+        unscored = f", {figures.unscored} more could not be asked" if figures.unscored else ""
+        console.print(f"[dim]{figures.n} questions asked{unscored}[/dim]")
     console.print_notes(notes)
-
-
-def _show_answers(figures: AnswerFigures, promised: float | None) -> None:
-    shares = [(words, getattr(figures, name)) for name, words in ANSWER_ROWS]
-    if promised is not None and promised < 1:
-        shares = [(f"{words}; promised ≤ {promised:g}" if words == WRONG else words, share) for words, share in shares]
-    shares += [(words, getattr(figures.abstention, name)) for name, words in ABSTENTION_ROWS]
-    rows = [(words, *_cells(share), share.n) for words, share in shares if share is not None]
-    console.print(make_table("answers", "share", "95 %", "n", rows=rows))
-    unscored = f", {figures.unscored} more could not be asked" if figures.unscored else ""
-    console.print(f"[dim]{figures.n} questions asked{unscored}[/dim]")
 
 
 def _cells(mean: Mean | None) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, 
 from storage.files import write
 
 if TYPE_CHECKING:
-    from tasks.nightly.night_records import Change, NightReport
+    from tasks.nightly.night_records import NightReport
 
 app = App(help="Measure a suite of models night after night, and tell regressions from noise.")
 screen = Screen(soft_wrap=True)
@@ -34,8 +34,28 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a suite now; an interrupted run, started again, does only what is missing."""
-    if dry_run:
-        _count(suite, as_json)
+    if dry_run:  # what each part would ask, by the functions of the other commands
+        from flows.running.judge_calls import count_calls
+        from flows.running.nightly_plan import plan_of
+        from tasks.nightly.suite import read_suite
+
+        with progress_bars(as_json):
+            planned = plan_of(read_suite(suite))
+            models = {label: estimate(config) for label, config in planned.models.items()}
+            figures = plan_figures(planned.index) if planned.index else None
+            calls = count_calls(planned.selector) if planned.selector else None
+
+        def show() -> None:
+            for label, calls_of_model in models.items():
+                show_estimate(calls_of_model, title=label)
+            if figures:
+                show_plan(figures)
+            if calls:
+                show_calls(calls)
+
+        counts = {"models": {label: each.model_dump(mode="json") for label, each in models.items()}}
+        further = {"index": figures, "selector": calls}
+        emit(counts | {name: each and each.model_dump(mode="json") for name, each in further.items()}, as_json, show)
         return
     with prefect_for_a_command(quiet=as_json):
         from flows.nightly import NightlyConfig, nightly
@@ -49,31 +69,6 @@ def run(
         fail(f"{night.state}: {outcome.unfinished}", FAILED)
     if night.state == "CompletedWithFailures":
         raise typer.Exit(DONE_WITH_FAILURES)
-
-
-def _count(file: Path, as_json: bool) -> None:
-    """Print what each part of a night would ask, by the functions of the other commands."""
-    from flows.running.judge_calls import count_calls
-    from flows.running.nightly_plan import plan_of
-    from tasks.nightly.suite import read_suite
-
-    with progress_bars(as_json):
-        planned = plan_of(read_suite(file))
-        models = {label: estimate(config) for label, config in planned.models.items()}
-        figures = plan_figures(planned.index) if planned.index else None
-        calls = count_calls(planned.selector) if planned.selector else None
-
-    def show() -> None:
-        for label, calls_of_model in models.items():
-            show_estimate(calls_of_model, title=label)
-        if figures:
-            show_plan(figures)
-        if calls:
-            show_calls(calls)
-
-    counts = {"models": {label: each.model_dump(mode="json") for label, each in models.items()}}
-    further = {"index": figures, "selector": calls}
-    emit(counts | {name: each and each.model_dump(mode="json") for name, each in further.items()}, as_json, show)
 
 
 Which = Annotated[Path | None, typer.Argument(metavar="SUITE.yaml", help="The suite. Unset: the suite that ran last.")]
@@ -141,20 +136,22 @@ def _show(report: NightReport) -> None:
     ended = {"Completed": "green", "CompletedWithFailures": "yellow"}.get(report.state, "red")
     title = Text(f"{report.night.suite}: {report.state}", style=f"bold {ended}")
     screen.print(title, Text(f"– {night_report.WORDS[report.state]}"))
-    changes = {(one.of, one.task): one for one in report.changes}
-    measured = [(one.model, one.task, one.measure, one.run) for one in report.scores]
-    measured += [(one.of, one.task, one.now, one.now.run) for one in report.changes if one.of in ("index", "selector")]
-    rows = [
-        (
-            of,
-            task,
-            night_report.figure(measure.value) if measure else "none scored",
-            night_report.interval(measure) if measure else "",
-            *_moved(changes.get((of, task))),
-            run[:8],
-        )
-        for of, task, measure, run in measured
+    changes = {(change.of, change.task): change for change in report.changes}
+    measured = [(score.model, score.task, score.measure, score.run) for score in report.scores]
+    measured += [
+        (change.of, change.task, change.now, change.now.run)
+        for change in report.changes
+        if change.of in ("index", "selector")
     ]
+    rows: list[tuple[str, ...]] = []
+    for of, task, measure, run in measured:
+        figure, interval, moved, verdict = "none scored", "", night_report.NONE, ""
+        if measure:
+            figure, interval = night_report.figure(measure.value), night_report.interval(measure)
+        if change := changes.get((of, task)):
+            moved = night_report.signed(change.difference, like=change.now.value)
+            verdict = night_report.VERDICTS[change.verdict]
+        rows.append((of, task, figure, interval, moved, verdict, run[:8]))
     if rows:
         columns = ("model", "benchmark", ">score", "95 %", ">change", "", "run")
         screen.print(make_table(*columns, rows=rows))
@@ -163,11 +160,3 @@ def _show(report: NightReport) -> None:
     for failure in report.failures:
         screen.print(Text(f"{failure.what}: {failure.why}", style="yellow"))
     screen.print(Text(f"run {report.night.run}"))
-
-
-def _moved(change: Change | None) -> tuple[str, str]:
-    from tasks.nightly import night_report
-
-    if change is None:
-        return night_report.NONE, ""
-    return night_report.signed(change.difference, like=change.now.value), night_report.VERDICTS[change.verdict]

@@ -75,7 +75,7 @@ def numbers(
     if shape == "parquet" and sys.stdout.isatty():
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
     filters: Filters = {"entity": document.split(), "line": line.split(), "years": years}
-    opened = _indexed(index) if index else _read(given, file or Path(), password_env, settings or ())
+    opened = _open_source(index, given, file or Path(), password_env, settings or ())
     with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
         wanted, known = document.lower().split(), [*source.names.values()]
         if document and not any(all(word in name.lower() for word in wanted) for name in known):
@@ -108,17 +108,18 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
 
 
 @contextmanager
-def _indexed(index: Path) -> Generator[_Source]:
-    from storage.engines import index_name
-    from storage.index import open_index
+def _open_source(
+    index: Path | None, given: Given, file: Path, password_env: str | None, settings: Sequence[str]
+) -> Generator[_Source]:
+    """The numbers of an index, or else those of one document, which are read now."""
+    if index:
+        from storage.engines import index_name
+        from storage.index import open_index
 
-    with open_index(index) as opened:
-        shown = {"index": index_name(index), "generation": opened.generation}
-        yield _Source(opened.numbers, opened.names, shown)
-
-
-@contextmanager
-def _read(given: Given, file: Path, password_env: str | None, settings: Sequence[str]) -> Generator[_Source]:
+        with open_index(index) as opened:
+            shown = {"index": index_name(index), "generation": opened.generation}
+            yield _Source(opened.numbers, opened.names, shown)
+        return
     from storage.numbers import write_numbers
     from tasks.rag.numbers.document_numbers import document_numbers
 

@@ -61,11 +61,22 @@ def text(
         }
         for page in read.pages
     ]
-    emit(
-        {"file": str(file), "reader": read.reader, "page_source": read.page_source, "pages": pages},
-        as_json,
-        lambda: _show_text(read),
-    )
+
+    def show() -> None:
+        console.print(f"[bold]{escape(read.title or 'untitled')}[/bold]  ({escape(read.reader)})")
+        console.print_notes(read.notes)
+        for page in read.pages:
+            number = f"page {page.number}" if page.number else "without pages"
+            reason = f": {page.reason}" if page.reason else ""
+            console.rule(f"{number} · {page.status}{escape(reason)}")
+            for block in page.blocks:
+                if block.place.cells:
+                    console.print_line(f"[dim]{escape(block.place.cells):>9}[/dim]")
+                indented = textwrap.indent(block.text, " " * 10).lstrip()
+                console.print_line(f"[cyan]{block.kind:>9}[/cyan] {escape(indented)}")
+
+    facts = {"file": str(file), "reader": read.reader, "page_source": read.page_source, "pages": pages}
+    emit(facts, as_json, show)
 
 
 def read_file(given: Given, file: Path, password_env: str | None, *, settings: Sequence[str] = ()) -> Document:
@@ -103,8 +114,18 @@ def chunks(
                 names = ", ".join(entry.name for entry in opened.catalogue[:5])
                 fail(f"the index holds no chunks of {document!r}; it has {names} …", REFUSED)
         shown = [(opened.document(row).name, read_chunk(opened, row)) for row in (rows if every else rows[:limit])]
-    listed = [{"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in shown]
-    emit({"chunks": listed, "total": len(rows)}, as_json, lambda: _show_chunks(listed, len(rows)))
+    listed: list[dict[str, Any]] = [{"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in shown]
+
+    def show() -> None:
+        for chunk in listed:
+            console.rule(f"{escape(place_of(chunk['document_name'], chunk['page']))} · {chunk['kind']}")
+            console.print_line(f"[dim]{chunk['id']}[/dim]")
+            if chunk["heading_path"]:
+                console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
+            console.print_line(escape(chunk["text"]))
+        console.print(f"[dim]{len(listed):,} of {len(rows):,} chunks[/dim]")
+
+    emit({"chunks": listed, "total": len(rows)}, as_json, show)
 
 
 def status(
@@ -185,30 +206,6 @@ def _routed(opened: Index, filters: Filters) -> list[str]:
     return [f"looked {where} in {shown}{more}, which the question names: {said} (--no-route for all)"]
 
 
-def _show_text(document: Document) -> None:
-    console.print(f"[bold]{escape(document.title or 'untitled')}[/bold]  ({escape(document.reader)})")
-    console.print_notes(document.notes)
-    for page in document.pages:
-        reason = f": {page.reason}" if page.reason else ""
-        console.rule(
-            f"{'page ' + str(page.number) if page.number else 'without pages'} · {page.status}{escape(reason)}"
-        )
-        for block in page.blocks:
-            if block.place.cells:
-                console.print_line(f"[dim]{escape(block.place.cells):>9}[/dim]")
-            console.print_line(f"[cyan]{block.kind:>9}[/cyan] {escape(textwrap.indent(block.text, ' ' * 10).lstrip())}")
-
-
-def _show_chunks(listed: Sequence[dict[str, Any]], total: int) -> None:
-    for chunk in listed:
-        console.rule(f"{escape(place_of(chunk['document_name'], chunk['page']))} · {chunk['kind']}")
-        console.print_line(f"[dim]{chunk['id']}[/dim]")
-        if chunk["heading_path"]:
-            console.print_line(f"[dim]{escape(' › '.join(chunk['heading_path']))}[/dim]")
-        console.print_line(escape(chunk["text"]))
-    console.print(f"[dim]{len(listed):,} of {total:,} chunks[/dim]")
-
-
 def _show_hits(found: Found) -> None:
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
@@ -239,7 +236,15 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
         console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
     troubled = [item for item in status.documents if item.status == "failed" or item.troubled_pages or item.notes]
     shown = slice(None if every else MOST_DOCUMENTS)
-    _troubles(sorted(troubled, key=lambda item: item.status != "failed")[shown])
+    # names of documents are too long for a column of a table
+    for item in sorted(troubled, key=lambda item: item.status != "failed")[shown]:
+        if item.status == "failed":
+            console.print_line(f"[red]failed[/red]  {escape(item.document)}")
+            console.print_line(f"        {escape(item.message or item.reason or '')}")
+            continue
+        console.print_line(f"[yellow]note[/yellow]    {escape(item.document)}")
+        for line in (*_troubled_pages(item), *item.notes[:NOTES_SHOWN]):
+            console.print_line(f"        {escape(line)}")
     if every:
         console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
         for item in status.documents:
@@ -248,18 +253,6 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
             console.print_line(line)
     elif len(troubled) > MOST_DOCUMENTS:
         console.print(f"  {len(troubled) - MOST_DOCUMENTS:,} more documents have problems; --all shows them")
-
-
-def _troubles(documents: Sequence[DocumentStatus]) -> None:
-    """Documents with problems; names are too long for a column of a table."""
-    for item in documents:
-        if item.status == "failed":
-            console.print_line(f"[red]failed[/red]  {escape(item.document)}")
-            console.print_line(f"        {escape(item.message or item.reason or '')}")
-        else:
-            console.print_line(f"[yellow]note[/yellow]    {escape(item.document)}")
-            for line in (*_troubled_pages(item), *item.notes[:NOTES_SHOWN]):
-                console.print_line(f"        {escape(line)}")
 
 
 def _troubled_pages(item: DocumentStatus) -> Iterator[str]:

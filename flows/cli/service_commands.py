@@ -24,7 +24,7 @@ from models.model_errors import ModelUnavailable
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
-    from flows.service.lifecycle import Status, Up
+    from flows.service.lifecycle import Up
     from flows.service.place import Place, Wanted
     from flows.service.served_collections import Collection, Folders
 
@@ -71,7 +71,23 @@ def up(
     done = _start(
         Wanted(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections), quiet=as_json
     )
-    emit(done, as_json, lambda: _show_up(done))
+
+    def show() -> None:
+        typer.secho(f"{done.ui_url}  ({done.state})", bold=True)
+        if done.pages_url:
+            typer.echo(f"  pages to ask, to see documents, evaluations and nights: {done.pages_url}")
+        typer.echo(f"  user and password, as the UI asks for them (the pages for both as one): {done.auth_file}")
+        if done.database:
+            typer.echo(f"  database: {done.database.kind}, because {done.database.why}")
+        typer.echo(f"  workers for the pools: {', '.join(done.pools)}")
+        typer.echo(f"  relative paths of parameters begin in {done.folder}")
+        if done.deployments:
+            typer.echo(f"  deployments: {', '.join(done.deployments)}")
+        if done.failed:
+            typer.secho(f"  {done.failed}", fg="red", err=True)
+        typer.echo('  for the prefect command: eval "$(trivet status --shell)"; to stop: trivet down')
+
+    emit(done, as_json, show)
     if done.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
 
@@ -152,7 +168,28 @@ def status(
     store = settings().store
     folder = None if store and "://" in store else Path(store) if store else settings().home / "store"
     current = read_status(_place(), store=folder)
-    emit(current, as_json, lambda: _show_status(current))
+
+    def show() -> None:
+        colours = {"healthy": "green", "unhealthy": "red", "down": "yellow"}
+        typer.secho(current.state, fg=colours[current.state], nl=False)
+        typer.echo(f"  {current.ui_url or ''}")
+        if current.pages_url:
+            typer.echo(f"  pages: {current.pages_url}")
+        for problem in current.problems:
+            typer.secho(f"  {problem}", fg="red")
+        for part in current.parts:
+            since = f"pid {part.pid}, for {part.running_s} s" if part.running_s is not None else ""
+            typer.echo(f"  {part.name:<10} {part.state:<9} {since}")
+        for pool in current.pools:
+            typer.echo(f"  pool {pool.name}: {pool.running} running, {pool.waiting} waiting")
+        if current.database:
+            typer.echo(f"  Prefect's database: {current.database.kind}, because {current.database.why}")
+        if current.parts:
+            typer.echo(f"  memory: {current.memory_bytes / 1e6:.0f} MB")
+        used = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in current.disk_bytes.items())
+        typer.echo(f"  disk: {used}")
+
+    emit(current, as_json, show)
     if current.state != "healthy":
         raise typer.Exit(FAILED)
 
@@ -188,43 +225,6 @@ def _place() -> Place:
     return Place(settings().home)
 
 
-def _show_up(done: Up) -> None:
-    typer.secho(f"{done.ui_url}  ({done.state})", bold=True)
-    if done.pages_url:
-        typer.echo(f"  pages to ask, to see documents, evaluations and nights: {done.pages_url}")
-    typer.echo(f"  user and password, as the UI asks for them (the pages for both as one): {done.auth_file}")
-    if done.database:
-        typer.echo(f"  database: {done.database.kind}, because {done.database.why}")
-    typer.echo(f"  workers for the pools: {', '.join(done.pools)}")
-    typer.echo(f"  relative paths of parameters begin in {done.folder}")
-    if done.deployments:
-        typer.echo(f"  deployments: {', '.join(done.deployments)}")
-    if done.failed:
-        typer.secho(f"  {done.failed}", fg="red", err=True)
-    typer.echo('  for the prefect command: eval "$(trivet status --shell)"; to stop: trivet down')
-
-
-def _show_status(found: Status) -> None:
-    colours = {"healthy": "green", "unhealthy": "red", "down": "yellow"}
-    typer.secho(found.state, fg=colours[found.state], nl=False)
-    typer.echo(f"  {found.ui_url or ''}")
-    if found.pages_url:
-        typer.echo(f"  pages: {found.pages_url}")
-    for problem in found.problems:
-        typer.secho(f"  {problem}", fg="red")
-    for part in found.parts:
-        since = f"pid {part.pid}, for {part.running_s} s" if part.running_s is not None else ""
-        typer.echo(f"  {part.name:<10} {part.state:<9} {since}")
-    for pool in found.pools:
-        typer.echo(f"  pool {pool.name}: {pool.running} running, {pool.waiting} waiting")
-    if found.database:
-        typer.echo(f"  Prefect's database: {found.database.kind}, because {found.database.why}")
-    if found.parts:
-        typer.echo(f"  memory: {found.memory_bytes / 1e6:.0f} MB")
-    used = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in found.disk_bytes.items())
-    typer.echo(f"  disk: {used}")
-
-
 def deploy(as_json: Json = False) -> None:
     """Create pools, limits and automations, and run `prefect deploy --all`; a second time is harmless."""
     from flows.running.environment import prepare_environment
@@ -252,11 +252,16 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Answer over HTTP, to programs and on pages: ask, see the cited place, documents, numbers, evaluations."""
+    from flows.service.answering import Asking
     from flows.service.page_server import auth_string, listen, serve_pages
-    from flows.service.served_collections import folders_of
+    from flows.service.served_collections import Collections, folders_of
     from storage.engines import index_name
+    from tasks.resources import evaluations, sessions
 
-    is_loopback = _is_loopback(host)
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
     if not allow_remote and not is_loopback:
         fail(f"--host {host} is reached from other machines; say --allow-remote if that is meant", REFUSED)
     home = settings().home
@@ -264,7 +269,14 @@ def serve(
         folders = folders_of(index or [], documents or [])
         collections = [_open_collection(given, name, one) for name, one in folders.items()]
         if mcp:
-            _serve_agent(collections)
+            try:
+                from flows.service.web.mcp_door import create_mcp
+            except ImportError:
+                fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
+            if not collections:
+                fail("--mcp needs an index: --index DIR", REFUSED)
+            # an agent searches, asks, reads numbers, pages and results
+            create_mcp(Asking(sessions()), Collections(collections), evaluations).run("stdio")
             return
         auth = auth_string(home, configured=settings().serve_token)
         listening = listen(host, port)
@@ -281,13 +293,6 @@ def serve(
     raise typer.Exit(INTERRUPTED)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _open_collection(given: Given, name: str, folders: Folders) -> Collection:
     """The collection, opened once, so that a bad index or model is reported now and not to the first client."""
     from flows.service.page_server import open_collection
@@ -300,21 +305,6 @@ def _open_collection(given: Given, name: str, folders: Folders) -> Collection:
         with made.live.borrow():
             pass
     return made
-
-
-def _serve_agent(collections: list[Collection]) -> None:
-    """Serve MCP on stdin and stdout: an agent searches, asks, reads numbers, pages and results."""
-    from flows.service.answering import Asking
-    from flows.service.served_collections import Collections
-    from tasks.resources import evaluations, sessions
-
-    try:
-        from flows.service.web.mcp_door import create_mcp
-    except ImportError:
-        fail("MCP needs an extra: pip install 'trivet[mcp]'", REFUSED)
-    if not collections:
-        fail("--mcp needs an index: --index DIR", REFUSED)
-    create_mcp(Asking(sessions()), Collections(collections), evaluations).run("stdio")
 
 
 COMMANDS = (up, down, status, deploy)

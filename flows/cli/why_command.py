@@ -43,13 +43,13 @@ def why(
     """Show where something comes from: claims, pages, chunks, model calls, the steps that made them, and their code."""
     parts = part or []
     trees = list(_trees(thing, parts))
-    told = {"thing": " ".join([thing, *parts]), "origins": [tree.model_dump(mode="json") for tree in trees]}
+    origins = {"thing": " ".join([thing, *parts]), "origins": [tree.model_dump(mode="json") for tree in trees]}
 
     def show() -> None:
         for tree in trees:
             _print(tree, first="", rest="")
 
-    emit(told, as_json, show)
+    emit(origins, as_json, show)
 
 
 def _trees(thing: str, parts: list[str]) -> Iterator[Told]:
@@ -158,40 +158,29 @@ def _of_row(which: str, parts: list[str]) -> Iterator[Told]:
             session = sessions().get(which)
         except UnknownSession:
             yield from _of_run(which, parts)  # the last of a model
-        else:
-            yield _of_answer(_turn(session.id, _at_most(1, parts)))
+            return
+        named = _at_most(1, parts)
+        turns = {str(turn.n): turn for turn in sessions().turns(session.id)}
+        if not turns:
+            fail(f"nothing has been asked in {session.id}", REFUSED)
+        chosen = named[0] if named else max(turns, key=int)
+        if chosen not in turns:
+            fail(f"{session.id} has no turn {chosen}; it has {', '.join(turns)}", REFUSED)
+        yield _of_answer(_answered(turns[chosen].answered))
         return
     if run.kind == "benchmark":
         yield from _of_run(run.id, parts)
     elif tree := _of_digest(run.id):
-        yield tree.model_copy(update={"name": _headline(run.id)})
+        # the figure that a leaderboard shows of a run: `digits/test: accuracy.grpo, shots=2 = 0.41 (n = 100)`
+        headlines = (
+            f"{measured.dataset.name}: {figure.metric}, {figure.part} = {figure.value:.4g} (n = {figure.n:,})"
+            for measured in evaluations().task_results(run.id)
+            for figure in measured.results
+            if figure.headline
+        )
+        yield tree.model_copy(update={"name": "; ".join(headlines)})
     else:
         fail(f"{which} is a run of another home, or from before origins were recorded")
-
-
-def _headline(run: str) -> str:
-    """The figure that a leaderboard shows of a run: `digits/test: accuracy.grpo, shots=2 = 0.41 (n = 100)`."""
-    from tasks.resources import evaluations
-
-    shown = (
-        f"{found.dataset.name}: {one.metric}, {one.part} = {one.value:.4g} (n = {one.n:,})"
-        for found in evaluations().task_results(run)
-        for one in found.results
-        if one.headline
-    )
-    return "; ".join(shown)
-
-
-def _turn(session: str, parts: list[str]) -> Answered:
-    from tasks.resources import sessions
-
-    turns = {str(one.n): one for one in sessions().turns(session)}
-    if not turns:
-        fail(f"nothing has been asked in {session}", REFUSED)
-    chosen = parts[0] if parts else max(turns, key=int)
-    if chosen not in turns:
-        fail(f"{session} has no turn {chosen}; it has {', '.join(turns)}", REFUSED)
-    return _answered(turns[chosen].answered)
 
 
 def _of_run(which: str, parts: list[str]) -> Iterator[Told]:
@@ -211,23 +200,20 @@ def _of_run(which: str, parts: list[str]) -> Iterator[Told]:
     yield from trees
 
 
-def _print(told: Told, *, first: str, rest: str) -> None:
+def _print(tree: Told, *, first: str, rest: str) -> None:
     """A tree. first, rest: what stands before its own first line, and before all that follow."""
-    under = rest + ("│ " if told.sources else "  ")
-    for number, said in enumerate(_lines(told)):
-        console.print_line(f"[dim]{under if number else first}[/dim]{said}")
-    for source in told.sources:
-        last = source is told.sources[-1]
-        _print(source, first=f"{rest}{'└─' if last else '├─'} ", rest=f"{rest}{'   ' if last else '│  '}")
-
-
-def _lines(told: Told) -> Iterator[str]:
     from tasks.origins.told import made_by
 
-    short = told.key[:SHORT] if PREFIX.fullmatch(told.key) else told.key  # those of chunks and cells are names
+    short = tree.key[:SHORT] if PREFIX.fullmatch(tree.key) else tree.key  # those of chunks and cells are names
     key = f" [dim]{escape(short)}[/dim]" if short else ""
-    name = f" {escape(told.name)}" if told.name else ""
-    yield f"[bold]{escape(told.what)}[/bold]{key}{name}"
-    if told.step:
-        yield f"[cyan]{escape(' · '.join(made_by(told.step)))}[/cyan]"
-    yield from (f"[yellow]{escape(note)}[/yellow]" for note in told.notes)
+    name = f" {escape(tree.name)}" if tree.name else ""
+    lines = [f"[bold]{escape(tree.what)}[/bold]{key}{name}"]
+    if tree.step:
+        lines.append(f"[cyan]{escape(' · '.join(made_by(tree.step)))}[/cyan]")
+    lines += [f"[yellow]{escape(note)}[/yellow]" for note in tree.notes]
+    under = rest + ("│ " if tree.sources else "  ")
+    for number, line in enumerate(lines):
+        console.print_line(f"[dim]{under if number else first}[/dim]{line}")
+    for source in tree.sources:
+        last = source is tree.sources[-1]
+        _print(source, first=f"{rest}{'└─' if last else '├─'} ", rest=f"{rest}{'   ' if last else '│  '}")

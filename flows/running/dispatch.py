@@ -59,17 +59,20 @@ def send(sent: Sent, deployment: str) -> Any:
     with get_client(sync_client=True) as client:
         context = TaskRunContext.get()
         assert context and context.task_run.flow_run_id, "only a step of a run is sent"  # noqa: PT018
-        mine, crashes = _whole(client, context.task_run.flow_run_id), 0
+        mine, crashes = _run_and_parents(client, context.task_run.flow_run_id), 0
         while True:
-            child = _under_way(client, sent, deployment)
+            child = _find_under_way(client, sent, deployment)
             # a run whose process was killed, and that goes on, finds its own child under way
-            is_own = child is None or _whole(client, child.id)[-1] == mine[-1]
-            child = child or _started(sent, deployment, part_of=client.read_flow_run(mine[-1]).name)
+            is_own = child is None or _run_and_parents(client, child.id)[-1] == mine[-1]
+            child = child or _start(sent, deployment, part_of=client.read_flow_run(mine[-1]).name)
             try:
-                child = _waited_for(client, child, mine)
+                child = _wait_for(client, child, mine)
             except BaseException:
-                if is_own:
-                    _cancel(client, child.id)
+                current = client.read_flow_run(child.id)
+                if is_own and current.state and not current.state.is_final():
+                    # a worker that has no process yet leaves what is Cancelling as it is, for ever
+                    state = Cancelled if current.state.is_pending() else Cancelling
+                    client.set_flow_run_state(child.id, state(message="the run that waited for it was stopped"))
                 raise
             assert child.state
             crashed, gone = child.state.is_crashed(), not is_own and child.state.is_cancelled()  # by who sent it
@@ -79,28 +82,34 @@ def send(sent: Sent, deployment: str) -> Any:
                 break
             say(f"{child.name} is sent again: {child.state.message}")
             time.sleep(0 if gone else PAUSE_S)
-        # it stays for other runs that wait for this child; `trivet gc` removes it
-        told = results().read(outcome_of(child.id))
-        if told is None:
-            return _recorded(sent, child)
-    for stage, counts in json.loads(told).get("counts", {}).items():
-        progress.report(stage, *counts)
-    return opened(told)
+
+    # the outcome stays for other runs that wait for this child; `trivet gc` removes it
+    if outcome := results().read(outcome_of(child.id)):
+        for stage, counts in json.loads(outcome).get("counts", {}).items():
+            progress.report(stage, *counts)
+        return opened(outcome)
+    if record := results().read(sent.key):
+        return ResultRecord[Any].deserialize(record).result
+    raise PoolStepFailed(
+        f"{child.name} ended as {child.state.name} on its pool: {child.state.message or 'no reason was given'}. "
+        "Retry this run, not that one: a child that is retried alone does not resume its parent."
+    )
 
 
-def _whole(client: SyncPrefectClient, run: UUID) -> list[UUID]:
+def _run_and_parents(client: SyncPrefectClient, run: UUID) -> list[UUID]:
     """The run and its parents, up to the one that was started directly."""
-    whole = [run]
-    while waiting := client.read_flow_run(whole[-1]).parent_task_run_id:
+    runs = [run]
+    while waiting := client.read_flow_run(runs[-1]).parent_task_run_id:
         above = client.read_task_run(waiting).flow_run_id
         assert above, "a run is a part of another through a task of that"
-        whole.append(above)
-    return whole
+        runs.append(above)
+    return runs
 
 
-def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRun | None:
+def _find_under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRun | None:
+    """A child run of the same step that some run has sent."""
     try:
-        found = client.read_deployment_by_name(deployment)
+        pool = client.read_deployment_by_name(deployment)
     except ObjectNotFound as error:
         raise PoolStepFailed(
             f"TRIVET_GPU_DEPLOYMENT names {deployment!r}, which the server does not know; run `trivet deploy`"
@@ -108,17 +117,17 @@ def _under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRu
     wanted = {"tags": {"all_": [_tag(sent.key)]}, "state": {"type": {"any_": UNDER_WAY}}}
     runs = client.read_flow_runs(
         flow_run_filter=FlowRunFilter.model_validate(wanted),
-        deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [found.id]}}),
+        deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [pool.id]}}),
         limit=1,
     )
     return runs[0] if runs else None
 
 
-def _started(sent: Sent, deployment: str, *, part_of: str) -> FlowRun:
+def _start(sent: Sent, deployment: str, *, part_of: str) -> FlowRun:
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
-    if len(told := json.dumps(params).encode()) > LARGEST_INLINE:
-        params = artifacts().put("step-inputs", told).model_dump(mode="json")
-    started: Any = run_deployment(
+    if len(text := json.dumps(params).encode()) > LARGEST_INLINE:
+        params = artifacts().put("step-inputs", text).model_dump(mode="json")
+    child: Any = run_deployment(
         deployment,
         parameters={"entry": sent.step, "params": params},
         flow_run_name=part_name(sent.name, part_of),
@@ -126,14 +135,15 @@ def _started(sent: Sent, deployment: str, *, part_of: str) -> FlowRun:
         timeout=0,
         as_subflow=True,
     )
-    return started
+    return child
 
 
 def _tag(key: str) -> str:
     return f"step:{key[:16]}"
 
 
-def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID]) -> FlowRun:
+def _wait_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID]) -> FlowRun:
+    """The child, ended. Raises PoolStepFailed when a run that waits for it is cancelled."""
     while True:
         child = client.read_flow_run(child.id)
         if (child.state and child.state.is_final()) or results().read(outcome_of(child.id)) is not None:
@@ -145,34 +155,6 @@ def _waited_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID]) -> 
         time.sleep(POLL_S)
 
 
-def _cancel(client: SyncPrefectClient, child: UUID) -> None:
-    found = client.read_flow_run(child)
-    if found.state and not found.state.is_final():
-        # a worker that has no process yet leaves what is Cancelling as it is, for ever
-        state = Cancelled if found.state.is_pending() else Cancelling
-        client.set_flow_run_state(child, state(message="the run that waited for it was stopped"))
-
-
-def _recorded(sent: Sent, child: FlowRun) -> Any:
-    """The cached result of a child that has left no outcome. Raises PoolStepFailed."""
-    assert child.state is not None
-    record = results().read(sent.key)
-    if record is None:
-        raise PoolStepFailed(
-            f"{child.name} ended as {child.state.name} on its pool: {child.state.message or 'no reason was given'}. "
-            "Retry this run, not that one: a child that is retried alone does not resume its parent."
-        )
-    return ResultRecord[Any].deserialize(record).result
-
-
-def opened(told: bytes) -> Any:
-    """The result that a child has left. Raises the error that it has left instead."""
-    outcome = json.loads(told)
-    if "error" in outcome:
-        raise _raised(outcome["error"])
-    return _serializer.loads(outcome["value"].encode())
-
-
 def outcome_of(run: object) -> str:
     """Key of the outcome of a child, among the results."""
     return f"outcome-{run}"
@@ -180,38 +162,39 @@ def outcome_of(run: object) -> str:
 
 def keep_outcome(run: object, work: Callable[[], Any]) -> None:
     """Do the work of a child, and leave its result or error for the parent. Raises what `work` raises."""
-    became: dict[str, Any] = {}
+    outcome: dict[str, Any] = {}
     with counting() as counts:
         try:
-            became = {"value": _serializer.dumps(work()).decode()}
+            outcome = {"value": _serializer.dumps(work()).decode()}
         except Exception as error:
-            became = {"error": _described(error)}
+            kind, arguments = cast("tuple[type, tuple[Any, ...]]", error.__reduce__()[:2])
+            described = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
+            with suppress(TypeError, ValueError):  # only where the arguments of its constructor are plain values
+                described["arguments"] = _serializer.dumps(list(arguments)).decode()
+            outcome = {"error": described}
             raise
         finally:
-            if became:
-                results().write(outcome_of(run), json.dumps({"counts": counts, **became}).encode())
+            if outcome:
+                results().write(outcome_of(run), json.dumps({"counts": counts, **outcome}).encode())
 
 
-def _described(error: Exception) -> dict[str, Any]:
-    """An error as JSON; with the arguments of its constructor, if they are plain values."""
-    kind, arguments = cast("tuple[type, tuple[Any, ...]]", error.__reduce__()[:2])
-    described = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
-    try:
-        return described | {"arguments": _serializer.dumps(list(arguments)).decode()}
-    except (TypeError, ValueError):
-        return described
-
-
-def _raised(described: Mapping[str, str]) -> Exception:
-    """The error that a child described; one of other libraries becomes PoolStepFailed with its message."""
-    kind, message = described["kind"], described["message"]
-    if kind.startswith(OURS) and "arguments" in described:
-        module, _, name = kind.rpartition(".")
-        found = getattr(importlib.import_module(module), name, None)
-        if inspect.isclass(found) and issubclass(found, Exception):
-            with suppress(TypeError):
-                return found(*_serializer.loads(described["arguments"].encode()))
-    return PoolStepFailed(f"{kind.rpartition('.')[2]}: {message}")
+def opened(outcome: bytes) -> Any:
+    """The result that a child has left. Raises the error that it has left instead, with its class where it is ours."""
+    left = json.loads(outcome)
+    if "error" not in left:
+        return _serializer.loads(left["value"].encode())
+    kind, message, arguments = (left["error"].get(name) for name in ("kind", "message", "arguments"))
+    module, _, name = kind.rpartition(".")
+    if kind.startswith(OURS) and arguments:
+        error_class = getattr(importlib.import_module(module), name, None)
+        if inspect.isclass(error_class) and issubclass(error_class, Exception):
+            try:
+                error = error_class(*_serializer.loads(arguments.encode()))
+            except TypeError:  # its constructor takes other arguments: its words remain
+                pass
+            else:
+                raise error
+    raise PoolStepFailed(f"{name}: {message}")
 
 
 def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:

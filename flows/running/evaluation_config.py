@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.budget import Spending
-from tasks.evaluation.running.planning import EvaluationRequest, Plan
+from tasks.evaluation.running.planning import EvaluationRequest
 
 
 class EvaluateConfig(EvaluationRequest):
@@ -29,14 +29,3 @@ class EvaluateConfig(EvaluationRequest):
         from flows.running.run_reporting import few  # which imports prefect
 
         return f"evaluate {few([self.model.name or self.model.backend])} {few(task.task for task in self.tasks)}"
-
-
-def planned_of(config: EvaluateConfig) -> Plan:
-    """The tasks of a run, as its step `plan` finds them, whether or not the model can be had here.
-
-    Raises what tasks.evaluation.running.task_choice.choose does, but ModelUnavailable.
-    """
-    from tasks.evaluation.running.task_choice import choose
-    from tasks.resources import artifacts, evaluations
-
-    return choose(config, artifacts(), evaluations(), opened=False)

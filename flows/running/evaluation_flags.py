@@ -64,8 +64,16 @@ def read_evaluation(
     try:
         return _read(dict.fromkeys(FIELDS) | typed | given, settings, note)
     except (OptionUnusable, ConfigUnusable, ValidationError) as error:
-        said = _explain(error) if isinstance(error, ValidationError) else str(error)
-        raise OptionUnusable(_in_file(said, read) if read else said) from error
+        said = str(error)
+        if isinstance(error, ValidationError):  # the first thing that is wrong, named by its flag
+            outer = {"ModelSpec": "model.", "CallSettings": "model.args."}.get(error.title, "")
+            said = explain_errors(error, lambda path: _flag_of(outer + path)).splitlines()[0]
+        # an error about a flag is one about the line of the file that set it
+        if read and (flag := re.match(r"--([\w-]+)", said)):
+            name = flag[1].replace("-", "_")
+            if written := next((one for one in read.values if str(one).replace("-", "_") == name), None):
+                said = f"{read.path}, line {read.line(written)}: {name}{said[flag.end() :]}"
+        raise OptionUnusable(said) from error
 
 
 def _read(chosen: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
@@ -123,12 +131,6 @@ def flag_trouble(name: str, value: Any) -> str | None:
     return None
 
 
-def _explain(error: ValidationError) -> str:
-    """The first thing that is wrong, named by its flag."""
-    outer = {"ModelSpec": "model.", "CallSettings": "model.args."}.get(error.title, "")
-    return explain_errors(error, lambda path: _flag_of(outer + path)).splitlines()[0]
-
-
 def _flag_of(path: str) -> str:
     """`--max-tokens` for `settings.max_tokens`; of a part of a model the flag that gives it."""
     flags = {field: flag for flag, field in FIELDS.items()} | NAMES_IN_ARGS
@@ -136,16 +138,6 @@ def _flag_of(path: str) -> str:
     fields = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     flag = next((flags[field] for field in fields if field in flags), None)
     return f"--{flag.replace('_', '-')}" if flag else path
-
-
-def _in_file(said: str, file: YamlFile) -> str:
-    """An error about a flag, as one about the line of the file that set it."""
-    found = re.match(r"--([\w-]+)", said)
-    flag = found[1].replace("-", "_") if found else ""
-    written = next((name for name in file.values if str(name).replace("-", "_") == flag), None)
-    if not found or written is None:
-        return said
-    return f"{file.path}, line {file.line(written)}: {flag}{said[found.end() :]}"
 
 
 def _of_other_harnesses(chosen: Mapping[str, Any], note: Note) -> dict[str, Any]:

@@ -61,13 +61,24 @@ class Planned:
 def plan_of(suite: Suite) -> Planned:
     """The configurations of a suite. Raises SuiteUnusable naming file and line."""
     models = {model.label: _evaluation_of(model, suite) for model in suite.models}
-    index = None
+    index = selector = None
     if suite.index:
         try:
             index = IndexConfig.model_validate(suite.index.build)
         except ValidationError as error:
             raise _refused(error, suite, line=suite.index.line, what="index") from error
-    return Planned(models=models, index=index, selector=_selector_of(suite))
+    if suite.selector:  # the configuration of `trivet lever run --config FILE`, with paths relative to that file
+        file = suite.selector.config
+        read = read_yaml(file, SuiteUnusable, expected="parameters of a `trivet lever run` as `name: value`").values
+        try:
+            chosen = read_lever_config({}, file=file)
+        except ValidationError as error:
+            raise _refused(error, suite, line=suite.selector.line, what=f"selector: {file.name}") from error
+        plain = _seen_from(file.parent, chosen.model_dump())
+        if "results" not in read:
+            plain["results"] = suite.output / SELECTOR
+        selector = LeverConfig.model_validate(plain)
+    return Planned(models=models, index=index, selector=selector)
 
 
 def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
@@ -81,25 +92,9 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
         return read_evaluation(model.flags | {"output_path": suite.output / RESULTS})
     except OptionUnusable as error:
         said = str(error)
-        found = re.match(r"--([\w-]+)", said)
-        where = place(found[1].replace("-", "_") if found else "")
+        flag = re.match(r"--([\w-]+)", said)
+        where = place(flag[1].replace("-", "_") if flag else "")
         raise SuiteUnusable(f"{where}: {model.label}: {said.removeprefix('--')}") from error
-
-
-def _selector_of(suite: Suite) -> LeverConfig | None:
-    """The configuration of `trivet lever run --config FILE`, with paths relative to that file."""
-    if suite.selector is None:
-        return None
-    file = suite.selector.config
-    read = read_yaml(file, SuiteUnusable, expected="parameters of a `trivet lever run` as `name: value`").values
-    try:
-        chosen = read_lever_config({}, file=file)
-    except ValidationError as error:
-        raise _refused(error, suite, line=suite.selector.line, what=f"selector: {file.name}") from error
-    plain = _seen_from(file.parent, chosen.model_dump())
-    if "results" not in read:
-        plain["results"] = suite.output / SELECTOR
-    return LeverConfig.model_validate(plain)
 
 
 def _refused(error: ValidationError, suite: Suite, *, line: int, what: str) -> SuiteUnusable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -118,24 +118,21 @@ class EvaluationRun(Ongoing):
             cost=spent.cost if spent.priced else None,
             **self.facts(),
         )
+        # metrics of skipped tasks from earlier runs, so that a results file covers all tasks
+        earlier: dict[str, dict[str, JsonValue]] = {}
+        for task, run in planned.skipped.items():
+            with suppress(StorageError):
+                rows = [row.task for row in evaluations().task_results(run) if row.task and row.task.task == task]
+                if rows:
+                    earlier[task] = rows[0].metrics
         trouble = kept_responses().trouble
         return EvalReport(
             run=facts,
             results=tuple(self.results),
             skipped=planned.skipped,
-            earlier=_metrics_of(planned.skipped),
+            earlier=earlier,
             notes=(*planned.notes, *notes_on_retries(), *((trouble,) if trouble else ())),
         )
-
-
-def _metrics_of(skipped: Mapping[str, str]) -> dict[str, dict[str, JsonValue]]:
-    """Metrics of skipped tasks from earlier runs, so that a results file covers all tasks."""
-    found: dict[str, dict[str, JsonValue]] = {}
-    for task, run in skipped.items():
-        with suppress(StorageError):
-            rows = evaluations().task_results(run)
-            found |= next(({task: row.task.metrics} for row in rows if row.task and row.task.task == task), {})
-    return found
 
 
 class _Enough(Exception):

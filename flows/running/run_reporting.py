@@ -19,7 +19,7 @@ import httpx
 from prefect import events
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
@@ -73,9 +73,20 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
             with in_order, _progress_artifacts() if is_deployed else nullcontext():
                 return flow(*args, **kwargs)
         except Exception as error:
-            if not _is_running(run):
+            # a run that is being cancelled takes no other state, and one whose server is away none at all
+            try:
+                with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), get_client(sync_client=True) as client:
+                    state = client.read_flow_run(run.id).state
+            except (httpx.HTTPError, PrefectException):
+                state = None
+            if not (state and state.is_running()):
                 raise
-            failed: Any = _failed(error, whole)
+            is_sentence = type(error).__module__.startswith(OURS) and str(error)
+            words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
+            if whole:  # it can be retried, and not this part of it
+                words += f"; this run is a part of {whole.name}, so retry that: prefect flow-run retry {whole.id}"
+            get_run_logger().error("%s", words, exc_info=error)
+            failed: Any = Failed(message=words, data=error)
             return failed
         finally:
             _deployed.reset(token)
@@ -84,26 +95,6 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
     setattr(body, "__signature__", signature(flow, eval_str=True))  # noqa: B010 functions have no such attribute
     body.__qualname__ = f"{flow.__qualname__}.fn"  # where it is once it is a flow: it is pickled by this name
     return body
-
-
-def _is_running(run: FlowRun) -> bool:
-    """False for a run that is being cancelled, which takes no other state, and for one whose server is away."""
-    try:
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), get_client(sync_client=True) as client:
-            state = client.read_flow_run(run.id).state
-    except (httpx.HTTPError, PrefectException):
-        return False
-    return bool(state and state.is_running())
-
-
-def _failed(error: Exception, whole: FlowRun | None) -> State[Any]:
-    """The state of a run that an error has ended; whole: the run that it is a part of, which can be retried."""
-    is_sentence = type(error).__module__.startswith(OURS) and str(error)
-    words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
-    if whole:
-        words += f"; this run is a part of {whole.name}, so retry that: prefect flow-run retry {whole.id}"
-    get_run_logger().error("%s", words, exc_info=error)
-    return Failed(message=words, data=error)
 
 
 @contextmanager

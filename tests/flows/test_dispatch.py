@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,71 +89,86 @@ def test_an_error_that_cannot_be_made_again_comes_back_with_its_words(error: Exc
     assert str(error) in str(raised.value)
 
 
-def test_every_run_that_waits_for_a_step_gets_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    child, runs = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Failed(message="no")), [uuid4(), uuid4()]
+class Client:
+    """What Prefect's client tells of one child that is read again; it notes what is cancelled."""
+
+    def __init__(self, child: FlowRun | None = None) -> None:
+        self.child = child or SimpleNamespace(name="index notices", state=None)
+        self.cancelled = list[UUID]()
+
+    def read_flow_run(self, _: UUID) -> object:
+        return self.child
+
+    def set_flow_run_state(self, run: UUID, _: object) -> None:
+        self.cancelled.append(run)
+
+
+def send(
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    *,
+    child: FlowRun | None = None,
+    is_own: bool = True,
+    start: Callable[..., FlowRun] | None = None,
+    wait: Callable[..., FlowRun] = lambda _, child, __: child,
+    client: Client | None = None,
+) -> object:
+    """What a run gets of a step. child: is under way on the pool, sent by that run or by another one."""
+    run = uuid4()
+    parents = {run: [run]} | ({child.id: [child.id, run if is_own else uuid4()]} if child else {})
+    context = SimpleNamespace(get=lambda: SimpleNamespace(task_run=SimpleNamespace(flow_run_id=run)))
+    monkeypatch.setattr(dispatch, "TaskRunContext", context)
+    monkeypatch.setattr(dispatch, "get_client", lambda **_: nullcontext(client or Client()))
+    monkeypatch.setattr(dispatch, "_run_and_parents", lambda _, of: parents[of])
+    monkeypatch.setattr(dispatch, "_find_under_way", lambda *_: child)
+    monkeypatch.setattr(dispatch, "_start", start)
+    monkeypatch.setattr(dispatch, "_wait_for", wait)
+    monkeypatch.setattr(dispatch, "say", lambda _: None)
+    monkeypatch.setattr(dispatch, "PAUSE_S", 0)
+    return dispatch.send(Sent("tasks.x.steps.x", key * 64, {}, "embed 1/1"), "run-step/gpu")
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "of another run"])
+def test_every_run_that_waits_for_a_step_gets_its_error(is_own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Failed(message="no"))
     with pytest.raises(ModelUnavailable):
         keep_outcome(child.id, lambda: (_ for _ in ()).throw(ModelUnavailable("no weights")))
-    monkeypatch.setattr(dispatch, "get_client", lambda **_: nullcontext(None))
-    monkeypatch.setattr(dispatch, "_whole", lambda _, of: [child.id, runs[0]] if of == child.id else [of])
-    monkeypatch.setattr(dispatch, "_under_way", lambda *_: child)
-    monkeypatch.setattr(dispatch, "_waited_for", lambda _, one, __: one)
-    for run in runs:
-        context = SimpleNamespace(get=lambda run=run: SimpleNamespace(task_run=SimpleNamespace(flow_run_id=run)))
-        monkeypatch.setattr(dispatch, "TaskRunContext", context)
-        with pytest.raises(ModelUnavailable, match="no weights"):
-            dispatch.send(Sent("tasks.x.steps.x", "o" * 64, {}, "embed 1/1"), "run-step/gpu")
+    with pytest.raises(ModelUnavailable, match="no weights"):
+        send(monkeypatch, "o", child=child, is_own=is_own)
 
 
-def test_who_waits_for_a_child_without_an_outcome_gets_the_record_of_the_step() -> None:
+def test_who_waits_for_a_child_without_an_outcome_gets_the_record_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     about = ResultRecordMetadata(storage_key="k" * 64, serializer=JSONSerializer())
     results().write("k" * 64, ResultRecord(metadata=about, result=COUNTED).serialize())
     child = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Completed())
-    assert dispatch._recorded(Sent("tasks.x.steps.x", "k" * 64, {}, "embed 1/1"), child) == COUNTED
+    assert send(monkeypatch, "k", child=child) == COUNTED
     with pytest.raises(PoolStepFailed, match=r"embed 1/1 ended as Completed .* Retry this run"):
-        dispatch._recorded(Sent("tasks.x.steps.x", "l" * 64, {}, "embed 1/1"), child)
+        send(monkeypatch, "l", child=child)
 
 
 def test_a_step_that_fails_after_its_process_was_killed_once_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     states, children = [Crashed(), Failed(message="out of memory"), Failed(message="out of memory")], list[FlowRun]()
 
-    def started(*_: object, **__: object) -> FlowRun:
+    def start(*_: object, **__: object) -> FlowRun:
         children.append(FlowRun(flow_id=uuid4(), name="embed 1/1", state=states[len(children)]))
         return children[-1]
 
-    run, sent = uuid4(), Sent("tasks.x.steps.x", "m" * 64, {}, "embed 1/1")
-    context = SimpleNamespace(get=lambda: SimpleNamespace(task_run=SimpleNamespace(flow_run_id=run)))
-    client = SimpleNamespace(read_flow_run=lambda _: SimpleNamespace(name="index notices"))
-    monkeypatch.setattr(dispatch, "TaskRunContext", context)
-    monkeypatch.setattr(dispatch, "get_client", lambda **_: nullcontext(client))
-    monkeypatch.setattr(dispatch, "_whole", lambda *_: [run])
-    monkeypatch.setattr(dispatch, "_under_way", lambda *_: None)
-    monkeypatch.setattr(dispatch, "_started", started)
-    monkeypatch.setattr(dispatch, "_waited_for", lambda _, child, __: child)
-    monkeypatch.setattr(dispatch, "say", lambda _: None)
-    monkeypatch.setattr(dispatch, "PAUSE_S", 0)
     with pytest.raises(PoolStepFailed, match="out of memory"):
-        dispatch.send(sent, "run-step/gpu")
+        send(monkeypatch, "m", start=start)
     assert len(children) == 2
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["own", "of another run"])
 def test_a_run_that_goes_on_cancels_the_child_that_it_had_sent(is_own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, child, cancelled = uuid4(), FlowRun(flow_id=uuid4(), name="embed 1/1", state=Running()), list[UUID]()
-    wholes = {run: [run], child.id: [child.id, run if is_own else uuid4()]}
+    child = FlowRun(flow_id=uuid4(), name="embed 1/1", state=Running())
+    client = Client(child)
 
-    def told_to_end(*_: object) -> None:
+    def end(*_: object) -> FlowRun:
         raise ModelUnavailable("The program is ending.")
 
-    context = SimpleNamespace(get=lambda: SimpleNamespace(task_run=SimpleNamespace(flow_run_id=run)))
-    monkeypatch.setattr(dispatch, "TaskRunContext", context)
-    monkeypatch.setattr(dispatch, "get_client", lambda **_: nullcontext(None))
-    monkeypatch.setattr(dispatch, "_whole", lambda _, of: wholes[of])
-    monkeypatch.setattr(dispatch, "_under_way", lambda *_: child)
-    monkeypatch.setattr(dispatch, "_waited_for", told_to_end)
-    monkeypatch.setattr(dispatch, "_cancel", lambda _, of: cancelled.append(of))
     with pytest.raises(ModelUnavailable):
-        dispatch.send(Sent("tasks.x.steps.x", "n" * 64, {}, "embed 1/1"), "run-step/gpu")
-    assert cancelled == ([child.id] if is_own else [])
+        send(monkeypatch, "n", child=child, is_own=is_own, wait=end, client=client)
+    assert client.cancelled == ([child.id] if is_own else [])
 
 
 def test_inputs_are_what_the_step_is_annotated_with() -> None:

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from flows.cli.eval_run_command import WITHOUT_EFFECT, _with_template_value, _without_idle_flags
+from flows.cli.eval_run_command import WITHOUT_EFFECT, arguments
 from tests.command import run_here
 
 
@@ -25,7 +25,7 @@ from tests.command import run_here
     ],
 )
 def test_a_chat_template_without_a_value_is_meant(line: str, read: str) -> None:
-    assert _with_template_value(shlex.split(line)) == shlex.split(read)
+    assert arguments(shlex.split(line)) == shlex.split(read)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_chat_template_without_a_value_is_meant(line: str, read: str) -> None:
 def test_flags_without_effect_are_left_out_with_their_values(
     line: str, read: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _without_idle_flags(shlex.split(line)) == shlex.split(read)
+    assert arguments(shlex.split(line)) == shlex.split(read)
     notes = capsys.readouterr().err.splitlines()
     assert all(note.startswith("note: --") for note in notes)
     words = [word.partition("=")[0].replace("-", "_").strip("_") for word in shlex.split(line) if word.startswith("--")]
