@@ -37,15 +37,7 @@ def test_a_new_document_changes_one_shard() -> None:
 
 @pytest.mark.parametrize(
     ("documents", "shards"),
-    [
-        (0, 1),
-        (3, 1),
-        (5, 2),
-        (64, 16),
-        (1_000, 16),
-        (4_096, 16),
-        (10_000, 32),
-    ],
+    [(0, 1), (3, 1), (5, 2), (64, 16), (4_096, 16), (10_000, 32)],
 )
 def test_shards_grow_in_size_before_they_grow_in_number(documents: int, shards: int) -> None:
     assert 2 ** shard_bits(documents) == shards

@@ -312,6 +312,7 @@ def _question(
     core = " ".join(word for word in core.split() if word.lower() not in ASKS or LINK.fullmatch(word))
     words = tuple(_words(asked, core, tokenizer))
     core = " ".join(LINK.sub(" ", core).split())
+    units: list[Unit] = [unit for unit, pattern in UNITS.items() if pattern.search(asked)]
     if not words:
         return None
     return CellQuestion(
@@ -322,7 +323,7 @@ def _question(
         year=years[0] if years else None,
         part=part,
         term=f"제{terms.pop()}기" if terms else "",
-        unit=next((unit for unit, pattern in UNITS.items() if pattern.search(asked)), ""),
+        unit=units[0] if units else "",
         change=CHANGE.search(core) is not None,
     )
 

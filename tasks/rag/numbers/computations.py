@@ -226,8 +226,8 @@ def is_ratio(line: Line) -> bool:
 PREVIOUS_YEAR, PREVIOUS_QUARTER, CURRENT, LAST_YEARS = (
     re.compile(WORDS[name], re.IGNORECASE) for name in ("previous_year", "previous_quarter", "current", "last_years")
 )
-COUNTS = {"zero": 0, "no": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
-COUNTS |= {"한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "첫": 1}
+ENGLISH_COUNTS = {"zero": 0, "no": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+COUNTS = {**ENGLISH_COUNTS, "한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "첫": 1}
 YEARS_BACK = re.compile(r"\b(?P<count>\d|two|three|four|five)[\s-]years?\b|(?P<count_ko>\d)\s?개년", re.IGNORECASE)
 
 

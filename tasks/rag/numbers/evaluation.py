@@ -91,10 +91,9 @@ class Evaluator:
         match expression:
             case Constant(value, shown):
                 return Value(value, "", shown)
-            case Line(year=None):
-                return self._line(expression, when)
-            case Line(year=int() as year, part=part):
-                return self._line(expression, When(year, part or (when.part if when else WHOLE_YEAR)))
+            case Line(year=year, part=part):
+                own = part or (when.part if when else WHOLE_YEAR)
+                return self._line(expression, When(year, own) if year is not None else when)
             case Operation(sign, left, right):
                 return _combined(sign, self.evaluate(left, when), self.evaluate(right, when))
             case Over(how, what, years):

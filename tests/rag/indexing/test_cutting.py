@@ -43,9 +43,3 @@ def test_a_lost_file_of_chunks_is_made_again(artifacts: Artifacts) -> None:
     artifacts.path(_cut(artifacts, "a" * 64).chunks).unlink()
 
     assert artifacts.verify(_cut(artifacts, "a" * 64).chunks)
-
-
-def test_there_is_a_row_of_words_for_every_chunk(artifacts: Artifacts) -> None:
-    searchable = artifacts.load(Searchable, _cut(artifacts, "a" * 64).chunks)
-
-    assert searchable.tokens == (("one", "two", "가나", "나다"),)

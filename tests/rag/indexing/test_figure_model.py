@@ -41,17 +41,7 @@ MEMORY = {"gpu_memory_utilization": 0.9}
             {"gpu_memory_utilization": 0.4},
         ),
     ],
-    ids=[
-        "own context",
-        "shorter",
-        "by name",
-        "by path",
-        "vllm",
-        "vllm, shorter",
-        "vllm, by length",
-        "vllm, by name",
-        "vllm, by path",
-    ],
+    ids=str,
 )
 def test_a_model_in_process_is_told_what_the_settings_say(
     folder: Path, vlm: str, settings: dict[str, Any], args: dict[str, Any]

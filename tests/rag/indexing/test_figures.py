@@ -237,27 +237,20 @@ INFORMATIVE = [
     "| Year | Sales |\n|---|---|\n| 2024 | 35 |",
     "| 구분 | 금액 |\n|---|---|\n| 서버 | - |\n| 합계 | 3,575만 원 |",
     "Title: Net sales by region. Period: 2019–2023.",
-    "신청 → 심사 → 승인",
     "제목: 시스템 구성도\n기간: 없음\n범례: 없음\n웹 서버 → DB 서버",
     "No data for 2019. 2020: 35억 원.",
-    "There is no title.\n| Q1 | 4.2% |",
     "로고 아래의 막대그래프는 연도별 매출을 보여 준다: 2020년 700억 원, 2021년 850억 원, 2022년 900억 원, "
     "2023년 1,050억 원, 2024년 1,200억 원이며, 영업이익률은 같은 기간에 4.1%에서 7.1%로 올랐음을 보여 준다",
-    "Client → Gateway: HTTPS",
 ]
 EMPTY = [
     "",
     "NO DATA",
-    "N/A",
-    "수치 없음",
     "해당 이미지에는 수치나 표가 없습니다.",
     "회사 로고입니다.",
     "This image is a logo of ULTA Beauty.",
     "Title: none\nPeriod: none\nLegend: none",
     "| Year | Sales |\n|---|---|",
     "| 구분 | 금액 |\n|---|---|\n| 합계 | 없음 |",
-    "The image is blank.",
-    "장식용 배경 이미지입니다.",
     "**NO DATA**",
 ]
 

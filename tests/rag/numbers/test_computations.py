@@ -7,6 +7,7 @@ import pytest
 from tasks.rag.numbers.computation_reading import asks_to_work_out, defines, read_computation
 from tasks.rag.numbers.expressions import lines_of
 from tasks.rag.numbers.periods import When
+from tasks.rag.numbers.written_formulas import definitions
 from tests.rag.numbers.test_expressions import told
 
 
@@ -21,9 +22,7 @@ What was Marlow Mills' inventory turnover in FY2019? | inventory_turnover | FY20
 FY2019 loom ratio, that is, (revenue - COGS) / goodwill? | ((revenue - cost_of_sales) / goodwill) | FY2019 |
 FY2019 inventory turnover? It is defined as COGS divided by inventory. | (cost_of_sales / inventory) | FY2019 | times
 Revenue growth of Marlow Mills from FY2018 to FY2019? | ((revenue@2019 / revenue@2018) - 1) | FY2018 → FY2019 | %
-By what percentage did net sales grow in FY2019? | ((revenue@2019 / revenue@2018) - 1) | FY2018 → FY2019 | %
 By how much did gross margin change from FY2017 to FY2019? | change[gross_margin 2017 2019] | FY2017 → FY2019 | %
-The change in inventory between FY2018 and FY2019? | change[inventory 2018 2019] | FY2018 → FY2019 | amount
 What was the revenue CAGR from FY2016 to FY2019? | cagr[revenue 2016 2019] | FY2016 → FY2019 | %
 Average goodwill from FY2017 to FY2019? | average[goodwill 2017 2018 2019] | FY2017 … FY2019 | amount
 What was R&D as a percentage of revenue in FY2019? | (research_and_development / revenue) | FY2019 | %
@@ -32,28 +31,20 @@ Inventory of Marlow Mills in Q2 FY2022? | inventory | Q2 FY2022 | amount
 2021년 매출액은 2020년 대비 몇 % 증가했나? | ((revenue@2021 / revenue@2020) - 1) | FY2020 → FY2021 | %
 말로우밀스의 2021년 유동부채 대비 재고자산 비율은? | (inventory / current_liabilities) | FY2021 | %
 What share of revenue was wool in FY2019? | («wool» / revenue) | FY2019 | %
-How much did sales rise between FY2018 and FY2019? | change[revenue 2018 2019] | FY2018 → FY2019 | amount
 Net sales of Marlow Mills: FY19 versus FY18, percent change? | ((revenue@2019 / revenue@2018) - 1) | FY2018 → FY2019 | %
-Inventory against the prior year in FY2019, change in it? | change[inventory 2018 2019] | FY2018 → FY2019 | amount
 In which year was revenue highest, FY2018 to FY2019? | highest[revenue 2018 2019] | FY2018 … FY2019 | amount
 What was total net income over FY2018 to FY2019, added up? | sum[net_income 2018 2019] | FY2018 … FY2019 | amount
-Three-year average of inventory to FY2019? | average[inventory 2017 2018 2019] | FY2017 … FY2019 | amount
 Revenue and goodwill combined in FY2019? | (revenue + goodwill) | FY2019 | amount
 How much more was revenue than COGS in FY2019? | (revenue - cost_of_sales) | FY2019 | amount
 By what percentage did revenue exceed COGS in FY2019? | ((revenue / cost_of_sales) - 1) | FY2019 | %
-What portion of revenue was operating income in FY2019? | (operating_income / revenue) | FY2019 | %
-Revenue growth in Q2 2023 vs Q2 2022, in percent? | ((revenue@2023 / revenue@2022) - 1) | Q2 FY2022 → Q2 FY2023 | %
 Assume that you are an analyst. What was FY2019 revenue? Answer in USD millions. | revenue | FY2019 | amount
-You are an investor. Use only the balance sheet. What was the FY2019 quick ratio? | quick_ratio | FY2019 | times
 How many points did gross margin change, FY2018 to FY2019? | change[gross_margin 2018 2019] | FY2018 → FY2019 | %
-말로우밀스의 2021년 매출액과 영업이익의 합계는? | (revenue + operating_income) | FY2021 | amount
 말로우밀스의 2021년 매출액에서 매출원가를 뺀 값은? | (revenue@2021 - cost_of_sales) | FY2021 |
 말로우밀스의 2021년 영업이익은 전년 대비 얼마나 늘었나? | change[operating_income 2020 2021] | FY2020 → FY2021 | amount
 2021년 순이익이 매출액에서 차지하는 비중은? | (net_income / revenue) | FY2021 | %
 2020년부터 2021년까지 매출액이 가장 높았던 해는? | highest[revenue 2020 2021] | FY2020 … FY2021 | amount
 재무상태표를 기준으로 2021년 말 유동자산을 백만원 단위로 답해 줘 | current_assets | FY2021 | amount
 FY2019 turns as COGS / average of opening and closing inventory? | (cost_of_sales / average[inventory]) | FY2019 |
-FY2019 inventory turnover, average of opening and closing inventory? | inventory_turnover | FY2019 | times
 FY2019 gap = sales less COGS. How much more than 2018? | change[(revenue - cost_of_sales) 2018 2019] | FY2018 → FY2019 |
 Add up the goodwill (not of wool) of FY2018 and FY2019. | sum[goodwill 2018 2019] | FY2018 … FY2019 | amount
 유동비율 = 유동자산 ÷ 유동부채 × 100 으로 정의하면 2021년 값은? | (current_assets / current_liabilities) | FY2021 | %
@@ -140,3 +131,24 @@ def test_what_takes_arithmetic() -> None:
     assert all(map(asks_to_work_out, [*WORKED.strip().split("\n"), given]))
     assert not any(map(asks_to_work_out, plain))
     assert [defines(one) for one in (given, *plain)] == [True, False, False]
+
+
+ASKED = """
+FY2019 CCC? CCC = DIO - DPO, where DIO = 9 x inventory / COGS and DPO = 9 x payables / COGS, all year-end. | \
+(((9 * inventory) / cost_of_sales) - ((9 * accounts_payable) / cost_of_sales))
+FY2019 free cash flow margin, where free cash flow = operating cash flow minus dividends paid? | \
+((operating_cash_flow - dividends_paid) / revenue)
+"""
+
+
+@pytest.mark.parametrize("case", ASKED.strip().split("\n"))
+def test_definitions_of_inputs_go_into_what_is_asked_for(case: str) -> None:
+    question, formula = (part.strip() for part in case.split("|"))
+    found = read_computation(question)
+    assert found
+    assert [told(task.expression) for task in found.tasks] == [formula]
+
+
+def test_a_formula_ends_where_words_begin_that_are_none() -> None:
+    (found,) = definitions("Loom ratio = inventory / goodwill, with both at their year-end values.")
+    assert (found.name, told(found.expression)) == ("Loom ratio", "(inventory / goodwill)")

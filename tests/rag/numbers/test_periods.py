@@ -6,7 +6,16 @@ from datetime import date
 
 import pytest
 
-from tasks.rag.numbers.periods import Period, period_in
+from tasks.rag.numbers.periods import (
+    WHOLE_YEAR,
+    Part,
+    Period,
+    Wanted,
+    part_of_year,
+    parts_in,
+    period_in,
+    spelled_out,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +58,78 @@ def test_a_year_alone_tells_neither() -> None:
 @pytest.mark.parametrize("text", ["", "% Change", "$ 2,019", "Amount", "2,019.5", "Note 12", "1,2020"])
 def test_no_period(text: str) -> None:
     assert period_in(text) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "part"),
+    [
+        ("revenue in FY2022", WHOLE_YEAR),
+        ("2022년 1분기 매출액", Part(1, 3)),
+        ("revenue of the nine months ended September 30, 2022", Part(None, 9, (9, 30))),
+        ("the first half of 2022", Part(None, 6)),
+        ("2022년 상반기 매출액", Part(None, 6)),
+        ("the quarter ended June 30, 2022", Part(None, 3, (6, 30))),
+        ("Q1 2022 against Q2 2022", None),
+    ],
+)
+def test_the_part_that_a_question_names(question: str, part: Part | None) -> None:
+    assert part_of_year(question) == part
+
+
+@pytest.mark.parametrize(
+    ("question", "labels"),
+    [
+        ("Q2 2023 vs Q2 2022", ["Q2 FY2023", "Q2 FY2022"]),
+        ("3Q23 versus 2Q23", ["Q3 FY2023", "Q2 FY2023"]),
+        ("Q4 2022 and Q1 2023", ["Q4 FY2022", "Q1 FY2023"]),
+        ("three months ended June 30, 2023 and 2022", ["3 months to 6/30 FY2023", "3 months to 6/30 FY2022"]),
+        ("2023년 2분기와 1분기", ["Q2 FY2023", "Q1 FY2023"]),
+        ("2017년 6월 말", ["to 6/30 FY2017"]),
+        ("FY19 and 2018-19", []),
+    ],
+)
+def test_the_parts_that_a_question_names(question: str, labels: list[str]) -> None:
+    assert [when.label for when in parts_in(spelled_out(question))] == labels
+
+
+def test_years_of_two_digits_are_spelled_out() -> None:
+    assert spelled_out("FY19 to FY'21, 2018-19, Q3'22") == "FY2019 to FY2021, 2018-2019, Q3 2022"
+
+
+def period(header: str) -> Period:
+    found = period_in(header)
+    assert found
+    return found
+
+
+YEAR, MONTHS, DAY, QUARTER = WHOLE_YEAR, Part(None, 3, (6, 30)), Part(None, None, (6, 30)), Part(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("part", "balance", "held", "others"),
+    [
+        (YEAR, False, "Year ended December 31, 2022; 2022", "Three months ended June 30, 2022; December 31, 2022"),
+        (YEAR, True, "December 31, 2022", "December 31, 2021"),
+        (MONTHS, False, "Three months ended June 30, 2022; Thirteen weeks ended July 2, 2022", "Q1 2022; 2022"),
+        (DAY, True, "June 30, 2022", "December 31, 2022"),
+        (QUARTER, False, "Three months ended June 30, 2022; Q2 2022", "Six months ended June 30, 2022; Q1 2022"),
+        (QUARTER, True, "June 30, 2022", "December 31, 2022"),
+    ],
+)
+def test_the_columns_that_a_part_is(part: Part, balance: bool, held: str, others: str) -> None:
+    wanted = Wanted(2022, part, frozenset({("d", date(2022, 6, 30))}))
+    held_or_not = {text: text in held.split("; ") for text in f"{held}; {others}".split("; ")}
+    assert {text: wanted.holds("d", period(text), balance=balance) for text in held_or_not} == held_or_not
+
+
+@pytest.mark.parametrize(
+    ("question", "spelled"),
+    [
+        ("23기 매출은?", "제23기 매출은?"),
+        ("제23기 매출은?", "제23기 매출은?"),
+        ("25년 2분기 총액", "2025년 2분기 총액"),
+        ("25년 동안", "25년 동안"),
+    ],
+)
+def test_korean_terms_and_years_are_written_out(question: str, spelled: str) -> None:
+    assert spelled_out(question) == spelled

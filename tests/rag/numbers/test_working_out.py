@@ -11,8 +11,9 @@ import pytest
 
 from tasks.rag.answers import Draft
 from tasks.rag.numbers.computation_reading import read_computation
+from tasks.rag.numbers.concepts import concepts
 from tasks.rag.numbers.expressions import Line, named
-from tasks.rag.numbers.line_lookup import Lines, Number
+from tasks.rag.numbers.line_lookup import SURE, Lines, Number, fit_of_part
 from tasks.rag.numbers.periods import Part
 from tasks.rag.numbers.working_out import work_out
 
@@ -92,11 +93,9 @@ WORKED = """
 Inventory turnover in FY2019? | Inventory turnover FY2019 = 730 [1] ÷ average(80 [2], 120 [3]) = 7.30
 Days payable outstanding in FY2019? | = 365 × average(60 [1], 90 [2]) ÷ (730 [3] + (120 [5] − 80 [4])) = 35.55 days
 Gross margin in FY2019? | Gross margin FY2019 = (1,200 [1] − 730 [2]) ÷ 1,200 [1] = 39.17%
-Gross margin in FY2019, to one decimal? | ÷ 1,200 [1] = 39.2%
 Change in gross margin from FY2018 to FY2019? | = -0.83 percentage points, a decrease
 Current ratio in FY2019? | Current ratio FY2019 = 400 [1] ÷ 160 [2] = 2.50
 Free cash flow in FY2019? | Free cash flow FY2019 = 260 [1] − 60 [2] = USD 200 million
-Capex in FY2018? | Capex FY2018 = 50 [1] = USD 50 million
 Revenue growth in FY2019? | Revenue FY2018 → FY2019 = 1,200 [1] ÷ 1,000 [2] − 1 = 20.00%
 Revenue in FY2019? | Revenue FY2019 = 1,200 [1] = USD 1.20 billion
 Revenue in FY2019 in thousands, to one decimal? | = USD 1,200,000.0 thousand
@@ -104,9 +103,7 @@ Average inventory of FY2018 and FY2019? | = USD 100 million
 What was the mill ratio in FY2019, defined as inventory / COGS? | = 120 [1] ÷ 730 [2] = 0.1644 (16.44%)
 How many times larger was revenue than COGS in FY2019? | Revenue / COGS FY2019 = 1,200 [1] ÷ 730 [2] = 1.64
 What share of revenue was COGS in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
-What was COGS as a percentage of revenue in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
 2019년 매출액은? | 매출액 FY2019 = 1,200 [1] = 12억 달러
-2019년 매출총이익률은? | 매출총이익률 FY2019 = (1,200 [1] − 730 [2]) ÷ 1,200 [1] = 39.17%
 2019년 매입채무회전일수는? | = 35.55일
 """
 
@@ -272,3 +269,26 @@ def test_a_figure_of_a_spreadsheet_is_cited_with_its_cell() -> None:
     cited = answer("Revenue in FY2019?", given).citations
 
     assert [citation.place.cells for citation in cited] == ["Sheet 'Mill', C2"]
+
+
+def fits(of: str, row: Sequence[str], column: Sequence[str] = ("2019",)) -> bool:
+    return fit_of_part(concepts()["revenue"], of, row, column) >= SURE
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        (["Felt net sales"], ["2019"]),
+        (["Net sales", "Felt"], ["2019"]),
+        (["Felt", "Net sales"], ["2019"]),
+        (["Net sales"], ["Felt", "2019"]),
+        (["Felt"], ["Net sales", "2019"]),
+    ],
+)
+def test_label_heading_and_column_may_name_line_and_part(row: Sequence[str], column: Sequence[str]) -> None:
+    assert fits("Felt", row, column)
+
+
+@pytest.mark.parametrize("row", [["Net sales", "Rugs"], ["Felt", "Cost of sales"], ["Felt", "Rental revenue"]])
+def test_another_part_or_another_line_is_not_meant(row: Sequence[str]) -> None:
+    assert not fits("Felt", row)

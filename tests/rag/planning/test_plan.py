@@ -6,18 +6,23 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as some
 from hypothesis import strategies as st
 
-from tasks.rag.answers import Filters, NameMatch, QueryType, RetrievalPlan, RouteMode, Turn
+from tasks.rag.answers import Answered, Citation, Filters, NameMatch, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.plan import (
     LOOKS,
     Classified,
     classify_by_words,
+    history_of,
     is_reset,
     make_plan,
     narrow,
     parse_label,
+    question_parts,
+    recall,
     standalone_question,
+    turn_of,
 )
 
 LAST = Turn(question="가람시 교통신호 통합관제시스템 구축의 사업 예산은 얼마인가?", answer="…", documents=("d1", "d2"))
@@ -206,3 +211,111 @@ def test_a_follow_up_for_another_period_asks_the_last_question_of_that_period(
     last: str, question: str, moved: str
 ) -> None:
     assert standalone_question(question, [Turn(question=last, answer="")]) == moved
+
+
+SEVERAL = {
+    "two whats": (
+        "What is the budget of the ferry, and what is the fee for gauges in 2026?",
+        ("What is the budget of the ferry", "what is the fee for gauges in 2026?"),
+    ),
+    "two sentences": (
+        "When is the fair? How many people came to it?",
+        ("When is the fair", "How many people came to it?"),
+    ),
+    "compare with": (
+        "Compare the rate of the state loan with the rate that Calder pays.",
+        ("the rate of the state loan", "the rate that Calder pays"),
+    ),
+    "difference between": (
+        "What is the difference between the budget of 2022 and the budget of 2023?",
+        ("the budget of 2022", "the budget of 2023"),
+    ),
+    "몇 … 이고 … 얼마": (
+        "하늬군의 인구는 몇 명이고, 약국 사업의 금액은 얼마인가?",
+        ("하늬군의 인구는 몇 명이고", "약국 사업의 금액은 얼마인가?"),
+    ),
+    "언제이며 어디": (
+        "현장 설명회는 언제 열리며 접수 장소는 어디이며 담당자는 누구인가?",
+        ("현장 설명회는 언제 열리며 접수 장소는 어디이며", "담당자는 누구인가?"),
+    ),
+    "누구인지 … 얼마": (
+        "사업의 담당자가 누구인지 그리고 사업 예산은 얼마인지 알려 줘.",
+        ("사업의 담당자가 누구인지", "그리고 사업 예산은 얼마인지 알려 줘."),
+    ),
+}
+ONE = {
+    "a list": "What were the sales of shoes, and of shirts, in 2023?",
+    "and in a name": "What does Research and Development cost?",
+    "and between nouns": "Compare the operating income of Retail and Wholesale.",
+    "a condition": "When the ferry is late, what is paid?",
+    "a follow-up": "And when?",
+    "고 in a noun": "재고 관리 시스템의 예산은 얼마인가?",
+    "참고 문헌": "참고 문헌은 어디에 몇 개 있는가?",
+    "고 without a question before": "접속 기록을 암호화하고 보관하는 기간은 얼마인가?",
+    "plain": "사업 예산은 얼마인가?",
+}
+
+
+@pytest.mark.parametrize(("question", "parts"), SEVERAL.values(), ids=SEVERAL)
+def test_what_asks_for_several_things_is_parted(question: str, parts: tuple[str, ...]) -> None:
+    assert question_parts(question) == parts
+
+
+@pytest.mark.parametrize("question", ONE.values(), ids=ONE)
+def test_what_asks_for_one_thing_stays_whole(question: str) -> None:
+    assert question_parts(question) == (question,)
+
+
+@given(some.text())
+def test_nothing_but_signs_between_the_parts_is_lost(question: str) -> None:
+    parts = question_parts(question)
+    assert parts
+    assert all(part in question for part in parts)
+
+
+def answer(question: str, *, cites: str = "", within: str = "") -> Answered:
+    filters = Filters(mode="only", documents=tuple(within)) if within else Filters()
+    return Answered(
+        question=question,
+        answer=f"to {question}",
+        citations=tuple(citation(n, digest) for n, digest in enumerate(cites, start=1)),
+        plan=RetrievalPlan(query_type="single", strategy="rrf", top_k=5, needs_multi_doc=False, filters=filters),
+        retrieved=(),
+    )
+
+
+def citation(n: int, digest: str) -> Citation:
+    return Citation(n=n, document=f"{digest}.pdf", digest=digest, page=1, bbox=None, quote="q", chunk_id="c")
+
+
+def asked(*questions: str) -> list[str]:
+    return [turn.question for turn in history_of([answer(question) for question in questions])]
+
+
+@pytest.mark.parametrize(
+    ("cites", "within", "documents"),
+    [("aba", "", ("a", "b")), ("", "ab", ("a", "b")), ("a", "ab", ("a",)), ("", "", ())],
+    ids=["cited", "looked-in", "cited-first", "anywhere"],
+)
+def test_a_follow_up_is_about_what_was_cited_or_else_looked_in(
+    cites: str, within: str, documents: tuple[str, ...]
+) -> None:
+    assert turn_of(answer("?", cites=cites, within=within)).documents == documents
+
+
+def test_history_is_oldest_first() -> None:
+    assert asked("one?", "two?") == ["one?", "two?"]
+
+
+def test_history_begins_at_the_last_question_that_begins_anew() -> None:
+    assert asked("one?", "새 질문: two?", "three?", "새 질문: four?", "five?") == ["새 질문: four?", "five?"]
+
+
+def test_kept_answers_come_back() -> None:
+    answers = (answer("one?", cites="a"), answer("two?"))
+    assert recall([each.model_dump(mode="json") for each in answers]) == (answers, 0)
+
+
+def test_an_answer_of_another_version_is_left_out_and_counted() -> None:
+    kept = answer("one?").model_dump(mode="json")
+    assert recall([kept | {"mood": "good"}, None, kept]) == ((answer("one?"),), 2)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tasks.rag.retrieval.retrievers import maximal_marginal_relevance
+from tasks.rag.retrieval.retrievers import DEFAULTS, closeness_for, maximal_marginal_relevance
 from tasks.rag.retrieval.search import alternate, balanced, spread
 from tasks.rag.retrieval.strategies import Fused, reciprocal_rank_fusion
 
@@ -15,11 +15,6 @@ def test_a_row_gets_its_weighted_reciprocal_rank_from_each_ranking() -> None:
     assert [one.row for one in fused] == [9, 4]
     assert [one.score for one in fused] == pytest.approx([1 / 62 + 0.5 / 61, 1 / 61])
     assert fused[0].ranks == {"dense": 2, "bm25": 1}
-
-
-def test_a_weight_of_zero_takes_away_a_rankings_say() -> None:
-    fused = reciprocal_rank_fusion({"dense": [1, 2], "bm25": [2, 1]}, weights={"bm25": 0})
-    assert [one.row for one in fused] == [1, 2]
 
 
 # two that say the same, and one that says something else
@@ -91,3 +86,23 @@ def test_shares_drop_and_reorder_nothing_that_fits(ranked: list[int], count: int
     ):
         assert len(kept) == min(count, len(found))
         assert [one for one in found if one in kept] == kept
+
+
+@pytest.mark.parametrize(
+    ("embedder", "question", "votes"),
+    [
+        ("minilm@1", "What is the price?", True),
+        ("minilm@1", "가격은 얼마인가?", False),
+        ("e5@1", "가격은 얼마인가?", True),
+        ("BAAI/bge-m3@1", "가격은 얼마인가?", True),
+        ("BAAI/bge-m3@1", "What is the price?", True),
+    ],
+)
+def test_likeness_votes_where_the_embedder_reads_the_script(embedder: str, question: str, votes: bool) -> None:
+    assert (closeness_for(embedder, question, DEFAULTS) > 0) == votes
+
+
+def test_the_numbers_of_the_seed_stand() -> None:
+    names = ("rrf_k", "mmr_trade_off", "mmr_pool", "bm25_top_k")
+    assert [getattr(DEFAULTS, name) for name in names] == [60, 0.7, 30, 30]
+    assert {DEFAULTS.similarity_weight, DEFAULTS.mmr_weight, DEFAULTS.bm25_weight} == {1.0}

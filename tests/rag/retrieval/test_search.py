@@ -77,10 +77,6 @@ def test_similarity_ranks_by_cosine_and_ties_by_row(index: Index) -> None:
     assert pages(index, "price in won", "similarity") == [1, 2, 4]
 
 
-def test_mmr_leaves_the_repetition_for_last(index: Index) -> None:
-    assert pages(index, "won price delivery", "mmr", top_k=5).index(2) > 1
-
-
 def test_bm25_finds_a_number_and_loads_no_embedder(index: Index) -> None:
     found = search(index, "41,000,000", strategy="bm25", top_k=3, embedder=no_embedder)
     assert [(hit.chunk.page, hit.document_name, hit.ranks) for hit in found.hits] == [(4, "b.pdf", {"bm25": 1})]
