@@ -25,36 +25,6 @@ if TYPE_CHECKING:
 TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
 LISTS = ("--tasks", "-t", "--model_args", "--model-args", "-a", "--gen_kwargs", "--gen-kwargs")
 """Flags that lm_eval takes with several words."""
-WITHOUT_EFFECT = {
-    "--use_cache": "answers are always kept in the response store",
-    "--cache_requests": "requests are always kept in the response store",
-    "--log_samples": "samples are always kept",
-    "--check_integrity": "every run checks its benchmarks before it starts",
-    "--show_config": "`trivet eval show RUN` shows it",
-    "--verbosity": "`trivet --debug eval run …` says more",
-    "--wandb_args": "Prefect shows the run",
-    "--wandb_config_args": "Prefect shows the run",
-    "--hf_hub_log_args": "no card is made here; `trivet eval results --format markdown` writes its table",
-    "--use_database": "results always go to the database, unless --save file",
-    "--is_external_model": "the model's backend says it",
-    "--creation_location": "`trivet eval show RUN` says where a run was made",
-    "--created_by": "`trivet eval show RUN` says who made a run",
-    "--model_id": "a model is known by its name and revision",
-    "--write_out": "`trivet eval show RUN --item ID` shows prompts and answers",
-    "--max_batch_size": "batches shrink by themselves when memory runs out",
-    "--confirm_run_unsafe_code": "programs run in a sandbox",
-}
-"""Flags of `python -m eval.eval` and `lm_eval` without effect here, and why."""
-SWITCHES = {
-    "--log_samples",
-    "--check_integrity",
-    "--show_config",
-    "--use_database",
-    "--is_external_model",
-    "--write_out",
-    "--confirm_run_unsafe_code",
-}
-"""Those of them that take no value, or True or False."""
 PAIRS = "K=V,…"
 ADDRESS = "OpenAI-compatible endpoint of the model; stored with the run, so without credentials."
 MODEL = (
@@ -178,15 +148,17 @@ def arguments(args: list[str]) -> list[str]:
         if flag in TEMPLATE_FLAGS and following.startswith("-"):
             given.append("True")
 
+    from flows.running.evaluation_flags import IDLE_SWITCHES, WITHOUT_EFFECT
+
     kept: list[str] = []
     idle = ""
     for word in given:
         flag = word.partition("=")[0]
-        known = f"--{flag.removeprefix('--').replace('-', '_')}" if flag.startswith("--") else flag
+        known = flag.removeprefix("--").replace("-", "_") if flag.startswith("--") else ""
         if known in WITHOUT_EFFECT:
             _note(f"{flag} is not needed: {WITHOUT_EFFECT[known]}")
             idle = known if "=" not in word else ""
-        elif idle and not word.startswith("-") and (idle not in SWITCHES or word.lower() in ("true", "false")):
+        elif idle and not word.startswith("-") and (idle not in IDLE_SWITCHES or word.lower() in ("true", "false")):
             idle = ""  # its value
         else:
             idle = ""

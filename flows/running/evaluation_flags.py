@@ -44,6 +44,10 @@ BACKENDS: dict[str, str] = _TABLES["backends"]
 """Names of models of lm_eval → our backend."""
 IDLE_ARGS: dict[str, dict[str, str]] = _TABLES["idle_args"]
 """Backend → model_args of lm_eval that change no answer here, and why; of `openai` also for `curator`."""
+WITHOUT_EFFECT: dict[str, str] = _TABLES["without_effect"]
+"""Flags of `python -m eval.eval` and `lm_eval` that mean nothing here, and why."""
+IDLE_SWITCHES: list[str] = _TABLES["switches"]["names"]
+"""Those of them that take no value, or True or False."""
 ENDPOINT_PATHS = ("/chat/completions", "/completions")
 """lm_eval's `base_url` ends in the path of the request."""
 

@@ -21,72 +21,13 @@ from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.planning import RunSettings, first_of
 from tests.command import run_here
 
-EVALCHEMY = """
---model curator --tasks AIME24,MATH500,GPQADiamond --model_name "gemini/gemini-2.0-flash-thinking-exp-01-21" \
-    --apply_chat_template False --model_args 'tokenized_requests=False' --output_path logs
---model vllm --tasks alpaca_eval --model_args "pretrained=meta-llama/Meta-Llama-3-8B-Instruct" --batch_size 16 \
-    --output_path logs
---model openai-chat-completions --tasks alpaca_eval --model_args "model=gpt-4o-mini-2024-07-18,num_concurrent=32" \
-    --batch_size 16 --output_path logs
---model openai-completions --tasks alpaca_eval --model_args "model=gpt-4o-mini-2024-07-18,num_concurrent=32" \
-    --batch_size 16 --output_path logs
---model hf --tasks HumanEval,mmlu --model_args "pretrained=mistralai/Mistral-7B-Instruct-v0.3" --batch_size 2 \
-    --output_path logs
---model hf --tasks MTBench,WildBench,alpaca_eval --model_args "pretrained=mistralai/Mistral-7B-Instruct-v0.3" \
-    --batch_size 2 --output_path logs
---model hf --model_args "pretrained=mistralai/Mistral-7B-Instruct-v0.3" --output_path logs --config CONFIG
---model hf --tasks MTBench,alpaca_eval --model_args 'pretrained=mistralai/Mistral-7B-Instruct-v0.3' --batch_size 2 \
-    --output_path logs
---model hf --tasks MTBench,alpaca_eval --batch_size 2 --output_path logs \
-    --model_args 'pretrained=mistralai/Mistral-7B-Instruct-v0.3,parallelize=True'
---model hf --tasks MTBench --model_args "pretrained=x/y" --annotator_model auto
---model hf --tasks MTBench --model_args "pretrained=x/y" --annotator_model gpt-4o-mini-2024-07-18
---model hf --tasks MTBench --model_args "pretrained=mistralai/Mistral-7B-Instruct-v0.3" --batch_size 2 \
-    --output_path logs --debug
---model curator --tasks GPQADiamond --num_fewshot 0 --batch_size 4 --limit 1 --apply_chat_template False \
-    --max_tokens 8000 --output_path logs/GPQADiamond_results_test --model_args "base_url=http://127.0.0.1:10001/v1,\
-model=openai/qwen3-8b,tokenizer=Qwen/Qwen3-8B,tokenizer_backend=huggingface,tokenized_requests=False,\
-max_requests_per_minute=60,max_tokens_per_minute=50000"
-"""
-LM_EVAL = """
---model hf --model_args pretrained=EleutherAI/gpt-j-6B --tasks hellaswag --device cuda:0 --batch_size 8
---model hf --model_args pretrained=EleutherAI/pythia-160m,revision=step100000,dtype="float" \
-    --tasks lambada_openai,hellaswag --device cuda:0 --batch_size auto:4
---model hf --model_args pretrained=x/y --tasks gsm8k,ifeval --num_fewshot 5 --limit 0.1 --log_samples
---model hf --model_args pretrained=x/y --tasks gsm8k ifeval --num_fewshot 5 --confirm_run_unsafe_code
---model hf --tasks lambada_openai,arc_easy --model_args pretrained=x/y,parallelize=True --batch_size 16
---model vllm --model_args pretrained=x/y,tensor_parallel_size=2,dtype=auto,gpu_memory_utilization=0.8,\
-data_parallel_size=3 --tasks lambada_openai --batch_size auto
---model local-completions --tasks gsm8k --model_args model=facebook/opt-125m,base_url=http://127.0.0.1:8000/v1/\
-completions,num_concurrent=1,max_retries=3,tokenized_requests=False,batch_size=16
---model local-chat-completions --tasks gsm8k --apply_chat_template --fewshot_as_multiturn --model_args \
-model=facebook/opt-125m,base_url=http://127.0.0.1:8000/v1/chat/completions,num_concurrent=1,max_gen_toks=256
-"""
-CONFIGS = {
-    "light_gpt4omini0718": """annotator_model: gpt-4o-mini-2024-07-18
-max_tokens: 4096
-tasks:
-  - task_name: alpaca_eval
-    batch_size: 16
-  - task_name: MTBench
-    batch_size: 16
-  - task_name: WildBench
-    batch_size: 16
-""",
-    "single_task/gsm8k": """annotator_model: gpt-4o-mini-2024-07-18
-tasks:
-  - task_name: GSM8K
-    batch_size: 8""",
-    "single_task/olympiadbench": "tasks:\n  - task_name: OlympiadBench\n    batch_size: 8\n",
-    "single_task/matharena_smt_2025": "max_tokens: 32768\ntasks:\n  - task_name: MathArenaSMT2025\n    batch_size: 1\n",
-}
+SAMPLES = Path("tests/samples/command_lines")
+LINES = [line for file in sorted(SAMPLES.glob("*.txt")) for line in file.read_text().splitlines()]
+LIGHT = SAMPLES / "light_gpt4omini0718.yaml"
+CONFIGS = sorted(SAMPLES.glob("*.yaml"))
 
 
-def lines(block: str) -> list[str]:
-    return [line for line in block.replace("\\\n", "").splitlines() if line.strip()]
-
-
-def read(line: str, config: Path) -> EvaluateConfig:
+def read(line: str, config: Path = LIGHT) -> EvaluateConfig:
     """The configuration of a command line."""
     command: Any = get_command(app)
     run = command.commands["eval"].commands["run"]
@@ -95,24 +36,15 @@ def read(line: str, config: Path) -> EvaluateConfig:
     return read_evaluation({name: given[name] for name in names}, given["config"], note=_note)
 
 
-@pytest.fixture
-def light(tmp_path: Path) -> Path:
-    file = tmp_path / "light_gpt4omini0718.yaml"
-    file.write_text(CONFIGS["light_gpt4omini0718"])
-    return file
-
-
-@pytest.mark.parametrize("line", [*lines(EVALCHEMY), *lines(LM_EVAL)])
-def test_a_command_line_of_another_harness_is_accepted(line: str, light: Path) -> None:
-    config = read(line, light)
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_of_another_harness_is_accepted(line: str) -> None:
+    config = read(line)
     assert config.tasks
     assert config.model.backend in ("hf", "vllm", "openai", "curator")
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_shipped_config_is_accepted(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(CONFIGS[name])
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_a_shipped_config_is_accepted(file: Path) -> None:
     config = read("--model hf --model_args pretrained=x/y --config CONFIG", file)
     assert [task.batch_size for task in config.tasks if task.batch_size] != []
 
@@ -128,15 +60,15 @@ def test_a_shipped_config_is_accepted(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_arguments_that_mean_nothing_here_are_said_and_left_out(
-    line: str, args: dict[str, Any], light: Path, capsys: pytest.CaptureFixture[str]
+    line: str, args: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert read(f"{line} --tasks AIME24", light).model.args == args
+    assert read(f"{line} --tasks AIME24").model.args == args
     assert ("is not needed: " in capsys.readouterr().err) == ("parallelize" not in line)
 
 
-def test_the_path_of_a_request_is_no_part_of_its_address_and_its_longest_answer_is_a_setting(light: Path) -> None:
+def test_the_path_of_a_request_is_no_part_of_its_address_and_its_longest_answer_is_a_setting() -> None:
     line = "--model local-chat-completions --tasks AIME24 --model_args "
-    config = read(f"{line}model=m,base_url=http://127.0.0.1:8000/v1/chat/completions,max_gen_toks=256", light)
+    config = read(f"{line}model=m,base_url=http://127.0.0.1:8000/v1/chat/completions,max_gen_toks=256")
     assert config.model.args["base_url"] == "http://127.0.0.1:8000/v1"
     assert config.settings.max_tokens == 256
 
