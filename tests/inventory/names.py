@@ -33,7 +33,7 @@ def commands() -> Iterator[str]:
         for param in command.params:
             yield f"{name} | {_spelled(command, param)} | {_type(param)} | {_given(param)}"
     for flag in defined("WITHOUT_EFFECT"):
-        yield f"trivet eval run | {flag} | taken from scripts of evalchemy, without effect"
+        yield f"trivet eval run | --{flag} | taken from scripts of evalchemy, without effect"
 
 
 def _walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
