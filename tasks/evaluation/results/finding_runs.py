@@ -60,16 +60,15 @@ class FoundRun:
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
         """Prompts and replies of a sample, if the results file has them beside it. Raises ResultsUnusable."""
-        for one, texts in lines_beside(self.path, task) if self.path else ():
+        for one, prompts, replies in lines_beside(self.path, task) if self.path else ():
             if (one.item, one.repeat) == (sample.item, sample.repeat):
-                return texts["prompt"], texts["response"]
+                return list(prompts), list(replies)
         return [], []
 
     def told(self, result: TaskResult, artifacts: Artifacts) -> Iterator[Told]:
         """The samples of a task with their texts, one at a time. Raises as `samples` does."""
         if self.path:
-            for sample, texts in lines_beside(self.path, result.task):
-                yield Told(sample, texts["prompt"], texts["response"])
+            yield from lines_beside(self.path, result.task)
             return
         try:
             asked = Asked(result, artifacts)

@@ -56,12 +56,6 @@ def columns_of(result: TaskResult) -> dict[str, Value]:
     return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
 
 
-def ranked_columns_of(score: StoredScore) -> dict[str, Value]:
-    """The leaderboard's columns of a stored score by name."""
-    counts, usage = Counts.model_validate(score.counts), Usage.model_validate(score.usage)
-    return {column.name: column.value(counts, usage) for column in RANKED}
-
-
 def shown(value: Value, *, thousands: str = "") -> str:
     if value is None:
         return "–"
@@ -91,7 +85,8 @@ class Row:
     @cached_property
     def columns(self) -> dict[str, Value]:
         """Values of the board's further columns by name."""
-        return ranked_columns_of(self.score)
+        counts, usage = Counts.model_validate(self.score.counts), Usage.model_validate(self.score.usage)
+        return {column.name: column.value(counts, usage) for column in RANKED}
 
 
 @dataclass(frozen=True)

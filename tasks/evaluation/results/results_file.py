@@ -22,7 +22,7 @@ from storage.records import Record
 from tasks.evaluation.evaluation_errors import OptionUnusable, ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult, masked
 from tasks.evaluation.record_lines import Asked, Texts, read_shards
-from tasks.evaluation.results.foreign_results import arguments, report_of
+from tasks.evaluation.results.foreign_results import Told, arguments, report_of
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
@@ -134,11 +134,11 @@ def read_results(path: Path) -> EvalReport:
 
 def samples_beside(path: Path, task: str) -> Iterator[Sample]:
     """The samples of a task beside a results file; none without such a file. Raises ResultsUnusable."""
-    return (sample for sample, _ in lines_beside(path, task))
+    return (line.sample for line in lines_beside(path, task))
 
 
-def lines_beside(path: Path, task: str) -> Iterator[tuple[Sample, dict[str, list[str]]]]:
-    """As `samples_beside`, each with its texts under `prompt` and `response`."""
+def lines_beside(path: Path, task: str) -> Iterator[Told]:
+    """As `samples_beside`, each with its texts."""
     beside = samples_path(path, read_results(path), task)
     try:
         with files.reachable(path.parent), beside.open("rb") as file:
@@ -148,8 +148,8 @@ def lines_beside(path: Path, task: str) -> Iterator[tuple[Sample, dict[str, list
                     plain = json.loads(line)
                     if not isinstance(plain, dict):
                         raise ResultsUnusable(f"{place} is not a JSON object; take the file as it was written")
-                    texts = {name: plain.pop(name, []) for name in TEXTS}
-                    yield Sample.model_validate(plain), texts
+                    prompts, replies = (plain.pop(name, []) for name in TEXTS)
+                    yield Told(Sample.model_validate(plain), prompts, replies)
                 except ValidationError as error:
                     raise ResultsUnusable(f"{place}: {_first(error)}; take the file as it was written") from error
                 except (ValueError, RecursionError) as error:

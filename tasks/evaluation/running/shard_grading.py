@@ -7,8 +7,6 @@ from copy import copy
 from functools import reduce
 from itertools import islice
 
-from pydantic import JsonValue
-
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
@@ -130,6 +128,13 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
     read = read_shards(artifacts, samples if summary.counts.unscored else (), Sample)
     unscored = {sample.item: sample.reason for sample in read if sample.status == "unscored"}
     judged = [shard.judge_usage for shard in scored if shard.judge_usage]
+    # a sentence for each reason why a requested pass@k is missing
+    missing = summary.metrics.get("k_left_out")
+    why = {str(name): str(reason) for name, reason in missing.items()} if isinstance(missing, dict) else {}
+    left_out = [
+        f"{', '.join(name for name in why if why[name] == reason)} left out: {reason}"
+        for reason in dict.fromkeys(why.values())
+    ]
     return TaskResult(
         task=task.task,
         version=task.version,
@@ -148,7 +153,7 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         notes=(
             *notes_of(task, summary.counts, unscored),
             *summary.notes,
-            *left_out_of(summary.metrics),
+            *left_out,
             *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
         ),
     )
@@ -172,11 +177,3 @@ def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> 
         yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"
     if counts.missing:
         yield f"{counts.missing} of {counts.samples} hold no answer and get the lowest score"
-
-
-def left_out_of(metrics: Mapping[str, JsonValue]) -> Iterator[str]:
-    """A sentence for each reason why a requested pass@k is missing."""
-    left_out = metrics.get("k_left_out")
-    why = {str(name): str(reason) for name, reason in left_out.items()} if isinstance(left_out, dict) else {}
-    for reason in dict.fromkeys(why.values()):
-        yield f"{', '.join(name for name in why if why[name] == reason)} left out: {reason}"
