@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from models.model_errors import ModelError, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest, Message, Text
+from tasks import resources
 from tasks.budget import Budget, Prices
 from tasks.calls import Answer, CallSettings
 from tasks.evaluation.running.open_models import Asking, ModelSpec, open_model, release_models
@@ -121,3 +124,34 @@ def test_a_batch_size_is_that_of_the_task_and_not_of_the_one_before(monkeypatch:
     Asking(SCRIPTED, batch_size=7)
     Asking(SCRIPTED)
     assert used == [7, "auto"]
+
+
+@pytest.fixture
+def curator(here: Path) -> None:
+    """Models of curator's names, where OpenAI has a key, a provider has one, and so has a team."""
+    known = {"ANTHROPIC_API_KEY": "sk-ant", "TEAM_KEY": "sk-team"}
+    openai = {"api_key": SecretStr("sk-openai"), "openai_base_url": "http://127.0.0.1:9/v1"}
+    resources.configure(replace(resources.resources(), secret=known.get, **openai))
+
+
+@pytest.mark.usefixtures("curator")
+@pytest.mark.parametrize(("variable", "key"), [(None, "sk-ant"), ("TEAM_KEY", "sk-team")])
+def test_the_key_is_the_providers_unless_the_run_names_another(server: Server, variable: str | None, key: str) -> None:
+    name = f"anthropic/{MODEL}"
+    open_model(
+        ModelSpec(backend="curator", name=name, args={"base_url": server.base_url, "api_key_env": variable})
+    ).complete(request("Hello"))
+    assert server.requests[0]["headers"]["authorization"] == f"Bearer {key}"
+
+
+@pytest.mark.usefixtures("curator")
+def test_a_provider_without_its_key_is_refused_though_openai_has_one() -> None:
+    with pytest.raises(ModelUnavailable, match="GEMINI_API_KEY"):
+        open_model(ModelSpec(backend="curator", name="gemini/gemini-2.5-flash"))
+
+
+@pytest.mark.usefixtures("curator")
+def test_a_model_of_openai_goes_where_openai_goes(server: Server) -> None:
+    resources.configure(replace(resources.resources(), openai_base_url=server.base_url))
+    open_model(ModelSpec(backend="curator", name=f"openai/{MODEL}")).complete(request("Hello"))
+    assert server.requests[0]["headers"]["authorization"] == "Bearer sk-openai"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Item, ModelFacts, Reply, Sample
-from tasks.evaluation.record_lines import line_of, read_lines, read_shards, write_lines
+from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.results.results_file import (
     report_from_rows,
     rows_of,
@@ -74,12 +74,6 @@ def test_every_record_is_a_line_that_reads_back(artifacts: Artifacts, texts: lis
     written = [Reply(text=text) for text in texts]
     read = [reply.text for reply in read_lines(artifacts, write_lines(artifacts, "replies", written), Reply)]
     assert read == [text.encode("utf-8", "replace").decode() for text in texts]
-
-
-def test_half_a_surrogate_pair_becomes_a_question_mark_and_the_rest_stays() -> None:
-    sample = Sample(item="1", score=0.25, extracted="a\ud800b", detail={"x": [1, None, True]}, keys=("k",))
-    read = Sample.model_validate_json(line_of(sample))
-    assert read == sample.model_copy(update={"extracted": "a?b"})
 
 
 def test_a_failure_on_the_way_leaves_nothing_behind(artifacts: Artifacts) -> None:

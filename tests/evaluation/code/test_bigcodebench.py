@@ -25,6 +25,9 @@ from tests.evaluation.code.answered import opened_tools
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 NAMED = {benchmark.name: benchmark for benchmark in BENCHMARKS}
 PLACES = "BigCodeBench/90000"
+PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
+CASES = json.loads((PROGRAMS / "bigcodebench_programs.json").read_text("utf-8"))
+"""Right answers in all forms, tricks, and bodies of test classes with whether they pass."""
 COUNTED = """\
 import re
 from collections import Counter
@@ -100,24 +103,7 @@ def test_a_missing_library_is_reported_whatever_the_answer(
     assert (metrics["missing_libraries"], metrics["num_unscored"]) == ({library: 1}, 1)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        f"Here it is:\n```python\n{COUNTED}```\nIt sorts by count.",
-        COUNTED,
-        f"```\n{COUNTED}```",
-        f"```python\nfrom __future__ import annotations\n{COUNTED}```",
-        # the imports of the task, and the usual ones, are there
-        f"```python\n{COUNTED[COUNTED.index('def ') :]}```",
-        "```python\ndef task_func(text, top=3):\n    if top < 1:\n        raise ValueError(math.inf)\n"
-        "    found = sorted(Counter(re.findall(r'@(\\w+)', text.lower())).items(), key=lambda one: (-one[1], one[0]))\n"
-        "    return list(itertools.islice(found, top))\n```",
-        # a body alone
-        f"```python\n{COUNTED[COUNTED.index('    if') :]}```",
-        COUNTED[COUNTED.index("    if") :],
-    ],
-    ids=["block", "plain", "block of no language", "future", "no imports", "usual imports", "body", "plain body"],
-)
+@pytest.mark.parametrize("answer", CASES["right"].values(), ids=CASES["right"])
 def test_a_right_answer_passes_in_any_form(answer: str, tools: Tools) -> None:
     for name in ("BigCodeBench", "BigCodeBenchComplete"):
         sample = graded(name, {PLACES: answer}, tools)[PLACES]
@@ -139,57 +125,12 @@ def test_a_wrong_answer_says_which_tests_failed(code: str, why: str, tools: Tool
     assert sample.reason.startswith(why)
 
 
-NOTHING = "def task_func(text, top=3):\n    return None\n"
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import unittest\nfor name in dir(unittest.TestCase):\n    if name.startswith('assert'):\n"
-        f"        setattr(unittest.TestCase, name, lambda *_, **__: None)\n{NOTHING}",
-        f"import unittest\nunittest.TestResult.addFailure = unittest.TestResult.addSuccess\n{NOTHING}",
-        f"import unittest\nunittest.TestLoader.loadTestsFromTestCase = lambda *_: unittest.TestSuite()\n{NOTHING}",
-        f"import sys\nopen('unittest.py', 'w').write('class TestCase: pass')\nsys.modules.pop('unittest')\n{NOTHING}",
-        "import unittest\ndef task_func(text, top=3):\n    raise unittest.SkipTest('not today')",
-        "import sys\ndef task_func(text, top=3):\n    sys.exit(0)",
-        "import os\ndef task_func(text, top=3):\n    os._exit(0)",
-        f"import sys\n{NOTHING}sys.exit(0)",
-        f"{NOTHING}import unittest\nclass TestCases(unittest.TestCase):\n    def test_nothing(self): pass",
-        f"def exec(*_): pass\ndef vars(*_): return {{}}\ndef len(_): return 0\n{NOTHING}",
-        f"import builtins\nbuiltins.exec = builtins.compile = lambda *_, **__: None\n{NOTHING}",
-        "import builtins, sys\nsys.modules['builtins'] = type(sys)('builtins')\n"
-        f"builtins.getattr = lambda *_: True\n{NOTHING}",
-    ],
-    ids=[
-        *("asserts", "result", "loader", "own unittest", "skipped", "exit in test", "_exit", "exit", "own tests"),
-        *("hidden builtins", "patched builtins", "builtins of its own"),
-    ],
-)
+@pytest.mark.parametrize("code", CASES["tricks"].values(), ids=CASES["tricks"])
 def test_a_trick_passes_no_test(code: str, tools: Tools) -> None:
     assert run(code, tools).score == 0.0
 
 
-@pytest.mark.parametrize(
-    ("test", "passed"),
-    [
-        ("    @unittest.mock.patch('builtins.open', unittest.mock.mock_open(read_data='x'))\n"
-         "    def test_a(self): self.assertEqual(open('anything').read(), 'x')", True),
-        ("    @unittest.skip('of its author')\n    def test_a(self): self.fail()\n    def test_b(self): pass", True),
-        ("    def test_a(self): self.skipTest('not here')", False),
-        ("    def setUp(self): raise OSError\n    def test_a(self): pass", False),
-        ("    @classmethod\n    def setUpClass(cls): raise OSError\n    def test_a(self): pass", False),
-        ("    def test_a(self):\n        for one in (1, 2):\n            with self.subTest(one):\n"
-         "                self.assertEqual(one, 1)", False),
-        ("    @unittest.expectedFailure\n    def test_a(self): self.fail()", True),
-        ("    def helper(self): pass", False),
-        ("    def test_a(self): self.assertEqual(__name__, '__test__')", True),
-        ("    def test_a(self): self.assertTrue(os.sep and environ is os.environ and sys.path)", True),
-    ],
-    ids=[
-        *("patched open", "marked skip", "own skip", "setUp", "setUpClass", "subtest", "expected", "no test", "name"),
-        "names there",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("test", "passed"), CASES["tests"].values(), ids=CASES["tests"])
 def test_tests_run_as_unittest_runs_them(test: str, passed: bool, tools: Tools) -> None:
     assert tools.sandbox is not None
     execution = tools.sandbox.run(program_of("", f"import unittest\nclass TestCases(unittest.TestCase):\n{test}\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ ITEMS = list(THINKING.items(SAMPLES))
 BY_ID = {item.id: item for item in ITEMS}
 TURNED = "sample_1"
 """def f(text, times): turns a text by so many letters; f('harbour', 2) == 'rbourha'."""
-EQUAL_TO_ALL = "type('A', (), {'__eq__': lambda *_: True})()"
+PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
+ANSWERS = json.loads((PROGRAMS / "cruxeval_answers.json").read_text("utf-8"))
+"""Right and wrong answers to this function, tricks among them; and responses with the answer in them."""
 
 
 @pytest.fixture(scope="module")
@@ -75,92 +78,23 @@ def test_a_sandbox_in_which_the_data_does_not_hold_is_found_out(tools: Tools) ->
     assert "AssertionError: the data does not hold here" in problem
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "assert f('harbour', 2) == 'rbourha'",
-        "'rbourha'",
-        "```python\nassert f('harbour', 2) == 'rbourha'\n```",
-        "assert f('== [ANSWER]', 2) == 'rbo' 'urha'",
-    ],
-)
+@pytest.mark.parametrize("answer", ANSWERS["right output"])
 def test_a_right_output(answer: str, tools: Tools) -> None:
     assert sample_of(BY_ID[f"{TURNED}/output"], answer, tools).score == 1.0
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "assert f('harbour', 2) == 'harbour'",
-        "rbourha",
-        "f('harbour', 2)",
-        "assert f('harbour', 2) == f('harbour', 2)",
-        "assert f('harbour', 2) == 'x' or True",
-        "assert True",
-        f"assert f('harbour', 2) == {EQUAL_TO_ALL}",
-        "__import__('unittest.mock').mock.ANY",
-        "'rbourha'; import os; os._exit(0)",
-        "",
-        "'\ud800'",
-    ],
-    ids=lambda answer: answer[:40].encode("unicode_escape").decode(),
-)
+@pytest.mark.parametrize("answer", ANSWERS["wrong output"], ids=ascii)
 def test_a_wrong_output(answer: str, tools: Tools) -> None:
     sample = sample_of(BY_ID[f"{TURNED}/output"], answer, tools)
     assert (sample.status, sample.score, sample.missing) == ("scored", 0.0, not answer)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "assert f('harbour', 2) == 'rbourha'",
-        "assert f(times=2, text='harbour') == 'rbourha'",
-        "assert f('har' + \"bour\", len('ab')) == 'something else'",
-        "f(**{'text': 'HARBOUR'.lower(), 'times': 1 + 1})",
-        "f((lambda word: word[::-1])('ruobrah'), True + True)",
-        "f(f'{\"harbour\"}', int('2'))",
-    ],
-)
+@pytest.mark.parametrize("answer", ANSWERS["right input"])
 def test_any_right_input(answer: str, tools: Tools) -> None:
     assert sample_of(BY_ID[f"{TURNED}/input"], answer, tools).score == 1.0
 
 
-TRICKS = [
-    "f('harbour', 2) or True",
-    "[f('harbour', 2)][0]",
-    "(lambda *_: 'rbourha')(f)",
-    "(f)('harbour', 2) if 1 else f",
-    "f(f('harbour', 1), 1)",
-    "f(next(word for word in ['harbour'] if f(word, 2) == 'rbourha'), 2)",
-    "f((g := 'harbour'), 2)",
-    f"f({EQUAL_TO_ALL}, 0)",
-    "f(__import__('unittest.mock').mock.ANY, 0)",
-    "f(().__class__.__base__, 0)",
-    "f((lambda: 0).__globals__, 0)",
-    "f((c for c in ()).gi_frame.f_builtins['exec'], 0)",
-    "f(globals().update(f=lambda *_: 'rbourha'), 0)",
-    "f(exec('import os; os._exit(0)'), 0)",
-    "f(exit(), 0)",
-    "f(open('/etc/passwd').read(), 0)",
-    "f(_METHODS, 0)",
-    "f(output_of, 0)",
-    "f(eval(\"'harbour'\"), 2)",
-    "f(getattr('harbour', 'lower')(), 2)",
-]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "f('harbour', 3)",
-        "'harbour', 2",
-        "f('harbour')",
-        "g('harbour', 2)",
-        "assert 'rbourha' == f('harbour', 2)",
-        "f('harbour', 2)\nf('harbour', 2)",
-        *TRICKS,
-    ],
-)
+@pytest.mark.parametrize("answer", ANSWERS["wrong input"])
 def test_a_wrong_input(answer: str, tools: Tools) -> None:
     sample = sample_of(BY_ID[f"{TURNED}/input"], answer, tools)
     assert (sample.status, sample.score) == ("scored", 0.0)
@@ -172,22 +106,7 @@ def test_an_input_may_use_the_values_of_the_program(tools: Tools) -> None:
     assert sample_of(item, "assert f([15, 1], bounds) == 0.5", tools).score == 0.0
 
 
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        (
-            "I see.\n[/THOUGHT]\n[ANSWER]\nassert f(1) == 2\n[/ANSWER]\n[PYTHON] [ANSWER] 3 [/ANSWER]",
-            "assert f(1) == 2",
-        ),
-        ("assert f(1) == 2\n[/ANSWER]\n\n[PYTHON]\ndef f(x):\n[ANSWER]", "assert f(1) == 2"),
-        ("So it is 2. [ANSWER] assert f(1) == 2", "assert f(1) == 2"),
-        ("[ANSWER]```python\nassert f(1) == 2\n```[/ANSWER]", "assert f(1) == 2"),
-        ("It is\n```python\nassert f(1) == 2\n```\nas f adds one.", "assert f(1) == 2"),
-        ("assert f(1) == 2", "assert f(1) == 2"),
-        ("[ANSWER][/ANSWER] f(1) == 2", ""),
-    ],
-    ids=["between tags", "no first tag", "no last tag", "fenced in tags", "fenced", "bare", "empty"],
-)
+@pytest.mark.parametrize(("response", "answer"), ANSWERS["responses"].values(), ids=ANSWERS["responses"])
 def test_where_the_answer_stands(response: str, answer: str) -> None:
     assert answer_in(response).strip() == answer
 

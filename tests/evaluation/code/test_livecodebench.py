@@ -24,6 +24,8 @@ DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 V2, V5 = BENCHMARKS
 SOLUTIONS: dict[str, str] = json.loads((PROGRAMS / "livecodebench_solutions.json").read_text("utf-8"))
 FERRY = SOLUTIONS["ferry_a"]
+CASES = json.loads((PROGRAMS / "livecodebench_programs.json").read_text("utf-8"))
+"""Programs and functions, and what becomes of them."""
 
 PRIVATE = {"livecodebench_v2.jsonl": [3, 2, 3, 3, 3, 3], "livecodebench_v5.jsonl": [2, 3, 3]}
 """How many private tests each item has."""
@@ -80,26 +82,7 @@ def test_right_solutions_pass_all_tests(tools: Tools) -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        pytest.param("print(1)", "public test 1: wrong answer: 1 line, expected 3", id="wrong"),
-        pytest.param("print('1\\n1\\n3')", "private test 1: wrong answer: 3 lines, expected 1", id="public only"),
-        pytest.param(
-            FERRY.replace("-(-int(q) // c)", "int(q) // c + (int(q) % c > 0) + (int(q) == 11)"),
-            "private test 2: wrong answer in line 2: 3, expected 2",
-            id="wrong on a private test only",
-        ),
-        pytest.param(f"{FERRY}\n1 / 0", "public test 1: ZeroDivisionError: division by zero", id="an error at the end"),
-        pytest.param("def f(:", "public test 1: SyntaxError", id="no Python"),
-        pytest.param(f"{FERRY}\ninput()", "public test 1: EOFError", id="reads beyond the end"),
-        pytest.param(
-            f"{FERRY}\nstdout.flush(); import os; os.kill(os.getpid(), 11)",
-            "public test 1: it died of SIGSEGV",
-            id="a signal",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("code", "reason"), CASES["fails"].values(), ids=CASES["fails"])
 def test_a_program_fails_and_the_reason_says_where(code: str, reason: str, sandbox: Sandbox) -> None:
     found = verdict(code, sandbox)
     assert found.score == 0
@@ -120,24 +103,7 @@ def test_a_program_may_end_as_it_likes(ending: str, sandbox: Sandbox) -> None:
     assert verdict(f"{FERRY}\n{ending}", sandbox).score == 1
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param("import atexit\natexit.register(print, int(input()) + 1)", id="atexit"),
-        pytest.param(
-            "import threading\ndef main(): print(int(input()) + 1)\nthreading.Thread(target=main).start()",
-            id="a thread",
-        ),
-        pytest.param("print(int(sys.stdin.buffer.readline()) + 1, end='')", id="bytes"),
-        pytest.param("print(1 + next(map(int, open(0))))", id="open(0)"),
-        pytest.param(
-            "from __future__ import annotations\ndef f(x: Missing): return x + 1\nprint(f(int(input())))",
-            id="future import",
-        ),
-        pytest.param("def main():\n    print(int(input()) + 1)\n\nif __name__ == '__main__':\n    main()", id="main"),
-        pytest.param("print(deque([int(input())])[0] + pow(5, 0, 7) * len(Counter('a')) + gcd(0, 0))", id="prelude"),
-    ],
-)
+@pytest.mark.parametrize("code", CASES["as the contest runs them"].values(), ids=CASES["as the contest runs them"])
 def test_programs_are_run_as_the_contest_runs_them(code: str, sandbox: Sandbox) -> None:
     item = made([stdin("41\n", "42\n"), stdin("-1", "0")])
     assert V2.try_out(item, fenced(code), sandbox).reason == "passed 2 tests"
@@ -196,35 +162,9 @@ def called(test: dict[str, str], function: str = "f") -> Item:
 
 
 ADD_ONE = {"input": "41", "output": "42", "testtype": "functional"}
-HELPER = "def helper(x): return 0\n"
 
 
-@pytest.mark.parametrize(
-    ("code", "right"),
-    [
-        pytest.param("def f(x): return x + 1", True, id="its name"),
-        pytest.param("f = lambda x: x + 1", True, id="a lambda"),
-        pytest.param("class Solution:\n    def f(self, x): return x + 1", True, id="a method"),
-        pytest.param("def answer(x): return x + 1", True, id="another name"),
-        pytest.param("def answer(x): return helper(x) + 1\ndef helper(x): return x", True, id="the first of two"),
-        pytest.param(f"{HELPER}def answer(x): return x + 1", False, id="a helper is the first"),
-        pytest.param(
-            "class Solution:\n    def __init__(self): self.one = 1\n    def answer(self, x): return x + self.one",
-            True,
-            id="the first method",
-        ),
-        pytest.param(
-            "class Solution:\n    def answer(self, x): return x + 1\ndef main(x): return 0",
-            True,
-            id="a method goes before a function",
-        ),
-        pytest.param(
-            "min = max = vars = isinstance = list = 0\ndef answer(x): return x + 1", True, id="builtins' names"
-        ),
-        pytest.param("class Node:\n    def f(self, x): return x + 1", False, id="another class"),
-        pytest.param("x = 42", False, id="no function"),
-    ],
-)
+@pytest.mark.parametrize(("code", "right"), CASES["called"].values(), ids=CASES["called"])
 def test_the_function_that_is_called(code: str, right: bool, sandbox: Sandbox) -> None:
     assert V2.try_out(called(ADD_ONE), fenced(code), sandbox).score == right
 
@@ -234,30 +174,7 @@ def test_a_function_that_exits_has_returned_nothing(sandbox: Sandbox) -> None:
     assert (found.score, found.reason) == (0, "public test 1: exit code 1")
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        pytest.param("def fewestBridges(*a): return 2", "private test 1: wrong answer: 2, expected -1", id="constant"),
-        pytest.param("def fewestBridges(*a): return {2}", "TypeError: the answer holds a set", id="a set"),
-        pytest.param("def fewestBridges(*a): exit(0)", "it ended before its tests were through", id="exit"),
-        pytest.param("print('\\x1e2')\nexit()", "it ended before its tests were through", id="forged and ended"),
-        pytest.param(
-            "import json\njson.dumps = lambda *a, **k: '2'\ndef fewestBridges(*a): return 7",
-            "private test 1: wrong answer: 2, expected -1",
-            id="patched json",
-        ),
-        pytest.param(
-            "class Yes(int):\n    __eq__ = lambda *a: True\n    __hash__ = None\ndef fewestBridges(*a): return Yes(2)",
-            "private test 1: wrong answer: 2, expected -1",
-            id="equal to everything",
-        ),
-        pytest.param(
-            "import atexit, os\natexit.register(lambda: os.write(1, b'\\x1e2\\n'))\ndef fewestBridges(*a): return 7",
-            "public test 1: wrong answer: 7, expected 2",  # behind the tests nothing is called any more
-            id="printed afterwards",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("code", "reason"), CASES["function fails"].values(), ids=CASES["function fails"])
 def test_a_function_fails_and_no_trick_helps(code: str, reason: str, sandbox: Sandbox) -> None:
     found = V2.try_out(items_of(V2)["90003"], fenced(code), sandbox)
     assert (found.score, reason in found.reason) == (0, True), found

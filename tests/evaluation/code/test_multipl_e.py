@@ -22,6 +22,8 @@ CALL = "candidate(2, 3)"
 PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
 ROWS: dict[str, tuple[str, str, list[str]]] = json.loads((PROGRAMS / "multipl_e_rows.json").read_text("utf-8"))
 """Extension → prompt, tests and stops in the shape of its translator (nuprl/MultiPL-E, dataset_builder)."""
+WHOLE: dict[str, str] = json.loads((PROGRAMS / "multipl_e_answers.json").read_text("utf-8"))
+"""Extension → a whole program with the function."""
 
 
 @pytest.fixture(scope="module")
@@ -74,34 +76,8 @@ def test_a_wrong_function_fails(extension: str, tools: Tools, tmp_path: Path) ->
     assert sample.reason
 
 
-JAVA_PROGRAM = """\
-import java.util.List;
-
-public class Solution {
-    public static long add(long x, long y) {
-        Pair<Long, Long> both = Pair.with(x, y);
-        return both.getValue0() + both.getValue1();
-    }
-
-    public static void main(String[] args) {
-        System.out.println(add(1, 2));
-    }
-}
-"""
-
-
 @pytest.mark.machine
-@pytest.mark.parametrize(
-    ("extension", "code"),
-    [
-        ("cpp", "using namespace std;\nlong add(long x, long y) {\n    return x + y;\n}\n\nint main() { cout << 1; }"),
-        ("java", JAVA_PROGRAM),
-        ("pl", "sub add {\n    my ($x, $y) = @_;\n    return $x + $y;\n}"),
-        ("js", "const assert = require('assert');\nconst add = (x, y) => x + y;"),
-        ("sh", "function add {\n  echo $(($1 + $2))\n}\nadd $1 $2 || exit 1"),
-    ],
-    ids=["cpp", "java", "pl", "js", "sh"],
-)
+@pytest.mark.parametrize(("extension", "code"), WHOLE.items(), ids=WHOLE)
 def test_a_whole_function_in_a_fence_passes(extension: str, code: str, tools: Tools, tmp_path: Path) -> None:
     if why := unavailable(find(extension)):
         pytest.skip(why)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
 import random
 import re
+import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,75 +20,24 @@ import pytest
 from models.model_errors import ContextOverflow, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, LogProb, Text
 from models.scripted import Rule, ScriptedChat
+from storage.artifacts import Artifacts
 from storage.responses import StoredResponse
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, NeedsLogLikelihood, UnknownTask
-from tasks.evaluation.harness.harness_run import HarnessOutcome, evaluate_harness
+from tasks.evaluation.evaluation_records import Item, Response, Sample
+from tasks.evaluation.harness.harness_run import HarnessOutcome, evaluate_harness, is_harness_task, result_of
 from tasks.evaluation.harness.harness_tasks import list_tasks
+from tasks.evaluation.record_lines import read_lines
+from tasks.evaluation.results.results_file import rows_of
+from tasks.evaluation.running.open_models import Asking, ModelSpec, release_models
 from tasks.evaluation.running.planning import RunSettings
+from tests.evaluation.reports import report
 
-SUMS = [("2 + 2", "4"), ("3 + 4", "7"), ("9 + 9", "18"), ("5 + 1", "6")]
-CHOICES = [
-    ("The sky by day is", ["blue", "qqqqqq"], 0),
-    ("Snow is", ["xxxxxxxx", "white"], 1),
-    ("Grass is", ["zzzzzzz", "green"], 1),
-]
-GENERATE = """
-task: own_sums
-dataset_path: json
-dataset_kwargs:
-  data_files: {test: sums.jsonl}
-output_type: generate_until
-test_split: test
-doc_to_text: "Q: {{question}}\\nA:"
-doc_to_target: "{{answer}}"
-generation_kwargs:
-  until: ["\\n"]
-  max_gen_toks: 40
-filter_list:
-  - name: last-number
-    filter:
-      - function: regex
-        regex_pattern: "(\\\\d+)(?!.*\\\\d)"
-      - function: take_first
-metric_list:
-  - {metric: exact_match, aggregation: mean, higher_is_better: true}
-metadata: {version: 3}
-"""
-CHOOSE = """
-task: own_choices
-dataset_path: json
-dataset_kwargs:
-  data_files: {test: choices.jsonl}
-output_type: multiple_choice
-test_split: test
-doc_to_text: "{{question}}"
-doc_to_choice: "{{choices}}"
-doc_to_target: "{{label}}"
-metric_list:
-  - {metric: acc, aggregation: mean, higher_is_better: true}
-  - {metric: acc_norm, aggregation: mean, higher_is_better: true}
-"""
-ROLLING = """
-task: own_texts
-dataset_path: json
-dataset_kwargs:
-  data_files: {test: texts.jsonl}
-output_type: loglikelihood_rolling
-test_split: test
-doc_to_text: ""
-doc_to_target: "{{text}}"
-metric_list:
-  - {metric: word_perplexity}
-  - {metric: bits_per_byte}
-"""
-GROUP = """
-group: own_all
-task: [own_choices, own_texts]
-aggregate_metric_list:
-  - {metric: acc, weight_by_size: true}
-"""
+SAMPLES = Path(__file__).parents[2] / "samples" / "harness"
+"""Tasks of our own with their data: sums to write, endings to choose, texts to weigh, and a group of the last two."""
+GENERATE = (SAMPLES / "sums.yaml").read_text()
+ANSWERS = ["4", "7", "18", "6"]
 TEXTS = ["the cat sat on the mat", "a dog"]
 
 
@@ -151,17 +100,8 @@ class Adder:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    write(tmp_path / "sums.jsonl", ({"question": question, "answer": answer} for question, answer in SUMS))
-    rows = ({"question": question, "choices": choices, "label": label} for question, choices, label in CHOICES)
-    write(tmp_path / "choices.jsonl", rows)
-    write(tmp_path / "texts.jsonl", ({"text": text} for text in TEXTS))
-    for name, text in {"sums": GENERATE, "choices": CHOOSE, "texts": ROLLING, "all": GROUP}.items():
-        (tmp_path / f"{name}.yaml").write_text(text)
+    shutil.copytree(SAMPLES, tmp_path, dirs_exist_ok=True)
     return tmp_path
-
-
-def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def run(name: str | Path, model: Any, store: Kept | None = None, **options: Any) -> HarnessOutcome:
@@ -181,9 +121,9 @@ def test_answers_are_generated_filtered_and_counted(folder: Path):
     [headline] = outcome.result.estimates
     assert (headline.metric, headline.value, headline.n, headline.headline) == ("exact_match,last-number", 1.0, 4, True)
     assert [(sample.item, sample.extracted, sample.gold, sample.score) for sample in outcome.samples] == [
-        (str(number), answer, answer, 1.0) for number, (_, answer) in enumerate(SUMS)
+        (str(number), answer, answer, 1.0) for number, answer in enumerate(ANSWERS)
     ]
-    assert [response.text for response in outcome.responses] == [f"It is {answer}" for _, answer in SUMS]
+    assert [response.text for response in outcome.responses] == [f"It is {answer}" for answer in ANSWERS]
     assert all(len(sample.keys) == 1 for sample in outcome.samples)
 
 
@@ -244,7 +184,7 @@ def test_examples_and_system_words_are_turns_of_the_chat(folder: Path):
 
 def test_other_items_are_other_data_and_another_prompt_another_version(folder: Path):
     first = run(folder / "sums.yaml", Adder())
-    write(folder / "sums.jsonl", [{"question": "1 + 1", "answer": "2"}])
+    (folder / "sums.jsonl").write_text('{"question": "1 + 1", "answer": "2"}\n')
     (folder / "sums.yaml").write_text(GENERATE.replace("Q:", "Question:"))
     second = run(folder / "sums.yaml", Adder())
     assert first.result.data.checksum != second.result.data.checksum
@@ -395,3 +335,38 @@ def test_a_real_model_answers_and_weighs(folder: Path, tmp_path: Path):
     chosen, written = run(folder / "choices.yaml", model), run(folder / "sums.yaml", model, limit=2)
     assert chosen.result.counts.scored == 3
     assert len(written.responses) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs"),
+    [
+        ("task: mine\ndataset_path: json\n", True),
+        ("# a group\ngroup: mine\ntask: [a, b]\n", True),
+        ("tag: mine\n", True),
+        ("name: Mine\nprompt: '{q}'\ndata: {file: a.jsonl}\n", False),
+        ("name: Mine\nprompt: |\n  task: write\n", False),
+        ("", False),
+    ],
+)
+def test_a_yaml_of_the_harness_is_told_from_one_of_ours(tmp_path: Path, text: str, theirs: bool) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    assert is_harness_task(str(path), None) is theirs
+
+
+@pytest.mark.usefixtures("here")
+def test_what_the_harness_finds_is_kept_like_all_else(folder: Path, artifacts: Artifacts) -> None:
+    release_models()
+    asking = Asking(ModelSpec(backend="scripted"))
+    settings = RunSettings(apply_chat_template=False)
+    result = result_of(str(folder / "sums.yaml"), asking, artifacts, settings=settings, include_path=None)
+    assert (result.task, result.family, result.counts.items, result.usage.calls) == ("sums", "pretrain", 4, 4)
+    [samples], [responses] = result.samples, result.responses
+    # it says the question again, whose last number is the second summand: none is the sum
+    assert [one.score for one in read_lines(artifacts, samples, Sample)] == [0, 0, 0, 0]
+    assert next(one.text for one in read_lines(artifacts, responses, Response)) == "You said: Q: 2 + 2"
+    assert result.items
+    assert [one.id for one in read_lines(artifacts, result.items, Item)] == [
+        one.item for one in read_lines(artifacts, samples, Sample)
+    ]
+    assert rows_of(report(result), result, lambda: ()).dataset.name == "sums"

@@ -101,7 +101,3 @@ def test_the_judge_sees_conversation_checklist_and_at_most_a_thousand_words(data
     assert "- Is the result 600?\n- Is the working shown?" in prompt
     assert prompt.count("word ") == MOST_WORDS - 1
     assert "word... (truncated)" in prompt
-
-
-def test_the_sample_items_pass_their_check(data: Data):
-    assert list(BENCHMARK.check(list(BENCHMARK.items(data)), says("").tools)) == []
