@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tasks.documents.blocks import BBox, ImageCandidate, Kind, Page
 from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
@@ -83,16 +83,24 @@ def _laid(
     blocks: BlockList, path: Path, findings: Findings, *, noted: int | None
 ) -> tuple[list[Page], tuple[str, ...]]:
     """The pages as LibreOffice lays them out; none, and the reason, where that fails or Word noted other pages."""
+    import pymupdf
+
     # the narrowest margins of any section, so that no line of a body is taken for a header
     nodes = [node for section in findings.sections if (node := section.find(f"{W}pgMar")) is not None]
     top, bottom = (
         min((abs(integer(attribute(node, side), 0)) for node in nodes), default=0) / TWIPS for side in ("top", "bottom")
     )
     try:
-        laid = lay_out(path, suffix="docx", margins=PageMargins(top, bottom))
-        if noted is not None and noted != len(laid):
-            where = f"they are those of Word, which noted {noted}, where LibreOffice lays out {len(laid)}"
-            return [], (f"pages without boxes: {where}",)
+        with converted(path, suffix="docx", to="pdf") as made, pymupdf.open(made, filetype="pdf") as document:
+            laid = [_laid_page(page, top=top, bottom=bottom) for page in document]
+    except (ProgramFailed, RuntimeError) as failure:  # MuPDF raises the latter over what is no PDF
+        return [], (f"without a layout of pages: {failure}",)
+    if not any(page.signs for page in laid):
+        return [], ("without a layout of pages: LibreOffice draws no text",)
+    if noted is not None and noted != len(laid):
+        where = f"they are those of Word, which noted {noted}, where LibreOffice lays out {len(laid)}"
+        return [], (f"pages without boxes: {where}",)
+    try:
         return join(list(blocks), laid), ()
     except LayoutFailed as failure:
         return [], (f"without a layout of pages: {failure}",)
@@ -174,30 +182,10 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
         yield from candidates(pictures())
 
 
-class PageMargins(NamedTuple):
-    """Points above and below the body of a page, where headers and footers stand."""
-
-    top: float
-    bottom: float
-
-
-def lay_out(path: Path, *, suffix: str, margins: PageMargins) -> list[LaidPage]:
-    """The pages of a document. Raises LayoutFailed."""
-    import pymupdf
-
-    try:
-        with converted(path, suffix=suffix, to="pdf") as made, pymupdf.open(made, filetype="pdf") as document:
-            pages = [_laid_page(page, margins) for page in document]
-    except (ProgramFailed, RuntimeError) as failure:  # MuPDF raises the latter over what is no PDF
-        raise LayoutFailed(str(failure)) from failure
-    if not any(page.signs for page in pages):
-        raise LayoutFailed("LibreOffice draws no text")
-    return pages
-
-
-def _laid_page(page: Any, margins: PageMargins) -> LaidPage:
+def _laid_page(page: Any, *, top: float, bottom: float) -> LaidPage:
+    """What stands on a page; top, bottom: points of its margins, where headers and footers stand."""
     signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
-    bottom = page.rect.height - margins.bottom
+    end = page.rect.height - bottom
     for block in page.get_text("rawdict")["blocks"]:
         if block["type"]:
             images.append((len(boxes), tuple(block["bbox"])))
@@ -206,7 +194,7 @@ def _laid_page(page: Any, margins: PageMargins) -> LaidPage:
                 middle = (char["bbox"][1] + char["bbox"][3]) / 2
                 if not char["c"].isspace():
                     signs.append(char["c"])
-                    zones.append("h" if middle < margins.top else "f" if middle > bottom else "b")
+                    zones.append("h" if middle < top else "f" if middle > end else "b")
                     boxes.append(tuple(char["bbox"]))
     size = page.rect
     return LaidPage(size.width, size.height, "".join(signs), "".join(zones), tuple(boxes), tuple(images))

@@ -9,7 +9,7 @@ Hidden sheets, rows and columns are read and said; formulas show their stored va
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +91,7 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
     if rows := [str(row + 1) for row in sheet.hidden_rows if row in sheet.cells]:
         yield f"{name}: hidden rows were read too: {_few(rows)}."
     used = {column for held in sheet.cells.values() for column in held}
-    if columns := [letters(column) for column in sheet.hidden_columns if column in used]:
+    if columns := [letters(column) for column in sorted(set(sheet.hidden_columns)) if column in used]:
         yield f"{name}: hidden columns were read too: {_few(columns)}."
     if comments:
         yield f"{name}: notes on cells: {comments}; they stand behind its tables."
@@ -100,9 +100,9 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
             f"{name}: formulas without a stored value were left empty: {_few(sheet.unsaved)}; "
             "open and save the workbook in a spreadsheet program."
         )
-    if sheet.ended_at is not None:
+    if sheet.is_full:
         yield (
-            f"{name}: only the rows up to {sheet.ended_at:,} were read, as the workbook has more than {MOST_CELLS:,} "
+            f"{name}: only the rows up to {sheet.row + 1:,} were read, as the workbook has more than {MOST_CELLS:,} "
             "cells; split it."
         )
 
@@ -137,19 +137,6 @@ class Workbook(NamedTuple):
     since_1904: bool
     external: int
     """Links to other workbooks."""
-
-
-class Sheet(NamedTuple):
-    """The cells of a sheet, and what is not plainly seen of them."""
-
-    cells: Mapping[int, Mapping[int, Value]]
-    merged: Sequence[Area]
-    hidden_rows: Sequence[int]
-    hidden_columns: Sequence[int]
-    unsaved: Sequence[str]
-    """Names of cells whose formula has no stored value."""
-    ended_at: int | None
-    """Number of the last row that was read, if there are more."""
 
 
 def read_workbook(package: Package) -> Workbook:
@@ -205,8 +192,8 @@ def _formats(package: Package, part: str | None) -> Sequence[str]:
     return [own.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL) for number in numbers]
 
 
-class _Cells(Handler):
-    """Collects the cells of a sheet, up to a number."""
+class Sheet(Handler):
+    """The cells of a sheet, up to a number, and what is not plainly seen of them; collected as its part is streamed."""
 
     def __init__(self, book: Workbook, most_cells: int) -> None:
         super().__init__()
@@ -216,6 +203,7 @@ class _Cells(Handler):
         self.hidden_rows: list[int] = []
         self.hidden_columns: list[int] = []
         self.unsaved: list[str] = []
+        """Names of cells whose formula has no stored value."""
         self.count = 0
         self.row = self._column = -1
         self._type, self._style = "n", ""
@@ -223,7 +211,7 @@ class _Cells(Handler):
         self._formula = self._reads = self._reading = False
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self.count >= self._most
 
     def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
@@ -268,7 +256,7 @@ class _Cells(Handler):
                     self.unsaved.append(f"{letters(self._column)}{self.row + 1}")
                 value = self._shown(raw) if raw else None
                 within = self.row < MOST_ROWS and self._column < MOST_COLUMNS
-                if value and value.text.strip() and not self.full and within:
+                if value and value.text.strip() and not self.is_full and within:
                     self.cells.setdefault(self.row, {})[self._column] = value
                     self.count += 1
             case "v" | "t":
@@ -304,18 +292,11 @@ class _Cells(Handler):
         return Value(shown(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number")
 
 
-def read_sheet(package: Package, sheet: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
+def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
     """The cells of a sheet; of a very large one, its first rows."""
-    handler = _Cells(book, most_cells)
-    stream(package.pieces(sheet.part), handler, name=sheet.part, done=lambda: handler.full)
-    return Sheet(
-        cells=handler.cells,
-        merged=handler.merged,
-        hidden_rows=handler.hidden_rows,
-        hidden_columns=sorted(set(handler.hidden_columns)),
-        unsaved=handler.unsaved,
-        ended_at=handler.row + 1 if handler.full else None,
-    )
+    sheet = Sheet(book, most_cells)
+    stream(package.pieces(part.part), sheet, name=part.part, done=lambda: sheet.is_full)
+    return sheet
 
 
 def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
