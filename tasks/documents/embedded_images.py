@@ -51,13 +51,13 @@ class Undecodable(Exception):
 def candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
     """Numbered candidates of a document without pages."""
     for n, image in enumerate(images, start=1):
-        found = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)
+        candidate = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)
         if image.problem is None:
             try:
-                found = found.model_copy(update=decode_image(image.data)._asdict())
+                candidate = candidate.model_copy(update=decode_image(image.data)._asdict())
             except Undecodable as error:
-                found = found.model_copy(update={"problem": str(error)})
-        yield found
+                candidate = candidate.model_copy(update={"problem": str(error)})
+        yield candidate
 
 
 def read_embedded(read: Callable[[], bytes]) -> Embedded:

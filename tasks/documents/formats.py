@@ -189,21 +189,21 @@ def _format_by_content(path: Path, suffix: str) -> str:
 def _ole_format(path: Path, suffix: str) -> str:
     import olefile
 
-    found: list[str] = []
+    names: list[str] = []
     try:
         with olefile.OleFileIO(str(path)) as container:
             streams = {"/".join(entry) for entry in container.listdir()}
             for format in formats():
                 for stream, start in format.ole_streams:
                     if stream in streams and container.openstream(stream).read(len(start)) == start:
-                        found.append(format.name)
+                        names.append(format.name)
     except Exception as error:
         raise errors.CorruptDocument(
             f"The OLE container cannot be read ({error}); the file may be truncated."
         ) from error
-    if found:  # an encrypted document may be of several formats, which only its suffix tells apart
+    if names:  # an encrypted document may be of several formats, which only its suffix tells apart
         promised = format_with_suffix(suffix)
-        return promised.name if promised and promised.name in found else found[0]
+        return promised.name if promised and promised.name in names else names[0]
     raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
 
 

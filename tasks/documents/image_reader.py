@@ -47,11 +47,11 @@ def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Rea
 def image_pictures(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:  # noqa: ARG001
     """Each frame as a picture that fills its page."""
     for number, frame in enumerate(_frames(path), start=1):
-        found = ImageCandidate(page=number, bbox=(0.0, 0.0, *_points(frame)), n=1, source="raster")
+        candidate = ImageCandidate(page=number, bbox=(0.0, 0.0, *_points(frame)), n=1, source="raster")
         try:
-            yield found.model_copy(update=decode_image(_png(_upright(frame)))._asdict())
+            yield candidate.model_copy(update=decode_image(_png(_upright(frame)))._asdict())
         except Undecodable as error:
-            yield found.model_copy(update={"problem": str(error)})
+            yield candidate.model_copy(update={"problem": str(error)})
 
 
 def render_pages(

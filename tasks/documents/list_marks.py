@@ -26,5 +26,5 @@ def starts_item(text: str) -> bool:
 
 def mark_of(text: str) -> str:
     """The bullet or the number that a text opens with; "" without one."""
-    found = BULLET.match(text) or COUNTED.match(text)
-    return text[: found.end()].split()[0] if found else ""
+    match = BULLET.match(text) or COUNTED.match(text)
+    return text[: match.end()].split()[0] if match else ""

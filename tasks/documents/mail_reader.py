@@ -179,7 +179,7 @@ def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
     # attachments by their names, in the order of their numbers
     folders = sorted({entry[0] for entry in container.listdir() if entry[0].startswith("__attach_version1.0_")})
     tags = (LONG_NAME, SHORT_NAME, SHOWN_NAME)
-    named = [next(filter(None, (_text(container, tag, below=f"{one}/") for tag in tags)), "") for one in folders]
+    named = [next(filter(None, (_text(container, tag, below=f"{folder}/") for tag in tags)), "") for folder in folders]
     html, text = _bytes(container, HTML), _text(container, BODY)
     only_rich = not html and not text and container.exists(f"__substg1.0_{RTF}0102")
     return Message(

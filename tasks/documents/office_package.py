@@ -56,13 +56,13 @@ def links(package: Package, part: str) -> dict[str, Link]:
     listing = posixpath.join(folder, "_rels", f"{file}.rels")
     if listing not in package.names:
         return {}
-    found: dict[str, Link] = {}
+    references: dict[str, Link] = {}
     for node in package.xml(listing):
         target, external = node.get("Target", ""), node.get("TargetMode") == "External"
         if not external:
             target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
-        found[node.get("Id", "")] = Link(node.get("Type", "").rpartition("/")[2], target, external)
-    return found
+        references[node.get("Id", "")] = Link(node.get("Type", "").rpartition("/")[2], target, external)
+    return references
 
 
 def core_properties(package: Package) -> dict[str, str]:
@@ -153,11 +153,11 @@ def attribute(node: ET.Element, name: str) -> str | None:
 
 def child_value(node: ET.Element, path: str) -> str | None:
     """The `w:val` of a child, found by a path such as `pPr/pStyle`."""
-    found = node.find("/".join(W + step for step in path.split("/")))
-    return None if found is None else attribute(found, "val")
+    child = node.find("/".join(W + step for step in path.split("/")))
+    return None if child is None else attribute(child, "val")
 
 
 def child_is_on(node: ET.Element, path: str) -> bool:
     """Whether a switch such as `pPr/pageBreakBefore` is there and not set to off."""
-    found = node.find("/".join(W + step for step in path.split("/")))
-    return found is not None and attribute(found, "val") not in ("0", "false", "off")
+    child = node.find("/".join(W + step for step in path.split("/")))
+    return child is not None and attribute(child, "val") not in ("0", "false", "off")

@@ -56,8 +56,8 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     margins = {_folded(text) for page in laid for zone in "hf" if (text := _zone(page, zone)[0])}
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     # a header or footer that is shown in the margin of a page gets a block of its own there
-    shown = [block for block in marginal if any(_folded(block.text) in margin for margin in margins)]
-    placed = drawn.places([block for block in blocks if not any(block is one for one in shown)])
+    in_margins = [block for block in marginal if any(_folded(block.text) in margin for margin in margins)]
+    placed = drawn.places([block for block in blocks if all(block is not other for other in in_margins)])
     by_page: dict[int | None, list[Block]] = {}
     for block in _with_neighbours(placed, drawn):
         by_page.setdefault(block.page, []).append(block)
@@ -122,10 +122,11 @@ class _Drawn:
         texts = {id(block): _Text(block, self, self.cursor) for block in body}
         self.cursor = 0  # notes stand at the feet of pages, or behind the text
         texts |= {id(block): _Text(block, self, self.cursor, near=False) for block in blocks if block.kind == "note"}
-        shown = [texts[id(block)] for block in blocks if block.kind != "figure"]  # of pictures, few texts are drawn
-        found, wanted = sum(one.found for one in shown), sum(one.wanted for one in shown)
-        if found < LEAST_FOUND * wanted:
-            raise LayoutFailed(f"the layout shows {found} of the {wanted} letters of the text")
+        # of pictures, few texts are drawn
+        counted_texts = [texts[id(block)] for block in blocks if block.kind != "figure"]
+        drawn_letters, letters = sum(text.found for text in counted_texts), sum(text.wanted for text in counted_texts)
+        if drawn_letters < LEAST_FOUND * letters:
+            raise LayoutFailed(f"the layout shows {drawn_letters} of the {letters} letters of the text")
         return [part for block in blocks for part in texts[id(block)].parts()]
 
     def pieces(self, key: str, cursor: int, *, near: bool = True, start: int = 0) -> list[_Piece]:
@@ -201,14 +202,14 @@ class _Text:
     def parts(self) -> list[Block]:
         """A block for each page on which the text stands; the block itself where it is not found."""
         pages = [self._pages(spots) for spots in self._spots]
-        shown = sorted({page for per_sign in pages for page in per_sign if page})
-        if not shown:
+        numbers = sorted({page for per_sign in pages for page in per_sign if page})
+        if not numbers:
             return [self._block]
         if self._block.cells:
-            return self._table_parts(pages, shown)
+            return self._table_parts(pages, numbers)
         text, per_sign = self._block.text, pages[0]
         parts = list[Block]()
-        for page in shown:
+        for page in numbers:
             signs = [at for at, other in enumerate(per_sign) if other == page]
             part = text[signs[0] : signs[-1] + 1].strip()
             if not part:
@@ -221,13 +222,14 @@ class _Text:
 
     def _pages(self, spots: Sequence[int | None]) -> list[int | None]:
         """The page of each sign, never falling; signs that are not found stand with those before them."""
-        found = [self._drawn.pages[spot] if spot is not None else None for spot in spots]
-        share = Counter(page for page in found if page)
-        kept = [page if page and share[page] >= min(_SHORTEST_PIECE, max(share.values())) else None for page in found]
-        first = next((page for page in kept if page), None)
+        by_sign = [self._drawn.pages[spot] if spot is not None else None for spot in spots]
+        share = Counter(page for page in by_sign if page)
+        least = min(_SHORTEST_PIECE, max(share.values(), default=0))
+        confirmed = [page if page and share[page] >= least else None for page in by_sign]
+        first = next((page for page in confirmed if page), None)
         if first is None:
-            return kept
-        return list(accumulate(kept, lambda before, page: max(before or 0, page or 0) or None, initial=first))[1:]
+            return confirmed
+        return list(accumulate(confirmed, lambda before, page: max(before or 0, page or 0) or None, initial=first))[1:]
 
     def _box(self, spots: Sequence[int | None], signs: Iterable[int]) -> BBox | None:
         signs = list(signs)
@@ -239,16 +241,16 @@ class _Text:
         ]
         return outline(boxes)
 
-    def _table_parts(self, pages: Sequence[Sequence[int | None]], shown: Sequence[int]) -> list[Block]:
+    def _table_parts(self, pages: Sequence[Sequence[int | None]], numbers: Sequence[int]) -> list[Block]:
         """The table's rows by page; a cell that goes over the end of a page stands on both."""
         cells = self._block.cells
         rows = self._row_pages(pages)
-        if len(shown) == 1:
+        if len(numbers) == 1:
             placed = [self._cell(cell, n, range(len(cell.text))) for n, cell in enumerate(cells)]
-            return [self._part(placed, shown[0], text=self._block.text)]
+            return [self._part(placed, numbers[0], text=self._block.text)]
         by_page: dict[int, list[Cell]] = {}
         for n, cell in enumerate(cells):
-            first, last = rows[cell.row], rows.get(cell.row + cell.row_span, shown[-1])
+            first, last = rows[cell.row], rows.get(cell.row + cell.row_span, numbers[-1])
             inside = [min(max(page or first, first), last) for page in pages[n]]
             for page in sorted(set(inside)) or [first]:
                 signs = [at for at, other in enumerate(inside) if other == page]
@@ -319,10 +321,10 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
             yield block
             continue
         low, high = before or 1, later or drawn.page_count
-        image = next((one for one in images if low <= one[0] <= high), None) if block.kind == "figure" else None
-        if image:
-            images.remove(image)
-            yield block.model_copy(update={"page": image[0], "bbox": image[1]})
+        fitting = [place for place in images if low <= place[0] <= high] if block.kind == "figure" else []
+        if fitting:
+            images.remove(fitting[0])
+            yield block.model_copy(update={"page": fitting[0][0], "bbox": fitting[0][1]})
         else:
             yield block.model_copy(update={"page": low if low == high else None})
 

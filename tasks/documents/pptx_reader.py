@@ -99,8 +99,8 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
 
     for number, slide in enumerate(_opened(path).slides, start=1):
         pictures = [placed for placed in _placed(slide.shapes) if _is_picture(placed.shape)]
-        found = candidates(embedded(placed.shape) for placed in pictures)
-        for placed, candidate in zip(pictures, found, strict=True):
+        images = candidates(embedded(placed.shape) for placed in pictures)
+        for placed, candidate in zip(pictures, images, strict=True):
             yield candidate.model_copy(update={"page": number, "bbox": placed.bbox})
 
 
@@ -119,9 +119,9 @@ def _opened(path: Path) -> Any:
 def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
     title = slide.shapes.title
     placed = list(_placed(slide.shapes))
-    ordered = sorted(placed, key=lambda one: (one.bbox is None, one.bbox and (one.bbox[1], one.bbox[0])))
+    ordered = sorted(placed, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0])))
     if title is not None and title.has_text_frame:
-        box = next((one.bbox for one in placed if one.shape.shape_id == title.shape_id), None)
+        box = next((entry.bbox for entry in placed if entry.shape.shape_id == title.shape_id), None)
         blocks.add("heading", " ".join(title.text_frame.text.split()), level=1, page=number, bbox=box)
     for shape, box in ordered:
         if title is None or shape.shape_id != title.shape_id:
@@ -223,7 +223,7 @@ def _chart_cells(chart: Any) -> Sequence[Cell]:
     series = list(plot.series)
     columns = [
         ["", *names],
-        *([one.name, *("" if value is None else f"{value:.11g}" for value in one.values)] for one in series),
+        *([line.name, *("" if value is None else f"{value:.11g}" for value in line.values)] for line in series),
     ]
     return [
         Cell(row=row, col=col, text=text, header=row == 0)

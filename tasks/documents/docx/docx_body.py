@@ -255,9 +255,9 @@ def drawn_text(root: ET.Element) -> str:
     paragraphs = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
     lines = [text for text in paragraphs if text.strip()]
     series = list(root.iter(f"{CHART}ser")) if root.tag == f"{CHART}chartSpace" else []
-    columns = [_points(one, "val", "yVal") for one in series]
-    categories = next((points for one in series if (points := _points(one, "cat", "xVal"))), {})
-    names = [" ".join(_points(one, "tx").values()) for one in series]
+    columns = [_points(node, "val", "yVal") for node in series]
+    categories = next((points for node in series if (points := _points(node, "cat", "xVal"))), {})
+    names = [" ".join(_points(node, "tx").values()) for node in series]
     rows = [[column.get(n, "") for column in (categories, *columns)] for n in sorted(set(categories).union(*columns))]
     table = [["", *names], *rows] if rows else []
     return "\n".join([*lines, *(" | ".join(row) for row in table)])

@@ -134,14 +134,14 @@ def _symbol(node: ET.Element) -> str:
         return "\ufffd"
     if not 0 <= code <= 0xFFFF:
         return "\ufffd"
-    known = _SYMBOLS.get((attribute(node, "font") or "").casefold(), {})
-    return known.get(code & 0xFF, chr(code))
+    signs = _SYMBOLS.get((attribute(node, "font") or "").casefold(), {})
+    return signs.get(code & 0xFF, chr(code))
 
 
 def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
     """Pictures, charts, boxes and texts of a drawing; `alt`: alternative text of the enclosing drawing."""
-    found = node.find(f"{WP}inline/{WP}docPr")
-    properties = node.find(f"{WP}anchor/{WP}docPr") if found is None else found
+    inline_properties = node.find(f"{WP}inline/{WP}docPr")
+    properties = node.find(f"{WP}anchor/{WP}docPr") if inline_properties is None else inline_properties
     alt = _description(properties) or alt
     for child in node:
         tag = child.tag
@@ -231,5 +231,5 @@ def _grouped(node: ET.Element, name: str) -> str:
 
 def _property(node: ET.Element, path: str, otherwise: str) -> str:
     """A character that a property names; an empty one means that there is none."""
-    found = node.find("/".join(M + step for step in path.split("/")))
-    return otherwise if found is None else found.get(f"{M}val", "")
+    child = node.find("/".join(M + step for step in path.split("/")))
+    return otherwise if child is None else child.get(f"{M}val", "")

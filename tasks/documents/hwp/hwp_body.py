@@ -50,11 +50,11 @@ def _levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
 
 
 def _patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
-    found: list[tuple[str, str]] = []
+    patterns: list[tuple[str, str]] = []
     for _ in range(count):
-        found.append((record.text(offset + _HEAD_BYTES), hwp.style_named(record.u32(offset) >> 5 & 0x1F)))
+        patterns.append((record.text(offset + _HEAD_BYTES), hwp.style_named(record.u32(offset) >> 5 & 0x1F)))
         offset += _HEAD_BYTES + 2 + 2 * record.u16(offset + _HEAD_BYTES)
-    return found, offset
+    return patterns, offset
 
 
 def _starts(record: Record, offset: int, *, count: int) -> tuple[list[int], int]:
@@ -228,11 +228,11 @@ def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
 
 def _all_paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> tuple[hwp.Paragraph, ...]:
     """The outermost paragraphs at and below the nodes."""
-    found: list[hwp.Paragraph] = []
+    paragraphs: list[hwp.Paragraph] = []
     for node in nodes:
         is_paragraph = node.tag == Tag.PARA_HEADER
-        found += [_paragraph(node, styles)] if is_paragraph else _all_paragraphs(node.children, styles)
-    return tuple(found)
+        paragraphs += [_paragraph(node, styles)] if is_paragraph else _all_paragraphs(node.children, styles)
+    return tuple(paragraphs)
 
 
 def _walk(nodes: Iterable[Record]) -> Iterator[Record]:

@@ -75,10 +75,10 @@ def in_own_process(work: Callable[[], Any]) -> Any:
     if not answer:
         ended = f"the layout engine crashed or took more than {CPU_S} CPU seconds"
         raise LayoutFailed(f"{ended} (exit code {child.exitcode})")
-    told = json.loads(answer)  # no pickle: the engine has read hostile bytes
-    if "failed" in told:
-        raise LayoutFailed(told["failed"])
-    return told["value"]
+    reply = json.loads(answer)  # no pickle: the engine has read hostile bytes
+    if "failed" in reply:
+        raise LayoutFailed(reply["failed"])
+    return reply["value"]
 
 
 def _work(work: Callable[[], Any], sender: Connection) -> None:
@@ -90,10 +90,10 @@ def _work(work: Callable[[], Any], sender: Connection) -> None:
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     try:
-        told = {"value": work()}
+        reply = {"value": work()}
     except Exception as error:  # noqa: BLE001 an engine raises what it likes over hostile bytes
-        told = {"failed": f"{type(error).__name__}: {error}"[:300]}
-    sender.send_bytes(json.dumps(told).encode())
+        reply = {"failed": f"{type(error).__name__}: {error}"[:300]}
+    sender.send_bytes(json.dumps(reply).encode())
 
 
 def _box(edges: Sequence[float]) -> BBox:

@@ -210,8 +210,8 @@ def _auto_number(element: Element) -> hwp.Generated:
     number = _number(element, "num")
     if element.get("numType", "") in ("PAGE", "TOTAL_PAGE") or not number:
         return hwp.Generated("")
-    found = _find(element, "autoNumFormat")
-    look: dict[str, str] = {} if found is None else dict(found.attrib)
+    format_node = _find(element, "autoNumFormat")
+    look: dict[str, str] = {} if format_node is None else dict(format_node.attrib)
     style = look.get("type", "DIGIT")
     sign = look.get("userChar", "") if style == "USER_CHAR" else hwp.number_text(number, style)
     return hwp.Generated(look.get("prefixChar", "") + sign + look.get("suffixChar", ""))

@@ -125,8 +125,8 @@ def with_numbered_headings(drafts: Sequence[Draft]) -> list[Draft]:
         places = [n for n, draft in enumerate(drafts) if draft.kind == "list" and number.match(draft.text)]
         titles = [n for n in places if is_title(drafts[n])]
         below = {n: n + 1 in promoted or _has_text_below(drafts, n, level) for n in titles}
-        known = [has_text for has_text in below.values() if has_text is not None]
-        if known and len(titles) >= HEADED_SHARE * len(places) and sum(known) >= HEADED_SHARE * len(known):
+        decided = [has_text for has_text in below.values() if has_text is not None]
+        if decided and len(titles) >= HEADED_SHARE * len(places) and sum(decided) >= HEADED_SHARE * len(decided):
             promoted |= {n: level for n, has_text in below.items() if has_text is not False}
     return [
         draft._replace(kind="heading", level=promoted[n], mark="") if n in promoted else draft
@@ -313,7 +313,7 @@ def _from_edge(
     rows: Iterable[tuple[EdgeRow, float]], height: float, neighbours: Mapping[int, Sequence[EdgeRow]]
 ) -> frozenset[tuple[int, int]]:
     """Runs of the outermost rows up to the first of the page's own text; rows come with their depth from the edge."""
-    found: frozenset[tuple[int, int]] = frozenset()
+    runs: frozenset[tuple[int, int]] = frozenset()
     for row, depth in rows:
         at_edge = depth <= EDGE_SHARE * height
         lone_number = depth <= NUMBER_SHARE * height and PAGE_NUMBER.fullmatch(row.text)
@@ -323,8 +323,8 @@ def _from_edge(
             for other in others
         ):
             break
-        found |= row.lines
-    return found
+        runs |= row.lines
+    return runs
 
 
 def _repeats(row: EdgeRow, other: EdgeRow, *, distance: int, at_edge: bool) -> bool:

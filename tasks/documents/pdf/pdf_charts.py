@@ -316,7 +316,7 @@ def hull(rects: Iterable[BBox]) -> Rect:
     return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
 
 
-def common(one: Rect, other: Rect) -> Rect:
+def common(first: Rect, second: Rect) -> Rect:
     """The intersection of two boxes; its sides are zero where they do not overlap."""
-    x0, y0 = max(one.x0, other.x0), max(one.y0, other.y0)
-    return Rect(x0, y0, max(x0, min(one.x1, other.x1)), max(y0, min(one.y1, other.y1)))
+    x0, y0 = max(first.x0, second.x0), max(first.y0, second.y0)
+    return Rect(x0, y0, max(x0, min(first.x1, second.x1)), max(y0, min(first.y1, second.y1)))

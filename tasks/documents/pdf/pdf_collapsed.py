@@ -44,8 +44,8 @@ def completed(grid: Grid, words: Sequence[Word]) -> Grid:
 
 def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
     """Column lines through cells that hold several amounts in a line."""
-    lines = {cell: [phrases_of(line) for line in found] for cell, found in _by_cell(grid, inside).items()}
-    spans = {(cell.col, cell.col + cell.col_span) for cell, found in lines.items() if any(map(holds_columns, found))}
+    lines = {cell: [phrases_of(line) for line in cell_lines] for cell, cell_lines in _by_cell(grid, inside).items()}
+    spans = {(cell.col, cell.col + cell.col_span) for cell in lines if any(map(holds_columns, lines[cell]))}
     if not spans:
         return grid
     titled = [w for w in words if grid.ys[0] - TITLES_POINTS <= w.y0 < grid.ys[-1]]
@@ -164,11 +164,11 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
 def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word]]]:
     """The words of each cell in lines, by their middles."""
     places = grid.places()
-    found: dict[GridCell, list[Word]] = defaultdict(list)
+    by_cell: dict[GridCell, list[Word]] = defaultdict(list)
     for word in words:
         if cell := places.get(grid.place((word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2)):
-            found[cell].append(word)
-    return {cell: lines_of(inside) for cell, inside in found.items()}
+            by_cell[cell].append(word)
+    return {cell: lines_of(inside) for cell, inside in by_cell.items()}
 
 
 def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> tuple[Grid, dict[GridCell, list[Word]]]:
@@ -207,10 +207,10 @@ def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> t
 
 
 def _are_one(group: Sequence[int], col: int, texts: Mapping[tuple[int, int], str], wide: Iterable[range]) -> bool:
-    shown = any(col in columns and group[-1] in columns for columns in wide)
+    joined = any(col in columns and group[-1] in columns for columns in wide)
     for (row, at), text in texts.items():
         for own in (texts.get((row, before), "") for before in group) if at == col else ():
             if own and own not in CURRENCY and text not in CLOSING:
                 return False
-            shown = shown or bool(own)
-    return shown
+            joined = joined or bool(own)
+    return joined

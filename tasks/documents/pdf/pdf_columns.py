@@ -30,10 +30,10 @@ def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
     drawn = fill_grids([grid for grid in grids if grid not in boxes], words, text.chars)
     aligned = find_aligned(outside(own, words, []), edges.horizontal, words)
-    kept = [table for table in drawn if not any(_highlights(table, grid) for grid in aligned)]
+    tables = [table for table in drawn if not any(_highlights(table, grid) for grid in aligned)]
     if drawn:
-        aligned = find_aligned(outside(own, words, kept), edges.horizontal, words)
-    taken = {word for table in kept for word in table.words}
+        aligned = find_aligned(outside(own, words, tables), edges.horizontal, words)
+    taken = {word for table in tables for word in table.words}
     # texts around a box of words seem to stand in columns, and are a diagram
     middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
     aligned = [
@@ -41,7 +41,7 @@ def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
         for grid in aligned
         if not any(grid.xs[0] < x < grid.xs[-1] and grid.ys[0] < y < grid.ys[-1] for x, y in middles)
     ]
-    return kept + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
+    return tables + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
 
 
 def _highlights(table: Table, grid: Grid) -> bool:
@@ -129,13 +129,14 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
 
 def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
     """Whether `line` is one label too many, or a line of prose."""
+    label_width = line.segments[-1].x1 - line.segments[0].x0
     if len(line.segments) > 1:
         return False
-    tail = run[-MAX_LABEL_ROWS:]
     width = max((r.segments[-1].x1 - r.segments[0].x0 for r in run if len(r.segments) > 1), default=0.0)
-    label = line.segments[0]
-    prose = bool(width) and label.x1 - label.x0 > 0.7 * width
-    return prose or (len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail))
+    if width and label_width > 0.7 * width:
+        return True  # prose
+    tail = run[-MAX_LABEL_ROWS:]
+    return len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail)
 
 
 def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
@@ -148,9 +149,9 @@ def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Lin
     left = min(segment.x0 for line in run for segment in line.segments)
     right = max(segment.x1 for line in run for segment in line.segments)
     extents = [[(s.x0, s.x1) for s in line.segments] for line in run if len(line.segments) > 1]
-    found = gutters(extents, least=MIN_GUTTER)
-    xs = (left - 1, *((start + end) / 2 for start, end in found), right + 1)
-    if found and _is_table(run, xs, rules):
+    gaps = gutters(extents, least=MIN_GUTTER)
+    xs = (left - 1, *((start + end) / 2 for start, end in gaps), right + 1)
+    if gaps and _is_table(run, xs, rules):
         yield run, xs
         return
 

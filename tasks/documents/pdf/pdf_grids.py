@@ -175,8 +175,8 @@ def text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequen
     boxes: list[BBox] = []
     for line, (y0, y1) in zip(lines, pairwise(bounds), strict=True):
         texts = phrases_of(line)
-        kept = [xs[0], *(x for x in xs[1:-1] if not any(p.x0 + SPILL < x < p.x1 - SPILL for p in texts)), xs[-1]]
-        boxes += [(x0, y0, x1, y1) for x0, x1 in pairwise(kept)]
+        uncrossed = [xs[0], *(x for x in xs[1:-1] if not any(p.x0 + SPILL < x < p.x1 - SPILL for p in texts)), xs[-1]]
+        boxes += [(x0, y0, x1, y1) for x0, x1 in pairwise(uncrossed)]
     return boxes
 
 
@@ -210,19 +210,19 @@ def _merge(edges: Iterable[Edge]) -> list[Edge]:
 
 def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Crossing]:
     """Where edges meet, as (x, y); empty when there are too many to be tables."""
-    found: dict[Point, _Crossing] = {}
+    crossings: dict[Point, _Crossing] = {}
     levels = [edge.at for edge in horizontal]
     for v, upright in enumerate(vertical):
         first, last = bisect_left(levels, upright.start - SNAP), bisect_right(levels, upright.end + SNAP)
         for h in range(first, last):
             across = horizontal[h]
             if across.start - SNAP <= upright.at <= across.end + SNAP:
-                crossing = found.setdefault((upright.at, across.at), _Crossing(set(), set()))
+                crossing = crossings.setdefault((upright.at, across.at), _Crossing(set(), set()))
                 crossing.horizontal.add(h)
                 crossing.vertical.add(v)
-        if len(found) > MAX_CROSSINGS:
+        if len(crossings) > MAX_CROSSINGS:
             return {}
-    return found
+    return crossings
 
 
 def _boxes(crossings: dict[Point, _Crossing]) -> list[BBox]:

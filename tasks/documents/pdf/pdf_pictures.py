@@ -88,8 +88,8 @@ def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
             return [_joined(grounds)], False  # a scan
     images = [image for image in images if image not in grounds]
     paths = cast("list[dict[str, Any]]", page.get_cdrawings())
-    found = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
-    charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in found]
+    boxes = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
+    charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in boxes]
     return _layered([*images, *charts]), bool(grounds)
 
 

@@ -121,10 +121,10 @@ class PdfReader:
                 yield Page(number=number, status=PageStatus.ERROR, reason=reason)
 
     def _read(self, loaded: _Loaded) -> Page:
-        shown = [fragment.text for fragment in loaded.text.fragments]
-        beside = remarks(loaded.page, "".join(shown)) if has_fields(loaded.page) else []
-        chars = sum(len(text) - text.count(" ") for text in shown)
-        if mostly_unreadable(shown):
+        texts = [fragment.text for fragment in loaded.text.fragments]
+        beside = remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
+        chars = sum(len(text) - text.count(" ") for text in texts)
+        if mostly_unreadable(texts):
             return self._recognised(loaded, beside, why="glyphs without Unicode")
         if chars < FEW_CHARS and not beside and is_scan(loaded.page):
             return self._recognised(loaded, beside, why="image-only")
@@ -150,8 +150,8 @@ class PdfReader:
             seen = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
             return self._page(_with_text(loaded, seen), beside, reason=why, status=PageStatus.OCR)
         if legible or beside:
-            kept = text._replace(fragments=legible)
-            return self._page(_with_text(loaded, kept), beside, reason=_damage(text) or why)
+            legible_text = text._replace(fragments=legible)
+            return self._page(_with_text(loaded, legible_text), beside, reason=_damage(text) or why)
         return _textless(loaded, PageStatus.EMPTY, why)
 
     def _page(

@@ -111,14 +111,14 @@ def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequen
     for word in words:
         if word.line in touched and word not in taken:
             rest[word.line].append(word)
-    kept: list[Fragment] = []
+    outer: list[Fragment] = []
     for fragment in fragments:
         if fragment.line not in touched:
-            kept.append(fragment)
+            outer.append(fragment)
         elif left := rest.get(fragment.line):
             box = (min(w.x0 for w in left), fragment.y0, max(w.x1 for w in left), fragment.y1)
-            kept.append(Fragment(*box, " ".join(w.text for w in left), *fragment[5:]))
-    return kept
+            outer.append(Fragment(*box, " ".join(w.text for w in left), *fragment[5:]))
+    return outer
 
 
 def table_text(cells: Iterable[Cell]) -> str:

@@ -172,7 +172,7 @@ def _extract_along(
     )
     if any(RIGHT_TO_LEFT.search(fragment.text) for fragment in fragments if not fragment.text.isascii()):
         fragments = _spaced(fragments, words())
-    found = PageText(
+    page_text = PageText(
         width,
         height,
         tuple(fragments),
@@ -181,7 +181,7 @@ def _extract_along(
         to_reading=matrix,
         note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
     )
-    return found, directions
+    return page_text, directions
 
 
 def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragment]:

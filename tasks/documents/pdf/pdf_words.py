@@ -141,7 +141,7 @@ def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> l
             change[int(x1 - left) + 1] -= 1
     cover = list(accumulate(change))[:width]
     allowed = CROSSING_SHARE * len(rows)
-    found: list[tuple[float, float]] = []
+    gaps: list[tuple[float, float]] = []
     start: int | None = None
     for x, count in enumerate(cover):
         if count <= allowed:
@@ -150,9 +150,9 @@ def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> l
             if start > 0 and x - start >= least:
                 lowest = min(cover[start:x])
                 deepest = [i for i in range(start, x) if cover[i] == lowest]
-                found.append((left + deepest[0], left + deepest[-1] + 1))
+                gaps.append((left + deepest[0], left + deepest[-1] + 1))
             start = None
-    return found
+    return gaps
 
 
 def gaps_of(line: Sequence[Word]) -> int:

@@ -77,13 +77,13 @@ def pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
                 break
         else:
             joined.append(area)
-    found = [piece for area in joined for piece in _pieces_of(area, cells, spans)]
-    for i, (piece, below) in enumerate(pairwise(found)):
+    parts = [piece for area in joined for piece in _pieces_of(area, cells, spans)]
+    for i, (piece, below) in enumerate(pairwise(parts)):
         # a short line right above a table is its caption
         near = below.kind == "table" and below.area.top - piece.area.bottom <= 2
         if piece.kind == "paragraph" and near and len(piece.text) <= MOST_CAPTION_CHARS and "\n" not in piece.text:
-            found[i] = piece._replace(kind="caption")
-    return found
+            parts[i] = piece._replace(kind="caption")
+    return parts
 
 
 def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
@@ -241,11 +241,11 @@ _LAST_RANGE = re.compile(r"[A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?$")
 
 def cell_name(cells: str | None, row: int, column: int) -> str | None:
     """The cell in a row and column, 0-based, of a table: `Sheet '예산', C5` of `Sheet '예산', B3:D9`, 2 and 1."""
-    found = _LAST_RANGE.search(cells) if cells else None
-    area = area_named(found[0]) if found else None
-    if not cells or not found or not area:
+    match = _LAST_RANGE.search(cells) if cells else None
+    area = area_named(match[0]) if match else None
+    if not cells or not match or not area:
         return None
-    return f"{cells[: found.start()]}{letters(area.left + column)}{area.top + row + 1}"
+    return f"{cells[: match.start()]}{letters(area.left + column)}{area.top + row + 1}"
 
 
 def number_of(name: str) -> int:

@@ -71,10 +71,10 @@ def add_sheet(
 ) -> None:
     """Add the name of a sheet as a heading, then its tables and texts."""
     prefix = f"{sheet_name(sheet)}, " if sheet else ""
-    found = pieces(cells, merged)
-    if sheet and found:
+    parts = pieces(cells, merged)
+    if sheet and parts:
         blocks.add("heading", f"{sheet} (hidden)" if hidden else sheet, level=1, section=number, at=prefix[:-2])
-    for piece in found:
+    for piece in parts:
         blocks.add(piece.kind, piece.text, cells=piece.cells, section=number, at=prefix + piece.area.name)
 
 
@@ -270,8 +270,8 @@ class Sheet(Handler):
         """A stored value as its cell shows it."""
         match self._type:
             case "s":
-                known = raw.isdigit() and int(raw) < len(self._book.texts)
-                return Value(self._book.texts[int(raw)] if known else "", "text")
+                is_listed = raw.isdigit() and int(raw) < len(self._book.texts)
+                return Value(self._book.texts[int(raw)] if is_listed else "", "text")
             case "b":
                 return Value("TRUE" if raw == "1" else "FALSE", "text")
             case "d":
@@ -301,11 +301,11 @@ def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells:
 
 def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
     """(cell, text) of the notes and comments on a sheet."""
-    found: list[tuple[str, str]] = []
+    notes: list[tuple[str, str]] = []
     for link in links(package, sheet.part).values():
         if link.type == "comments" and not link.external and link.target in package.names:
             for node in package.xml(link.target).iter():
                 if local(node.tag) == "comment":
                     text = "".join(part.text or "" for part in node.iter() if local(part.tag) == "t")
-                    found.append((node.get("ref", ""), _plain(text).strip()))
-    return [(cell, text) for cell, text in found if text]
+                    notes.append((node.get("ref", ""), _plain(text).strip()))
+    return [(cell, text) for cell, text in notes if text]
