@@ -62,9 +62,13 @@ def report(checks: Iterable[Check]) -> Report:
 def examine(settings: Settings) -> Report:
     """Check everything; changes nothing and starts no server."""
     python = ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    return report(
-        (python, *_packages(), *_programs(), *_storage(settings), _language(settings), _environment(settings))
+    names = sorted(  # alone: the value of a variable may be a secret
+        str(Settings.model_fields[field].validation_alias or field)
+        for field in settings.model_fields_set
+        if getattr(settings, field) is not None
     )
+    environment = ok("environment", ", ".join(names) or "nothing set: all defaults")
+    return report((python, *_packages(), *_programs(), *_storage(settings), _language(settings), environment))
 
 
 def _packages() -> Iterator[Check]:
@@ -211,16 +215,6 @@ def _language(settings: Settings) -> Check:
             return ok(name, f"openai: {OPENAI_MODEL}, {OPENAI_SMALL_MODEL}{where}")
         case other:
             return ok(name, other)
-
-
-def _environment(settings: Settings) -> Check:
-    """Names only: the value of a variable may be a secret."""
-    names = sorted(
-        str(Settings.model_fields[field].validation_alias or field)
-        for field in settings.model_fields_set
-        if getattr(settings, field) is not None
-    )
-    return ok("environment", ", ".join(names) or "nothing set: all defaults")
 
 
 def _without_secret(url: str) -> str:

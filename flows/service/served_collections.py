@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,31 +72,35 @@ def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Fo
 
     Raises Refused, NotAnIndex.
     """
-    found: dict[str, Folders] = {}
+    collections: dict[str, Folders] = {}
     for word in indexes:
-        name, folder = _read(word, index_place)
-        name = name or short_name(folder)
-        if name in found:
-            place = index_name(folder)
+        name, folder = _split(word)
+        index = index_place(folder)
+        name = name or short_name(index)
+        if name in collections:
+            place = index_name(index)
             raise Refused(f"--index {place}: another collection is called {name}; write --index NAME={place}")
-        found[name] = Folders(index=folder)
+        collections[name] = Folders(index=index)
     for word in documents:
-        name, folder = _read(word)
-        if name is None and len(found) == 1:
-            [name] = found
-        if name is None or name not in found:
-            if not found:
+        name, folder = _split(word)
+        if name is None and len(collections) == 1:
+            [name] = collections
+        if name is None or name not in collections:
+            if not collections:
                 raise Refused("--documents needs --index DIR, the folder of the index that is made of them")
-            raise Refused(f"--documents {word}: name its collection, one of {', '.join(found)}: NAME={folder}")
-        if found[name].documents:
+            raise Refused(
+                f"--documents {word}: name its collection, one of {', '.join(collections)}: NAME={Path(folder)}"
+            )
+        if collections[name].documents:
             raise Refused(f"--documents {word}: the collection {name} has a folder of documents already")
-        found[name] = Folders(index=found[name].index, documents=folder)
-    return found
+        collections[name] = Folders(index=collections[name].index, documents=Path(folder))
+    return collections
 
 
-def _read(word: str, read: Callable[[str], Path] = Path) -> tuple[str | None, Path]:
+def _split(word: str) -> tuple[str | None, str]:
+    """Name and folder of `[NAME=]DIR`."""
     named = NAMED.fullmatch(word)
-    return (named[1].strip(), read(named[2])) if named else (None, read(word))
+    return (named[1].strip(), named[2]) if named else (None, word)
 
 
 def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:

@@ -157,7 +157,7 @@ def environment_of(
 def start(place: Place, programs: Iterable[Program], environment: Mapping[str, str], *, folder: str) -> None:
     """Start the supervisor and its programs in `folder`, detached from this terminal. Raises DidNotStart."""
     place.keep(place.config, config_of(place, programs))
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-P", "-m", MODULE, "-c", place.config],
         env=dict(environment),
         cwd=folder,
@@ -167,8 +167,8 @@ def start(place: Place, programs: Iterable[Program], environment: Mapping[str, s
         check=False,
         umask=0o077,
     )
-    if said.returncode:
-        raise DidNotStart(f"the supervisor does not start: {(said.stderr or said.stdout).strip()}")
+    if done.returncode:
+        raise DidNotStart(f"the supervisor does not start: {(done.stderr or done.stdout).strip()}")
     deadline = time.monotonic() + START_S
     while parts(place) is None:
         if time.monotonic() > deadline:
@@ -202,17 +202,17 @@ def parts(place: Place) -> list[Part] | None:
     """State of all programs; None if no supervisor answers."""
     try:
         with client(place) as ask:
-            told = cast("list[dict[str, Any]]", ask.supervisor.getAllProcessInfo())
+            infos = cast("list[dict[str, Any]]", ask.supervisor.getAllProcessInfo())
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return None
-    found: list[Part] = []
-    for each in told:
+    states: list[Part] = []
+    for info in infos:
         # a young one is STARTING for the supervisor, and running for everybody else
-        alive = each["pid"] > 0 and each["statename"] in ("STARTING", "RUNNING")
-        state = "running" if alive else each["statename"].lower()
-        since = each["now"] - each["start"] if alive else None
-        found.append(Part(name=each["name"], state=state, pid=each["pid"] or None, running_s=since))
-    return found
+        alive = info["pid"] > 0 and info["statename"] in ("STARTING", "RUNNING")
+        state = "running" if alive else info["statename"].lower()
+        since = info["now"] - info["start"] if alive else None
+        states.append(Part(name=info["name"], state=state, pid=info["pid"] or None, running_s=since))
+    return states
 
 
 def wake(place: Place) -> None:
@@ -237,18 +237,19 @@ class Found(NamedTuple):
 
 def of_service(mark: str) -> list[Found]:
     """All living processes of the service with this mark except this one, and those of other accounts."""
-    found: list[Found] = []
+    living: list[Found] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            own = process.environ()
-            if own.get(MARK) == mark and process != psutil.Process() and not is_gone(process):
-                found.append(Found(process, " ".join(process.cmdline()), own.get(RUN), own.get(WORKER)))
-    return found
+            variables = process.environ()
+            if variables.get(MARK) == mark and process != psutil.Process() and not is_gone(process):
+                command = " ".join(process.cmdline())
+                living.append(Found(process, command, variables.get(RUN), variables.get(WORKER)))
+    return living
 
 
-def supervisor_in(found: Iterable[Found]) -> Found | None:
+def supervisor_in(processes: Iterable[Found]) -> Found | None:
     """The supervisor among the processes of a service."""
-    return next((each for each in found if MODULE in each.command), None)
+    return next((each for each in processes if MODULE in each.command), None)
 
 
 def is_gone(process: psutil.Process) -> bool:
@@ -259,13 +260,13 @@ def is_gone(process: psutil.Process) -> bool:
         return True
 
 
-def end(found: Iterable[Found], *, grace_s: float) -> None:
+def end(processes: Iterable[Found], *, grace_s: float) -> None:
     """Ask processes to end, and kill those that have not within the grace."""
-    processes = [each.process for each in found]
-    for process in processes:
+    asked = [each.process for each in processes]
+    for process in asked:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    kill(_wait(processes, grace_s))
+    kill(_wait(asked, grace_s))
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
