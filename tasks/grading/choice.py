@@ -127,8 +127,15 @@ def find_choice(text: str, asked: Asked) -> Choice | None:
         ends = (match.end() for match in islice(STATES.backwards(plain), MOST_STATEMENTS))
         if letters := next(filter(None, (_stated(plain[end : end + WINDOW_CHARS], asked) for end in ends)), None):
             return Choice(letters, "statement")
-        if letters := _last_remarked(plain, asked):
-            return Choice(letters, "remark")
+        remark = _patterns(asked.letters).remark.last(plain)
+        if any(sign in plain for sign in ("정답", "맞", "옳")):
+            remarks = (remark, *_patterns(asked.letters).korean.finditer(plain))
+            remark = max(filter(None, remarks), key=lambda match: match.start(), default=None)
+        if remark:
+            named = next(group for group in remark.groups() if group)
+            number = NUMBERED.fullmatch(f"{named}번")
+            if letters := _by_number(number, asked) if number else _letters(named, asked):
+                return Choice(letters, "remark")
     return None
 
 
@@ -315,19 +322,6 @@ def _stated(following: str, asked: Asked) -> str | None:
     if not bare or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
         return None
     return _letter(int(bare[1]), asked)
-
-
-def _last_remarked(plain: str, asked: Asked) -> str | None:
-    patterns = _patterns(asked.letters)
-    last = patterns.remark.last(plain)
-    if any(sign in plain for sign in ("정답", "맞", "옳")):
-        found = (last, *patterns.korean.finditer(plain))
-        last = max(filter(None, found), key=lambda match: match.start(), default=None)
-    if not last:
-        return None
-    said = next(group for group in last.groups() if group)
-    match = NUMBERED.fullmatch(f"{said}번")
-    return _by_number(match, asked) if match else _letters(said, asked)
 
 
 def _by_number(match: re.Match[str], asked: Asked) -> str | None:

@@ -65,11 +65,17 @@ def length_controlled(compared: Sequence[Compared]) -> float | None:
 def _fit(table: Floats) -> Floats:
     """(3,) coefficients, with the penalty that predicts left-out folds best."""
     fold = np.arange(len(table))[::-1] % FOLDS
-    parts = [(table[fold != number], table[fold == number]) for number in range(FOLDS)]
-    losses = [
-        np.mean([_loss(left_out, _coefficients(kept, strength)) for kept, left_out in parts]) for strength in STRENGTHS
-    ]
-    return _coefficients(table, float(STRENGTHS[int(np.argmin(losses))]))
+    mean_losses: list[float] = []
+    for strength in STRENGTHS:
+        losses: list[float] = []
+        for number in range(FOLDS):
+            left_out = table[fold == number]
+            margins = left_out[:, :3] @ _coefficients(table[fold != number], strength)
+            preferences, weights = left_out[:, 3], left_out[:, 4]
+            cross_entropy = preferences * np.logaddexp(0, -margins) + (1 - preferences) * np.logaddexp(0, margins)
+            losses.append(float(np.mean(weights * cross_entropy)))
+        mean_losses.append(float(np.mean(losses)))
+    return _coefficients(table, float(STRENGTHS[int(np.argmin(mean_losses))]))
 
 
 def _coefficients(table: Floats, strength: float) -> Floats:
@@ -84,10 +90,3 @@ def _coefficients(table: Floats, strength: float) -> Floats:
         C=strength, l1_ratio=1, solver="liblinear", fit_intercept=False, tol=1e-8, max_iter=10_000, random_state=0
     )
     return model.fit(np.tile(features, (2, 1)), wins, shares).coef_[0]
-
-
-def _loss(table: Floats, coefficients: Floats) -> float:
-    """Mean weighted cross-entropy."""
-    margins, preferences, weights = table[:, :3] @ coefficients, table[:, 3], table[:, 4]
-    losses = preferences * np.logaddexp(0, -margins) + (1 - preferences) * np.logaddexp(0, margins)
-    return float(np.mean(weights * losses))

@@ -259,28 +259,25 @@ class Anchored:
         high, window = len(text), FIRST_WINDOW
         while high > 0:
             low = max(0, high - window)
-            for at in reversed(self._starts(text, low, high)):
-                if found := self.pattern.match(text, at):
+            part = text[low : high + self._overlap]
+            folded = part.lower()
+            starts: set[int] = set()
+            if len(folded) != len(part):  # İ is two characters in lower case: tried everywhere
+                starts.update(range(low, high))
+            else:
+                for word in filter(folded.__contains__, self._ascii_words if part.isascii() else self._words):
+                    at = folded.find(word)
+                    while 0 <= at < high - low:
+                        starts.add(low + at)
+                        at = folded.find(word, at + 1)
+            for start in sorted(starts, reverse=True):
+                if found := self.pattern.match(text, start):
                     yield found
             high, window = low, window * GROWTH
 
     def last(self, text: str) -> re.Match[str] | None:
         """The match that begins last."""
         return next(self.backwards(text), None)
-
-    def _starts(self, text: str, low: int, high: int) -> Sequence[int]:
-        """Where words begin from `low` to before `high`, in order."""
-        part = text[low : high + self._overlap]
-        folded = part.lower()
-        if len(folded) != len(part):  # İ is two characters in lower case
-            return range(low, high)
-        starts: set[int] = set()
-        for word in filter(folded.__contains__, self._ascii_words if part.isascii() else self._words):
-            at = folded.find(word)
-            while 0 <= at < high - low:
-                starts.add(low + at)
-                at = folded.find(word, at + 1)
-        return sorted(starts)
 
 
 _GERMAN = r"(?:[Aa]ntwort|Lösung|Ergebnis)(?:[ \t]+(?:auf|zu|für)\b[^.:\n]{0,80}?)?(?:[ \t]+(?:ist|lautet|beträgt)\b"

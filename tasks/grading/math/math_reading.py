@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -215,9 +216,14 @@ def _relation(chain: list[list[Token]], signs: list[str]) -> Answer:
     chain = [_trimmed(side) for side in chain]
     if not chain[0]:  # `= 5`
         chain, signs = chain[1:], signs[1:]
-    if "approx" in signs and (signs[0] != "approx" or _is_value(chain[0])):  # 1/3 ≈ 0.33: the exact value comes first
-        cut = signs.index("approx")
-        chain, signs = chain[: cut + 1], signs[:cut]
+    if "approx" in signs:
+        left: Answer | None = None
+        with suppress(NotUnderstood):
+            left = _read(chain[0]) if signs[0] == "approx" else None
+        is_value = isinstance(left, Formula) and not symbols(left.node)
+        if signs[0] != "approx" or is_value:  # 1/3 ≈ 0.33: the exact value comes first
+            cut = signs.index("approx")
+            chain, signs = chain[: cut + 1], signs[:cut]
     signs = ["=" if sign == "approx" else sign for sign in signs]
     if not signs:
         return _read(chain[0])
@@ -237,14 +243,6 @@ def _relation(chain: list[list[Token]], signs: list[str]) -> Answer:
                 raise
             sides.append(Words(subject))
     return Relation(tuple(sides), tuple(signs), subject)
-
-
-def _is_value(tokens: list[Token]) -> bool:
-    try:
-        answer = _read(tokens)
-    except NotUnderstood:
-        return False
-    return isinstance(answer, Formula) and not symbols(answer.node)
 
 
 def _with_signs(tokens: list[Token], **signs: str) -> list[Token]:

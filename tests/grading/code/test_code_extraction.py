@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
-from textwrap import dedent, indent
+from textwrap import dedent
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from tasks.grading.code.code_extraction import before_signature, code_in, completed, defines
 
-DEFINITIONS = [
-    json.loads(line) for line in Path(__file__).with_name("definitions.jsonl").read_text("utf-8").splitlines()
-]
+DEFINITIONS, FENCED = (
+    [json.loads(line) for line in Path(__file__).with_name(name).read_text("utf-8").splitlines()]
+    for name in ("definitions.jsonl", "fenced.jsonl")
+)
 CODE = "def area(x):\n    return x * x\n"
 PROMPT = '''\
 from math import pi
@@ -34,39 +35,7 @@ def area(x):
 BODY = "    if x < 0:\n        return 0\n    return x * x\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        (f"Here:\n```python\n{CODE}```\nDone.", CODE),
-        (f"```py\n{CODE}```", CODE),
-        (f"```Python3\n{CODE}```", CODE),
-        (f"```python title=area.py\n{CODE}```", CODE),
-        (f"```{{.python}}\n{CODE}```", CODE),
-        (f"```\n{CODE}```", CODE),
-        (f"~~~python\n{CODE}~~~\n", CODE),
-        (f"````python\n{CODE}````", CODE),
-        (f"```python\n{CODE}", CODE),
-        (f"Use this: ```python\n{CODE}```", CODE),
-        ("```python\r\ndef area(x):\r\n    return x * x\r\n```\r\n", CODE),
-        (f"1. First:\n   ```python\n{indent(CODE, '   ')}   ```\n", CODE),
-        (f"1. First:\n   ```python\n{CODE}   ```\n", CODE),
-        (f"- ```python\n{indent(CODE, '  ')}  ```\n", CODE),
-        ("```python\ndef area(x):\n    return x * x```\nThat is it.", CODE),
-        (f"```bash\npip install numpy scipy pandas matplotlib\n```\n```python\n{CODE}```", CODE),
-        (f"```\nshort\n```\n```text\n{CODE}```", CODE),
-        (f"```python\n\n```\n```python\n{CODE}```", CODE),
-        (f"```python\n{CODE}```\n```python\nprint(area(2) + area(3) + area(4) + area(5))\n```", CODE),
-        ("    return x * x\n", "    return x * x\n"),
-        (CODE.replace("\n", "\r\n"), CODE),
-        (CODE.replace("\n", "\r\r\n"), CODE),
-        ("Take `x * x`, not ~~x~~.", "Take `x * x`, not ~~x~~."),
-    ],
-    ids=[
-        *("tagged", "alias", "case", "more words", "braces", "untagged", "tildes", "four", "unclosed", "behind words"),
-        *("CRLF", "indented", "fence only indented", "bullet", "closed behind code", "another language first"),
-        *("longest", "empty first", "several", "none", "none, CRLF", "CRCRLF", "inline"),
-    ],
-)
+@pytest.mark.parametrize(("text", "code"), [case[1:] for case in FENCED], ids=[case[0] for case in FENCED])
 def test_the_program_of_an_answer(text: str, code: str) -> None:
     assert code_in(text, "python") == code
 

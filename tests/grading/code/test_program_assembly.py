@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,8 @@ from tests.evaluation.code.answered import opened_tools
 
 pytestmark = pytest.mark.machine
 
+CLOSED = [json.loads(line) for line in Path(__file__).with_name("closed.jsonl").read_text("utf-8").splitlines()]
+"""Language, name, and code that opens or closes the function in its own way."""
 BASH = "#!/bin/bash\n# Twice $1\ntwice() {\n"
 BASH_TESTS = "}\n\nset -e\n[[ $(twice 2) = 4 ]]\n"
 JS = "// Twice n\nfunction twice(n){\n"
@@ -45,40 +49,11 @@ def sandbox() -> Iterator[Sandbox]:
         yield tools.sandbox
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "    echo $(($1 * 2))\n",
-        "    echo $(($1 * 2))\n}\n",
-        "    echo $(($1 * 2)); }",
-        "twice() {\n    echo $(($1 * 2))\n}\n",
-        "twice() {\n    echo $(($1 * 2))\n",
-        "    echo $(($1 * 2))  # not }} the ${end\n",
-        '    local text=\'}\' other="{ \\" {"\n    echo $(($1 * 2))\n',
-        'twice() {\n    cat <<< "${1#\\}}" > /dev/null\n    echo $(($1 * 2))\n}\n',
-        "twice() {\n    : <<EOF\nit isn't over: {\nEOF\n    echo $(($1 * 2))\n}\n",
-    ],
-    ids=["body", "closed", "closed on its line", "whole", "whole, cut off", "comment", "strings", "escaped", "heredoc"],
-)
-def test_the_function_is_closed_once_in_bash(code: str, sandbox: Sandbox) -> None:
-    assert passes(BASH, code, "sh", BASH_TESTS, sandbox) == "ok"
-    assert passes(BASH, code.replace("* 2", "* 3"), "sh", BASH_TESTS, sandbox) == "failed"
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "  return n * 2;\n",
-        "  return n * 2;\n}\n",
-        "  const text = '}', other = `${n} }`; // }\n  return n * 2; }",
-        "function twice(n) {\n  return n * 2;\n}\n",
-        "const twice = (n) => {\n  return n * 2;\n}",
-        "function twice(n) {\n  return n * 2;",
-    ],
-    ids=["body", "closed", "strings", "whole", "arrow", "whole, cut off"],
-)
-def test_the_function_is_closed_once_in_javascript(code: str, sandbox: Sandbox) -> None:
-    assert passes(JS, code, "js", JS_TESTS, sandbox) == "ok"
+@pytest.mark.parametrize(("language", "code"), [(row[0], row[2]) for row in CLOSED], ids=[row[1] for row in CLOSED])
+def test_the_function_is_closed_once(language: str, code: str, sandbox: Sandbox) -> None:
+    prompt, tests = (BASH, BASH_TESTS) if language == "sh" else (JS, JS_TESTS)
+    assert passes(prompt, code, language, tests, sandbox) == "ok"
+    assert passes(prompt, code.replace("* 2", "* 3"), language, tests, sandbox) == "failed"
 
 
 @pytest.mark.parametrize(
