@@ -79,8 +79,16 @@ def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -
             continue
         blocks.append(Block(len(blocks) + 1, label, text, hit))
         left = room - estimated_tokens(text)
-    told, left = _with_rows(blocks, left)
-    return Context(tuple(told), tuple(dropped), most_tokens - left)
+    # rows of wide tables stand as sentences below them, where there is room: a model then reads no column wrong
+    for at, block in enumerate(blocks):
+        chunk = block.hit.chunk
+        named = sum(row.count(": ") >= 2 for row in chunk.sentences)  # at least three columns, under a header
+        wide = block.text == chunk.text and 2 * named > len(chunk.sentences)
+        rows = "\n".join(chunk.sentences) if wide else ""
+        cost = estimated_tokens(rows) + 1 if rows else 0
+        if rows and cost <= left:
+            blocks[at], left = block._replace(text=f"{block.text}\n\n{rows}"), left - cost
+    return Context(tuple(blocks), tuple(dropped), most_tokens - left)
 
 
 def estimated_tokens(text: str) -> int:
@@ -120,21 +128,6 @@ def _cut(hit: Hit, room: int) -> str:
     while estimated_tokens(text) > room:  # one sentence that is longer than all the room
         text = text[: len(text) // 2]
     return text
-
-
-def _with_rows(blocks: Sequence[Block], left: int) -> tuple[list[Block], int]:
-    """Rows of wide tables as sentences below them, where there is room: a model then reads no column wrong."""
-    told: list[Block] = []
-    for block in blocks:
-        chunk = block.hit.chunk
-        named = sum(row.count(": ") >= 2 for row in chunk.sentences)  # at least three columns, under a header
-        wide = block.text == chunk.text and 2 * named > len(chunk.sentences)
-        rows = "\n".join(chunk.sentences) if wide else ""
-        cost = estimated_tokens(rows) + 1 if rows else 0
-        if rows and cost <= left:
-            block, left = block._replace(text=f"{block.text}\n\n{rows}"), left - cost
-        told.append(block)
-    return told, left
 
 
 CLASSIFY_TOKENS = 32

@@ -208,25 +208,20 @@ def _in_statement(row: Mapping[str, Any]) -> bool:
 
 def checked(question: str, draft: Draft) -> Draft:
     """A draft of sentences; it abstains where the question asks for arithmetic and no sentence states its result."""
-    asks = asks_to_work_out(question) or bool(readings(question, ()))
-    if draft.abstained or not asks or _states(draft.text, question):
+    if draft.abstained or not (asks_to_work_out(question) or readings(question, ())):
         return draft
+    # a line may state the share or rate of what the question names, which needs no formula;
+    # of an amount that is to be added up, no percentage is the answer
+    named = [one.concept for one in mentions(question)]
+    is_rate = RATE_ASKED.search(question) or operation(question) in ("growth", "cagr")
+    if is_rate or any(concept.statement is None for concept in named):
+        asked = {concept.key for concept in named}
+        lines = (line for line in draft.text.split("\n") if STATED.search(line))
+        said = [not asked or bool(asked & {one.concept.key for one in mentions(line)}) for line in lines]
+        if any(said) and not defines(question):
+            return draft
     told = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
     return draft._replace(text=told, abstained=True, reason="the question asks for arithmetic that was not understood")
-
-
-def _states(text: str, question: str) -> bool:
-    """Whether a line of an answer states the share or rate of what the question names, which needs no formula."""
-    if not (
-        RATE_ASKED.search(question)
-        or operation(question) in ("growth", "cagr")
-        or any(one.concept.statement is None for one in mentions(question))
-    ):
-        return False  # of an amount that is to be added up, no percentage is the answer
-    asked = {one.concept.key for one in mentions(question)}
-    lines = (line for line in text.split("\n") if STATED.search(line))
-    said = [not asked or bool(asked & {one.concept.key for one in mentions(line)}) for line in lines]
-    return any(said) and not defines(question)
 
 
 def _read(index: Index, among: Mapping[str, str], year: int | None = None) -> list[dict[str, Any]]:

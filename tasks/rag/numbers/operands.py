@@ -62,15 +62,16 @@ def readings(question: str, whens: Sequence[When], *, said: Sequence[str] = ()) 
         return [Reading(task.expression, task.shown, task.title)] if words else []
     short = PATTERN["lead"].sub("", plain)
     texts = dict.fromkeys((plain, short))
-    found = [one for text in texts for one in (*_over_periods(text, question, whens), *_read(text, question))]
-    return [one for one in dict.fromkeys(found) if _names_figures(one)][:MOST_READINGS]
-
-
-def _names_figures(reading: Reading) -> bool:
-    said = [line.said for line in lines_of(reading.expression)]
-    different = len({frozenset(line.split()) for line in said}) == len(dict.fromkeys(lines_of(reading.expression)))
-    named = all(said) and said[0] != WHOLE and not any(map(PATTERN["no_figure"].search, said))
-    return named and (different or len(set(said)) == 1)
+    found: list[Reading] = []
+    ways = (one for text in texts for one in (*_over_periods(text, question, whens), *_read(text, question)))
+    for reading in dict.fromkeys(ways):
+        # its lines are names of figures, which differ
+        said = [line.said for line in lines_of(reading.expression)]
+        different = len({frozenset(line.split()) for line in said}) == len(set(lines_of(reading.expression)))
+        named = all(said) and said[0] != WHOLE and not any(map(PATTERN["no_figure"].search, said))
+        if named and (different or len(set(said)) == 1):
+            found.append(reading)
+    return found[:MOST_READINGS]
 
 
 def plain_of(question: str, said: Sequence[str]) -> str:
