@@ -75,7 +75,7 @@ def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
         f"pools of {about.pool_size} by {about.sampler} · judge {about.judge} · lines: 95 % intervals"
     )
     names = [
-        LOOKS.get(one.selector, (printable(one.selector, 40),))[0] + (" (at least)" if one.is_lower_bound else "")
+        LOOKS.get(one.selector, (printable(one.selector, 40), PINK))[0] + (" (at least)" if one.is_lower_bound else "")
         for one in shown
     ]
 
