@@ -249,16 +249,12 @@ def evaluate(
 
 def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
     """What the judge makes of each query with its demonstrations, in order."""
-    return [
-        Outcome(
-            query=one.query,
-            pointer=tuple(map(pool.index, one.demonstrations)) if {*one.demonstrations} <= {*pool} else (),
-            shown=one.demonstrations,
-            **judgment._asdict(),
-        )
-        for one, judgment in zip(asked, judge(asked), strict=True)
-        for pool in (pools.pools[one.query],)
-    ]
+    outcomes = list[Outcome]()
+    for question, judgment in zip(asked, judge(asked), strict=True):
+        pool, shown = pools.pools[question.query], question.demonstrations
+        pointer = tuple(map(pool.index, shown)) if {*shown} <= {*pool} else ()
+        outcomes.append(Outcome(query=question.query, pointer=pointer, shown=shown, **judgment._asdict()))
+    return outcomes
 
 
 def _watched(judging: Judging, stage: str) -> Judge:
