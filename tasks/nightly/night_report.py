@@ -185,10 +185,13 @@ def render_page(report: NightReport) -> str:
     """The HTML of a night."""
     labels = [one.label for one in report.models]
     # the axis of differences is shared by all changes and includes zero
-    changes = [one for one in report.changes if one.difference is not None]
     ends = [end for one in report.changes for end in (one.low, one.difference, one.high) if end is not None]
     scale = scale_of([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
-    drawn = {one.key: {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)} for one in changes}
+    drawn = {
+        one.key: {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)}
+        for one in report.changes
+        if one.difference is not None
+    }
     scores = {(one.model, one.task): one for one in report.scores}
     return render(
         PARTS / "nightly.html",

@@ -19,6 +19,8 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, ClassVar
 
+from pydantic import JsonValue
+
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile
@@ -115,13 +117,16 @@ class HLE(Examination):
             kind, gold = str(row["answer_type"]), str(row["answer"]).strip()
             if kind == CHOICE and not (len(gold) == 1 and gold in LETTERS):
                 row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
+            detail: dict[str, JsonValue] = {"answer_type": kind}
+            if kind == CHOICE:
+                detail["letters"] = LETTERS
             yield Item(
                 id=str(row["id"]),
                 prompts=(str(row["question"]),),
                 system=SYSTEM,
                 gold=gold,
                 group=str(row["category"]) if row.get("category") else None,
-                detail={"answer_type": kind} | ({"letters": LETTERS} if kind == CHOICE else {}),
+                detail=detail,
             )
 
     def read(self, response: str) -> Readings:
@@ -164,13 +169,16 @@ class JEEBench(Examination):
                 row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
             if not choice and _number(gold) is None:
                 row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
+            detail: dict[str, JsonValue] = {"type": kind}
+            if choice:
+                detail |= {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
             question = str(row["question"]).replace("\n\n", "\n").strip()
             yield Item(
                 id=str(row.number),
                 prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
                 gold=gold,
                 group=str(row["subject"]),
-                detail={"type": kind} | ({"letters": "ABCD", "several": kind == "MCQ(multiple)"} if choice else {}),
+                detail=detail,
             )
 
     def read(self, response: str) -> Readings:

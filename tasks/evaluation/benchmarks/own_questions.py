@@ -140,7 +140,7 @@ class VQA(BaseBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         answers = dict[str, list[str]]()
         for row in data.rows(self.files[1]):
-            listed = row.get("answers")
+            listed: Any = row.get("answers")
             if not isinstance(listed, list) or not listed:
                 row.unusable("answers: expected a list with the answers of people")
             texts = [cast("dict[str, Any]", one).get("answer") for one in listed if isinstance(one, dict)]

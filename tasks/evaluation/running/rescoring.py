@@ -27,7 +27,7 @@ from tasks.evaluation.running.planning import (
 from tasks.evaluation.running.replaying import replay
 from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
 from tasks.evaluation.running.task_choice import choose, find, judge_of
-from tasks.grading.reading import POLICIES
+from tasks.grading.reading import POLICIES, Policy
 from tasks.sandbox.sandbox_python import another_python
 
 OWN = (".yaml", ".yml", ".py")
@@ -138,8 +138,11 @@ def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None
         ks = tuple(k for k in asked_ks if isinstance(k, int))
     ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
     asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
-    extract = settings.extract or next((one for one in POLICIES if one == old.settings.get("extract")), "published")
-    extract = extract if benchmark.reads_answers else "published"
+    extract: Policy = "published"
+    if benchmark.reads_answers:
+        for policy in POLICIES:
+            extract = policy if policy == old.settings.get("extract") else extract
+        extract = settings.extract or extract
     return PlannedTask(
         task=old.task,
         benchmark=named,
