@@ -283,7 +283,7 @@ def require_vllm(pretrained: str) -> None:
 
 
 def _open_replay(asked: Asked) -> Chat:
-    from models.replay import ReplayChat
+    from models.scripted import ReplayChat
 
     return ReplayChat(Path(_model_name(checked_args(ReplayArgs, asked).path, asked.kind, "path")))
 

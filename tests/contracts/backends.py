@@ -121,7 +121,7 @@ def _record(folder: Path) -> None:
 
 
 def _replay(folder: Path) -> Any:
-    from models.replay import ReplayChat
+    from models.scripted import ReplayChat
 
     return ReplayChat(folder / "answers.jsonl")
 

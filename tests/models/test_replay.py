@@ -8,7 +8,7 @@ import pytest
 
 from models.model_errors import ModelUnavailable, RequestRefused
 from models.protocols import ChatRequest, Message
-from models.replay import ReplayChat
+from models.scripted import ReplayChat
 
 
 def record(folder: Path, *rows: object) -> Path:
