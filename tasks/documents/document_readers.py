@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, Protocol
 
+from pydantic import field_validator
+
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Kind, Page, PageSource, PageStatus, Place
 
@@ -27,6 +29,11 @@ class ReadOptions(Record):
     """auto: tesseract (kor+eng) on pages without text, when it is installed."""
     layout: Literal["auto", "off"] = "auto"
     """auto: HWP and HWPX are laid out as pages, and Word documents by LibreOffice (seconds each), when installed."""
+
+    @field_validator("ocr", "layout", mode="before")
+    @classmethod
+    def _read_off(cls, value: Any) -> Any:
+        return "off" if value is False else value  # YAML takes a bare `off` for False
 
 
 class Header(Record):
