@@ -68,7 +68,8 @@ def _colour(selector: str) -> str:
 def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
     """A bar for each selector with its 95 % interval and a dot per seed; what training gains over similarity."""
     about, shots, shown = summary.conditions, summary.conditions.trained_shots, summary.compared()
-    seeds = f"{len(summary.seeds)} seeds" if len(summary.seeds) > 1 else f"seed {summary.seeds[0]}"
+    count = len(summary.seeds)
+    seeds = f"{count} seeds" if count > 1 else f"seed {summary.seeds[0]}"
     n = max((figure.accuracy.n for figure in summary.figures), default=0)
     detail = (
         f"{about.dataset} · {n:,} held-out questions, {seeds} · "
