@@ -26,7 +26,6 @@ TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
 LISTS = ("--tasks", "-t", "--model_args", "--model-args", "-a", "--gen_kwargs", "--gen-kwargs")
 """Flags that lm_eval takes with several words."""
 PAIRS = "K=V,…"
-ADDRESS = "OpenAI-compatible endpoint of the model; stored with the run, so without credentials."
 MODEL = (
     "Backend: openai, hf, vllm, curator, replay, scripted or package.module.Class; or a name from the file that "
     "TRIVET_MODELS names."
@@ -51,7 +50,7 @@ OPTIONS = Options(
         "tasks": Flag("--tasks -t", type=str, help="Names or paths, separated by commas; see `eval list`."),
         "model.name": Flag("--model-name"),
         "model.args": Flag("--model-args -a", type=str, metavar=PAIRS),
-        "model.args.base_url": Flag(help=ADDRESS),
+        "model.base_url": Flag(),
         "output_path": Flag("--output-path -o"),
         "data_dir": Flag(envvar="TRIVET_DATA_DIR"),
         "include_path": Flag(),

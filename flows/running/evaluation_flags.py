@@ -6,7 +6,6 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +19,7 @@ from models.backends import PRESS, backends, parse_model_args
 from models.model_errors import ModelUnavailable
 from models.registry import VARIABLE, Entry, named, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.evaluation.running.open_models import CALLS, ModelSpec, read_rates
+from tasks.evaluation.running.open_models import CALLS, ModelSpec
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
 from tasks.sandbox.bubblewrap import refuse_unsafe
 
@@ -29,16 +28,14 @@ FIELDS: dict[str, str] = _TABLES["fields"]
 """Flag as a file or a suite names it → field of the configuration."""
 SWITCHES = ("unsafe_code", "fewshot_as_multiturn", "trust_remote_code", "overwrite", "debug")
 """Flags without a value; true or false in a file."""
-NAMES_IN_ARGS = {"model.args.tries": "max_retries", "model.args.timeout_s": "timeout"}
-"""Rates that only model_args give, under their names there."""
+NAMES_IN_ARGS = {"model.calls.tries": "max_retries", "model.calls.timeout_s": "timeout"}
+"""Fields that model_args give, under their names there."""
 ADDRESS_VARIABLE = "TRIVET_{}_BASE_URL"
 """Environment variable for an address with credentials, which the configuration must not hold."""
 KEY_VARIABLE = "TRIVET_{}_API_KEY"
 """Environment variable for a key from model_args: the configuration names the variable and never holds the key."""
 FILE_OF = {"scripted": "rules", "replay": "path"}
 """Argument of the backend that names its file."""
-ALIASES = {"concurrency": PRESS["concurrency"], "base_url": ("base_url", "api_base"), "api_key_env": ("api_key",)}
-"""Flags → what model_args call the same."""
 TASK_FILES = (".yaml", ".yml", ".py")
 BACKENDS: dict[str, str] = _TABLES["backends"]
 """Names of models of lm_eval → our backend."""
@@ -70,7 +67,7 @@ def read_evaluation(
     except (OptionUnusable, ConfigUnusable, ValidationError) as error:
         said = str(error)
         if isinstance(error, ValidationError):  # the first thing that is wrong, named by its flag
-            outer = {"ModelSpec": "model.", "CallSettings": "model.args."}.get(error.title, "")
+            outer = "model." if error.title == "ModelSpec" else ""
             said = explain_errors(error, lambda path: _flag_of(outer + path)).splitlines()[0]
         # an error about a flag is one about the line of the file that set it
         if read and (flag := re.match(r"--([\w-]+)", said)):
@@ -225,19 +222,27 @@ def _model_name_of(entry: Entry) -> str | None:
 
 
 def _model_of(chosen: Mapping[str, Any]) -> ModelSpec:
-    """The model that is measured; a flag precedes the argument of the same meaning. Raises OptionUnusable."""
+    """The model that is measured. Raises OptionUnusable."""
     args = dict(chosen["model_args"])
-    for name in ("base_url", "api_key_env", "device", "trust_remote_code", "concurrency"):
-        if chosen[name]:
-            args = {other: value for other, value in args.items() if other not in ALIASES.get(name, ())}
-            args[name] = chosen[name]
+    if chosen["device"]:
+        args["device"] = chosen["device"]
+    if chosen["trust_remote_code"]:
+        args["trust_remote_code"] = True
     if not str(chosen["batch_size"] or "auto").startswith("auto"):  # lm_eval has `auto:4` too
         args["batch_size"] = _whole(chosen["batch_size"], "batch_size")
     for name in FILE_OF.values():
         if name in args:
             args[name] = str(Path(str(args[name])).absolute())
     name = chosen["model_name"] or args.get("model") or args.get("pretrained")
-    return _spec(chosen["model"], name, args, who="MODEL")
+    return _spec(
+        chosen["model"],
+        name,
+        args,
+        who="MODEL",
+        base_url=chosen["base_url"],
+        api_key_env=chosen["api_key_env"],
+        concurrency=chosen["concurrency"],
+    )
 
 
 def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
@@ -253,22 +258,46 @@ def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
     return _spec(backend, name or None, args, who="JUDGE")
 
 
-def _spec(backend: str, name: str | None, args: Mapping[str, Any], *, who: str) -> ModelSpec:
-    """The model as a run may store it: a key, and an address with credentials or a query, go to the environment."""
-    args = dict(args)
-    if key := args.pop("api_key", None):
-        args["api_key_env"] = KEY_VARIABLE.format(who)
-        os.environ[args["api_key_env"]] = str(key)
-    if address := args.pop("api_base", None):
-        args.setdefault("base_url", address)
-    with suppress(ValueError):  # of what is no address: the backend says what is wrong with it
-        parts = urlsplit(str(args.get("base_url") or ""))
-        if parts.query or "@" in parts.netloc:
-            args["base_url_env"] = ADDRESS_VARIABLE.format(who)
-            os.environ[args["base_url_env"]] = str(args["base_url"])
-            args["base_url"] = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
-    read_rates(args)  # an error names the rate, and not all the arguments
-    return ModelSpec.model_validate({"backend": backend, "name": name, "args": args})
+def _spec(
+    backend: str,
+    name: str | None,
+    args: Mapping[str, Any],
+    *,
+    who: str,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    concurrency: int | None = None,
+) -> ModelSpec:
+    """The model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
+
+    Rates that are not given are the defaults of an evaluation.
+    """
+    own = PRESS["concurrency"] if concurrency else ()  # what the flag precedes
+    rest = {name: value for name, value in args.items() if name not in own}
+    own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
+    if key := rest.pop("api_key", None):
+        rest["api_key_env"] = KEY_VARIABLE.format(who)
+        os.environ[rest["api_key_env"]] = str(key)
+    if concurrency:
+        rest["concurrency"] = concurrency
+    address = _address_of(base_url or own_url, who=who)
+    return ModelSpec.model_validate(
+        {"backend": backend, "name": name, "args": rest, **address, "api_key_env": api_key_env}
+    )
+
+
+def _address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
+    """An endpoint as a run may store it; one with credentials or a query goes to the environment."""
+    try:
+        parts = urlsplit(base_url or "")
+    except ValueError:
+        return {"base_url": base_url}  # the backend says what is wrong with it
+    if not (parts.query or "@" in parts.netloc):
+        return {"base_url": base_url}
+    variable = ADDRESS_VARIABLE.format(who)
+    os.environ[variable] = str(base_url)
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    return {"base_url": plain, "base_url_env": variable}
 
 
 def tasks_of(named: Any) -> list[dict[str, Any]]:

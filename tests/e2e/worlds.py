@@ -63,7 +63,7 @@ def _picture(seed: int) -> bytes:
 def evaluation(folder: Path, base_url: str) -> dict[str, Any]:
     """Sums for a model."""
     return {
-        "model": {"backend": "openai", "name": "sums", "args": {"base_url": base_url}},
+        "model": {"backend": "openai", "name": "sums", "base_url": base_url},
         "tasks": [{"task": "MATH500"}],
         "data_dir": str(write_sums(folder / "sums", SUMS)),
         "output_path": str(folder / "logs"),

@@ -44,9 +44,11 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def served(server: Server, **args: Any) -> ModelSpec:
-    usual = {"base_url": server.base_url, "concurrency": 2, "max_retries": 0}
-    return ModelSpec(backend="openai", name=MODEL, args=usual | args)
+def served(server: Server, **calls: Any) -> ModelSpec:
+    settings = {"concurrency": 2, "tries": 1, **calls}
+    return ModelSpec(
+        backend="openai", name=MODEL, base_url=server.base_url, calls=CallSettings.model_validate(settings)
+    )
 
 
 def test_a_model_is_opened_once_until_it_is_released() -> None:
@@ -57,14 +59,14 @@ def test_a_model_is_opened_once_until_it_is_released() -> None:
 
 
 def test_a_key_comes_from_the_variable_that_the_run_names(server: Server) -> None:
-    spec = served(server, api_key_env="MY_KEY")
+    spec = served(server).model_copy(update={"api_key_env": "MY_KEY"})
     list(Asking(spec).ask_all(requests(1)))
     assert server.requests[-1]["headers"]["authorization"] == "Bearer sk-mine"
 
 
 def test_a_variable_that_is_not_there_is_named(server: Server) -> None:
     with pytest.raises(ModelUnavailable, match="api_key_env=NO_KEY: there is no such environment variable"):
-        open_model(served(server, api_key_env="NO_KEY"))
+        open_model(served(server).model_copy(update={"api_key_env": "NO_KEY"}))
 
 
 def test_every_request_is_answered_and_counted() -> None:
@@ -138,9 +140,9 @@ def curator(here: Path) -> None:
 @pytest.mark.parametrize(("variable", "key"), [(None, "sk-ant"), ("TEAM_KEY", "sk-team")])
 def test_the_key_is_the_providers_unless_the_run_names_another(server: Server, variable: str | None, key: str) -> None:
     name = f"anthropic/{MODEL}"
-    open_model(
-        ModelSpec(backend="curator", name=name, args={"base_url": server.base_url, "api_key_env": variable})
-    ).complete(request("Hello"))
+    open_model(ModelSpec(backend="curator", name=name, base_url=server.base_url, api_key_env=variable)).complete(
+        request("Hello")
+    )
     assert server.requests[0]["headers"]["authorization"] == f"Bearer {key}"
 
 

@@ -20,7 +20,7 @@ from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import plan_of, write_benchmark
 
 SCRIPTED = ModelSpec(backend="scripted", name="m")
-GRADER = ModelSpec(backend="openai", name="grader", args={"base_url": "http://127.0.0.1:1/v1", "api_key_env": "MY_KEY"})
+GRADER = ModelSpec(backend="openai", name="grader", base_url="http://127.0.0.1:1/v1", api_key_env="MY_KEY")
 SAMPLES = Path(__file__).parents[1] / "samples" / "benchmarks"
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -66,7 +66,7 @@ def test_the_judge_is_the_benchmarks_own_unless_one_is_named(
 ) -> None:
     found = judge_of(find_benchmark("MTBench"), judge, auto=auto)
     assert found
-    assert (found.backend, found.name, found.args.get("base_url")) == (backend, name, base_url)
+    assert (found.backend, found.name, found.base_url) == (backend, name, base_url)
 
 
 def recorded(folder: Path, repeats: int) -> ModelSpec:

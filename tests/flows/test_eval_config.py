@@ -49,7 +49,7 @@ def configured(line: str) -> Any:
 def test_the_quickcheck_of_the_seed() -> None:
     config = configured(SEED_QUICKCHECK)
     assert (config.model.backend, config.model.name) == ("curator", "lm_studio/deepseek-r1-0528-qwen3-8b-mlx")
-    assert config.model.args["base_url"] == "http://127.0.0.1:1234/v1"
+    assert config.model.base_url == "http://127.0.0.1:1234/v1"
     assert [task.task for task in config.tasks] == ["AIME24"]
     assert (config.settings.limit, config.settings.apply_chat_template) == (1, True)
     assert config.output_path == Path("logs/quickcheck.json").absolute()
@@ -58,7 +58,7 @@ def test_the_quickcheck_of_the_seed() -> None:
 def test_a_key_in_model_args_is_moved_to_the_environment() -> None:
     config = configured(SEED_QUICKCHECK)
     assert "dummy" not in config.model_dump_json()
-    assert os.environ[config.model.args["api_key_env"]] == "dummy"
+    assert os.environ[config.model.api_key_env] == "dummy"
 
 
 def test_several_tasks_of_the_seed() -> None:
@@ -95,8 +95,8 @@ def test_flags_have_both_spellings(spelling: Any) -> None:
     assert (settings.max_tokens, settings.n_repeat, settings.num_fewshot) == (3, 4, 5)
     assert (settings.apply_chat_template, settings.system_instruction) == (False, "s")
     assert (settings.ks, settings.unsafe_code) == ((1, 10), False)
-    assert (config.data_parallel, config.spending.max_cost, config.model.args["api_key_env"]) == (6, 8, "K")
-    assert (config.judge.args["base_url"], config.auto_judge) == ("x", True)
+    assert (config.data_parallel, config.spending.max_cost, config.model.api_key_env) == (6, 8, "K")
+    assert (config.judge.base_url, config.auto_judge) == ("x", True)
 
 
 @pytest.mark.parametrize(

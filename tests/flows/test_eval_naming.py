@@ -55,8 +55,8 @@ def test_a_name_of_the_file_is_the_model_with_all_that_opens_it() -> None:
 
 def test_an_endpoint_of_the_file_has_its_place_key_and_rates() -> None:
     model = configured(model="claude").model
-    assert (model.backend, model.name, model.own_args) == ("curator", "anthropic/claude-sonnet-4-5", {})
-    assert (model.args["base_url"], model.args["api_key_env"]) == ("http://127.0.0.1:4000/v1", "TEAM_KEY")
+    assert (model.backend, model.name, model.args) == ("curator", "anthropic/claude-sonnet-4-5", {})
+    assert (model.base_url, model.api_key_env) == ("http://127.0.0.1:4000/v1", "TEAM_KEY")
     assert (model.calls.requests_per_minute, model.calls.tokens_per_minute) == (50, 9000)
 
 
@@ -64,11 +64,7 @@ def test_flags_go_before_the_file() -> None:
     args = "api_base=http://127.0.0.1:1/v1,requests_per_minute=7"
     config = configured(model="claude", model_name="anthropic/other", model_args=args, price="1,2", api_key_env="MINE")
     model = config.model
-    assert (model.name, model.args["base_url"], model.args["api_key_env"]) == (
-        "anthropic/other",
-        "http://127.0.0.1:1/v1",
-        "MINE",
-    )
+    assert (model.name, model.base_url, model.api_key_env) == ("anthropic/other", "http://127.0.0.1:1/v1", "MINE")
     assert (model.calls.requests_per_minute, config.spending.prices.prompt) == (7, 1)
     assert configured(model="qwen", model_args="pretrained=other/m").model.name == "other/m"
 
@@ -83,17 +79,13 @@ def test_the_name_in_the_file_changes_nothing_that_a_step_sees(file: Path) -> No
 
 def test_a_script_of_the_file_is_found_beside_it(file: Path) -> None:
     model = configured(model="echo").model
-    assert (model.backend, model.name, model.own_args) == ("scripted", None, {"rules": str(file.parent / "rules.json")})
+    assert (model.backend, model.name, model.args) == ("scripted", None, {"rules": str(file.parent / "rules.json")})
 
 
 def test_a_judge_may_be_of_the_file(file: Path) -> None:
     judge = judge_of("claude", "max_requests_per_minute=5")
     assert judge is not None
-    assert (judge.backend, judge.name, judge.args["api_key_env"]) == (
-        "curator",
-        "anthropic/claude-sonnet-4-5",
-        "TEAM_KEY",
-    )
+    assert (judge.backend, judge.name, judge.api_key_env) == ("curator", "anthropic/claude-sonnet-4-5", "TEAM_KEY")
     assert judge.calls.requests_per_minute == 5
     script = judge_of("echo", "")
     assert script is not None
@@ -114,7 +106,7 @@ def test_curator_names_have_rates_and_keys_as_other_endpoints() -> None:
     args = "api_base=http://127.0.0.1:1234/v1,api_key=dummy,max_requests_per_minute=60,max_tokens_per_minute=9000"
     model = configured(model="curator", model_name="lm_studio/qwen3-8b", model_args=args).model
     assert (model.calls.requests_per_minute, model.calls.tokens_per_minute) == (60, 9000)
-    assert (model.name, os.environ[model.args["api_key_env"]], "dummy" in model.model_dump_json()) == (
+    assert (model.name, os.environ[model.api_key_env], "dummy" in model.model_dump_json()) == (
         "lm_studio/qwen3-8b",
         "dummy",
         False,

@@ -69,7 +69,7 @@ def test_arguments_that_mean_nothing_here_are_said_and_left_out(
 def test_the_path_of_a_request_is_no_part_of_its_address_and_its_longest_answer_is_a_setting() -> None:
     line = "--model local-chat-completions --tasks AIME24 --model_args "
     config = read(f"{line}model=m,base_url=http://127.0.0.1:8000/v1/chat/completions,max_gen_toks=256")
-    assert config.model.args["base_url"] == "http://127.0.0.1:8000/v1"
+    assert config.model.base_url == "http://127.0.0.1:8000/v1"
     assert config.settings.max_tokens == 256
 
 

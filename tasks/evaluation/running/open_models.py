@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from threading import Lock
 from typing import Any, cast
 
-from pydantic import Field, JsonValue, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validator, model_validator
 
 from models.backends import PRESS, backends, kinds, open_backend
 from models.local import release_held
@@ -35,13 +35,8 @@ TRANSPORT = {
 """Arguments that determine how a model is reached or named, not how it answers."""
 
 
-CALLS = {**PRESS, "tries": ("tries",), "timeout_s": ("timeout_s", "timeout", "request_timeout")}
-"""Fields of `CallSettings`, and what arguments call them; `max_retries` is one less than `tries`."""
-RATES = frozenset({"max_retries", *(name for names in CALLS.values() for name in names)})
-PLACES = ("base_url", "base_url_env", "api_key_env")
-CONCURRENCY = 16
-FIXED = {"first_delay_s": 1.0, "most_delay_s": 60.0}
-"""Rates that an earlier version let a run set."""
+CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+"""Fields of `CallSettings`, and what arguments call them."""
 
 NO_SECRET: dict[str, JsonValue] = {
     "propertyNames": {
@@ -55,42 +50,46 @@ NO_SECRET: dict[str, JsonValue] = {
 
 
 class ModelSpec(Record):
-    """A model with its backend, and the arguments that open it, say where it is and how hard it may be pressed."""
+    """A model with its backend and its request limits."""
 
     backend: str
     """A kind of models.backends, or the dotted name of an lm_eval LM."""
     name: str | None = None
     """Name of the model for its server or the hub, and in results. Unset: the backend's own."""
     args: dict[str, JsonValue] = Field(default_factory=dict, json_schema_extra=NO_SECRET)
-    """Arguments such as pretrained=…,dtype=…,path=…; no secrets. `base_url`: an OpenAI-compatible endpoint, without
-    credentials; `base_url_env`: the variable with an address that has some; `api_key_env`: the variable with the key.
-    Rates: num_concurrent, requests_per_minute, tokens_per_minute, max_retries, timeout."""
+    """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets. Rates become `calls`."""
+    base_url: str | None = None
+    """OpenAI-compatible endpoint of the model; stored with the run, so without credentials."""
+    base_url_env: str | None = None
+    """Environment variable that holds an address with credentials; takes precedence over `base_url`."""
+    api_key_env: str | None = None
+    """Environment variable that holds the API key. Unset: the provider's, such as OPENAI_API_KEY."""
+    calls: CallSettings = CallSettings(concurrency=16)
+    """Rates, concurrency and retries of its requests."""
 
     @model_validator(mode="before")
     @classmethod
-    def _reads_fields_of_before(cls, given: Any) -> Any:
-        """Runs that an earlier version stored have rates under `calls`, and places beside the arguments."""
-        if not isinstance(given, dict):
-            return given
-        rest = dict(cast("dict[str, Any]", given))
-        args = rest.get("args") or {}
-        places = {name: rest.pop(name) for name in PLACES if name in rest}
-        if isinstance(rest.get("calls"), dict):
-            rates: dict[str, Any] = rest.pop("calls")
-            args = {name: value for name, value in rates.items() if name in RATES and value is not None} | args
-            if removed := {name: rates[name] for name in rates.keys() - RATES if rates[name] != FIXED.get(name)}:
-                rest["calls"] = removed  # which is refused
-        return rest | {"args": args | {name: value for name, value in places.items() if value}}
+    def _reads_rates(cls, given: Any) -> Any:
+        """Take rates, retries and the key's variable among the arguments as `calls` and `api_key_env`.
 
-    @field_validator("args")
-    @classmethod
-    def _has_rates(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        try:
-            read_rates(args)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ValueError(f"{first['loc'][0]}: {first['msg']} (it is {first['input']!r:.60})") from None
-        return args
+        So they hold wherever the model is written: in a form, a file of parameters or a command line.
+        """
+        args: Any = given.get("args") if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType]
+        if not isinstance(args, dict):
+            return given
+        told, rest = cast("dict[str, Any]", given), dict(cast("dict[str, Any]", args))
+        found = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
+        if "max_retries" in rest:
+            retries = rest.pop("max_retries")
+            found["tries"] = retries + 1 if isinstance(retries, int) else retries
+        read: dict[str, Any] = {"args": rest}
+        if variable := rest.pop("api_key_env", None):
+            read["api_key_env"] = told.get("api_key_env") or variable
+        if found:
+            calls = told.get("calls") or cls.model_fields["calls"].default
+            plain = calls.model_dump(exclude_unset=True) if isinstance(calls, CallSettings) else calls
+            read["calls"] = plain | found
+        return told | read
 
     @field_validator("args")
     @classmethod
@@ -116,19 +115,9 @@ class ModelSpec(Record):
         return self.backend not in kinds("endpoint", "file")  # an lm_eval class loads weights too
 
     @property
-    def calls(self) -> CallSettings:
-        """Rates, concurrency and retries of its requests."""
-        return read_rates(self.args)
-
-    @property
-    def own_args(self) -> dict[str, JsonValue]:
-        """The arguments without rates and places: what opens the model, and what results name."""
-        return {name: value for name, value in self.args.items() if name not in RATES and name not in PLACES}
-
-    @property
     def shapes_answers(self) -> dict[str, JsonValue]:
         """The arguments that can change an answer."""
-        return {name: value for name, value in self.own_args.items() if name not in TRANSPORT}
+        return {name: value for name, value in self.args.items() if name not in TRANSPORT}
 
     def facts(self, chat: Chat) -> ModelFacts:
         """The model as results name it; the revision is the part of the backend's ID behind the name.
@@ -143,16 +132,7 @@ class ModelSpec(Record):
         is_gguf = "gguf_file" in self.args or (self.name or "").endswith(".gguf")
         by_file = is_gguf and "pretrained" not in self.args
         name = (known if by_file else self.name) or known or self.backend
-        return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.own_args)
-
-
-def read_rates(args: Mapping[str, Any]) -> CallSettings:
-    """The rates among the arguments of a model. Raises ValidationError."""
-    found = {field: args[name] for field, names in CALLS.items() for name in names if name in args}
-    if "max_retries" in args:
-        retries = args["max_retries"]
-        found["tries"] = retries + 1 if isinstance(retries, int) else retries
-    return CallSettings.model_validate({"concurrency": CONCURRENCY} | found)
+        return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)
 
 
 _opening = Lock()
@@ -176,9 +156,9 @@ def _open(spec_json: str) -> Chat:
     return open_backend(
         spec.backend,
         name=spec.name,
-        args=spec.own_args,
-        base_url=_variable("base_url_env", spec) or cast("str | None", spec.args.get("base_url")) or usual.base_url,
-        api_key=SecretStr(key) if (key := _variable("api_key_env", spec)) else usual.api_key,
+        args=spec.args,
+        base_url=_variable("base_url_env", spec.base_url_env) or spec.base_url or usual.base_url,
+        api_key=SecretStr(key) if (key := _variable("api_key_env", spec.api_key_env)) else usual.api_key,
         timeout_s=spec.calls.timeout_s,
     )
 
@@ -190,14 +170,13 @@ def release_models() -> None:
         release_held()
 
 
-def _variable(argument: str, spec: ModelSpec) -> str | None:
-    """The value of the environment variable that an argument names; None if none is named. Raises ModelUnavailable."""
-    name = spec.args.get(argument)
+def _variable(field: str, name: str | None) -> str | None:
+    """The value of the environment variable that a field names; None if it names none. Raises ModelUnavailable."""
     if name is None:
         return None
-    if not (value := resources().secret(str(name))):
+    if not (value := resources().secret(name)):
         raise ModelUnavailable(
-            f"{argument}={name}: there is no such environment variable here; export it where the run is"
+            f"{field}={name}: there is no such environment variable here; export it where the run is"
         )
     return value
 

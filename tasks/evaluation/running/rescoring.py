@@ -75,7 +75,7 @@ def score_file(request: EvaluationRequest, artifacts: Artifacts) -> tuple[Plan, 
         assert benchmark is not None
         if problems := problems_of(benchmark, planned, read_items(artifacts, planned.items)):
             raise PreflightFailed(f"{planned.task} does not pass its own checks: {'; '.join(problems)}")
-    facts = plan.model.model_copy(update={"revision": sha256_of(responses)[:16], "args": request.model.own_args})
+    facts = plan.model.model_copy(update={"revision": sha256_of(responses)[:16], "args": request.model.args})
     return plan.model_copy(update={"model": facts}), _graded(planned, generated, artifacts)
 
 
