@@ -31,8 +31,8 @@ from models.weight_files import read_json, require_safetensors
 log = logging.getLogger(__name__)
 
 REMEDY = (
-    "fetch them again if the weights are damaged, lower max_model_len or max_num_seqs if memory is short, or run the "
-    "model with `--model hf`"
+    "fetch them again if the weights are damaged, lower gpu_memory_utilization, max_model_len or max_num_seqs if "
+    "memory is short, or run the model with `--model hf`"
 )
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
