@@ -75,7 +75,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     )
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         with ongoing.seed(seed):
-            ongoing.done("embed")
+            ongoing.finish_stage("embed")
             place = files.of_seed(seed, alone=config.seeds == 1)
             if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
                 ongoing.say(
@@ -140,18 +140,18 @@ class _SeedRun:
         recipe = self._recipe()
         build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
-        ongoing.done("pools")
+        ongoing.finish_stage("pools")
 
         sft, pools = self._sft(pools, recipe)
         _export(ongoing, {self.files.checkpoint("sft", recipe.sampler): sft})
-        ongoing.done("sft")
+        ongoing.finish_stage("sft")
 
         data = None
         if config.needs_rl_data:
             data = self._rl_data(pools, sft)
             copies = [config.rl_data_copy] if config.rl_data_copy else []
             _export(ongoing, dict.fromkeys([self.files.rl_data(recipe.sampler), *copies], data))
-        ongoing.done("rl-data")
+        ongoing.finish_stage("rl-data")
 
         rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **self.asking}
         if start.rce_checkpoint:
@@ -160,7 +160,7 @@ class _SeedRun:
             train_rce = renamed(steps.train_rce, f"train RCE, seed {self.seed}")
             rce = ongoing.trained(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
         _export(ongoing, {self.files.checkpoint("rce", recipe.sampler): rce})
-        ongoing.done("rce")
+        ongoing.finish_stage("rce")
 
         selectors = {"sft": sft, "rce": rce}
         if start.grpo_checkpoint:
@@ -171,7 +171,7 @@ class _SeedRun:
             selectors["grpo"] = ongoing.trained(trained)
         if "grpo" in selectors:
             _export(ongoing, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
-            ongoing.done("grpo")
+            ongoing.finish_stage("grpo")
 
         future = renamed(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
             self.world,
@@ -183,7 +183,7 @@ class _SeedRun:
         )
         [evaluated] = ongoing.note(gather([future]))
         ongoing.evaluated(evaluated)
-        ongoing.done("evaluate")
+        ongoing.finish_stage("evaluate")
 
     def _recipe(self) -> PoolRecipe:
         """How pools are made: as the checkpoint says that the run begins with, unless the configuration says more."""
@@ -193,7 +193,7 @@ class _SeedRun:
         recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(known)
         for path, own in trained.items():
             if own and not own.limited_to(known).is_that_of(recipe):
-                self.ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
+                self.ongoing.say(f"{path.name} was trained in {own.description}; this run has {recipe.description}")
         return recipe
 
     def _sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
@@ -211,7 +211,7 @@ class _SeedRun:
             beams = self._ask_judge(steps.search_beams, "search beams", queries, **search)
             place = self.files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
             _export(ongoing, {place: steps.merge_beams(beams, pools=pools)})
-        ongoing.done("beams")
+        ongoing.finish_stage("beams")
         train_sft = renamed(steps.train_sft, f"train SFT, seed {self.seed}")
         settings: Any = {"network": config.network, "settings": config.sft, **self.asking}
         return ongoing.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools

@@ -77,7 +77,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             centres=centres,
             metadata=config.metadata,
         )
-        settings = config.shown(vlm, tokenizer=tokenizer, weights=weights, seen_by=seen_by)
+        settings = config.index_settings(vlm, tokenizer=tokenizer, weights=weights, seen_by=seen_by)
         published = steps.publish_index(catalogued.corpus, index=config.index, settings=settings)
 
         report = building.finish(
@@ -95,7 +95,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         steps.publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
         say(headline(report))
         if unfinished := parsed.unfinished | described.unfinished:
-            raise Unfinished(scanned.named(unfinished), report=report)
+            raise Unfinished(scanned.by_name(unfinished), report=report)
     if report.documents.failed:
         message = f"{report.documents.failed} could not be read: {few(one.document for one in failed)}"
         return Completed(name="CompletedWithFailures", message=message, data=report)
@@ -110,7 +110,7 @@ def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathere
         steps.forget_readings(shards, digests=scanned.digests_of(config.again), **reading)
     parsed = on_each(shards, steps.parse, **reading)
     building.note_failures(flat(parsed.results), scanned)
-    refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=scanned.named)
+    refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=scanned.by_name)
     return parsed
 
 

@@ -122,7 +122,7 @@ class ScriptedArgs(BackendArgs):
     rules: str | None = None
 
 
-class Asked(NamedTuple):
+class BackendRequest(NamedTuple):
     """What a backend is opened with."""
 
     kind: str
@@ -138,7 +138,7 @@ class Asked(NamedTuple):
 class Backend(NamedTuple):
     """One kind of model: how it is opened, which arguments it takes, and where it computes."""
 
-    open: Callable[[Asked], Chat]
+    open: Callable[[BackendRequest], Chat]
     args: type[BackendArgs]
     place: Literal["endpoint", "process", "file"]
     """endpoint: an OpenAI-compatible API, with address and key. process: weights in the hub's layout, loaded by the
@@ -153,7 +153,7 @@ def open_backend(kind: str, **how: Any) -> Chat:
 
     how: fields of `Asked`; the arguments precede the others.
     """
-    asked = Asked(kind, **how)
+    asked = BackendRequest(kind, **how)
     if backend := backends().get(kind):
         return backend.open(asked)
     if "." in kind:
@@ -169,10 +169,10 @@ def open_backend(kind: str, **how: Any) -> Chat:
 def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
     """Raises ModelUnavailable for arguments that a backend does not know; those of lm_eval classes are their own."""
     if backend := backends().get(kind):
-        checked_args(backend.args, Asked(kind, args=args))
+        checked_args(backend.args, BackendRequest(kind, args=args))
 
 
-def checked_args(kind: type[Args], asked: Asked) -> Args:
+def checked_args(kind: type[Args], asked: BackendRequest) -> Args:
     """The arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
     try:
         return kind.model_validate(_own(asked.args))
@@ -221,7 +221,7 @@ def _model_name(name: str | None, kind: str, argument: str) -> str:
     return name
 
 
-def _open_endpoint(asked: Asked) -> Chat:
+def _open_endpoint(asked: BackendRequest) -> Chat:
     args = checked_args(OpenAIArgs, asked)
     model, effort = _model_name(args.model or asked.name, asked.kind, "model"), args.reasoning_effort
     chosen: dict[str, Any] = {
@@ -238,7 +238,7 @@ def _open_endpoint(asked: Asked) -> Chat:
     return OpenAIChat(model, responses=asked.kind == "responses", **chosen)
 
 
-def _open_hf(asked: Asked) -> Chat:
+def _open_hf(asked: BackendRequest) -> Chat:
     """A vision-language model without its encoder where no pictures come and transformers can load it so."""
     from models.causal_weights import Kind, kind_of
 
@@ -263,7 +263,7 @@ def _open_hf(asked: Asked) -> Chat:
     return CausalLM(pretrained, gguf_file=gguf_file, **chosen)
 
 
-def _open_vllm(asked: Asked) -> Chat:
+def _open_vllm(asked: BackendRequest) -> Chat:
     args = checked_args(VLLMArgs, asked)
     model = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
     require_vllm(model)
@@ -282,13 +282,13 @@ def require_vllm(pretrained: str) -> None:
         )
 
 
-def _open_replay(asked: Asked) -> Chat:
+def _open_replay(asked: BackendRequest) -> Chat:
     from models.scripted import ReplayChat
 
     return ReplayChat(Path(_model_name(checked_args(ReplayArgs, asked).path, asked.kind, "path")))
 
 
-def _open_scripted(asked: Asked) -> Chat:
+def _open_scripted(asked: BackendRequest) -> Chat:
     from models.scripted import ScriptedChat, read_rules
 
     rules = checked_args(ScriptedArgs, asked).rules

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from models.causal_weights import Loaded, find_weights, load, refuse_longer
 from models.decoding import Drawing, Draws, Ends, readable, seed_of
-from models.local import ALONE, held
+from models.local import ALONE, load_once
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
 from models.prompts import Listener, cut, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
@@ -153,7 +153,7 @@ class CausalLM:
             yield number, likelihood.total
 
     def _load(self) -> Loaded:
-        return held(("hf", self._weights, repr(self._placing)), lambda: load(self._weights, **self._placing))
+        return load_once(("hf", self._weights, repr(self._placing)), lambda: load(self._weights, **self._placing))
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
         loaded = self._load()

@@ -421,7 +421,7 @@ class Pictures:
             return {}
         missing = [png for png in dict.fromkeys(pngs) if png not in self._kept]
         with ThreadPoolExecutor() as pool:  # Pillow and numpy let go of the interpreter
-            self._kept |= zip(missing, pool.map(self._sight.seen, missing), strict=True)
+            self._kept |= zip(missing, pool.map(self._sight.picture_tensors, missing), strict=True)
         for png in dict.fromkeys(pngs):
             self._kept.move_to_end(png)
         parts = [self._kept[png] for png in pngs]

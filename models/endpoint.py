@@ -137,7 +137,7 @@ class Endpoint:
         except (openai.APIError, AnswerFailed) as error:  # the SDK's is an event of a stream
             failed = AnswerFailed(error.body or error.message) if isinstance(error, openai.APIError) else error
             said = f"{self._where} broke off: {self._clean(failed)}"
-            if known := self._known(failed.code, said):
+            if known := self._classify_failure(failed.code, said):
                 raise known from None
             if failed.code.startswith(PERMANENT_FAILURES):
                 raise RequestRefused(f"{said}. The same request will be refused again.") from None
@@ -159,7 +159,7 @@ class Endpoint:
             said += "(`timeout` among its arguments)."
         return TransientModelError(f"{self._where} {said}")
 
-    def _known(self, code: str, said: str) -> ModelError | None:
+    def _classify_failure(self, code: str, said: str) -> ModelError | None:
         """What the code or the words of a failure say, whatever its status."""
         if code in PERMANENT_LIMITS:
             return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
@@ -185,7 +185,7 @@ class Endpoint:
                 return NoSuchPath(f"{said}. Check that the base URL ends where the API begins (often `/v1`).")
             case 429 if str(error.code) not in PERMANENT_LIMITS:  # its words on tokens are about a rate
                 return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case 400 | 413 | 422 | 429 if known := self._known(str(error.code), said):
+            case 400 | 413 | 422 | 429 if known := self._classify_failure(str(error.code), said):
                 return known
             case status if status >= 500 or status in (408, 409, 425):
                 return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))

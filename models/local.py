@@ -16,7 +16,7 @@ T = TypeVar("T")
 _held: dict[Hashable, Any] = {}  # the one model in memory, by its key
 
 
-def held(key: Hashable, load: Callable[[], T]) -> T:
+def load_once(key: Hashable, load: Callable[[], T]) -> T:
     """The value of `load`, loaded once per key; the value held under another key is released first.
 
     Raises what `load` raises; then nothing is held.

@@ -116,7 +116,7 @@ class OpenAIChat:
                 "Give `--apply_chat_template` without a name, or `False` for raw prompts."
             )
         listener = Listener(on_text, request.stop) if on_text else None
-        path, body = self._asked(request)
+        path, body = self._request_body(request)
         if listener is not None:
             body |= {"stream": True} | ({} if "store" in body else {"stream_options": {"include_usage": True}})
         answer, sent = self._adapted(path, body, listener)
@@ -137,7 +137,7 @@ class OpenAIChat:
             sent=sent,
         )
 
-    def _asked(self, request: ChatRequest) -> tuple[str, dict[str, Any]]:
+    def _request_body(self, request: ChatRequest) -> tuple[str, dict[str, Any]]:
         """Path and body of a request; a reasoning model refuses temperature, top_p, stop and log-probabilities."""
         thinks = is_reasoning(self._model) and request.template is not False
         most, freedom, stop = request.max_tokens, dict[str, Any](), dict[str, Any]()

@@ -225,6 +225,6 @@ class Sight(NamedTuple):
         counts = iter(found)
         return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
 
-    def seen(self, png: bytes) -> dict[str, Tensor]:
+    def picture_tensors(self, png: bytes) -> dict[str, Tensor]:
         """The tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""
         return dict(self.processor.image_processor(images=[open_picture(png)], return_tensors="pt"))

@@ -125,7 +125,7 @@ class Entry(BaseModel):
         return f"{self.backend}:{self.name or ''}{spell_args(args)}".removesuffix(":")
 
 
-def named(name: str) -> Entry | None:
+def find_entry(name: str) -> Entry | None:
     """The model that the file calls `name`, or `smollm2`; None where there is no file, or none of that name.
 
     Raises RegistryUnusable for a file that cannot be read, ModelUnavailable where `smollm2` is not installed.
@@ -141,7 +141,7 @@ def named(name: str) -> Entry | None:
 
 def spelled(name: str) -> str:
     """`name`, or what it stands for in the file. Raises RegistryUnusable."""
-    entry = named(name)
+    entry = find_entry(name)
     return entry.spelled if entry else name
 
 

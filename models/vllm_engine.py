@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import psutil
 
 from models.causal_weights import progress_hidden
-from models.local import ALONE, held, release_held
+from models.local import ALONE, load_once, release_held
 from models.model_errors import ModelUnavailable, TransientModelError
 from models.prompts import open_picture
 from models.weight_files import read_json, require_safetensors
@@ -92,7 +92,7 @@ def ask_engine(setup: Setup, jobs: Sequence[Job]) -> list[Any]:
     with ALONE:
         if is_exiting():
             raise TransientModelError("This process is about to end, and opens no engine; run it again.")
-        engine = held(("vllm", setup), lambda: Engine(setup))
+        engine = load_once(("vllm", setup), lambda: Engine(setup))
         try:
             return engine.generate(jobs)
         except BaseException as error:

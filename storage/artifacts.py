@@ -399,7 +399,7 @@ class Results:
         self._store = store
 
     @classmethod
-    def beside(cls, store: Artifacts, home: Path) -> Results:
+    def of_store(cls, store: Artifacts, home: Path) -> Results:
         """Those of a store: in the home while the store is there too, else in the store, for all who share it."""
         return cls(store.remote or Folder(home if store.root == home / "store" else store.root))
 

@@ -61,7 +61,7 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
     References are read before what they refer to: results, keys, database, then objects, which never change. A damaged
     object is left out: the run that needs it makes it again. Raises StoreUnreachable, DatabaseUnavailable.
     """
-    results = Results.beside(store, home)
+    results = Results.of_store(store, home)
     with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
         with tarfile.open(file, "w") as tar:
             for name in sorted(each.name for each in results.listed()):
@@ -150,7 +150,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
         except (tarfile.TarError, EOFError, ValueError) as error:
             raise BackupUnusable(f"{source} is damaged or no backup ({error}); use another copy") from error
         try:
-            staged, results = Results(Folder(staging)), Results.beside(store, home)
+            staged, results = Results(Folder(staging)), Results.of_store(store, home)
             objects = Artifacts(staging / "store")
             for artifact in objects.objects():
                 store.put_file(artifact.ref.kind, objects.path(artifact.ref))

@@ -95,10 +95,12 @@ class Evaluations:
         if found := self._runs(eval_runs.c.id == escape(which), limit=1):
             return found[0]
         if len(which) < SHORTEST_PREFIX or not RUN_ID.fullmatch(which):
-            raise UnknownRun(f"no run has the id {which!r}; give {SHORTEST_PREFIX} characters or more; {self._known()}")
+            raise UnknownRun(
+                f"no run has the id {which!r}; give {SHORTEST_PREFIX} characters or more; {self._latest_runs()}"
+            )
         found = self._runs(eval_runs.c.id.startswith(which, autoescape=True), limit=NAMED)
         if not found:
-            raise UnknownRun(f"no run has an id that begins with {which}; {self._known()}")
+            raise UnknownRun(f"no run has an id that begins with {which}; {self._latest_runs()}")
         if len(found) > 1:
             named = ", ".join(run.id for run in found)
             raise UnknownRun(f"{len(found)} or more runs begin with {which}: {named}; give more of the id")
@@ -234,7 +236,7 @@ class Evaluations:
     def _runs(self, *conditions: ColumnElement[bool], limit: int) -> list[Run]:
         return self._database.run(lambda connection: _read_runs(connection, *conditions, limit=limit))
 
-    def _known(self) -> str:
+    def _latest_runs(self) -> str:
         named = ", ".join(f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=NAMED))
         return f"the latest are {named}" if named else "none has been kept yet"
 

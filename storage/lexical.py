@@ -47,7 +47,7 @@ class Postings(NamedTuple):
     frequencies: NDArray[Any]
 
 
-class Best(NamedTuple):
+class BestRows(NamedTuple):
     """The best rows (k,) and their scores (k,), by falling score; equal ones by rising row."""
 
     rows: NDArray[np.int64]
@@ -128,11 +128,11 @@ class Lexical:
 
     def scores(self, query: Sequence[str]) -> NDArray[np.float64]:
         """Every row's score; a word that stands twice in the query counts twice."""
-        return self._add_up(self._found(query))
+        return self._add_up(self._find_postings(query))
 
-    def search(self, query: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Best:
+    def search(self, query: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None) -> BestRows:
         """The `k` best of the rows that hold a word of the query, and that `allowed` (a flag per row) admits."""
-        postings = self._found(query)
+        postings = self._find_postings(query)
         scores, above = self._add_up(postings), 0.0
         if not all(posting.idf > 0 for posting in postings):
             # only in small indexes: a score may be 0 or less, so it does not tell which rows hold a word
@@ -144,7 +144,7 @@ class Lexical:
             scores[~allowed] = -np.inf
         return best_rows(scores, k, above=above)
 
-    def _found(self, query: Sequence[str]) -> list[Posting]:
+    def _find_postings(self, query: Sequence[str]) -> list[Posting]:
         """The words of the query that stand in a row, as often as the query holds them, the rarest first."""
         # one order, whatever the query's, so that the sums are the same to the last bit
         postings = [posting for word in query if (posting := self.posting(word)) is not None]
@@ -181,7 +181,7 @@ class Lexical:
         return K1 * (1 - B + B * lengths / mean)
 
 
-def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> Best:
+def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> BestRows:
     """The `k` highest scores over `above`.
 
     The k-th best of the groups' maxima cannot exceed the k-th best score: what lies below it is never sorted.
@@ -193,7 +193,7 @@ def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> Best:
         above = max(above, np.nextafter(floor, -np.inf))
     rows = np.flatnonzero(scores > above)
     order = np.lexsort((rows, -scores[rows]))[: max(k, 0)]
-    return Best(rows[order], scores[rows[order]])
+    return BestRows(rows[order], scores[rows[order]])
 
 
 def postings_of(arrays: Mapping[str, NDArray[Any]]) -> Postings:

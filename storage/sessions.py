@@ -89,32 +89,34 @@ class Sessions:
 
     def latest(self, index: str) -> Session | None:
         """The session on this index that was talked in last; None where there is none with a question."""
-        rows = self._database.rows(_asked().where(chat_sessions.c.index_path == escape(index)).limit(1))
+        rows = self._database.rows(_select_sessions().where(chat_sessions.c.index_path == escape(index)).limit(1))
         return _session(rows[0]) if rows else None
 
     def recent(self, n: int) -> tuple[Session, ...]:
         """The `n` sessions that were talked in last, whatever their index; those without a question are left out."""
-        return tuple(_session(row) for row in self._database.rows(_asked().limit(n)))
+        return tuple(_session(row) for row in self._database.rows(_select_sessions().limit(n)))
 
     def get(self, prefix: str) -> Session:
         """The session whose id is, or begins with, `prefix`. Raises UnknownSession."""
         wanted = prefix.strip().lower()
         if not ID.fullmatch(wanted):
-            raise UnknownSession(f"{prefix!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._known()}")
+            raise UnknownSession(
+                f"{prefix!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._latest_sessions()}"
+            )
         rows = self._database.rows(select(chat_sessions).where(chat_sessions.c.id.startswith(wanted)).limit(NAMED))
         if not rows:
-            raise UnknownSession(f"no session has an id that begins with {prefix}; {self._known()}")
+            raise UnknownSession(f"no session has an id that begins with {prefix}; {self._latest_sessions()}")
         if len(rows) > 1:
             named = ", ".join(row["id"] for row in rows)
             raise UnknownSession(f"{len(rows)} or more sessions begin with {prefix}: {named}; give more of the id")
         return _session(rows[0])
 
-    def _known(self) -> str:
+    def _latest_sessions(self) -> str:
         named = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(NAMED))
         return f"the latest are {named}" if named else "none has been kept yet"
 
 
-def _asked() -> Select[Any]:
+def _select_sessions() -> Select[Any]:
     """Sessions with a question, the one talked in last before the others."""
     asked = select(chat_sessions).where(chat_sessions.c.title.is_not(None))
     return asked.order_by(chat_sessions.c.updated_at.desc(), chat_sessions.c.id)

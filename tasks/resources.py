@@ -155,7 +155,7 @@ def results() -> Results:
     """The records of finished steps."""
     from storage.artifacts import Results
 
-    return Results.beside(artifacts(), resources().home)
+    return Results.of_store(artifacts(), resources().home)
 
 
 @_open_once

@@ -83,7 +83,7 @@ def chat(
         else:
             code = _converse_on_pipe(talk)
     if talk.session:
-        _note(_kept(talk.session))
+        _note(_describe_session(talk.session))
     raise typer.Exit(code)
 
 
@@ -163,7 +163,7 @@ class Conversation:
 
     def _execute(self, command: str) -> None:
         if command == "/reset":
-            kept = f"; {_kept(self.session)}" if self.session else ""
+            kept = f"; {_describe_session(self.session)}" if self.session else ""
             _note(f"forgotten; the next question begins anew{kept}")
             self.answers, self.session = [], None
         elif command == "/help":
@@ -224,7 +224,7 @@ def _converse_at_terminal(talk: Conversation) -> int:
     return DONE
 
 
-def _kept(session: Session) -> str:
+def _describe_session(session: Session) -> str:
     return f"kept as session {session.short_id}; resume it with `--resume {session.short_id}`"
 
 

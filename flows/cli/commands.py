@@ -170,7 +170,7 @@ class Options:
         module, _, name = self.config.partition(":")
         return getattr(importlib.import_module(module), name)
 
-    def named(self, values: Given) -> dict[str, Any]:
+    def spell_values(self, values: Given) -> dict[str, Any]:
         """Values by the names of options in YAML files: `max_cost` for `--max-cost`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 

@@ -133,15 +133,17 @@ def show_boards(boards: Sequence[Board]) -> None:
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
     """The table of a board; `left_out` gets the columns for which the terminal is too narrow."""
-    from tasks.evaluation.results.ranking import shown, when
+    from tasks.evaluation.results.ranking import format_value, when
 
     further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
     names = ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run")
     rows: list[list[Text]] = []
     for row in board.rows[:MOST_ROWS]:
         one, counts = row.score, [(column.is_defect, row.columns[column.name]) for column in further]
-        plain = (str(row.rank), row.name, board.shown(one.value), board.interval(one), f"{one.n:,}")
-        marked = [Text(shown(value, thousands=","), style="yellow" if bad and value else "") for bad, value in counts]
+        plain = (str(row.rank), row.name, board.format_score(one.value), board.interval(one), f"{one.n:,}")
+        marked = [
+            Text(format_value(value, thousands=","), style="yellow" if bad and value else "") for bad, value in counts
+        ]
         date = Text(when(one)) if one.status == "completed" else Text(one.status, style="yellow")
         rows.append([*map(Text, plain), *marked, date, Text(one.run[:8])])
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
@@ -205,7 +207,7 @@ def export(
         fail(f"a log of inspect_ai is of one task; give --out FOLDER, or --task and --out FILE.eval ({tasks})", REFUSED)
     for result in report.results:
         log = out if out.suffix == ".eval" else out / f"{result.task}_{report.run.id[:8]}.eval"
-        write(log.absolute(), inspect_log(report, result, found.told(result, artifacts())))
+        write(log.absolute(), inspect_log(report, result, found.samples_with_texts(result, artifacts())))
         typer.echo(f"wrote {log}", err=True)
 
 

@@ -94,7 +94,7 @@ def run(
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
     from flows.running.evaluation_flags import read_evaluation
 
-    chosen = read_evaluation(OPTIONS.named(given), config, settings=settings or (), note=_note)
+    chosen = read_evaluation(OPTIONS.spell_values(given), config, settings=settings or (), note=_note)
     if dry_run:
         with progress_bars(as_json):
             estimated = estimate(chosen)

@@ -71,7 +71,7 @@ def gc(
     store = _store(home)
     done = cleanup.collect(
         store,
-        Results.beside(store, home),
+        Results.of_store(store, home),
         older_than=orphans,
         unused_for=history,
         now=now,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tasks.documents.blocks import Document
     from tasks.rag.answers import Filters
     from tasks.rag.indexing.index_report import DocumentStatus, IndexStatus
-    from tasks.rag.retrieval.search import Found
+    from tasks.rag.retrieval.search import SearchResult
 
 console = Screen()
 EXCERPT_CHARS = 240
@@ -206,7 +206,7 @@ def _routed(opened: Index, filters: Filters) -> list[str]:
     return [f"looked {where} in {shown}{more}, which the question names: {said} (--no-route for all)"]
 
 
-def _show_hits(found: Found) -> None:
+def _show_hits(found: SearchResult) -> None:
     for number, hit in enumerate(found.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")

@@ -25,7 +25,7 @@ from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from flows.service.lifecycle import Up
-    from flows.service.place import Place, Wanted
+    from flows.service.place import Place, UpOptions
     from flows.service.served_collections import Collection, Folders
 
 IndexesOption = Annotated[
@@ -62,14 +62,14 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
-    from flows.service.place import Wanted, pools_in
+    from flows.service.place import UpOptions, pools_in
     from flows.service.served_collections import absolute, folders_of, require_indexes
 
     with plain_errors(StorageError):
         collections = absolute(folders_of(index or [], documents or []))
         require_indexes(collections)
     done = _start(
-        Wanted(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections), quiet=as_json
+        UpOptions(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections), quiet=as_json
     )
 
     def show() -> None:
@@ -92,7 +92,7 @@ def up(
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
-def _start(wanted: Wanted, *, quiet: bool) -> Up:
+def _start(wanted: UpOptions, *, quiet: bool) -> Up:
     """The service, up; a signal stops what had started."""
     from flows.service.lifecycle import end, up
 

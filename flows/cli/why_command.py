@@ -19,7 +19,7 @@ from storage.storage_errors import UnknownRun, UnknownSession
 
 if TYPE_CHECKING:
     from tasks.evaluation.results.finding_runs import FoundRun
-    from tasks.origins.told import Told
+    from tasks.origins.told import OriginTree
     from tasks.rag.answers import Answered
 
 console = Screen()
@@ -52,7 +52,7 @@ def why(
     emit(origins, as_json, show)
 
 
-def _trees(thing: str, parts: list[str]) -> Iterator[Told]:
+def _trees(thing: str, parts: list[str]) -> Iterator[OriginTree]:
     path = index_place(thing)
     if is_address(thing) or (path / "CURRENT").is_file():
         yield _of_index(path, _at_most(1, parts))
@@ -72,7 +72,7 @@ def _at_most(count: int, parts: list[str]) -> list[str]:
     return parts
 
 
-def _of_digest(prefix: str) -> Told | None:
+def _of_digest(prefix: str) -> OriginTree | None:
     from tasks.origins.told import recorded
     from tasks.resources import lineage
 
@@ -85,7 +85,7 @@ def _of_digest(prefix: str) -> Told | None:
     return next(iter(recorded(found, lineage())), None)
 
 
-def _of_index(path: Path, parts: list[str]) -> Told:
+def _of_index(path: Path, parts: list[str]) -> OriginTree:
     from storage.index import open_index
     from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
     from tasks.origins.told import recorded
@@ -140,14 +140,14 @@ def _answered(told: Any) -> Answered:
         fail(f"the answer is not one of this version: {error.errors()[0]['msg']}")
 
 
-def _of_answer(answered: Answered) -> Told:
+def _of_answer(answered: Answered) -> OriginTree:
     from tasks.origins.of_answers import of_answer
     from tasks.resources import artifacts, lineage
 
     return of_answer(answered, artifacts(), lineage())
 
 
-def _of_row(which: str, parts: list[str]) -> Iterator[Told]:
+def _of_row(which: str, parts: list[str]) -> Iterator[OriginTree]:
     """Of a run or a conversation of the database."""
     from tasks.resources import evaluations, sessions
 
@@ -183,7 +183,7 @@ def _of_row(which: str, parts: list[str]) -> Iterator[Told]:
         fail(f"{which} is a run of another home, or from before origins were recorded")
 
 
-def _of_run(which: str, parts: list[str]) -> Iterator[Told]:
+def _of_run(which: str, parts: list[str]) -> Iterator[OriginTree]:
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.origins.of_scores import of_run, of_score
     from tasks.resources import artifacts, evaluations, lineage, responses
@@ -200,7 +200,7 @@ def _of_run(which: str, parts: list[str]) -> Iterator[Told]:
     yield from trees
 
 
-def _print(tree: Told, *, first: str, rest: str) -> None:
+def _print(tree: OriginTree, *, first: str, rest: str) -> None:
     """A tree. first, rest: what stands before its own first line, and before all that follow."""
     from tasks.origins.told import made_by
 

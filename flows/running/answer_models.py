@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from flows.running.settings import OPENAI_MODEL, OPENAI_SMALL_MODEL, settings
 from models.backends import backends, revision_of, spellings
 from models.model_errors import ModelUnavailable
-from models.registry import named, spelled
+from models.registry import find_entry, spelled
 
 if TYPE_CHECKING:
     from tasks.rag.answering.assistant import Assistant
@@ -103,7 +103,7 @@ def priced(given: Any, *, by: str) -> Any:
     if limits.get("max_cost") is None or limits.get("prices"):
         return given
     try:
-        entry = named(name)
+        entry = find_entry(name)
     except ModelUnavailable:
         return given  # `spelled_out` refuses it under the name of its field
     return {**told, "spending": {**limits, "prices": entry.price.model_dump()}} if entry and entry.price else given

@@ -17,7 +17,7 @@ from flows.running.config_reading import ConfigUnusable, explain_errors, explain
 from flows.running.evaluation_config import EvaluateConfig
 from models.backends import PRESS, backends, parse_model_args
 from models.model_errors import ModelUnavailable
-from models.registry import VARIABLE, Entry, named, registered
+from models.registry import VARIABLE, Entry, find_entry, registered
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.running.open_models import CALLS, ModelSpec
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
@@ -201,7 +201,7 @@ def _resolved(chosen: Mapping[str, Any]) -> dict[str, Any]:
 def _entry_of(name: str, flag: str) -> Entry | None:
     """The model that the user's file calls `name`. Raises OptionUnusable for a file that cannot be read."""
     try:
-        return named(name)
+        return find_entry(name)
     except ModelUnavailable as error:
         raise OptionUnusable(f"--{flag} {name}: {error}") from error
 

@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 @dataclass
-class Ongoing:
+class RunState:
     """A run that has begun."""
 
     run: str
@@ -65,7 +65,7 @@ class Ongoing:
 
 
 @dataclass
-class EvaluationRun(Ongoing):
+class EvaluationRun(RunState):
     """Collects the results of an evaluation; a failure of one task ends no other."""
 
     failed: dict[str, Exception] = field(default_factory=dict[str, Exception])
@@ -140,7 +140,7 @@ class _Enough(Exception):
 
 
 @dataclass
-class LeverRun(Ongoing):
+class LeverRun(RunState):
     """Collects what the stages of all seeds give."""
 
     stages: list[str] = field(default_factory=list[str])
@@ -156,7 +156,7 @@ class LeverRun(Ongoing):
         with suppress(_Enough):
             yield
 
-    def done(self, stage: str) -> None:
+    def finish_stage(self, stage: str) -> None:
         """Mark a stage as done; ends the seed if it is the last stage that was asked for."""
         if stage not in self.stages:
             self.stages.append(stage)

@@ -95,7 +95,7 @@ class IndexConfig(Record):
     def _spelled_out(cls, vlm: str | None) -> str | None:
         return vlm and spelled_out(vlm)
 
-    def shown(self, vlm: str | None, *, tokenizer: str, weights: str, seen_by: str) -> dict[str, JsonValue]:
+    def index_settings(self, vlm: str | None, *, tokenizer: str, weights: str, seen_by: str) -> dict[str, JsonValue]:
         """The settings that an index records; a change rebuilds all documents.
 
         vlm: full name of the model. weights, seen_by: fingerprints of the embedder and of that model.

@@ -105,7 +105,7 @@ def _programs() -> Iterator[Check]:
     if not (program := shutil.which("tesseract")):
         yield warn(name, "not installed: scanned pages are only reported", remedy)
     else:
-        languages = [line for line in _said(program, "--list-langs").splitlines() if ":" not in line]
+        languages = [line for line in _first_line(program, "--list-langs").splitlines() if ":" not in line]
         lacking = [language for language in ("eng", "kor") if language not in languages]
         lack = f"lacks the language {', '.join(lacking)}"
         yield warn(name, lack, remedy) if lacking else ok(name, f"languages {', '.join(languages)}")
@@ -127,7 +127,7 @@ def _programs() -> Iterator[Check]:
     if not (program := shutil.which(name)):
         yield warn(name, "not installed: answers cannot be read aloud", "apt-get install espeak-ng")
     else:
-        yield ok(name, _said(program, "--version").partition(" Data at")[0].strip() or program)
+        yield ok(name, _first_line(program, "--version").partition(" Data at")[0].strip() or program)
 
 
 def _storage(settings: Settings) -> Iterator[Check]:
@@ -229,7 +229,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _said(program: str, *arguments: str) -> str:
+def _first_line(program: str, *arguments: str) -> str:
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=2, check=False)
     except (OSError, subprocess.SubprocessError):

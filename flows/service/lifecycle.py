@@ -25,7 +25,7 @@ from flows.running.command_server import end_shared_api
 from flows.service import supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.deploy import DeployFailed, deploy
-from flows.service.place import LOOPBACK, Asked, Place, Wanted, differences, remembered, settle
+from flows.service.place import LOOPBACK, Place, ServiceSettings, UpOptions, differences, remembered, settle
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose, cluster_of
 from flows.service.supervising import Part, environment_of, of_service, programs_of, supervisor_in
@@ -104,7 +104,7 @@ class Status(Record):
     """Bytes of each part of the home."""
 
 
-def up(place: Place, wanted: Wanted, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
+def up(place: Place, wanted: UpOptions, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
     """Bring the service up, and wait until it is healthy. Raises ServiceError, StorageError, and what deploy raises."""
     place.prepare()
     with place.alone():
@@ -180,7 +180,7 @@ def _check_port(port: int) -> None:
         raise Refused(f"{LOOPBACK}:{port} cannot be used ({reason}); choose another --port") from error
 
 
-def _finish(place: Place, service: Service, asked: Asked, auth: str | None, *, since: datetime | None) -> Up:
+def _finish(place: Place, service: Service, asked: ServiceSettings, auth: str | None, *, since: datetime | None) -> Up:
     """Wait for the server, deploy, wait for the workers. Raises DidNotStart.
 
     since: when the programs were started; None: earlier, so that a part which has died may be starting again.

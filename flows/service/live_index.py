@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from flows.running.watching import changes
 from storage.index import Index, pointer_of
 from storage.storage_errors import EngineAway, StorageError
-from tasks.rag.answering.assistant import Asks
+from tasks.rag.answering.assistant import Answering
 from tasks.rag.indexing.index_report import IndexStatus, StageProgress, read_status
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ LEAVE_S = 10.0
 """Seconds that a run has to end in order when the server does."""
 
 
-class OpenIndex(Asks, Protocol):
+class OpenIndex(Answering, Protocol):
     """An open generation that answers questions."""
 
     @property

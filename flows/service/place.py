@@ -98,7 +98,7 @@ class Place:
         return files.alone(self.home, "service", wait=lambda: time.sleep(0.2))
 
 
-class Wanted(NamedTuple):
+class UpOptions(NamedTuple):
     """The options of one `trivet up`."""
 
     pools: tuple[str, ...] = POOLS
@@ -110,7 +110,7 @@ class Wanted(NamedTuple):
     """What the pages show; empty: what they showed last."""
 
 
-class Asked(Record, extra="ignore"):
+class ServiceSettings(Record, extra="ignore"):
     """What the programs of a service depend on."""
 
     port: int = PORT
@@ -142,7 +142,9 @@ class Asked(Record, extra="ignore"):
         return f"http://{LOOPBACK}:{place.pages_port.read_text()}" if here else None
 
 
-def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str], *, secret: str) -> Asked:
+def settle(
+    wanted: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
+) -> ServiceSettings:
     """What to run; a port that is not given stays as it was. `secret`: key of the hashes. Raises Refused."""
     server = environment.get("PREFECT_API_URL", "").rstrip("/") if wanted.workers_only else None
     if wanted.workers_only:
@@ -158,7 +160,7 @@ def settle(wanted: Wanted, before: Asked | None, environment: Mapping[str, str],
         return hmac.new(secret.encode(), os.fsencode(value), hashlib.sha256).hexdigest()
 
     compared = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
-    return Asked(
+    return ServiceSettings(
         port=wanted.port or (before.port if before else PORT),
         collections=dict(wanted.collections) or (before.collections if before and not server else {}),
         pools=wanted.pools,
@@ -177,7 +179,7 @@ def pools_in(named: str) -> tuple[str, ...]:
     return tuple(pool for pool in POOLS if pool in names)
 
 
-def differences(before: Asked, now: Asked) -> list[str]:
+def differences(before: ServiceSettings, now: ServiceSettings) -> list[str]:
     """Changes, in words, that need a restart of the programs."""
     changed: list[str] = []
     if before.server != now.server:
@@ -197,9 +199,9 @@ def differences(before: Asked, now: Asked) -> list[str]:
     return changed + [f"the variable {name}" for name in names if before.variables.get(name) != now.variables.get(name)]
 
 
-def remembered(place: Place) -> Asked | None:
+def remembered(place: Place) -> ServiceSettings | None:
     """What the last `trivet up` was asked for; None before the first, or after one of another version."""
     try:
-        return Asked.model_validate_json(place.asked.read_bytes())
+        return ServiceSettings.model_validate_json(place.asked.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None

@@ -57,7 +57,7 @@ class Collections:
         """What there is to choose from; nothing where there is one collection."""
         return tuple(self._served) if len(self._served) > 1 else ()
 
-    def named(self, name: str | None) -> Collection:
+    def find(self, name: str | None) -> Collection:
         """The collection of this name; None: the only one. Raises UnknownCollection."""
         if name is None and not self.names:
             return self.first

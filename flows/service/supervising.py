@@ -22,7 +22,7 @@ import psutil
 
 from flows.running.environment import QUIET
 from flows.service.api import DidNotStart
-from flows.service.place import Asked, Place
+from flows.service.place import Place, ServiceSettings
 from flows.service.server_database import VARIABLES, Database
 from storage.records import Record
 
@@ -97,7 +97,7 @@ class Program(NamedTuple):
     """Differences from the shared environment; values without quotes."""
 
 
-def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[Program]:
+def programs_of(asked: ServiceSettings, database: Database | None, *, umask: int) -> list[Program]:
     """The programs of a service. `umask`: of the user, whose files the runs write."""
     module = (sys.executable, "-P", "-m")  # -P: no module of the working folder is taken for ours
     programs: list[Program] = []
@@ -115,7 +115,7 @@ def programs_of(asked: Asked, database: Database | None, *, umask: int) -> list[
 
 
 def environment_of(
-    place: Place, asked: Asked, database: Database | None, auth: str | None, base: Mapping[str, str]
+    place: Place, asked: ServiceSettings, database: Database | None, auth: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
     """Environment of every program, from that of the user; secrets are in no file and no command line."""
     environment = {name: value for name, value in base.items() if name not in DROPPED}
@@ -224,7 +224,7 @@ def wake(place: Place) -> None:
                 ask.supervisor.startProcess(part.name, False)
 
 
-class Found(NamedTuple):
+class ServiceProcess(NamedTuple):
     """A process of the service."""
 
     process: psutil.Process
@@ -235,19 +235,19 @@ class Found(NamedTuple):
     """Name of the worker that it is, or that started it."""
 
 
-def of_service(mark: str) -> list[Found]:
+def of_service(mark: str) -> list[ServiceProcess]:
     """All living processes of the service with this mark except this one, and those of other accounts."""
-    living: list[Found] = []
+    living: list[ServiceProcess] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             variables = process.environ()
             if variables.get(MARK) == mark and process != psutil.Process() and not is_gone(process):
                 command = " ".join(process.cmdline())
-                living.append(Found(process, command, variables.get(RUN), variables.get(WORKER)))
+                living.append(ServiceProcess(process, command, variables.get(RUN), variables.get(WORKER)))
     return living
 
 
-def supervisor_in(processes: Iterable[Found]) -> Found | None:
+def supervisor_in(processes: Iterable[ServiceProcess]) -> ServiceProcess | None:
     """The supervisor among the processes of a service."""
     return next((each for each in processes if MODULE in each.command), None)
 
@@ -260,7 +260,7 @@ def is_gone(process: psutil.Process) -> bool:
         return True
 
 
-def end(processes: Iterable[Found], *, grace_s: float) -> None:
+def end(processes: Iterable[ServiceProcess], *, grace_s: float) -> None:
     """Ask processes to end, and kill those that have not within the grace."""
     asked = [each.process for each in processes]
     for process in asked:

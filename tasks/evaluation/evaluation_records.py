@@ -13,9 +13,9 @@ from storage.evaluated import Sample as Sample
 from storage.records import FiniteRecord, Ref
 from tasks.grading.grading_records import Counts
 from tasks.grading.grading_records import Item as Item
+from tasks.grading.grading_records import PriorTurn as PriorTurn
 from tasks.grading.grading_records import Reply as Reply
 from tasks.grading.grading_records import Response as Response
-from tasks.grading.grading_records import Said as Said
 from tasks.measure.estimates import Estimate
 
 Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", "vqa", "own"]

@@ -54,7 +54,7 @@ class Texts(NamedTuple):
     response: Response | None
 
 
-class Asked:
+class RecordedTask:
     """Items and responses of a task by sample; only offsets of lines are held."""
 
     def __init__(self, result: TaskResult, artifacts: Artifacts, *, only: str | None = None) -> None:

@@ -13,7 +13,7 @@ from tasks import progress
 from tasks.budget import Spending
 from tasks.calls import wait_for_twin
 from tasks.evaluation.evaluation_errors import PreflightFailed
-from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Example, Item, Said, Sample, TaskResult
+from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, Example, Item, PriorTurn, Sample, TaskResult
 from tasks.evaluation.record_lines import read_lines, write_lines
 from tasks.evaluation.running import generation, whole_benchmarks
 from tasks.evaluation.running.generation import Generated
@@ -68,7 +68,10 @@ def show_examples(task: PlannedTask, *, shown: Ref) -> PlannedTask:
         turns = [
             turn
             for one in chosen[item.id]
-            for turn in (Said(role="user", text=by_id[one].prompt), Said(role="assistant", text=by_id[one].answer))
+            for turn in (
+                PriorTurn(role="user", text=by_id[one].prompt),
+                PriorTurn(role="assistant", text=by_id[one].answer),
+            )
         ]
         told.append(item.model_copy(update={"history": (*turns, *item.history)}))
     return task.model_copy(update={"items": write_lines(artifacts(), "items", told), "examples": None})

@@ -43,7 +43,7 @@ class Choice(NamedTuple):
     """`box`, `statement`, `remark`; or `line`, `bold`, `prose`."""
 
 
-class Asked(NamedTuple):
+class ChoiceQuestion(NamedTuple):
     """What there is to choose from."""
 
     letters: str
@@ -94,7 +94,7 @@ class Read(NamedTuple):
     where: dict[str, str]
 
 
-def read(response: str, asked: Asked, rule: Rule) -> Read:
+def read(response: str, asked: ChoiceQuestion, rule: Rule) -> Read:
     """The letters that a response names, under each policy."""
     visible = visible_answer(response)
     if visible is None:
@@ -108,14 +108,14 @@ def read(response: str, asked: Asked, rule: Rule) -> Read:
     return Read(said, where)
 
 
-def asked_of(item: Item) -> Asked:
+def asked_of(item: Item) -> ChoiceQuestion:
     """The choices of an item."""
     options = tuple(map(str, cast("Sequence[Any]", item.detail.get("options") or ())))
     letters = str(item.detail.get("letters") or LETTERS[: len(options)] or LETTERS)
-    return Asked(letters, options, bool(item.detail.get("several")))
+    return ChoiceQuestion(letters, options, bool(item.detail.get("several")))
 
 
-def find_choice(text: str, asked: Asked) -> Choice | None:
+def find_choice(text: str, asked: ChoiceQuestion) -> Choice | None:
     """The choice that `text`, which holds no reasoning, announces last; None where it announces none."""
     if "box" in text:
         from tasks.grading.math.boxes import last_boxed
@@ -139,7 +139,7 @@ def find_choice(text: str, asked: Asked) -> Choice | None:
     return None
 
 
-def find_unannounced(text: str, asked: Asked) -> Choice | None:
+def find_unannounced(text: str, asked: ChoiceQuestion) -> Choice | None:
     """The choice that stands where answers stand: alone in a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
     for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:
@@ -160,7 +160,7 @@ def find_unannounced(text: str, asked: Asked) -> Choice | None:
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
-def _lone(plain: str, asked: Asked) -> str | None:
+def _lone(plain: str, asked: ChoiceQuestion) -> str | None:
     """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
     patterns = _patterns(asked.letters)
     if patterns.lone.fullmatch(plain):
@@ -284,7 +284,7 @@ def _patterns(letters: str) -> _Patterns:
     )
 
 
-def _all_that_is_said(said: str, asked: Asked) -> str | None:
+def _all_that_is_said(said: str, asked: ChoiceQuestion) -> str | None:
     """The letters that a box or a line names: as letters, by number, or by an option's text."""
     plain, patterns = unmarked(said).strip(), _patterns(asked.letters)
     if match := patterns.is_all.fullmatch(plain):
@@ -299,7 +299,7 @@ def _all_that_is_said(said: str, asked: Asked) -> str | None:
     return match and (match["closed"] or match["open"])
 
 
-def _stated(following: str, asked: Asked) -> str | None:
+def _stated(following: str, asked: ChoiceQuestion) -> str | None:
     """The choice after an announcement: on its line, or alone on the next line that is not empty."""
     line, _, rest = following.partition("\n")
     said = line.strip(" \t\r:：=→->#")
@@ -324,23 +324,23 @@ def _stated(following: str, asked: Asked) -> str | None:
     return _letter(int(bare[1]), asked)
 
 
-def _by_number(match: re.Match[str], asked: Asked) -> str | None:
+def _by_number(match: re.Match[str], asked: ChoiceQuestion) -> str | None:
     return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), asked)
 
 
-def _letter(number: int, asked: Asked) -> str | None:
+def _letter(number: int, asked: ChoiceQuestion) -> str | None:
     """The letter of an option by its number, from 1 on."""
     return asked.letters[number - 1] if 1 <= number <= len(asked.letters) else None
 
 
-def _by_text(said: str, asked: Asked) -> str | None:
+def _by_text(said: str, asked: ChoiceQuestion) -> str | None:
     wanted = canonical(said)
     options = zip(asked.letters, _canonical_options(asked.options), strict=False)
     same = (letter for letter, option in options if option == wanted)
     return next(same, None) if wanted else None
 
 
-def _letters(said: str, asked: Asked) -> str:
+def _letters(said: str, asked: ChoiceQuestion) -> str:
     """The letters between words such as `and`, sorted, each once."""
     alone = _patterns(asked.letters).alone.findall(said) or list(said)
     return "".join(sorted({letter.upper() for letter in alone} & set(asked.letters)))

@@ -30,7 +30,7 @@ class TemplateUnusable(GradingError):
     """A judge prompt that cannot be filled."""
 
 
-class Said(FiniteRecord):
+class PriorTurn(FiniteRecord):
     """A turn of the conversation before the first prompt."""
 
     role: Literal["user", "assistant"]
@@ -44,7 +44,7 @@ class Item(FiniteRecord):
     """The data file's id as text (id, unique_id, idx, key, question_id, task_id); without one the row number."""
     prompts: tuple[str, ...] = Field(min_length=1)
     """The user's turns; the model's answer to one precedes the next."""
-    history: tuple[Said, ...] = ()
+    history: tuple[PriorTurn, ...] = ()
     """The conversation before the first prompt, the same for every model."""
     system: str | None = None
     """The benchmark's system message, which the run's `--system_instruction` replaces."""

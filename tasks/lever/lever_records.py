@@ -167,7 +167,7 @@ class PoolRecipe(Record):
         return self.model_copy(update=known) == other or (not other.size and other.is_that_of(self))
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """In words: `pools of 32 by RandSampler`."""
         words = f"pools of {self.size or 'unknown size'} by {self.sampler}"
         if self.sampler != "RetrievalSampler":
@@ -238,7 +238,7 @@ class Embedded(Record):
         return self.model_copy(update={"vectors": vectors})
 
     @property
-    def seen(self) -> tuple[Ref, Ref]:
+    def visible_banks(self) -> tuple[Ref, Ref]:
         """The banks of queries and candidates that a selector sees."""
         alone = {"image": self.images, "text": self.texts}.get(self.vectors)
         return (alone, alone) if alone else (self.queries, self.solved or self.candidates)

@@ -412,12 +412,12 @@ def export_files(files: dict[str, Ref]) -> Exported:
 def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Exported:
     """Write embeddings in Lever-Plus's layout: a file for the candidates and for each split, with its ids beside it."""
     from tasks.lever.data.earlier_files import banks_by_file
-    from tasks.lever.data.embeddings import beside
+    from tasks.lever.data.embeddings import ids_file
 
     written: list[Path] = []
     for name, bank in banks_by_file(embedded, artifacts().load(Dataset, dataset), artifacts()).items():
         bank.export_pt(folder / name)
-        written += [folder / name, beside(folder / name)]
+        written += [folder / name, ids_file(folder / name)]
     return Exported(files={str(path): sha256_of(path) for path in written})
 
 

@@ -99,7 +99,7 @@ def open_setting(world: World, effort: Effort) -> Setting:
         limits=limits_of(world.judge.name),
         budget=budget(paying_run(), effort.spending),
     )
-    queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.seen)
+    queries, candidates = (EmbeddingBank.from_bytes(artifacts().get(ref)) for ref in world.embedded.visible_banks)
     return Setting(dataset, queries, candidates, judging)
 
 

@@ -66,7 +66,7 @@ class Cell(NamedTuple):
         )
 
 
-class Known(NamedTuple):
+class History(NamedTuple):
     """What is known before a night is judged."""
 
     earlier: Mapping[tuple[str, str], Sequence[Cell]]
@@ -103,7 +103,7 @@ class Known(NamedTuple):
         ]
 
 
-def changes(now: Sequence[Cell], known: Known, evaluations: Evaluations, rules: RegressionRules) -> list[Change]:
+def changes(now: Sequence[Cell], known: History, evaluations: Evaluations, rules: RegressionRules) -> list[Change]:
     """Each figure of a night against its baseline. Raises DatabaseUnavailable.
 
     Of the figures without an open incident so many are believed to have moved as keeps the false discovery rate at
@@ -187,7 +187,7 @@ def _samples(cell: Cell, evaluations: Evaluations) -> Iterator[Sample]:
             yield Sample(item=row.item, repeat=row.repeat, score=float(value))
 
 
-def _start_of_drift(now: Cell, known: Known) -> Cell | None:
+def _start_of_drift(now: Cell, known: History) -> Cell | None:
     """The figure before a slow fall that ends here; None where there is none.
 
     Nights up to the end of the last incident or before a pinned one are another story.

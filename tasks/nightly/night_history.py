@@ -14,7 +14,7 @@ from storage.records import Record
 from tasks.evaluation.evaluation_records import Counts, Usage
 from tasks.keys import content_key
 from tasks.nightly import night_comparison
-from tasks.nightly.night_comparison import BY_DOCUMENT, BY_PAGE, OF_INDEX, Cell, Known
+from tasks.nightly.night_comparison import BY_DOCUMENT, BY_PAGE, OF_INDEX, Cell, History
 from tasks.nightly.night_records import (
     Failure,
     Measure,
@@ -95,7 +95,7 @@ def collect(
     figures = _figures_of((*shown, night), evaluations, more=more)
     pinned = (_cell((pin.of, pin.task), pin.run, figures, at=pin.at) for pin in pins)
     good = (_cell(one.figure, one.baseline_run, figures, at=one.baseline_at) for one in unsettled)
-    known = Known(
+    known = History(
         earlier=_by_figure(shown, figures),
         pinned={cell.key: cell for cell in pinned if cell},
         before_incident={cell.key: cell for cell in good if cell},

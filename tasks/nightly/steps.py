@@ -24,7 +24,7 @@ from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import AnswerSettings
 from tasks.rag.measuring import measured_figures
 from tasks.rag.measuring.answer_checks import AnswerCheck, check_answers
-from tasks.rag.measuring.measured_figures import Made, Measurement
+from tasks.rag.measuring.measured_figures import Measurement, Provenance
 from tasks.rag.measuring.ranking_metrics import rank_questions, read_questions
 from tasks.resources import artifacts, evaluations, incidents, resources, responses
 from tasks.step import Incomplete, step
@@ -88,7 +88,7 @@ def measure_index(
             ) as assistant:
                 checks = check_answers(progress.counted("answer", questions), assistant, name_of=gold.name_of)
         measured = measured_figures.measure(ranked, checks if asked.answers else None)
-        made = Made(program.version, program.git_commit, started, datetime.now(started.tzinfo))
+        made = Provenance(program.version, program.git_commit, started, datetime.now(started.tzinfo))
         rows = measured_figures.record(
             Measurement(measured, ranked, checks),
             questions,

@@ -6,7 +6,7 @@ from textwrap import shorten
 
 from storage.artifacts import Artifacts
 from storage.lineage import Lineage
-from tasks.origins.told import Told, recorded
+from tasks.origins.told import OriginTree, recorded
 from tasks.rag.answers import Answered
 from tasks.rag.corpus import Corpus, Embedded, Searchable
 from tasks.rag.numbers.cell_facts import CellFact
@@ -18,35 +18,35 @@ UNKNOWN_INDEX = (
 )
 
 
-def of_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> Told:
+def of_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> OriginTree:
     """The tree of an answer. Raises StoreUnreachable, DatabaseUnavailable."""
     corpus = corpus_of(answered.index_digest, artifacts, lineage)
     unknown = UNKNOWN_INDEX.format(index=answered.index_digest[:12] or "that was asked")
     notes = () if corpus or not answered.citations else (unknown,)
-    sources: list[Told] = []
+    sources: list[OriginTree] = []
     for citation in answered.citations:
         page = "" if citation.page is None else f", page {citation.page}"
         is_cell = citation.cell or citation.bbox or citation.place.cells
-        behind: tuple[Told, ...] = ()
+        behind: tuple[OriginTree, ...] = ()
         if corpus and citation.cell is None:
             behind = of_document(citation.digest, corpus, lineage)
         elif corpus:  # an input of a figure is one of the document's numbers
             made = (one for one in corpus.embedded if one.chunked.digest == citation.digest)
             behind = tuple(told for one in made for told in _numbers(one, corpus, lineage))
-        place = Told(
+        place = OriginTree(
             what="chunk" if citation.chunk_id else "cell" if is_cell else "catalogue",
             name=f"{citation.document}{page}",
             key=citation.chunk_id or citation.cell or "",
             sources=behind,
         )
         quote = shorten(citation.quote, QUOTE_CHARS, placeholder=" …")
-        sources.append(Told(what=f"claim [{citation.n}]", name=f"“{quote}”", sources=(place,)))
+        sources.append(OriginTree(what=f"claim [{citation.n}]", name=f"“{quote}”", sources=(place,)))
     for call in answered.calls:
         tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens"
-        sources.append(Told(what="model call", name=f"{call.role} by {call.model}, {tokens}", key=call.key))
+        sources.append(OriginTree(what="model call", name=f"{call.role} by {call.model}, {tokens}", key=call.key))
     if digest := answered.index_digest:
-        sources.append(Told(what="index", key=digest, step=lineage.origins([digest], most=1)[digest].step))
-    return Told(what="answer", name=answered.answer, notes=(*answered.notes, *notes), sources=tuple(sources))
+        sources.append(OriginTree(what="index", key=digest, step=lineage.origins([digest], most=1)[digest].step))
+    return OriginTree(what="answer", name=answered.answer, notes=(*answered.notes, *notes), sources=tuple(sources))
 
 
 def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corpus | None:
@@ -58,24 +58,26 @@ def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corp
     return Corpus.model_validate_json(path.read_bytes()) if path else None
 
 
-def of_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...]:
+def of_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
     """The trees of a document's chunks. document: its digest."""
     names = {entry.document: entry.name for entry in corpus.entries}
     made = [one for one in corpus.embedded if one.chunked.digest == document]
     return recorded([one.chunked.chunks.digest for one in made], lineage, names=names)
 
 
-def of_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> Told | None:
+def of_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
     """The tree of a chunk; None where the index has none of this id."""
     for one in corpus.embedded:
         for chunk in artifacts.load(Searchable, one.chunked.chunks).chunks:
             if chunk.id == chunk_id:
                 name = f"{_name(one, corpus)}, page {chunk.page}: {shorten(chunk.text, QUOTE_CHARS)}"
-                return Told(what="chunk", name=name, key=chunk.id, sources=of_document(chunk.document, corpus, lineage))
+                return OriginTree(
+                    what="chunk", name=name, key=chunk.id, sources=of_document(chunk.document, corpus, lineage)
+                )
     return None
 
 
-def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> Told | None:
+def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
     """The tree of a number of a table; None where the index has none there.
 
     cell: `DOCUMENT:TABLE:ROW:COLUMN`, the document by name or by the first digits of its digest, the rest 0-based.
@@ -93,11 +95,11 @@ def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -
                 amount = f"{fact.value.normalize():f} {fact.unit}".rstrip()
                 label = f"{' › '.join(fact.row_path)}{period}: {fact.shown} → {amount}"
                 name = f"{_name(one, corpus)}{page}: {label}"
-                return Told(what="cell", name=name, key=cell, sources=_numbers(one, corpus, lineage))
+                return OriginTree(what="cell", name=name, key=cell, sources=_numbers(one, corpus, lineage))
     return None
 
 
-def _numbers(one: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[Told, ...]:
+def _numbers(one: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
     """The trees of a document's numbers."""
     return recorded([one.chunked.numbers.digest], lineage, names={one.chunked.digest: _name(one, corpus)})
 

@@ -13,22 +13,22 @@ from storage.storage_errors import DamagedArtifact, MissingArtifact
 from tasks.evaluation.evaluation_records import Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.results.finding_runs import FoundRun, Recall, look_up
-from tasks.origins.told import Told, recorded
+from tasks.origins.told import OriginTree, recorded
 
 TEXT_CHARS = 120
 
 
-def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> Told:
+def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> OriginTree:
     """The tree of a run, or of one of its tasks. Raises ResultsUnusable, StoreUnreachable, DatabaseUnavailable."""
     report = found.report
     if task is not None:
         found.require(task)
-    figures: list[Told] = []
+    figures: list[OriginTree] = []
     for result in (one for one in report.results if task in (None, one.task)):
         headline = result.headline
         figure = f" = {headline.value:.4g} (n = {headline.n})" if headline else ""
         figures.append(
-            Told(
+            OriginTree(
                 what="figure",
                 name=f"{result.task}{figure}, benchmark version {result.version}",
                 notes=(*_spent("model", result.usage), *_spent("judge", result.judge_usage), *result.notes),
@@ -37,30 +37,32 @@ def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> Tol
         )
     run = report.run
     name = f"{run.model.name}, {run.status}, version {run.version}"
-    return Told(what="run", name=name, key=run.id, sources=tuple(figures))
+    return OriginTree(what="run", name=name, key=run.id, sources=tuple(figures))
 
 
 def of_score(
     found: FoundRun, task: str, item: str, artifacts: Artifacts, lineage: Lineage, recall: Recall
-) -> tuple[Told, ...]:
+) -> tuple[OriginTree, ...]:
     """The trees of an item's scores, one for each repeat; none where the run has no such item. Raises as `of_run`."""
     (result,) = (one for one in found.report.results if one.task == task)
-    scores: list[Told] = []
+    scores: list[OriginTree] = []
     for looked in (look_up(found, task, sample, artifacts, recall) for sample in found.item(task, item)):
         sample = looked.sample
         read = f", read as {sample.extracted!r}, gold {sample.gold!r}" if sample.extracted is not None else ""
         shard = _shard_with(sample, result, artifacts)
         sources = [*recorded([shard.digest] if shard else [], lineage)]
         for what, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
-            sources += [Told(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
+            sources += [OriginTree(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
         for call in looked.calls:
             tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
             sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
             name = f"{call.model}, {tokens}{f'; {sent}' if sent else ''}"
-            sources.append(Told(what="model call" if call.by == "model" else "judge's call", name=name, key=call.key))
+            sources.append(
+                OriginTree(what="model call" if call.by == "model" else "judge's call", name=name, key=call.key)
+            )
         name = f"{sample.score} for {task} {sample.item}{read}"
         notes = tuple(filter(None, (sample.reason, *looked.notes)))
-        scores.append(Told(what="score", name=name, notes=notes, sources=(*sources, _data(result))))
+        scores.append(OriginTree(what="score", name=name, notes=notes, sources=(*sources, _data(result))))
     return tuple(scores)
 
 
@@ -72,9 +74,9 @@ def _spent(who: str, usage: Usage | None) -> Iterator[str]:
         yield f"{who}: {usage.calls:,} calls, {tokens}{cost}"
 
 
-def _data(result: TaskResult) -> Told:
+def _data(result: TaskResult) -> OriginTree:
     data = result.data
-    return Told(what="data", name=f"{data.name}, {data.count:,} items of {data.source}", key=data.checksum)
+    return OriginTree(what="data", name=f"{data.name}, {data.count:,} items of {data.source}", key=data.checksum)
 
 
 def _shard_with(sample: Sample, result: TaskResult, artifacts: Artifacts) -> Ref | None:

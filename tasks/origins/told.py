@@ -14,7 +14,7 @@ MOST_SOURCES = 12
 """Sources of one digest that are told; of more only the number."""
 
 
-class Told(Record):
+class OriginTree(Record):
     """Something, and what it comes from."""
 
     what: str
@@ -26,10 +26,12 @@ class Told(Record):
     step: StepRun | None = None
     """The step that made it."""
     notes: tuple[str, ...] = ()
-    sources: tuple[Told, ...] = ()
+    sources: tuple[OriginTree, ...] = ()
 
 
-def recorded(digests: Iterable[str], lineage: Lineage, *, names: Mapping[str, str] | None = None) -> tuple[Told, ...]:
+def recorded(
+    digests: Iterable[str], lineage: Lineage, *, names: Mapping[str, str] | None = None
+) -> tuple[OriginTree, ...]:
     """The trees of digests, as the steps recorded them. names: of documents, by digest.
 
     Raises StoreUnreachable, DatabaseUnavailable.
@@ -39,11 +41,11 @@ def recorded(digests: Iterable[str], lineage: Lineage, *, names: Mapping[str, st
     return tuple(_tree(digest, found, names or {}, set()) for digest in wanted)
 
 
-def _tree(digest: str, found: Mapping[str, Origin], names: Mapping[str, str], shown: set[str]) -> Told:
+def _tree(digest: str, found: Mapping[str, Origin], names: Mapping[str, str], shown: set[str]) -> OriginTree:
     origin = found.get(digest) or Origin(kind="", digest=digest)
     what, name = origin.kind or origin.name or "digest", names.get(digest, "")
     if digest in shown:
-        return Told(what=what, name=name, key=digest, notes=("told above",))
+        return OriginTree(what=what, name=name, key=digest, notes=("told above",))
     shown.add(digest)
     # the nearest sources: without what another of them was made of itself
     used = [one for one in origin.used if one in found]
@@ -65,7 +67,7 @@ def _tree(digest: str, found: Mapping[str, Origin], names: Mapping[str, str], sh
         notes.append(f"{missing:,} sources are not followed: the way is too wide")
     if len(followed) > MOST_SOURCES:
         notes.append(f"and {len(followed) - MOST_SOURCES:,} more sources")
-    return Told(what=what, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
+    return OriginTree(what=what, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
 
 
 def when(at: datetime) -> str:

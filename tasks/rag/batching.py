@@ -25,7 +25,7 @@ ANSWER_VERSION = 10
 SHARD_QUESTIONS = 25
 
 
-class Asked(Record):
+class BatchQuestion(Record):
     """A question of a batch: one line of a JSONL file."""
 
     id: str
@@ -37,12 +37,12 @@ class Asked(Record):
 class Batch(Record):
     """The questions, and the index that they are asked of."""
 
-    shards: tuple[tuple[Asked, ...], ...]
+    shards: tuple[tuple[BatchQuestion, ...], ...]
     index_digest: str
     """Digest of the index's content when the batch began; another index gives other answers."""
 
 
-class Kept(Record):
+class StoredAnswer(Record):
     """An answer in the artifact store, or why there is none."""
 
     id: str
@@ -75,7 +75,7 @@ class BatchReport(Record):
 
 def read_batch(path: Path, *, index_digest: str) -> Batch:
     """The questions of a JSONL file, in shards; lines are `{id, question, history?}`. Raises QuestionsUnusable."""
-    asked: dict[str, Asked] = {}
+    asked: dict[str, BatchQuestion] = {}
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # splitlines would cut inside a string, at U+2028
     except (OSError, UnicodeDecodeError) as error:
@@ -85,7 +85,9 @@ def read_batch(path: Path, *, index_digest: str) -> Batch:
             continue
         try:
             fields = json.loads(line)
-            one = Asked.model_validate({name: fields[name] for name in Asked.model_fields if name in fields})
+            one = BatchQuestion.model_validate(
+                {name: fields[name] for name in BatchQuestion.model_fields if name in fields}
+            )
         except (ValidationError, ValueError, TypeError, RecursionError) as error:
             raise QuestionsUnusable(f"{path}, line {number}: expected {{id, question}}, found {line[:80]!r}") from error
         if one.id in asked:
@@ -99,15 +101,15 @@ def read_batch(path: Path, *, index_digest: str) -> Batch:
 
 
 def answer_each(
-    shard: Sequence[Asked],
+    shard: Sequence[BatchQuestion],
     assistant: Assistant,
     artifacts: Artifacts,
     *,
     inputs: Mapping[str, object],
     on_progress: Callable[[], None],
-) -> list[Kept]:
+) -> list[StoredAnswer]:
     """The answers of a shard, given or recalled; inputs: what changes an answer beside the question."""
-    kept: list[Kept] = []
+    kept: list[StoredAnswer] = []
     for asked in shard:
         key = content_key("answer", ANSWER_VERSION, {"question": asked.question, "history": asked.history, **inputs})
         if answer := artifacts.recall(key):
@@ -116,7 +118,7 @@ def answer_each(
             try:
                 answered = assistant.ask(asked.question, history=asked.history)
             except ValueError as error:
-                kept.append(Kept(id=asked.id, error=str(error)))
+                kept.append(StoredAnswer(id=asked.id, error=str(error)))
                 on_progress()
                 continue
             answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
@@ -125,7 +127,7 @@ def answer_each(
                 artifacts.remember(key, answer)
         notes = "; ".join(answered.notes)
         kept.append(
-            Kept(
+            StoredAnswer(
                 id=asked.id,
                 answer=answer,
                 abstained=answered.abstained,
@@ -138,7 +140,7 @@ def answer_each(
     return kept
 
 
-def write_answers(kept: Sequence[Kept], artifacts: Artifacts, *, out: Path) -> BatchReport:
+def write_answers(kept: Sequence[StoredAnswer], artifacts: Artifacts, *, out: Path) -> BatchReport:
     """Write one line of JSON per question: `{id, …}` with the answer, `error`, or both. Raises StoreUnreachable."""
     lines: list[str] = []
     for item in kept:

@@ -18,7 +18,7 @@ from tasks.documents.isolation import ReadLimits
 from tasks.keys import slug
 from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import AnswerSettings
-from tasks.rag.batching import Asked, Batch, BatchReport, Kept, is_written
+from tasks.rag.batching import Batch, BatchQuestion, BatchReport, StoredAnswer, is_written
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
 from tasks.rag.indexing.figures import FigureSettings
 from tasks.rag.indexing.index_report import DocumentStatus, IndexReport
@@ -239,7 +239,7 @@ def read_questions(questions: Path, *, index: Path) -> Batch:
 
 @step(version=1, gpu=True)
 def answer(
-    asked: tuple[Asked, ...],
+    asked: tuple[BatchQuestion, ...],
     *,
     index: Path,
     index_digest: str,
@@ -247,7 +247,7 @@ def answer(
     reranker: str | None,
     reranker_weights: str,
     settings: AnswerSettings,
-) -> tuple[Kept, ...]:
+) -> tuple[StoredAnswer, ...]:
     """Answer a shard of questions and keep each answer; reranker_weights: their fingerprint."""
     from storage.engines import index_name
     from tasks.rag.answering.assistant import open_assistant
@@ -269,7 +269,7 @@ def answer(
 
 
 @step(version=1, verify=lambda report, _: is_written(report))
-def write_answers(kept: tuple[Kept, ...], *, out: Path) -> BatchReport:
+def write_answers(kept: tuple[StoredAnswer, ...], *, out: Path) -> BatchReport:
     """One line of JSON per question, in the order of the questions."""
     from tasks.rag.batching import write_answers as written
 

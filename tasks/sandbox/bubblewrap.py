@@ -81,7 +81,7 @@ class Engine(NamedTuple):
         """Command line of the zygote, whose stdin is the channel. etc: name of a file in /etc → its descriptor."""
         inside = Path(SEEN_AS) if self.bwrap else INSIDE
         boot = f"import sys; sys.path.insert(0, {str(inside.parent)!r}); from inside.zygote import main; main()"
-        zygote = [python.there(python.path) if self.bwrap else python.path, "-s", "-S", "-c", boot]
+        zygote = [python.inside_path(python.path) if self.bwrap else python.path, "-s", "-S", "-c", boot]
         if self.bwrap is None:
             return zygote
         # not --die-with-parent: the parent is the thread that starts it, and that may end first
@@ -91,7 +91,7 @@ class Engine(NamedTuple):
             command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
         for capability in (*NEEDED, *(OF_ROOT if self.privileged else ())):
             command += ["--cap-add", capability]
-        shown = list(dict.fromkeys(_shown(python)))
+        shown = list(dict.fromkeys(_bound_paths(python)))
         for folder in sorted({str(parent) for _, there in shown for parent in Path(there).parents} - {"/"}):
             command += ["--dir", folder]  # with mode 755; those of a file would get 700
         for here, there in shown:
@@ -102,7 +102,7 @@ class Engine(NamedTuple):
             command += ["--file", str(descriptor), f"/etc/{name}"]
         installed = str(INSIDE.parents[2])
         if installed in python.packages:  # where this project is an installed wheel, its code is hidden
-            for folder in (f"{python.there(installed)}/{name}" for name in OURS):
+            for folder in (f"{python.inside_path(installed)}/{name}" for name in OURS):
                 command += ["--tmpfs", folder, "--remount-ro", folder]
         command += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]
         return [*command, "--chdir", "/", "--", *zygote]
@@ -176,7 +176,7 @@ def remedy(engine: Engine | None) -> str:
 
 def environment(python: Interpreter) -> dict[str, str]:
     """The whole environment of a zygote."""
-    path = dict.fromkeys([str(Path(python.there(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    path = dict.fromkeys([str(Path(python.inside_path(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
     passed = {KERNELS: os.environ[KERNELS]} if KERNELS in os.environ else {}
     return {"PATH": os.pathsep.join(path), **ENVIRONMENT, **passed}
 
@@ -193,11 +193,11 @@ def etc_files(uid: int) -> dict[str, str]:
     }
 
 
-def _shown(python: Interpreter) -> Iterator[tuple[str, str]]:
+def _bound_paths(python: Interpreter) -> Iterator[tuple[str, str]]:
     """Path here, path there."""
     yield "/usr", "/usr"
     for path in (*TOP, *CONFIGURED, *map(str, Path("/").glob(JAVA))):
         if Path(path).exists() and not Path(path).is_symlink():
             yield path, path
-    yield from python.shown().items()
+    yield from python.bound_paths().items()
     yield str(INSIDE), SEEN_AS

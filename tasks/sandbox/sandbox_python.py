@@ -42,16 +42,16 @@ class Interpreter(NamedTuple):
         names = sorted(entry.name for entry in installed)
         return hashlib.sha256("\n".join([self.version, *names]).encode()).hexdigest()
 
-    def shown(self) -> dict[str, str]:
+    def bound_paths(self) -> dict[str, str]:
         """Path here → path there of what is not below /usr; libraries do not reveal where they are here."""
         packages = {path: f"{LIBRARIES}/{number}" for number, path in enumerate(self.packages)}
         root = Path("/python") if Path(self.prefix).is_relative_to("/tmp") else Path(self.prefix)
         own = {f"{self.prefix}/{name}": str(root / name) for name in PYTHON if Path(self.prefix, name).is_dir()}
         return {here: there for here, there in (own | packages).items() if not Path(here).is_relative_to("/usr")}
 
-    def there(self, path: str) -> str:
+    def inside_path(self, path: str) -> str:
         """The path within the sandbox of a path here."""
-        for here, there in self.shown().items():
+        for here, there in self.bound_paths().items():
             if Path(path).is_relative_to(here):
                 return str(Path(there) / Path(path).relative_to(here))
         return path

@@ -154,7 +154,7 @@ class Worker:
             "uid": uid,
             "counted": engine.counted,
             "cgroup": groups,
-            "packages": [python.there(folder) for folder in python.packages] if engine.bwrap else python.packages,
+            "packages": [python.inside_path(folder) for folder in python.packages] if engine.bwrap else python.packages,
         }
         fields = {"settings": settings, "preload": PRELOAD}
         ready = self._exchange(fields, (seccomp.filter_program() or b"",), START_S)

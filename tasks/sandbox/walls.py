@@ -105,7 +105,7 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
         yield _try_program(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
     # only the path to the interpreter is visible of the home folder
     home = Path.home()
-    shown = [Path(path) for path in sandbox.python.shown().values()]
+    shown = [Path(path) for path in sandbox.python.bound_paths().values()]
     way = {path.relative_to(home).parts[0] for path in shown if path.is_relative_to(home)}
     listed = sandbox.run(Program(f"import os\nprint(*os.listdir({str(home)!r}), sep='\\n')", limits=SMALL))
     held = listed.status == "failed" or (listed.passed and set(listed.stdout.splitlines()) <= way)

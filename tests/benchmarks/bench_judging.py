@@ -28,7 +28,7 @@ from storage.responses import Responses
 from tasks.calls import CallSettings, Limits
 from tasks.grading.vqa_accuracy import CONTRACTIONS, vqa_accuracy
 from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
-from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_records import VqaItem
 from tests.benchmarks.bench_calls import MODEL, endpoint, store
 from tests.benchmarks.measuring import cost_of, medians, options, show, take_turns
@@ -144,11 +144,11 @@ def items_in(folder: Path) -> dict[str, VqaItem]:
     return items
 
 
-def asked_in(round_number: int, count: int) -> list[Asked]:
+def asked_in(round_number: int, count: int) -> list[PromptedQuery]:
     """Other demonstrations in each round: nothing of an earlier one is in the store."""
-    rng, asked = random.Random(round_number), dict[Asked, None]()
+    rng, asked = random.Random(round_number), dict[PromptedQuery, None]()
     while len(asked) < count:
-        asked[Asked(str(rng.randrange(QUERIES)), tuple(map(str, rng.sample(range(QUERIES, ITEMS), 2))))] = None
+        asked[PromptedQuery(str(rng.randrange(QUERIES)), tuple(map(str, rng.sample(range(QUERIES, ITEMS), 2))))] = None
     return list(asked)
 
 
@@ -202,7 +202,7 @@ def measure_endpoint(bench: Bench, count: int, *, rounds: int) -> dict[str, floa
     return medians(costs) | {"ours / bare client: wall": statistics.median(ratios)}
 
 
-def bare(bench: Bench, asked: Sequence[Asked]) -> None:
+def bare(bench: Bench, asked: Sequence[PromptedQuery]) -> None:
     """What a script would do: one client, a pool of threads, the pictures in memory, no store."""
     from openai import OpenAI
 
@@ -218,7 +218,7 @@ def bare(bench: Bench, asked: Sequence[Asked]) -> None:
     assert len(answers) == len(asked)
 
 
-def _body(items: dict[str, VqaItem], asked: Asked, pictures: dict[str, str]) -> dict[str, Any]:
+def _body(items: dict[str, VqaItem], asked: PromptedQuery, pictures: dict[str, str]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
     for name in (*asked.demonstrations, asked.query):
         words = f"Question:{items[name].question} Short answer:"
@@ -227,7 +227,7 @@ def _body(items: dict[str, VqaItem], asked: Asked, pictures: dict[str, str]) -> 
     return {"model": MODEL, "messages": [{"role": "user", "content": parts}], "max_tokens": 5, "temperature": 0}
 
 
-def ours(bench: Bench, asked: Sequence[Asked]) -> None:
+def ours(bench: Bench, asked: Sequence[PromptedQuery]) -> None:
     """With the response store, time-outs, retries and the metric."""
     judged = bench.judging(OpenAIChat(MODEL, base_url=bench.base_url)).judge(asked)
     assert not [one for one in judged if one.failed]

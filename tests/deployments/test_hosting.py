@@ -18,7 +18,7 @@ from redis import Redis
 
 from flows.running.environment import QUIET
 from flows.service.deploy import find_deployments_folder
-from flows.service.place import DEFAULT_PORT, PORT, Asked, Place
+from flows.service.place import DEFAULT_PORT, PORT, Place, ServiceSettings
 from flows.service.run_server import AUTOMATIONS, EVENTS, LOOPBACK, skip_events, variables
 from flows.service.server_database import Database
 from flows.service.supervising import GPU_DEPLOYMENT, MARK, environment_of, programs_of
@@ -28,7 +28,7 @@ from tests.service.serviced import free_port
 
 PATIENCE_S = 30.0
 HOME = Place(Path("/var/lib/trivet"))
-ASKED = Asked(folder="/srv/trivet")
+ASKED = ServiceSettings(folder="/srv/trivet")
 DATABASE = Database(kind="postgresql", kept=False, why="", url="postgresql+asyncpg://prefect:secret@127.0.0.1/prefect")
 PROGRAMS = {program.name: program for program in programs_of(ASKED, DATABASE, umask=0o022)}
 SECRETS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.documents.sheets.number_formats import BUILT_IN, is_date, shown
+from tasks.documents.sheets.number_formats import BUILT_IN, format_number, is_date
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from tasks.documents.sheets.number_formats import BUILT_IN, is_date, shown
     ],
 )
 def test_numbers(value: float, code: str, expected: str) -> None:
-    assert shown(value, code) == expected
+    assert format_number(value, code) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_numbers(value: float, code: str, expected: str) -> None:
     ],
 )
 def test_dates(value: float, code: str, expected: str) -> None:
-    assert shown(value, code) == expected
+    assert format_number(value, code) == expected
 
 
 def test_dates_may_count_from_1904() -> None:
-    assert shown(43981, "yyyy-mm-dd", since_1904=True) == "2024-05-31"
+    assert format_number(43981, "yyyy-mm-dd", since_1904=True) == "2024-05-31"
 
 
 def test_a_literal_d_is_no_date() -> None:

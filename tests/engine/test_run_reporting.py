@@ -191,7 +191,7 @@ def test_the_version_of_every_flow_is_the_program_that_runs() -> None:
 def test_what_is_unfinished_is_named_by_its_file() -> None:
     content = Ref(kind="document", digest="5a" * 32, size=3)
     found = ScanResult(files=(ScannedFile(name="bids/offer.pdf", content=content, suffix=".pdf"),))
-    assert found.named({"5a" * 6: "killed"}) == {"bids/offer.pdf": "killed"}
+    assert found.by_name({"5a" * 6: "killed"}) == {"bids/offer.pdf": "killed"}
 
 
 def test_a_name_with_braces_is_shown_as_it_is() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Estimate, EvalReport, ModelFacts, Sample
-from tasks.evaluation.results.foreign_results import Told, inspect_log, lm_eval_of
+from tasks.evaluation.results.foreign_results import SampleTexts, inspect_log, lm_eval_of
 from tasks.evaluation.results.results_file import read_results
 from tests.evaluation.reports import SAMPLES, report, task_result
 
@@ -149,9 +149,9 @@ print(json.dumps({
 SLASHES = Sample(item="test/algebra/9.json", score=1.0, extracted="4", gold="4")
 
 
-def told(turns: int = 1) -> list[Told]:
+def told(turns: int = 1) -> list[SampleTexts]:
     return [
-        Told(
+        SampleTexts(
             sample,
             [f"{sample.item}, turn {turn}?" for turn in range(turns)],
             [f"answer {turn}" for turn in range(turns)],

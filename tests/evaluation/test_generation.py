@@ -13,7 +13,7 @@ from models.model_errors import ContextOverflow, TransientModelError
 from models.protocols import ChatRequest
 from storage.artifacts import Artifacts
 from tasks.budget import Prices
-from tasks.evaluation.evaluation_records import Item, Reply, Response, Said, Sampling, Usage
+from tasks.evaluation.evaluation_records import Item, PriorTurn, Reply, Response, Sampling, Usage
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.generation import (
     Outcome,
@@ -88,7 +88,7 @@ def test_the_system_message_of_the_run_takes_the_place_of_the_items(
 
 
 def test_what_was_said_before_stands_between_the_system_message_and_the_prompt(artifacts: Artifacts) -> None:
-    before = (Said(role="user", text="Hello"), Said(role="assistant", text="<think>a</think>Hi"))
+    before = (PriorTurn(role="user", text="Hello"), PriorTurn(role="assistant", text="<think>a</think>Hi"))
     item = TWO.model_copy(update={"history": before, "system": "Be kind."})
     sent = request_of(asking(item, artifacts), item, repeat=0, said=[Reply(text="It is 4.")])
     assert said_in(sent) == [

@@ -35,7 +35,7 @@ def test_the_names_of_the_seed_are_understood() -> None:
 
 def test_pools_are_as_said_else_as_the_checkpoint_s_else_retrieved() -> None:
     usual = read_lever_config({})
-    assert usual.pools().told == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
+    assert usual.pools().description == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
     own = PoolRecipe(sampler="ImgSimSampler", size=16)
     assert usual.pools(own).model_copy(update={"others": 0.0, "modalities": ()}) == own
     assert usual.pools(own.model_copy(update={"size": 0})).size == 32

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response
-from tasks.grading.choice import Asked, find_choice, find_unannounced, grade_choice
+from tasks.grading.choice import ChoiceQuestion, find_choice, find_unannounced, grade_choice
 from tasks.grading.reading import visible_answer
 
 CITIES = ("Lisbon", "Porto", "Coimbra", "Faro")
@@ -20,7 +20,7 @@ CASES = [json.loads(line) for line in Path(__file__).with_name("choices.jsonl").
 
 def found(response: str, options: tuple[str, ...] = CITIES, *, several: bool = False) -> str | None:
     visible = visible_answer(response)
-    asked = Asked("ABCDEFGHIJ"[: len(options)], options, several)
+    asked = ChoiceQuestion("ABCDEFGHIJ"[: len(options)], options, several)
     if visible is None:
         return None
     choice = find_choice(visible, asked) or find_unannounced(visible, asked)

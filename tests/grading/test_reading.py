@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.grading import choice, exact, reading
-from tasks.grading.choice import Asked, grade_choice
+from tasks.grading.choice import ChoiceQuestion, grade_choice
 from tasks.grading.exact import grade_exact
 from tasks.grading.math import math_extraction
 from tasks.grading.math.math_grader import MathGrader, grade_math
@@ -34,7 +34,7 @@ def math(response: str, rule: Rule = BOX) -> Readings:
 
 
 def letters(response: str, rule: Rule = BOX) -> Readings:
-    return choice.read(response, Asked("ABCD", ("Rome", "Oslo", "Bern", "Lima")), rule).readings
+    return choice.read(response, ChoiceQuestion("ABCD", ("Rome", "Oslo", "Bern", "Lima")), rule).readings
 
 
 @pytest.mark.parametrize(("response", "published", "strict", "flexible"), RESPONSES["mathematics"])

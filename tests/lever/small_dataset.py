@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tasks.lever.data.embeddings import EmbeddingBank, bank_of
-from tasks.lever.judge.judging import Asked, Judgment
+from tasks.lever.judge.judging import Judgment, PromptedQuery
 from tasks.lever.lever_records import Dataset, Item, PoolRecipe, Pools, VqaItem
 
 
@@ -104,10 +104,10 @@ class Verdicts:
     """A judge by rule: (query, demonstrations) → accuracy, None where it fails; it keeps what it was asked."""
 
     def __init__(self, rule: Callable[[str, tuple[str, ...]], float | None]) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[PromptedQuery] = []
         self._rule = rule
 
-    def __call__(self, asked: Sequence[Asked]) -> list[Judgment]:
+    def __call__(self, asked: Sequence[PromptedQuery]) -> list[Judgment]:
         self.asked += asked
         return [self._judgment(self._rule(*one)) for one in asked]
 

@@ -17,7 +17,7 @@ from storage.responses import Responses, StoredResponse
 from tasks.budget import Budget
 from tasks.calls import CallSettings, Limits
 from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
-from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_records import VqaItem
 
 ANSWERS = ("ferry", "ferry", "a boat", *["ship"] * 7)
@@ -135,9 +135,9 @@ def judging(
     )
 
 
-def asked(*words: str) -> list[Asked]:
+def asked(*words: str) -> list[PromptedQuery]:
     """`abq`: question q after a and b."""
-    return [Asked(word[-1], tuple(word[:-1])) for word in words]
+    return [PromptedQuery(word[-1], tuple(word[:-1])) for word in words]
 
 
 def forget(item: VqaItem) -> None:

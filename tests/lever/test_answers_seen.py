@@ -72,12 +72,12 @@ def test_text_and_answer_are_normalised_averaged_and_normalised_again(store: Art
 def test_queries_and_neighbours_have_no_answers(store: Artifacts) -> None:
     found = embedded(store)
     assert rows(store, found.queries, "when")[0] == pytest.approx([0.6, 0.8])
-    assert found.seen == (found.queries, found.solved)
+    assert found.visible_banks == (found.queries, found.solved)
     assert found.read_by == "hand@1+answers"
     of_queries, of_candidates = banks_of(found, store)["joint"]
     assert of_candidates.rows(["who"])[0].tolist() == of_queries.rows(["who"])[0].tolist() == [1, 0]
     plain = found.seen_as("text")
-    assert plain.seen == (found.texts, found.texts)
+    assert plain.visible_banks == (found.texts, found.texts)
     assert (plain.shows_answers, plain.read_by) == (False, "hand@1")
 
 

@@ -11,7 +11,7 @@ import torch
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.beam_search import count_weighed, search
 from tasks.lever.data.rl_data import draw, judge_all
-from tasks.lever.judge.judging import Asked, Judgment
+from tasks.lever.judge.judging import Judgment, PromptedQuery
 from tasks.lever.lever_options import BeamSettings, RlDataSettings
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem
 
@@ -70,7 +70,7 @@ class Judge:
 
     threshold = 0.5
 
-    def judge(self, asked: list[Asked]) -> list[Judgment]:
+    def judge(self, asked: list[PromptedQuery]) -> list[Judgment]:
         told = {
             "c0": Judgment("right", 1, 0.9, None),
             "c1": Judgment(None, None, None, "the server is away", retryable=True),
@@ -101,7 +101,7 @@ class Likelihoods:
         self.given = given
         self.asked: list[str] = []
 
-    def answer_log_probs(self, asked: list[Asked]) -> list[float]:
+    def answer_log_probs(self, asked: list[PromptedQuery]) -> list[float]:
         self.asked += ["".join(one.demonstrations) for one in asked]
         return [math.log(self.given.get("".join(one.demonstrations) or "none", 0.01)) for one in asked]
 

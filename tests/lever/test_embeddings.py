@@ -19,8 +19,8 @@ from tasks.lever.data.embeddings import (
     EmbeddingBank,
     QueryPools,
     bank_of,
-    beside,
     embed_dataset,
+    ids_file,
     read_bank,
     read_embeddings,
 )
@@ -234,7 +234,7 @@ def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None
     path = tmp_path / "cache" / "query_embeddings.pt"
     BANK.export_pt(path)
     assert torch.equal(torch.load(path, weights_only=True), VECTORS)
-    assert json.loads(beside(path).read_bytes()) == {
+    assert json.loads(ids_file(path).read_bytes()) == {
         "ids": ["7", "a b", "9"],
         "encoder": "clip-vit",
         "revision": "abc",

@@ -86,8 +86,8 @@ def test_retrieved_pools_are_the_nearest_by_each_modality_in_turn_and_a_share_of
 
 def test_a_recipe_is_told_and_compared_as_far_as_it_is_known() -> None:
     one = recipe("RetrievalSampler", 32)
-    assert one.told == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
-    assert recipe("RandSampler", 0, others=0).told == "pools of unknown size by RandSampler"
+    assert one.description == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
+    assert recipe("RandSampler", 0, others=0).description == "pools of unknown size by RandSampler"
     assert one.is_that_of(one)
     assert not one.is_that_of(recipe("RetrievalSampler", 32, modalities=("joint",)))
     assert recipe("RandSampler", 0).is_that_of(recipe("RandSampler", 64))

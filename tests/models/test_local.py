@@ -14,7 +14,7 @@ import pytest
 import models.causal_lm
 from models.backends import Local, local_of, open_backend, open_chat, revision_of
 from models.causal_lm import CausalLM, HFVision
-from models.local import held, release_held
+from models.local import load_once, release_held
 from models.model_errors import ContextOverflow, ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text
 from tests.models.tiny import make_tiny_model
@@ -151,8 +151,8 @@ def test_a_model_is_let_go_of_when_another_is_asked(text: Path, seeing: Path) ->
 
 
 def test_what_cannot_be_loaded_leaves_nothing_held() -> None:
-    held("one", lambda: 1)
+    load_once("one", lambda: 1)
     with pytest.raises(ZeroDivisionError):
-        held("two", lambda: 1 // 0)
-    assert held("one", lambda: 3) == 3
+        load_once("two", lambda: 1 // 0)
+    assert load_once("one", lambda: 3) == 3
     release_held()

@@ -16,7 +16,7 @@ from models.registry import (
     Entry,
     Price,
     RegistryUnusable,
-    named,
+    find_entry,
     press_of,
     read_models,
     registered,
@@ -55,7 +55,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_entry_is_found_by_its_name_with_whole_paths(file: Path) -> None:
-    assert named("qwen") == Entry(
+    assert find_entry("qwen") == Entry(
         backend="hf",
         name=str(file.parent / "weights" / "qwen"),
         revision="abc123",
@@ -91,7 +91,7 @@ def test_a_path_with_dots_is_the_folder_that_it_leads_to(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["openai:gpt-4o", "scripted", "none", "digits", "gpt-4o", "org/model", ""])
 def test_other_names_stay_as_they_are(file: Path, name: str) -> None:
-    assert (named(name), spelled(name)) == (None, name)
+    assert (find_entry(name), spelled(name)) == (None, name)
 
 
 def test_another_name_is_the_same_model_and_another_argument_is_not(file: Path) -> None:
@@ -161,11 +161,11 @@ def test_a_key_of_ones_own_goes_to_the_provider_and_not_to_another_server(monkey
 def test_a_file_that_is_not_there_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
         without.delenv(VARIABLE)
-        assert (registered(), named("qwen")) == ({}, None)
+        assert (registered(), find_entry("qwen")) == ({}, None)
     file.unlink()
-    assert named("hf") is None
+    assert find_entry("hf") is None
     with pytest.raises(RegistryUnusable, match=f"TRIVET_MODELS={file}: it cannot be read"):
-        named("qwen")
+        find_entry("qwen")
 
 
 @pytest.mark.parametrize(

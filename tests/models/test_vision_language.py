@@ -190,13 +190,13 @@ def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytes
     model, prepared = HFVision(str(folders["qwen"]), device="cpu"), list[bytes]()
     release_held()
     model._load()
-    real = models.prompts.Sight.seen
+    real = models.prompts.Sight.picture_tensors
 
     def counted(self: models.prompts.Sight, png: bytes) -> dict[str, torch.Tensor]:
         prepared.append(png)
         return real(self, png)
 
-    monkeypatch.setattr(models.prompts.Sight, "seen", counted)
+    monkeypatch.setattr(models.prompts.Sight, "picture_tensors", counted)
     answers(model, [request(make_png(seed), make_png(0), "hi") for seed in (1, 2, 1)])
     answers(model, [request(make_png(2), "hi")])
     assert sorted(prepared) == sorted(make_png(seed) for seed in (0, 1, 2))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from models import vllm_engine
-from models.local import held, release_held
+from models.local import load_once, release_held
 from models.model_errors import TransientModelError
 from models.vllm_engine import OPENER, Job, JobRefused, Setup, ask_engine
 
@@ -91,7 +91,7 @@ def test_an_engine_that_died_says_so_and_the_next_is_opened(engines: list[FakeLL
 
 def test_another_model_ends_the_engine_and_the_next_question_opens_it_again(engines: list[FakeLLM]):
     answers(1)
-    held("another model", object)
+    load_once("another model", object)
     assert engines[0].is_shut_down
     assert answers(2) == [2]
 

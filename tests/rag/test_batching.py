@@ -11,7 +11,7 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.rag.answering.assistant import Assistant
 from tasks.rag.answers import Answered, RetrievalPlan
-from tasks.rag.batching import Asked, answer_each, read_batch, write_answers
+from tasks.rag.batching import BatchQuestion, answer_each, read_batch, write_answers
 from tasks.rag.rag_errors import QuestionsUnusable
 
 
@@ -47,7 +47,7 @@ class Refused:
 
 def test_a_question_that_the_model_refuses_has_failed_and_the_documents_answer(tmp_path: Path) -> None:
     artifacts, out = Artifacts(tmp_path / "store"), tmp_path / "out.jsonl"
-    asked = [Asked(id="a", question="How large is it?")]
+    asked = [BatchQuestion(id="a", question="How large is it?")]
     kept = answer_each(asked, cast("Assistant", Refused()), artifacts, inputs={}, on_progress=lambda: None)
     report = write_answers(kept, artifacts, out=out)
     assert (report.answered, report.failed, report.unfinished) == (0, 1, 0)

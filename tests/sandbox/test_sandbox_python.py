@@ -149,12 +149,12 @@ def test_a_digest_does_not_change_with_where_it_stands_or_what_it_has_compiled(t
     ],
 )
 def test_what_usr_does_not_show_is_shown_by_itself(python: Interpreter, shown: dict[str, str]):
-    assert python.shown() == shown
+    assert python.bound_paths() == shown
 
 
 def test_of_a_prefix_only_programs_and_libraries_are_shown_and_below_tmp_elsewhere(below_tmp: str):
     """It may be ~/.local, where others keep what is secret; and programs have a /tmp of their own."""
-    assert python_of(below_tmp).shown() == {f"{below_tmp}/bin": "/python/bin", f"{below_tmp}/lib": "/python/lib"}
+    assert python_of(below_tmp).bound_paths() == {f"{below_tmp}/bin": "/python/bin", f"{below_tmp}/lib": "/python/lib"}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_of_a_prefix_only_programs_and_libraries_are_shown_and_below_tmp_elsewhe
 )
 def test_a_path_here_has_one_there(below_tmp: str, here: str, there: str):
     python = python_of(below_tmp, "/srv/a", "/srv/b", f"{below_tmp}/lib/site-packages")
-    assert python.there(here.format(prefix=below_tmp)) == there.format(prefix=below_tmp)
+    assert python.inside_path(here.format(prefix=below_tmp)) == there.format(prefix=below_tmp)
 
 
 @pytest.mark.parametrize("prefix", ["/", "/home", "/home/somebody"])

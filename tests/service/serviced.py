@@ -19,7 +19,7 @@ from flows.service import supervising
 from flows.service.api import Api, auth_of
 from flows.service.lifecycle import end
 from flows.service.place import Place
-from flows.service.supervising import Found
+from flows.service.supervising import ServiceProcess
 from storage.embedded import Cluster
 from tests.command import TRIVET, Done
 
@@ -75,7 +75,7 @@ class Running(NamedTuple):
         """The server, with the right to ask it."""
         return Api(f"http://127.0.0.1:{self.port}/api", auth_of(self.place.home))
 
-    def processes(self) -> list[Found]:
+    def processes(self) -> list[ServiceProcess]:
         """Everything that runs for this home, but PostgreSQL."""
         return supervising.of_service(self.place.mark)
 

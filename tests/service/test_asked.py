@@ -8,55 +8,55 @@ import pytest
 
 from flows.running.settings import Settings
 from flows.service.api import Refused
-from flows.service.place import Asked, Place, Wanted, differences, remembered, settle
+from flows.service.place import Place, ServiceSettings, UpOptions, differences, remembered, settle
 from flows.service.served_collections import Folders
 
-BEFORE = settle(Wanted(port=4300), None, {}, secret="key")
+BEFORE = settle(UpOptions(port=4300), None, {}, secret="key")
 
 
-def settled(wanted: Wanted, before: Asked | None = None, **environment: str) -> Asked:
+def settled(wanted: UpOptions, before: ServiceSettings | None = None, **environment: str) -> ServiceSettings:
     return settle(wanted, before, environment, secret="key")
 
 
-def settled_with(name: str, value: str) -> Asked:
-    return settle(Wanted(), None, {name: value}, secret="key")
+def settled_with(name: str, value: str) -> ServiceSettings:
+    return settle(UpOptions(), None, {name: value}, secret="key")
 
 
 @pytest.mark.parametrize(
     ("wanted", "before", "port"),
-    [(Wanted(), None, 4200), (Wanted(), BEFORE, 4300), (Wanted(port=4400), BEFORE, 4400)],
+    [(UpOptions(), None, 4200), (UpOptions(), BEFORE, 4300), (UpOptions(port=4400), BEFORE, 4400)],
     ids=["first", "as before", "another"],
 )
-def test_a_port_that_nobody_names_stays_as_it_was(wanted: Wanted, before: Asked | None, port: int) -> None:
+def test_a_port_that_nobody_names_stays_as_it_was(wanted: UpOptions, before: ServiceSettings | None, port: int) -> None:
     assert settled(wanted, before).port == port
 
 
 @pytest.mark.parametrize("server", ["http://host:4200", "http://host:4200/", "http://host:4200/api"])
 def test_a_server_is_named_with_or_without_its_api(server: str) -> None:
-    asked = settled(Wanted(workers_only=True), PREFECT_API_URL=server)
+    asked = settled(UpOptions(workers_only=True), PREFECT_API_URL=server)
     assert (asked.api_url, asked.ui_url) == ("http://host:4200/api", "http://host:4200")
 
 
 def test_another_server_is_a_change() -> None:
-    elsewhere = settled(Wanted(workers_only=True), BEFORE, PREFECT_API_URL="http://host")
+    elsewhere = settled(UpOptions(workers_only=True), BEFORE, PREFECT_API_URL="http://host")
     assert differences(BEFORE, elsewhere) == ["server: http://host/api in place of one of our own"]
 
 
 def test_joining_ones_own_server_is_refused() -> None:
     with pytest.raises(Refused, match="own server"):
-        settled(Wanted(workers_only=True), BEFORE, PREFECT_API_URL="http://127.0.0.1:4300/api")
+        settled(UpOptions(workers_only=True), BEFORE, PREFECT_API_URL="http://127.0.0.1:4300/api")
 
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted(), []),
-        (Wanted(port=4301), ["port: 4301 in place of 4300"]),
-        (Wanted(pools=("cpu",)), ["no worker for the pool gpu"]),
+        (UpOptions(), []),
+        (UpOptions(port=4301), ["port: 4301 in place of 4300"]),
+        (UpOptions(pools=("cpu",)), ["no worker for the pool gpu"]),
     ],
     ids=["nothing", "port", "gpu"],
 )
-def test_what_has_changed_is_said(wanted: Wanted, said: list[str]) -> None:
+def test_what_has_changed_is_said(wanted: UpOptions, said: list[str]) -> None:
     assert differences(BEFORE, settled(wanted, BEFORE)) == said
 
 
@@ -69,7 +69,7 @@ def test_what_has_changed_is_said(wanted: Wanted, said: list[str]) -> None:
     ],
 )
 def test_a_variable_that_changed_is_named_and_not_shown(name: str) -> None:
-    none, old, new = settled(Wanted()), *(settled_with(name, value) for value in ("s-old", "s-new"))
+    none, old, new = settled(UpOptions()), *(settled_with(name, value) for value in ("s-old", "s-new"))
     assert differences(none, old) == differences(old, new) == differences(new, none) == [f"the variable {name}"]
     assert "s-new" not in new.model_dump_json()
 
@@ -77,33 +77,33 @@ def test_a_variable_that_changed_is_named_and_not_shown(name: str) -> None:
 @pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - {"home"}))
 def test_no_setting_changes_unnoticed(field: str) -> None:
     name = str(Settings.model_fields[field].validation_alias)
-    assert differences(settled(Wanted()), settled_with(name, "new")) == [f"the variable {name}"]
+    assert differences(settled(UpOptions()), settled_with(name, "new")) == [f"the variable {name}"]
 
 
 @pytest.mark.parametrize("name", ["TERM", "SSH_TTY", "SHLVL", "PREFECT_API_URL", "PREFECT_HOME", "TRIVET_TIMEZONE"])
 def test_another_shell_and_what_only_deploying_reads_start_nothing_again(name: str) -> None:
-    assert differences(settled(Wanted()), settled_with(name, "another")) == []
+    assert differences(settled(UpOptions()), settled_with(name, "another")) == []
 
 
 def test_another_auth_string_is_said_and_tells_nothing_of_variables() -> None:
     """Their hashes have it as their key."""
-    old, new = (settle(Wanted(), None, {"HF_TOKEN": "hf"}, secret=secret) for secret in ("guess", "word"))
+    old, new = (settle(UpOptions(), None, {"HF_TOKEN": "hf"}, secret=secret) for secret in ("guess", "word"))
     assert differences(old, new) == ["the auth string"]
 
 
 def test_collections_stay_until_others_are_named_and_are_only_those_of_our_own_server() -> None:
-    shown = Wanted(collections={"law": Folders(index=Path("/law"))})
+    shown = UpOptions(collections={"law": Folders(index=Path("/law"))})
     asked = settled(shown, BEFORE)
     assert differences(BEFORE, asked) == ["the collections of the pages"]
-    assert settled(Wanted(), asked).collections == shown.collections
+    assert settled(UpOptions(), asked).collections == shown.collections
     with pytest.raises(Refused, match="--index and --documents"):
         settled(shown._replace(workers_only=True), PREFECT_API_URL="http://host:4200")
 
 
 def test_another_folder_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before = settled(Wanted())
+    before = settled(UpOptions())
     monkeypatch.chdir(tmp_path)
-    assert differences(before, settled(Wanted())) == []
+    assert differences(before, settled(UpOptions())) == []
 
 
 def test_what_an_earlier_version_was_asked_for_is_read(tmp_path: Path) -> None:

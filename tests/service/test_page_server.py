@@ -4,12 +4,12 @@ import socket
 from pathlib import Path
 
 from flows.service.page_server import listen_for_pages
-from flows.service.place import Asked, Place
+from flows.service.place import Place, ServiceSettings
 
 
 def test_two_homes_that_begin_at_once_have_pages_at_two_ports_and_keep_them(tmp_path: Path) -> None:
     first, second = Place(tmp_path / "first"), Place(tmp_path / "second")
-    asked = Asked(folder=str(tmp_path))
+    asked = ServiceSettings(folder=str(tmp_path))
     for place in (first, second):
         place.prepare()
         assert asked.pages_url(place) is None
@@ -31,4 +31,4 @@ def test_a_port_that_another_program_took_meanwhile_is_given_up_and_the_new_one_
             port = listening.getsockname()[1]
 
             assert port != taken.getsockname()[1]
-            assert Asked(folder="/").pages_url(place) == f"http://127.0.0.1:{port}"
+            assert ServiceSettings(folder="/").pages_url(place) == f"http://127.0.0.1:{port}"

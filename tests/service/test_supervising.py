@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.service import server_database, supervising
-from flows.service.place import Asked, Place
+from flows.service.place import Place, ServiceSettings
 from flows.service.supervising import Program, config_of, environment_of, programs_of
 from storage.embedded import Cluster
 
@@ -18,7 +18,7 @@ SECRET = "trivet:secret"
 SQLITE = server_database.Database(kind="sqlite", kept=False, why="test", url="sqlite+aiosqlite:///prefect.db")
 
 
-def config(home: Path, asked: Asked) -> configparser.RawConfigParser:
+def config(home: Path, asked: ServiceSettings) -> configparser.RawConfigParser:
     read = configparser.RawConfigParser()
     read.read_string(config_of(Place(home), programs_of(asked, SQLITE, umask=0o022)))
     return read
@@ -26,19 +26,19 @@ def config(home: Path, asked: Asked) -> configparser.RawConfigParser:
 
 def test_the_file_holds_no_path_below_the_home_but_the_commands(tmp_path: Path) -> None:
     home = tmp_path / "50% of; it #1"
-    read = config(home, Asked(folder="/"))
+    read = config(home, ServiceSettings(folder="/"))
     paths = [value for section in read for key, value in read[section].items() if key != "command"]
     assert [path for path in paths if str(home) in path] == []
 
 
 def test_each_pool_has_a_worker_that_is_started_again_for_ever(tmp_path: Path) -> None:
-    read = config(tmp_path, Asked(folder="/"))
+    read = config(tmp_path, ServiceSettings(folder="/"))
     assert {"program:server", "program:cpu", "program:gpu"} <= set(read)
     assert (read["program:gpu"]["autorestart"], read["program:gpu"]["environment"]) == (
         "true",
         'TRIVET_GPU_DEPLOYMENT=""',
     )
-    assert "program:gpu" not in config(tmp_path, Asked(pools=("cpu",), folder="/"))
+    assert "program:gpu" not in config(tmp_path, ServiceSettings(pools=("cpu",), folder="/"))
 
 
 def test_what_waits_to_be_started_again_can_be_woken(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_a_long_home_has_its_socket_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("gpu", "named"), [(True, "gpu-step/gpu"), (False, None)], ids=["gpu", "no gpu"])
 def test_gpu_steps_go_to_the_pool_where_it_has_a_worker(tmp_path: Path, gpu: bool, named: str | None) -> None:
     told = environment_of(
-        Place(tmp_path), Asked(pools=("cpu", "gpu") if gpu else ("cpu",), folder="/"), SQLITE, SECRET, {}
+        Place(tmp_path), ServiceSettings(pools=("cpu", "gpu") if gpu else ("cpu",), folder="/"), SQLITE, SECRET, {}
     )
     assert told.get("TRIVET_GPU_DEPLOYMENT") == named
 
 
 def test_the_database_of_another_server_is_not_handed_on(tmp_path: Path) -> None:
     base = {"PREFECT_API_AUTH_STRING": "old", "PREFECT_SERVER_DATABASE_CONNECTION_URL": "postgresql://old"}
-    told = environment_of(Place(tmp_path), Asked(folder="/"), SQLITE, SECRET, base)
+    told = environment_of(Place(tmp_path), ServiceSettings(folder="/"), SQLITE, SECRET, base)
     assert (told["PREFECT_API_AUTH_STRING"], told["PREFECT_SERVER_DATABASE_CONNECTION_URL"]) == (SECRET, SQLITE.url)
 
 

@@ -41,7 +41,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         for name, value in place.environment.items():
             monkeypatch.setenv(name, value)
         url = place.url
-    return Place(*(Results.beside(Artifacts.open(url, cache=tmp_path / home), tmp_path / home) for home in "ab"))
+    return Place(*(Results.of_store(Artifacts.open(url, cache=tmp_path / home), tmp_path / home) for home in "ab"))
 
 
 def test_what_one_machine_writes_another_reads(place: Place) -> None:
@@ -72,5 +72,5 @@ def test_an_old_record_that_serves_is_young_again(tmp_path: Path) -> None:
 )
 def test_records_lie_where_the_artifacts_are_shared(store: str, expected: str | None, tmp_path: Path) -> None:
     where = store if "://" in store else tmp_path / store
-    results = Results.beside(Artifacts.open(where, cache=tmp_path / "cache"), tmp_path / "home")
+    results = Results.of_store(Artifacts.open(where, cache=tmp_path / "cache"), tmp_path / "home")
     assert results.folder == (tmp_path / expected if expected else None)

@@ -61,7 +61,7 @@ def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note:
             documents = len(current.index.catalogue)
     except StorageError as error:
         note = note or str(error)
-    told = [_told(visit, session, turn) for turn in turns]
+    told = [_turn_context(visit, session, turn) for turn in turns]
     return visit.page("ask.html", session=session, turns=told, place=shown, note=note, documents=documents)
 
 
@@ -94,7 +94,7 @@ def _about(visit: Visit, session: Session) -> Visit:
     return there
 
 
-def _told(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
+def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
     """What the template of a turn needs."""
     answered, blocks = turn.answered, blocks_of(turn.answered)
     label = ""  # what somebody said of the answer before: right, wrong, or nothing
@@ -146,7 +146,7 @@ async def answer_question(visit: Visit) -> Response:
             turn = Turn(len(sessions.turns(session.id)) if session else 1, answered)
             place = place_values(visit, answered.citations[0]) if answered.citations else None
             return {
-                "html": visit.fill("turn.html", turn=_told(visit, session, turn), note=note),
+                "html": visit.fill("turn.html", turn=_turn_context(visit, session, turn), note=note),
                 "place": visit.fill("place_part.html", place=place) if place else "",
                 "url": f"{ROOT}/conversations/{session.id}" if session else "",
                 "session": session.id if session else "",
@@ -230,7 +230,7 @@ def save_label(visit: Visit) -> Response:
     }
     keep_label(labels_file(visit.workplace.home, visit.live.folder), line)
     if visit.is_part:
-        return visit.page("label.html", turn=_told(visit, session, turns[int(n) - 1]))
+        return visit.page("label.html", turn=_turn_context(visit, session, turns[int(n) - 1]))
     return RedirectResponse(f"{ROOT}/conversations/{session.id}#turn-{n}", 303)
 
 

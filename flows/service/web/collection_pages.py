@@ -66,7 +66,7 @@ NAME_BYTES, PATH_BYTES, DEPTH = 255, 1_000, 20
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Left(NamedTuple):
+class RefusedFile(NamedTuple):
     """A file that was not taken."""
 
     name: str
@@ -77,7 +77,7 @@ class Upload(NamedTuple):
     """What became of the files of an upload."""
 
     taken: tuple[str, ...]
-    left: tuple[Left, ...]
+    left: tuple[RefusedFile, ...]
 
 
 class Limits(NamedTuple):
@@ -293,7 +293,7 @@ def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
     for old in folder.glob(f"{STAGING}*"):  # of a server that was killed
         if time.time() - old.stat().st_mtime > KEPT_S:
             shutil.rmtree(old, ignore_errors=True)
-    replace, taken, left = bool(parts.get("replace")), dict[str, None](), list[Left]()
+    replace, taken, left = bool(parts.get("replace")), dict[str, None](), list[RefusedFile]()
     with tempfile.TemporaryDirectory(prefix=STAGING, dir=folder, ignore_cleanup_errors=True) as staging:
         staged: list[tuple[str, Path]] = []
         for number, part in enumerate(part for _, part in parts.multi_items() if isinstance(part, UploadFile)):
@@ -301,7 +301,7 @@ def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
             if not name:  # an input without a file sends an empty name
                 continue
             if why := fault_of_name(name):
-                left.append(Left(printable(name), why))
+                left.append(RefusedFile(printable(name), why))
                 continue
             staged.append((name, Path(staging, str(number))))
             with staged[-1][1].open("xb") as file:
@@ -312,7 +312,7 @@ def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
                 why = why or _fault_of_content(name, path)
                 why = why or _fault_of_place(path, folder / name, folder, apart_from, replace=replace)
                 if why:
-                    left.append(Left(name, why))
+                    left.append(RefusedFile(name, why))
                     continue
                 taken[name] = None
                 target = folder / name

@@ -124,14 +124,14 @@ def _waiting(indexing: Indexing, known: Collection[str]) -> Iterator[str]:
                     yield name
 
 
-def _asked(visit: Visit) -> dict[str, str]:
+def _read_filters(visit: Visit) -> dict[str, str]:
     return {name: visit.query.get(name, "").strip() for name in ("entity", "line", "period")}
 
 
 @pages.get("/numbers")
 def show_numbers(visit: Visit) -> Response:
     """The numbers of tables that the filters leave."""
-    asked, start = _asked(visit), visit.number("first")
+    asked, start = _read_filters(visit), visit.number("first")
     rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **asked)
 
     def link(path: str = "/numbers", **more: Any) -> str:
@@ -164,7 +164,7 @@ def download_numbers(visit: Visit) -> Response:
     shape: Any = visit.path["shape"]
     if shape not in SHAPES:
         raise Problem(404, f"numbers come as {', '.join(SHAPES)}")
-    filters = doors.number_filters(**_asked(visit))
+    filters = doors.number_filters(**_read_filters(visit))
     with (
         visit.live.borrow() as current,
         tempfile.TemporaryDirectory(prefix="trivet-") as folder,

@@ -172,7 +172,7 @@ def routes(workplace: Workplace) -> APIRouter:
     @router.get("/documents", name="documents")
     def catalogue(collection: str | None = None) -> dict[str, Any]:
         """What the current generation of an index holds."""
-        with collections.named(collection).live.borrow() as current:
+        with collections.find(collection).live.borrow() as current:
             listed = [entry.model_dump(mode="json", exclude={"facts"}) for entry in current.index.catalogue]
             return {"generation": current.index.generation, "documents": listed}
 
@@ -189,7 +189,7 @@ def routes(workplace: Workplace) -> APIRouter:
             raise HTTPException(422, "the question is empty; ask with at least one word")
         if question.session and question.history:
             raise HTTPException(422, "a session has its own history; send `session` or `history`, not both")
-        live = collections.named(question.collection).live
+        live = collections.find(question.collection).live
         return await respond(await workplace.asking.items(request, question, live), stream=question.stream)
 
     @router.get("/search", name="search")
@@ -199,7 +199,7 @@ def routes(workplace: Workplace) -> APIRouter:
         collection: str | None = None,
     ) -> dict[str, Any]:
         """The passages that answer a question best."""
-        return {"hits": search(collections.named(collection).live, question, top_k=top_k)}
+        return {"hits": search(collections.find(collection).live, question, top_k=top_k)}
 
     @router.get("/numbers", name="numbers")
     def listed(
@@ -211,7 +211,7 @@ def routes(workplace: Workplace) -> APIRouter:
         collection: str | None = None,
     ) -> dict[str, Any]:
         """Numbers of tables in whole units, by words of document and row, and by years such as 2019..2021."""
-        live = collections.named(collection).live
+        live = collections.find(collection).live
         return {"numbers": numbers(live, entity=entity, line=line, period=period, first=first, most=most)}
 
     @router.get("/results", name="results")

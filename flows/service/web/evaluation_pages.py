@@ -41,7 +41,7 @@ def show_runs(visit: Visit) -> Response:
     return visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS))
 
 
-def _found(visit: Visit, which: str) -> FoundRun:
+def _find_run(visit: Visit, which: str) -> FoundRun:
     """A run of the database; a name is never taken for a file. Raises ResultsUnusable."""
     return find_stored_run(which, visit.workplace.evaluations())
 
@@ -49,7 +49,7 @@ def _found(visit: Visit, which: str) -> FoundRun:
 @pages.get("/runs/{run}")
 def show_run(visit: Visit) -> Response:
     """A run with its figures, and the runs that it can be compared with."""
-    found = _found(visit, visit.path["run"])
+    found = _find_run(visit, visit.path["run"])
     run = found.report.run
     results = [_task(run.id, result) for result in found.report.results]
     return visit.page("run.html", run=run, report=found.report, results=results, others=_comparable(visit, run.id))
@@ -103,7 +103,7 @@ def show_samples(visit: Visit) -> Response:
     """Samples of a task, of one kind."""
     from tasks.resources import sample_pages
 
-    found, task = _found(visit, visit.path["run"]), visit.query.get("task", "")
+    found, task = _find_run(visit, visit.path["run"]), visit.query.get("task", "")
     result, kind = _of_task(found, task), visit.query.get("kind", "all")
     if kind not in get_args(SampleKind):
         raise Problem(
@@ -111,7 +111,7 @@ def show_samples(visit: Visit) -> Response:
         )
     run, item = found.report.run.id, visit.query.get("item")
     after = None if item is None else After(item, visit.number("repeat"))
-    since = _found(visit, visit.query["since"]).report.run.id if visit.query.get("since") else ""
+    since = _find_run(visit, visit.query["since"]).report.run.id if visit.query.get("since") else ""
     page = sample_pages().page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, since=since)
 
     def link(name: str = kind, after: After | None = None) -> str:
@@ -136,7 +136,7 @@ def show_sample(visit: Visit) -> Response:
     """One item with all its repeats and what stands behind their scores."""
     from tasks.resources import artifacts, responses
 
-    found = _found(visit, visit.path["run"])
+    found = _find_run(visit, visit.path["run"])
     task, item = visit.query.get("task", ""), visit.query.get("item", "")
     rows = found.item(task, item)
     if not rows:
@@ -173,7 +173,7 @@ def show_comparison(visit: Visit) -> Response:
     """Two runs of a task with the items that one of them alone has right."""
     from tasks.resources import sample_pages
 
-    first, second = (_found(visit, visit.query.get(name, "")) for name in ("a", "b"))
+    first, second = (_find_run(visit, visit.query.get(name, "")) for name in ("a", "b"))
     of_both = [one.task for one in first.report.results if one.task in {other.task for other in second.report.results}]
     if not of_both:
         raise Problem(404, "the two runs have no task in common; compare runs of the same benchmark")

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from flows.service.web.ask_pages import conversation_of
 from flows.service.web.visits import Pages, Problem, Visit
 from storage.storage_errors import UnknownRun
-from tasks.origins.told import Told, made_by
+from tasks.origins.told import OriginTree, made_by
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
@@ -21,7 +21,7 @@ pages = Pages()
 @pages.get("/why")
 def show_origin(visit: Visit) -> Response:
     """Of what the address names; a form where it names nothing."""
-    query, trees = visit.query, tuple[Told, ...]()
+    query, trees = visit.query, tuple[OriginTree, ...]()
     thing, session = query.get("thing", "").strip(), query.get("session")
     named = any(query.get(name, "").strip() for name in THINGS)
     if chunk := query.get("chunk"):
@@ -43,7 +43,7 @@ def show_origin(visit: Visit) -> Response:
     )
 
 
-def _of_digest(prefix: str) -> tuple[Told, ...]:
+def _of_digest(prefix: str) -> tuple[OriginTree, ...]:
     """Nothing where the digest is that of an evaluation, whose run tells more."""
     from tasks.origins.told import recorded
     from tasks.resources import lineage
@@ -55,7 +55,7 @@ def _of_digest(prefix: str) -> tuple[Told, ...]:
     return () if told and told[0].what == "run" else told
 
 
-def _of_turn(visit: Visit, named: str, n: str) -> Told:
+def _of_turn(visit: Visit, named: str, n: str) -> OriginTree:
     """Of an answer in a conversation."""
     from tasks.origins.of_answers import of_answer
     from tasks.resources import artifacts, lineage
@@ -67,7 +67,7 @@ def _of_turn(visit: Visit, named: str, n: str) -> Told:
     return of_answer(found.answered, artifacts(), lineage())
 
 
-def _of_chunk(visit: Visit, named: str) -> Told:
+def _of_chunk(visit: Visit, named: str) -> OriginTree:
     """Of a passage or a number of the index that is served."""
     from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
     from tasks.resources import artifacts, lineage
@@ -83,7 +83,7 @@ def _of_chunk(visit: Visit, named: str) -> Told:
     return told
 
 
-def _of_run(visit: Visit, which: str) -> tuple[Told, ...]:
+def _of_run(visit: Visit, which: str) -> tuple[OriginTree, ...]:
     from tasks.evaluation.results.finding_runs import find_stored_run
     from tasks.origins.of_scores import of_run, of_score
     from tasks.origins.told import recorded

@@ -51,7 +51,7 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
 
     def live(collection: str | None) -> LiveIndex:
         try:
-            return collections.named(collection).live
+            return collections.find(collection).live
         except UnknownCollection as error:
             raise ToolError(str(error)) from error
 

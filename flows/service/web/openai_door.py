@@ -49,7 +49,7 @@ class Message(BaseModel):
     content: str | list[ContentPart] | None = None
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content if part.type == "text")
         return self.content or ""
@@ -104,7 +104,7 @@ def routes(workplace: Workplace) -> APIRouter:
                 raise _Refused(400, first_fault(error)) from error
             if asked.model not in models:
                 raise _Refused(404, f"there is no model {asked.model[:80]!r}; here is {', '.join(map(repr, models))}")
-            live = workplace.collections.named(models[asked.model]).live
+            live = workplace.collections.find(models[asked.model]).live
             answer = workplace.asking.answer(request, _question(asked), live)
             base = str(request.base_url).rstrip("/")
 
@@ -126,15 +126,15 @@ def routes(workplace: Workplace) -> APIRouter:
 
 def _question(asked: ChatRequest) -> Question:
     """The last message as the question, after the pairs of question and answer before it."""
-    spoken = [message for message in asked.messages if message.role in ("user", "assistant") and message.said.strip()]
+    spoken = [message for message in asked.messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
         raise _Refused(400, "the last message must be the user's, with text; it is the question")
     turns = [
-        Turn(question=one.said, answer=_plain(two.said))
+        Turn(question=one.text, answer=_plain(two.text))
         for one, two in pairwise(spoken)
         if one.role == "user" and two.role == "assistant"
     ]
-    return Question(question=spoken[-1].said, history=tuple(turns))
+    return Question(question=spoken[-1].text, history=tuple(turns))
 
 
 def _plain(answer: str) -> str:

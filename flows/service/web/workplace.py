@@ -151,7 +151,7 @@ def _route(workplace: Workplace, shown: Page) -> Route:
                     raise Problem(401, "you are not signed in, or no longer; sign in again")
                 return RedirectResponse(f"{ROOT}/sign-in?to={quote(visit.address, safe='')}", 303)
             if chosen := visit.query.get("collection"):
-                visit = visit._replace(collection=workplace.collections.named(chosen))
+                visit = visit._replace(collection=workplace.collections.find(chosen))
             if shown.method == "POST":
                 _refuse_foreign(request)
             if shown.needs_folder and visit.indexing is None:

@@ -10,7 +10,16 @@ from operator import attrgetter
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.document_readers import Headings, SimpleReader, read_whole
 from tasks.documents.hwp.hwp_layout import lay_out
-from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
+from tasks.documents.hwp.hwp_model import (
+    AnchoredText,
+    Caption,
+    HangulDocument,
+    ListCounters,
+    Paragraph,
+    Section,
+    Shape,
+    Table,
+)
 from tasks.documents.page_join import LayoutFailed, join
 
 
@@ -73,7 +82,7 @@ class _Assembly:
                 match run:
                     case str():
                         text += run
-                    case Aside():
+                    case AnchoredText():
                         self._add_aside(run)
                     case _ if text.strip() and not (run.in_line and _has_text(run)):
                         floating.append(run)
@@ -137,7 +146,7 @@ class _Assembly:
             self._body.append(self._block("caption", text))
         self._body += pictures
 
-    def _add_aside(self, aside: Aside) -> None:
+    def _add_aside(self, aside: AnchoredText) -> None:
         pictures = list[Block]()
         if text := self._flatten(aside.paragraphs, pictures):
             self._asides[aside.kind].append(self._block(aside.kind, text))
@@ -150,7 +159,7 @@ class _Assembly:
             mark, text = self._mark(paragraph), ""
             objects = list[str]()
             for run in paragraph.runs:
-                if isinstance(run, Aside):
+                if isinstance(run, AnchoredText):
                     self._add_aside(run)
                 elif isinstance(run, Table | Shape):
                     inside = self._flatten_object(run, pictures)

@@ -87,7 +87,7 @@ def _paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> Iterator[hwp
         if node.tag == Tag.PARA_HEADER:
             yield _paragraph(node, styles)
         elif stray := _all_paragraphs([node], styles):
-            yield hwp.Paragraph((hwp.Aside("note", stray),), None)
+            yield hwp.Paragraph((hwp.AnchoredText("note", stray),), None)
 
 
 def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
@@ -103,7 +103,7 @@ def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
     for control in controls:  # no place in the text: damaged, but not lost
         runs += _control(control, styles)
     beside = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
-    runs += hwp.aside("note", _all_paragraphs(beside, styles))
+    runs += hwp.anchor_text("note", _all_paragraphs(beside, styles))
     return hwp.Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
 
 
@@ -160,9 +160,9 @@ def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
         case "form":
             return [_form_text(child) for child in node.children if child.tag == Tag.FORM_OBJECT]
         case "secd":  # what stands in it are master pages
-            return hwp.aside("header", _all_paragraphs(node.children, styles))
+            return hwp.anchor_text("header", _all_paragraphs(node.children, styles))
         case other:
-            return hwp.aside(_ASIDES.get(other, "note"), _all_paragraphs(node.children, styles))
+            return hwp.anchor_text(_ASIDES.get(other, "note"), _all_paragraphs(node.children, styles))
 
 
 def _form_text(node: Record) -> str:

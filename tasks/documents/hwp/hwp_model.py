@@ -55,14 +55,14 @@ class Shape(NamedTuple):
     in_line: bool
 
 
-class Aside(NamedTuple):
+class AnchoredText(NamedTuple):
     """Text anchored in a paragraph but shown elsewhere on the page."""
 
     kind: AsideKind
     paragraphs: tuple[Paragraph, ...]
 
 
-Run = str | Table | Shape | Aside
+Run = str | Table | Shape | AnchoredText
 AsideKind = Literal["note", "header", "footer"]
 ListKind = Literal["outline", "number", "bullet"]
 
@@ -112,9 +112,9 @@ class HangulDocument(NamedTuple):
     notes: tuple[str, ...]
 
 
-def aside(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:
+def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:
     """An aside; nothing if it is empty."""
-    return [Aside(kind, paragraphs)] if paragraphs else []
+    return [AnchoredText(kind, paragraphs)] if paragraphs else []
 
 
 def shape(

@@ -112,7 +112,7 @@ class _SectionReader:
                 self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
                 ids = [child.get("idRef", "") for child in element if local_name(child) == "masterPage"]
                 pages = [page for id_ in ids if (page := self._master_page(id_)) is not None]
-                return [run for page in pages for run in hwp.aside("header", self._all_paragraphs(page))]
+                return [run for page in pages for run in hwp.anchor_text("header", self._all_paragraphs(page))]
             case "ctrl":
                 return [run for part in _content(element) for run in self._run(part)]
             case "autoNum":
@@ -120,7 +120,7 @@ class _SectionReader:
             case "linesegarray":
                 return []
             case name:
-                return hwp.aside(_ASIDES.get(name, "note"), self._all_paragraphs(element))
+                return hwp.anchor_text(_ASIDES.get(name, "note"), self._all_paragraphs(element))
 
     def _all_paragraphs(self, element: Element) -> tuple[hwp.Paragraph, ...]:
         """The paragraphs below the element, whatever holds them."""

@@ -52,7 +52,7 @@ def is_date(code: str) -> bool:
     return any(section.is_date for section in _sections(code)[:1])
 
 
-def shown(value: float, code: str, *, since_1904: bool = False) -> str:
+def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
     """A number as its format shows it; what the format cannot show stands as General."""
     number, sections = Decimal(repr(value)), _sections(code)
     if not number.is_finite() or not all(section.is_read for section in sections):

@@ -19,7 +19,7 @@ from tasks.documents.document_errors import CorruptDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, page_of, read_whole, storable
 from tasks.documents.office_package import Handler, core_properties, has_macros, links, local, refuse_encrypted, stream
 from tasks.documents.sheets.grid import Area, Cells, Value, area_named, letters, number_of, pieces
-from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, general, is_date, shown
+from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, format_number, general, is_date
 
 READER = "trivet xlsx 1"
 MOST_CELLS = 200_000
@@ -289,7 +289,9 @@ class Sheet(Handler):
         code = formats[style] if style < len(formats) else GENERAL
         if code == GENERAL:
             return Value(general(number), "number")
-        return Value(shown(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number")
+        return Value(
+            format_number(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number"
+        )
 
 
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:

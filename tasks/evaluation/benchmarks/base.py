@@ -119,10 +119,10 @@ class BaseBenchmark:
         graded = self.grade(answered, tools._replace(extract="strict")) if answered else ()
         for (item, _), sample in zip(answered, graded, strict=True):
             if sample.status == "unscored":
-                yield f"item {item.id}: its own gold {_shown(item.gold)} could not be graded: {sample.reason}"
+                yield f"item {item.id}: its own gold {_abbreviate(item.gold)} could not be graded: {sample.reason}"
             elif sample.score is None or sample.score < 1:
-                found = f"the grader found {_shown(sample.extracted)} in it ({sample.reason})"
-                yield f"item {item.id}: its own gold {_shown(item.gold)} is graded as wrong; {found}"
+                found = f"the grader found {_abbreviate(sample.extracted)} in it ({sample.reason})"
+                yield f"item {item.id}: its own gold {_abbreviate(item.gold)} is graded as wrong; {found}"
 
     def gold_response(self, item: Item) -> str | None:
         """An answer that must be graded as right, made of the gold; None where no single answer must."""
@@ -176,7 +176,7 @@ def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]
     yield from (sample.item for sample in benchmark.grade(answered, tools) if sample.score)
 
 
-def _shown(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 

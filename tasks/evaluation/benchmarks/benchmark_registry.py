@@ -133,7 +133,7 @@ def _built_in() -> dict[str, BaseBenchmark]:
 def _declared(module: ModuleType) -> list[BaseBenchmark]:
     """`BENCHMARK`, or the several of `BENCHMARKS`."""
     declared = [*getattr(module, "BENCHMARKS", ()), getattr(module, "BENCHMARK", None)]
-    return [_named(one) for one in declared if isinstance(one, BaseBenchmark)]
+    return [_set_name(one) for one in declared if isinstance(one, BaseBenchmark)]
 
 
 def _of_entry_point(point: EntryPoint) -> BaseBenchmark:
@@ -167,18 +167,18 @@ def _classes(module: ModuleType) -> list[type[BaseBenchmark]]:
 
 def _instance(target: Any, named: str) -> BaseBenchmark:
     if isinstance(target, BaseBenchmark):
-        return _named(target)
+        return _set_name(target)
     if not (isinstance(target, type) and issubclass(target, BaseBenchmark)):
         raise BenchmarkUnusable(f"{named}: expected a subclass of tasks.evaluation.benchmarks.base.BaseBenchmark")
     try:
-        return _named(cast("Any", target)())
+        return _set_name(cast("Any", target)())
     except TypeError as error:
         raise BenchmarkUnusable(f"{named}: it cannot be made without arguments ({error})") from error
     except Exception as error:  # the user's own code runs here
         raise BenchmarkUnusable(f"{named}: it cannot be made ({error!r})") from error
 
 
-def _named(benchmark: BaseBenchmark) -> BaseBenchmark:
+def _set_name(benchmark: BaseBenchmark) -> BaseBenchmark:
     """Set a missing name from the class, as evalchemy's benchmarks are named."""
     if not getattr(benchmark, "name", ""):
         benchmark.name = type(benchmark).__name__.removesuffix("Benchmark") or type(benchmark).__name__

@@ -165,16 +165,16 @@ class VQA(BaseBenchmark):
         del tools
         for item, response in answered:
             answer = visible_answer(response.text) or ""
-            score = vqa_accuracy(answer, _given(item)) if answer else 0.0
+            score = vqa_accuracy(answer, _gold_answers(item)) if answer else 0.0
             yield _graded(item, response, answer, score=score, reason="people who say the same")
 
     def gold_response(self, item: Item) -> str | None:
         """Only if enough people agree; else no answer is entirely right."""
         gold = str(item.gold)
-        return gold if vqa_accuracy(gold, _given(item)) == 1 else None
+        return gold if vqa_accuracy(gold, _gold_answers(item)) == 1 else None
 
 
-def _given(item: Item) -> list[str]:
+def _gold_answers(item: Item) -> list[str]:
     return [str(one) for one in cast("list[Any]", item.detail["answers"])]
 
 

@@ -163,7 +163,7 @@ def open_yaml(path: Path) -> SimpleBenchmark:
         raise BenchmarkUnusable("; ".join(sentences)) from error
 
 
-class Shown(NamedTuple):
+class ShuffledOptions(NamedTuple):
     """The options of an item in the order in which they are shown."""
 
     options: tuple[str, ...]
@@ -248,7 +248,7 @@ class SimpleBenchmark(BaseBenchmark):
 
     def _item(self, row: Row) -> Item:
         definition = self.definition
-        shown = _shown(definition, row)
+        shown = _shuffle_options(definition, row)
         detail: dict[str, JsonValue] = {name: _field(row, field) for name, field in definition.detail.items()}
         if shown:
             detail["options"] = list(shown.options)
@@ -306,7 +306,7 @@ def without_none(value: Any) -> Any:
     return value
 
 
-def _shown(definition: Definition, row: Row) -> Shown | None:
+def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None:
     """The options in their order for this item, and the letter of the right one."""
     source = definition.options
     if source is None or definition.gold is None:
@@ -336,7 +336,7 @@ def _shown(definition: Definition, row: Row) -> Shown | None:
     if source.shuffle:
         item_id = _field(row, definition.id) if definition.id else row.id
         random.Random(f"{source.seed}:{item_id}").shuffle(order)
-    return Shown(tuple(options[index] for index in order), LETTERS[order.index(right)])
+    return ShuffledOptions(tuple(options[index] for index in order), LETTERS[order.index(right)])
 
 
 def _gold(told: Gold | None, row: Row) -> JsonValue:

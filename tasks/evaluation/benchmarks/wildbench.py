@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, shares_by_item
-from tasks.evaluation.evaluation_records import Item, Said, Sample, Sampling
+from tasks.evaluation.evaluation_records import Item, PriorTurn, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
 from tasks.grading.judge_grading import Judged, judge_request
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -89,7 +89,7 @@ class WildBench(JudgedBenchmark):
             for message in messages:
                 if (role := message.get("role")) not in ("user", "assistant"):
                     row.unusable(f"a message of `conversation_input` has the role {role!r}; expected user or assistant")
-            *history, last = [Said(role=message["role"], text=message["content"]) for message in messages]
+            *history, last = [PriorTurn(role=message["role"], text=message["content"]) for message in messages]
             if last.role != "user":
                 row.unusable(f"`conversation_input` must end with the user's message, found role {last.role!r}")
             tags = [row.text("primary_tag"), *row.texts("secondary_tags")]

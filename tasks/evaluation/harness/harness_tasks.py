@@ -109,12 +109,12 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
     return LoadedTasks(tasks, manager, roots or list(tasks.values()))
 
 
-def _beside(named: Any, folder: Path) -> Any:
+def _resolve_files(named: Any, folder: Path) -> Any:
     """File names of a YAML, with their full paths if they are in its folder. Raises DataMissing."""
     if isinstance(named, Mapping):
-        return {split: _beside(each, folder) for split, each in named.items()}
+        return {split: _resolve_files(each, folder) for split, each in named.items()}
     if isinstance(named, list | tuple):
-        return [_beside(each, folder) for each in named]
+        return [_resolve_files(each, folder) for each in named]
     if "://" in str(named) or any(sign in str(named) for sign in "*?["):
         return named
     place = folder / str(named)
@@ -137,7 +137,7 @@ def _manager(include_path: Path | None, *, with_own: bool) -> Any:
                 kwargs: Any = config.get("dataset_kwargs")
                 of_files = config.get("dataset_path") in FILE_FORMATS and isinstance(kwargs, dict)
                 if entry.yaml_path and of_files and "data_files" in kwargs:
-                    files_there = _beside(kwargs["data_files"], entry.yaml_path.parent)
+                    files_there = _resolve_files(kwargs["data_files"], entry.yaml_path.parent)
                     config["dataset_kwargs"] = kwargs | {"data_files": files_there}
                 return config
 

@@ -14,8 +14,8 @@ from storage.records import Record
 from storage.storage_errors import DamagedArtifact, DatabaseUnavailable, MissingArtifact, UnknownRun
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
-from tasks.evaluation.record_lines import Asked, Texts
-from tasks.evaluation.results.foreign_results import Told, dict_or_empty
+from tasks.evaluation.record_lines import RecordedTask, Texts
+from tasks.evaluation.results.foreign_results import SampleTexts, dict_or_empty
 from tasks.evaluation.results.results_file import lines_beside, read_results, report_from_rows, samples_beside
 
 if TYPE_CHECKING:
@@ -65,18 +65,20 @@ class FoundRun:
                 return list(prompts), list(replies)
         return [], []
 
-    def told(self, result: TaskResult, artifacts: Artifacts) -> Iterator[Told]:
+    def samples_with_texts(self, result: TaskResult, artifacts: Artifacts) -> Iterator[SampleTexts]:
         """The samples of a task with their texts, one at a time. Raises as `samples` does."""
         if self.path:
             yield from lines_beside(self.path, result.task)
             return
         try:
-            asked = Asked(result, artifacts)
+            asked = RecordedTask(result, artifacts)
         except (MissingArtifact, DamagedArtifact):
             asked = None
         for sample in self.samples(result.task):
             item, response = asked(sample) if asked else Texts(None, None)
-            yield Told(sample, item.prompts if item else (), [one.text for one in response.turns] if response else ())
+            yield SampleTexts(
+                sample, item.prompts if item else (), [one.text for one in response.turns] if response else ()
+            )
 
     def require(self, task: str) -> None:
         """Raises ResultsUnusable naming the tasks of the run."""
@@ -127,7 +129,7 @@ def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
     return FoundRun(report, evaluations=evaluations)
 
 
-class Said(Record):
+class PromptTurn(Record):
     role: str
     text: str
 
@@ -138,7 +140,7 @@ class Call(Record):
     key: str
     by: Literal["model", "judge"]
     model: str
-    prompt: tuple[Said, ...]
+    prompt: tuple[PromptTurn, ...]
     answer: str
     finish_reason: str
     parameters: dict[str, JsonValue]
@@ -166,7 +168,7 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, re
     """The sample with its texts: from the results file, the artifacts, or the response store (`recall`, by key)."""
     (result,) = (one for one in found.report.results if one.task == task)
     try:
-        item, response = Asked(result, artifacts, only=sample.item)(sample)
+        item, response = RecordedTask(result, artifacts, only=sample.item)(sample)
     except (MissingArtifact, DamagedArtifact):  # another machine's run, or one that `trivet gc` has cleared
         item, response = None, None
     notes: list[str] = []
@@ -203,11 +205,11 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, re
 
 def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) -> Call:
     request, response = dict_or_empty(stored.request), dict_or_empty(stored.response)
-    messages, prompt = request.get("messages"), list[Said]()
+    messages, prompt = request.get("messages"), list[PromptTurn]()
     for message in map(dict_or_empty, messages if isinstance(messages, list) else ()):
         parts = [dict_or_empty(part) for part in message.get("content") or []]
         text = "".join(str(part.get("text", "")) or "(image)" for part in parts)
-        prompt.append(Said(role=str(message.get("role", "")), text=text))
+        prompt.append(PromptTurn(role=str(message.get("role", "")), text=text))
     return Call(
         key=key,
         by=by,

@@ -239,7 +239,7 @@ LOG_VERSION = 2
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed", "stop_seqs")
 
 
-class Told(NamedTuple):
+class SampleTexts(NamedTuple):
     """A sample with its texts; both are empty where the run kept none."""
 
     sample: Sample
@@ -247,7 +247,7 @@ class Told(NamedTuple):
     replies: Sequence[str]
 
 
-def inspect_log(report: EvalReport, result: TaskResult, told: Iterable[Told]) -> bytes:
+def inspect_log(report: EvalReport, result: TaskResult, told: Iterable[SampleTexts]) -> bytes:
     """The log of one task. Unscored samples have no score, and the reason in their metadata."""
     buffer = io.BytesIO()
     ids: dict[str, None] = {}
@@ -266,7 +266,7 @@ def inspect_log(report: EvalReport, result: TaskResult, told: Iterable[Told]) ->
     return buffer.getvalue()
 
 
-def _inspect_sample(told: Told, *, model: str, scorer: str) -> dict[str, Any]:
+def _inspect_sample(told: SampleTexts, *, model: str, scorer: str) -> dict[str, Any]:
     sample = told.sample
     turns = [("user", text) for text in told.prompts]
     for number, reply in enumerate(told.replies, start=1):

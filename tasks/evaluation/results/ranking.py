@@ -56,7 +56,7 @@ def columns_of(result: TaskResult) -> dict[str, Value]:
     return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
 
 
-def shown(value: Value, *, thousands: str = "") -> str:
+def format_value(value: Value, *, thousands: str = "") -> str:
     if value is None:
         return "–"
     return f"{value:{thousands}}" if isinstance(value, int) else f"{value:{thousands}.4g}"
@@ -124,7 +124,7 @@ class Board:
         """Decimals of all figures of the board."""
         return 3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2
 
-    def shown(self, value: float | None) -> str:
+    def format_score(self, value: float | None) -> str:
         """`value` with as many decimals as all figures of the board have."""
         return "–" if value is None else f"{value:.{self.decimals}f}"
 
@@ -134,7 +134,7 @@ class Board:
         return {row.name: row for row in sorted(self.rows, key=lambda row: _when(row.score))}
 
     def interval(self, score: StoredScore) -> str:
-        return "–" if score.low is None else f"{self.shown(score.low)}–{self.shown(score.high)}"
+        return "–" if score.low is None else f"{self.format_score(score.low)}–{self.format_score(score.high)}"
 
 
 def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
@@ -171,10 +171,10 @@ def latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
     last = dict[tuple[str, ...], StoredScore]()
     kept = list(scores)
     for score in kept:
-        other = last.get(_same(score))
+        other = last.get(_identity_of(score))
         if other is None or _when(score) > _when(other):
-            last[_same(score)] = score
-    return [score for score in kept if score.run == last[_same(score)].run]
+            last[_identity_of(score)] = score
+    return [score for score in kept if score.run == last[_identity_of(score)].run]
 
 
 def scores_of(report: EvalReport) -> list[StoredScore]:
@@ -248,8 +248,14 @@ def as_markdown(boards: Sequence[Board]) -> str:
         ]
         for row in board.rows:
             score = row.score
-            cells = (str(row.rank), _plain(row.name), board.shown(score.value), board.interval(score), str(score.n))
-            further = (shown(row.columns[name]) for name in names)
+            cells = (
+                str(row.rank),
+                _plain(row.name),
+                board.format_score(score.value),
+                board.interval(score),
+                str(score.n),
+            )
+            further = (format_value(row.columns[name]) for name in names)
             last = (_plain(score.backend), when(score), _plain(score.run[:8]))
             lines.append(f"| {' | '.join([*cells, *further, *last])} |")
         tables.append("\n".join(lines) + "\n")
@@ -300,7 +306,7 @@ def _model(score: StoredScore) -> _Model:
     return score.model, score.revision, score.backend
 
 
-def _same(score: StoredScore) -> tuple[str, ...]:
+def _identity_of(score: StoredScore) -> tuple[str, ...]:
     return (*_model(score), score.task, score.dataset_checksum, score.settings_digest)
 
 
@@ -325,7 +331,7 @@ def page_values(boards: Sequence[Board], *, made_at: datetime, source: str = "")
         "drawn_of": drawn_of,
         "ticks_of": ticks_of,
         "when": when,
-        "shown": shown,
+        "shown": format_value,
         "made_at": made_at,
         "source": source,
     }

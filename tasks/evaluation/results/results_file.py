@@ -21,8 +21,8 @@ from storage.evaluated import EvalSettings, Evaluated, Model, Run, Task
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import OptionUnusable, ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult, masked
-from tasks.evaluation.record_lines import Asked, Texts, read_shards
-from tasks.evaluation.results.foreign_results import Told, arguments, report_of
+from tasks.evaluation.record_lines import RecordedTask, Texts, read_shards
+from tasks.evaluation.results.foreign_results import SampleTexts, arguments, report_of
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
@@ -137,7 +137,7 @@ def samples_beside(path: Path, task: str) -> Iterator[Sample]:
     return (line.sample for line in lines_beside(path, task))
 
 
-def lines_beside(path: Path, task: str) -> Iterator[Told]:
+def lines_beside(path: Path, task: str) -> Iterator[SampleTexts]:
     """As `samples_beside`, each with its texts."""
     beside = samples_path(path, read_results(path), task)
     try:
@@ -149,7 +149,7 @@ def lines_beside(path: Path, task: str) -> Iterator[Told]:
                     if not isinstance(plain, dict):
                         raise ResultsUnusable(f"{place} is not a JSON object; take the file as it was written")
                     prompts, replies = (plain.pop(name, []) for name in TEXTS)
-                    yield Told(Sample.model_validate(plain), prompts, replies)
+                    yield SampleTexts(Sample.model_validate(plain), prompts, replies)
                 except ValidationError as error:
                     raise ResultsUnusable(f"{place}: {_first(error)}; take the file as it was written") from error
                 except (ValueError, RecursionError) as error:
@@ -195,7 +195,7 @@ def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) 
         report,
         lambda result: read_shards(artifacts, result.samples, Sample),
         output_path=output_path,
-        asked=lambda result: Asked(result, artifacts),
+        asked=lambda result: RecordedTask(result, artifacts),
     )
 
 

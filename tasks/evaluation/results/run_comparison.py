@@ -163,7 +163,7 @@ def differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
 def differing(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> tuple[str, ...]:
     """`name: one value and the other` for every name whose values differ."""
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
-    return tuple(f"{name}: {_shown(first.get(name))} and {_shown(second.get(name))}" for name in names)
+    return tuple(f"{name}: {_abbreviate(first.get(name))} and {_abbreviate(second.get(name))}" for name in names)
 
 
 def regressed(difference: float, p: float | None, *, higher_is_better: bool) -> bool:
@@ -240,7 +240,7 @@ def flat(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[
             yield f"{within}{name}", value
 
 
-def _shown(value: JsonValue) -> str:
+def _abbreviate(value: JsonValue) -> str:
     text = "not set" if value is None else str(value)
     return text if len(text) <= SHOWN_VALUE_CHARS else f"{text[:SHOWN_VALUE_CHARS]}…"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tasks.evaluation.evaluation_records import EvalReport, TaskResult
-from tasks.evaluation.results.ranking import COLUMNS, columns_of, shown
+from tasks.evaluation.results.ranking import COLUMNS, columns_of, format_value
 
 WORST = 5
 """Number of groups of a task that are named, lowest scores first."""
@@ -29,7 +29,7 @@ def markdown_of(report: EvalReport, *, file: str | None = None) -> str:
             low, high = headline.low, headline.high
             metric, score = headline.metric, f"{headline.value:.3f}"
             interval = f"{low:.3f} – {high:.3f}" if low is not None and high is not None else "–"
-        counted = map(shown, columns_of(result).values())
+        counted = map(format_value, columns_of(result).values())
         rows.append(f"| {' | '.join([result.task, metric, score, interval, *counted])} |")
         groups = [one for one in result.estimates if headline and one.metric == headline.metric and one.part]
         for group in sorted(groups, key=lambda one: one.value)[:WORST]:

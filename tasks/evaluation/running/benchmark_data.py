@@ -76,14 +76,14 @@ class Row(dict[str, Any]):
         """A field that holds non-blank text. Raises DataUnusable, as all that read a field."""
         value = self.get(name)
         if not isinstance(value, str) or not value.strip():
-            self.unusable(f"`{name}` must hold text, found {self._shown(value)}")
+            self.unusable(f"`{name}` must hold text, found {self._abbreviate(value)}")
         return value
 
     def texts(self, name: str) -> list[str]:
         """A field that holds a list of texts."""
         value = self.get(name)
         if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[Any]", value)):
-            self.unusable(f"`{name}` must be a list of texts, found {self._shown(value)}")
+            self.unusable(f"`{name}` must be a list of texts, found {self._abbreviate(value)}")
         return cast("list[str]", value)
 
     def contents(self, name: str) -> list[dict[str, Any]]:
@@ -103,11 +103,11 @@ class Row(dict[str, Any]):
     def _contents(self, value: Any, name: str) -> list[dict[str, Any]]:
         objects = cast("list[Any]", value) if isinstance(value, list) else []
         if not objects or not all(isinstance(one, dict) and isinstance(one.get("content"), str) for one in objects):
-            self.unusable(f"{name} must be a list of objects with `content`, found {self._shown(value)}")
+            self.unusable(f"{name} must be a list of objects with `content`, found {self._abbreviate(value)}")
         return objects
 
     @staticmethod
-    def _shown(value: Any) -> str:
+    def _abbreviate(value: Any) -> str:
         return "nothing" if value is None else repr(value)[:80]
 
 

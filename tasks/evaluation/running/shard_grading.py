@@ -43,7 +43,7 @@ def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Ask
     """Grade a shard of responses in order; `asking`: the judge, if one is needed. Raises BenchmarkUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
-    answered = beside(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
+    answered = pair_responses(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
     samples = find_benchmark(task.benchmark).grade(answered, tools_for(task, asking and asking.as_judge))
     try:
         kept = write_lines(artifacts, "samples", samples)
@@ -69,7 +69,7 @@ def left_by_sandbox(task: str, samples: Iterable[Sample]) -> dict[str, str]:
     return {f"{task} {sample.item}": sample.reason for sample in unscored}
 
 
-def beside(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tuple[Item, Response]]:
+def pair_responses(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tuple[Item, Response]]:
     """Each response with its item; both come in the order of the items. Raises ValueError for an unknown item."""
     coming = iter(items)
     item: Item | None = None

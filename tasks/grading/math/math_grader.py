@@ -101,7 +101,7 @@ class MathGrader:
 
     def _compared(self, gold: str, answer: str) -> Verdict:
         try:
-            return Verdict(self._workers.same(gold, answer, self._deadline_s), "symbolic")
+            return Verdict(self._workers.are_equal(gold, answer, self._deadline_s), "symbolic")
         except DeadlinePassed:
             return Verdict(False, "deadline")
 
@@ -229,11 +229,11 @@ def _missing(response: Response, gold: str) -> dict[str, Any]:
     why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
     why = "the response was cut off at max_tokens" if response.truncated else why
     reason = response.missed or f"no answer was found: {why}"
-    return {"score": 0.0, "extracted": None, "gold": _shown(gold), "reason": reason, "missing": True}
+    return {"score": 0.0, "extracted": None, "gold": _shorten(gold), "reason": reason, "missing": True}
 
 
 def _graded(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
-    shown = {"extracted": _shown(answer), "gold": _shown(gold)}
+    shown = {"extracted": _shorten(answer), "gold": _shorten(gold)}
     if verdict.failed:
         return shown | {"score": None, "status": "unscored", "reason": verdict.failed}
     if not verdict.equal and _is_within_tolerance(item, gold, answer):
@@ -269,7 +269,7 @@ def number_in(text: str) -> float | None:
     return value.real if abs(value.imag) < 1e-12 else None
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     """The beginning of a long answer, without characters that JSON or the database refuse."""
     if text.isascii() and len(text) <= SHOWN_CHARS and "\0" not in text:
         return text

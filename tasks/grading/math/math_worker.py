@@ -23,7 +23,7 @@ def bomb(latex: str) -> bool:
     return bool(len(latex) > MAX_CHARS or _TOWER.search(latex) or _LARGE_FACTORIAL.search(latex))
 
 
-def _same(gold: str, answer: str) -> bool:
+def _are_equal(gold: str, answer: str) -> bool:
     from math_verify import LatexExtractionConfig, parse, verify
     from sympy import Expr, Integral, Product, Sum, simplify
 
@@ -56,7 +56,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    _same("1", "2")  # sympy and the grammar are loaded now, not within the first deadline
+    _are_equal("1", "2")  # sympy and the grammar are loaded now, not within the first deadline
     verdicts.write('{"ready": true}\n')
     for line in sys.stdin:
         asked = json.loads(line)
@@ -65,7 +65,7 @@ def main() -> None:
         cpu_s = int(usage.ru_utime + usage.ru_stime) + 1 + asked["cpu_s"]
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         try:
-            equal = not bomb(asked["gold"]) and not bomb(asked["answer"]) and _same(asked["gold"], asked["answer"])
+            equal = not bomb(asked["gold"]) and not bomb(asked["answer"]) and _are_equal(asked["gold"], asked["answer"])
         except Exception:  # noqa: BLE001  # sympy raises anything; what it cannot read is not equal
             equal = False
         verdicts.write(json.dumps({"equal": equal}) + "\n")

@@ -58,7 +58,7 @@ class _Worker:
                 f"the process that compares formulas {how}; are sympy and math-verify installed?"
             ) from error
 
-    def same(self, gold: str, answer: str, deadline_s: float) -> bool:
+    def are_equal(self, gold: str, answer: str, deadline_s: float) -> bool:
         """Whether sympy finds both equal. Raises DeadlinePassed, after which the worker is unusable."""
         asked = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
         try:
@@ -98,7 +98,7 @@ class Workers:
         self._lock = Lock()
         self._running: set[_Worker] = set()
 
-    def same(self, gold: str, answer: str, deadline_s: float) -> bool:
+    def are_equal(self, gold: str, answer: str, deadline_s: float) -> bool:
         """What sympy says. Raises DeadlinePassed, WorkerUnavailable."""
         worker = self._free.get()
         try:
@@ -112,7 +112,7 @@ class Workers:
                 with self._lock:
                     self._running.add(worker)
                 log.debug("math worker started pid=%d", worker.process.pid)
-            return worker.same(gold, answer, deadline_s)
+            return worker.are_equal(gold, answer, deadline_s)
         except BaseException:  # it may still be at work on this
             self._drop(worker)
             worker = None

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import torch
 
-from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import BeamSettings
 from tasks.lever.lever_records import Item, Pointer, PointerRecord, Pools
@@ -79,7 +79,7 @@ def search(
 
     def weigh(asked: Mapping[str, list[Pointer]]) -> None:
         every = [(query, one) for query, sequences in asked.items() for one in sequences]
-        shown = [Asked(query, tuple(pools.pools[query][at] for at in one)) for query, one in every]
+        shown = [PromptedQuery(query, tuple(pools.pools[query][at] for at in one)) for query, one in every]
         for (query, one), likely in zip(every, judging.answer_log_probs(shown), strict=True):
             beams[query].hear(one, likely)
 

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.lever.data.vqa_files import Asked, look_at, nothing_left, read_questions, usable
+from tasks.lever.data.vqa_files import VqaQuestion, look_at, nothing_left, read_questions, usable
 from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, TextItem, VqaItem, first_twice
@@ -151,7 +151,9 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
         )
     look, left_out = cache(look_at), dict[str, str]()  # several questions may share a picture
 
-    def take(split: str, questions: list[Asked], count: int | None, *, needed: bool = True) -> tuple[VqaItem, ...]:
+    def take(
+        split: str, questions: list[VqaQuestion], count: int | None, *, needed: bool = True
+    ) -> tuple[VqaItem, ...]:
         items = tuple(islice(usable(questions, left_out, look), count))
         if needed and not items:
             raise nothing_left(folder, left_out, split=f"{name}: no {split} question is left: ")
@@ -171,7 +173,7 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
     )
 
 
-def _questions_in(folder: Path, source: Source) -> list[Asked]:
+def _questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
     questions, annotations = _find(folder, source.questions), _find(folder, source.annotations)
     if questions is None or annotations is None:
         missing = source.questions if questions is None else source.annotations
@@ -186,20 +188,20 @@ def _find(folder: Path, name: str) -> Path | None:
     return next((paths[0] for paths in found if paths), None)
 
 
-def _set_apart(questions: Sequence[Asked], count: int) -> tuple[list[Asked], list[Asked]]:
+def _set_apart(questions: Sequence[VqaQuestion], count: int) -> tuple[list[VqaQuestion], list[VqaQuestion]]:
     """So many usable questions, whole pictures at a time, and all others."""
-    of_picture: dict[str, list[Asked]] = {}
+    of_picture: dict[str, list[VqaQuestion]] = {}
     for one in questions:
         of_picture.setdefault(one.image_id, []).append(one)
     pictures = sorted(of_picture)
     random.Random("0 pictures").shuffle(pictures)
-    chosen: list[Asked] = []
+    chosen: list[VqaQuestion] = []
     while pictures and sum(one.wrong is None for one in chosen) < count:
         chosen += of_picture[pictures.pop()]
     return chosen, [one for picture in pictures for one in of_picture[picture]]
 
 
-def _shuffled(questions: Sequence[Asked], split: str) -> list[Asked]:
+def _shuffled(questions: Sequence[VqaQuestion], split: str) -> list[VqaQuestion]:
     ordered = sorted(questions, key=lambda one: one.id)
     random.Random(f"0 {split}").shuffle(ordered)
     return ordered

@@ -92,7 +92,7 @@ class EmbeddingBank(NamedTuple):
             torch.save(self.vectors.contiguous().clone(), file)
         name, _, revision = self.encoder.partition("@")
         about = {"ids": self.ids, "encoder": name, "revision": revision, "sha256": sha256_of(path)}
-        files.write(beside(path), json.dumps(about, ensure_ascii=False).encode())
+        files.write(ids_file(path), json.dumps(about, ensure_ascii=False).encode())
 
 
 def bank_of(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str) -> EmbeddingBank:
@@ -117,7 +117,7 @@ def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
     return vectors.detach().to(device="cpu", dtype=torch.float32)
 
 
-def beside(path: Path) -> Path:
+def ids_file(path: Path) -> Path:
     """The JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")
 
@@ -184,7 +184,7 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
     elif isinstance(content, Tensor) and content.ndim in (2, 3):
         if "ids" not in about:
             raise FileUnusable(
-                f"{path} is {list(content.shape)} without ids: no {beside(path).name} lies beside it; "
+                f"{path} is {list(content.shape)} without ids: no {ids_file(path).name} lies beside it; "
                 "name a JSON list of ids, one for each row, by --ids FILE"
             )
         names, vectors = _names(about["ids"], f"{path}: `ids`"), content
@@ -231,7 +231,7 @@ def load_torch(path: Path, *, with_classes: bool = False) -> Any:
 
 def _read_ids(path: Path, named: Path | None) -> dict[str, Any]:
     """What the named JSON file says about embeddings, else the one beside them; nothing where there is none."""
-    place = named or beside(path)
+    place = named or ids_file(path)
     if named is None and not place.exists():
         return {}
     try:

@@ -108,7 +108,9 @@ def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
             if outside := [at for at in record.pointer if not 0 <= at < len(pool)]:
                 raise FileUnusable(f"{where}: `{field}` has {outside[0]}; positions are 0 to {len(pool) - 1}")
             if record.score is not None:
-                scored.append((_shown(query, [pool[at] for at in record.pointer], where, field), record.score))
+                scored.append(
+                    (_check_demonstrations(query, [pool[at] for at in record.pointer], where, field), record.score)
+                )
     elif {"id_list", "score_list"} <= value.keys():
         old = validated(_Old, value, where)
         if len(old.id_list) != len(old.score_list):
@@ -121,7 +123,7 @@ def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
                 raise FileUnusable(
                     f"{where}: `id_list[{place}]` ends with {last[:80]!r}; the query's own id is expected there"
                 )
-            scored.append((_shown(query, shown, where, f"id_list[{place}]"), score))
+            scored.append((_check_demonstrations(query, shown, where, f"id_list[{place}]"), score))
     else:
         raise FileUnusable(
             f"{where}: neither `pointer_candidates` nor `id_list` and `score_list`, but {list(value)[:5]}"
@@ -130,7 +132,7 @@ def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
     return BeamQuery(tuple(ids for ids, _ in best), tuple(score for _, score in best), pool)
 
 
-def _shown(query: str, ids: Sequence[str], where: str, field: str) -> tuple[str, ...]:
+def _check_demonstrations(query: str, ids: Sequence[str], where: str, field: str) -> tuple[str, ...]:
     if not ids or len(set(ids)) < len(ids) or query in ids:
         raise FileUnusable(
             f"{where}: `{field}` shows {list(ids)[:9]}; at least one demonstration, each once, none the query itself"

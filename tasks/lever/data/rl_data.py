@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerSelector
-from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, rows_of
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import RlDataSettings
@@ -131,7 +131,7 @@ def judge_all(
 ) -> tuple[dict[str, list[PointerRecord]], dict[str, str]]:
     """The pointers as judged, `eval_failed` where the judge failed, and those to judge another time → why."""
     every = [(query, record) for query, records in drawn.items() for record in records]
-    asked = [Asked(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in every]
+    asked = [PromptedQuery(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in every]
     likely = judging.gt_prob(asked) if gt_prob else [None] * len(asked)
     pointers: dict[str, list[PointerRecord]] = {query: [] for query in drawn}
     away: dict[str, str] = {}

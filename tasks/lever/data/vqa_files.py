@@ -55,15 +55,15 @@ def entries_of(
         listed = cast(dict[str, Any], content).get(under) if isinstance(content, dict) else None
     if not isinstance(listed, list) or not listed:
         wanted = "a list of entries" if under is None else f"an object with a list of entries under `{under}`"
-        raise error(f"{path}: expected {wanted}, at least one; found {_shown(content)}")
+        raise error(f"{path}: expected {wanted}, at least one; found {_abbreviate(content)}")
     found: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(cast(list[Any], listed)):
         place = f"{path}: entry {number}" if under is None else f"{path}: {under}[{number}]"
         if not isinstance(entry, dict):
-            raise error(f"{place} is {_shown(entry)}; expected an object")
+            raise error(f"{place} is {_abbreviate(entry)}; expected an object")
         fields = cast(dict[str, Any], entry)
         if type(id := fields.get("question_id")) not in (int, str):
-            raise error(f"{place}: `question_id` is {_shown(id)}; expected a number or a text")
+            raise error(f"{place}: `question_id` is {_abbreviate(id)}; expected a number or a text")
         if str(id) in found:
             raise error(f"{place} (question {id}): this question is here a second time; keep one of the two")
         found[str(id)] = fields
@@ -89,7 +89,7 @@ class Annotation(NamedTuple):
         return cls(answers, kind if isinstance(kind, str) else OTHER)
 
 
-class Asked(NamedTuple):
+class VqaQuestion(NamedTuple):
     """A question whose picture has not been opened yet."""
 
     id: str
@@ -100,7 +100,7 @@ class Asked(NamedTuple):
     """Why it cannot be used."""
 
 
-def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[Asked]:
+def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[VqaQuestion]:
     """The questions of a pair of official files; pictures are only looked up by name. Raises DatasetUnusable.
 
     prefix: put before every question ID.
@@ -110,7 +110,7 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
     year = YEAR.search(questions.name)  # `train2014` in the names of COCO's files
     subtype, folder = year[0] if year else "", images.absolute()
 
-    def read(id: str, question: Mapping[str, Any]) -> Asked:
+    def read(id: str, question: Mapping[str, Any]) -> VqaQuestion:
         image_id, text = question.get("image_id"), question.get("question")
         names = list(_image_names(image_id, subtype))
         name = next((name for name in names if name in there), None)
@@ -125,13 +125,13 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
                 answers=annotation.answers,
                 answer_type=annotation.answer_type,
             )
-            return Asked(item.id, item.image_id, item, None)
+            return VqaQuestion(item.id, item.image_id, item, None)
         wrong = f"there is no picture {' or '.join(names[:2]) or repr(image_id)[:80]} in {folder}"
         if not isinstance(text, str) or not text.strip():
             wrong = "its question is empty"
         elif annotation is None:
             wrong = "its annotation has no answers" if id in answered else "nobody annotated it"
-        return Asked(prefix + id, str(image_id), None, wrong)
+        return VqaQuestion(prefix + id, str(image_id), None, wrong)
 
     return [read(id, one) for id, one in asked.items()]
 
@@ -152,7 +152,7 @@ Look = Callable[[Path], tuple[str, str | None]]
 """Picture file → its SHA-256 (hex), and what is wrong with it."""
 
 
-def usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
+def usable(asked: Sequence[VqaQuestion], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
     """Those that can be used, in order; `left_out` receives the others with the reason."""
     for one in asked:
         digest, wrong = look(Path(one.item.image)) if one.item else ("", one.wrong)
@@ -204,14 +204,14 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
     for id, entry in entries_of(annotations, under="annotations").items():
         if (annotation := Annotation.of(entry)) is None:
             raise DatasetUnusable(
-                f"{annotations}: question {id}: `answers` is {_shown(entry.get('answers'))}; expected a list with an "
-                "object for each person, with a text under `answer`"
+                f"{annotations}: question {id}: `answers` is {_abbreviate(entry.get('answers'))}; expected a list with "
+                "an object for each person, with a text under `answer`"
             )
         given[id] = annotation
     answers = {id: one.get("answer") for id, one in entries_of(results, error=FileUnusable).items()}
     for id, answer in answers.items():
         if not isinstance(answer, str):
-            raise FileUnusable(f"{results}: question {id}: `answer` is {_shown(answer)}; expected a text")
+            raise FileUnusable(f"{results}: question {id}: `answer` is {_abbreviate(answer)}; expected a text")
     if missing := [one for one in asked if one not in given]:
         raise DatasetUnusable(f"{annotations}: {_several(missing)} has no annotation; give those of these questions")
     if missing := [one for one in asked if one not in answers]:
@@ -236,7 +236,7 @@ def _several(found: Sequence[str]) -> str:
     return f"question {found[0]}" + (f" (and {len(found) - 1:,} more)" if len(found) > 1 else "")
 
 
-def _shown(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 

@@ -120,7 +120,7 @@ class DigitsJudge:
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
         """(3, width) tokens of an item. Raises RequestRefused for a picture that shows no scene."""
-        seen = self._net.seen(self._see(png).code, torch.tensor(kind))
+        seen = self._net.encode_items(self._see(png).code, torch.tensor(kind))
         return seen if answer is None else self._net.tokens(seen, torch.tensor(answer))
 
     @torch.inference_mode()

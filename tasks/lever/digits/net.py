@@ -113,7 +113,7 @@ class DigitsNet(nn.Module):
             self.fuse_in.weight *= 2
             self.fuse_out.weight *= 4
 
-    def seen(self, codes: Tensor, kinds: Tensor) -> Tensor:
+    def encode_items(self, codes: Tensor, kinds: Tensor) -> Tensor:
         """(…, 3, width): what the tokens of items take from their pictures and questions, and where they stand."""
         question = self.questions(kinds)
         fused = self.fuse_out(F.gelu(self.fuse_in(torch.cat([codes, question], dim=-1))))
@@ -134,7 +134,7 @@ class DigitsNet(nn.Module):
 
     def forward(self, codes: Tensor, kinds: Tensor, answers: Tensor) -> Tensor:
         """Logits (B, n, 2, 25) of both answer tokens of each of n items, codes (B, n, 20), answers (B, n, 2)."""
-        logits, _ = self.read(self.tokens(self.seen(codes, kinds), answers).flatten(1, 2))
+        logits, _ = self.read(self.tokens(self.encode_items(codes, kinds), answers).flatten(1, 2))
         return logits.unflatten(1, (-1, PER_ITEM))[:, :, :2]
 
 

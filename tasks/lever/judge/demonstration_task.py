@@ -226,8 +226,8 @@ class TextClassification:
     def request(self, query: TextItem, shown: Sequence[TextItem]) -> ChatRequest:
         """One text that ends where the class of the query is to follow; it goes to the judge without a template."""
         blocks = [self._wording.instruction] if self._wording.instruction else []
-        blocks += [f"{self._asked(item)} {item.label}" for item in self.prompts.in_order(shown)]
-        text = "\n\n".join([*blocks, self._asked(query)])
+        blocks += [f"{self._question_text(item)} {item.label}" for item in self.prompts.in_order(shown)]
+        text = "\n\n".join([*blocks, self._question_text(query)])
         message = Message(role="user", content=(Text(text=text),))
         return ChatRequest(messages=(message,), max_tokens=MAX_NEW_TOKENS, template=False)
 
@@ -247,7 +247,7 @@ class TextClassification:
         """The text, and of candidates the class as well."""
         return text_views(embedder(encoder.name))
 
-    def _asked(self, item: TextItem) -> str:
+    def _question_text(self, item: TextItem) -> str:
         return f"{self._wording.text}: {item.text}\n{self._wording.label}:"
 
 

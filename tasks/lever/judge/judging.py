@@ -30,7 +30,7 @@ MATTERS = ("messages", "template")
 """Fields of a request that the likelihood of an answer depends on."""
 
 
-class Asked(NamedTuple):
+class PromptedQuery(NamedTuple):
     """A query, and what is shown before it."""
 
     query: str
@@ -80,10 +80,10 @@ class Judging:
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        self._judged: dict[Asked, Judgment] = {}
-        self._likely: dict[tuple[Asked, tuple[str, ...]], _Likely] = {}
+        self._judged: dict[PromptedQuery, Judgment] = {}
+        self._likely: dict[tuple[PromptedQuery, tuple[str, ...]], _Likely] = {}
 
-    def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
+    def judge(self, asked: Sequence[PromptedQuery], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """One judgment for each, in order; equal ones are asked once. `tell` hears of each number newly answered.
 
         A request that a model in this process refuses is a failed judgment. Raises DatasetUnusable for an id that is no
@@ -95,14 +95,14 @@ class Judging:
         new = self._sorted({one for one in distinct if one not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
-        away: dict[Asked, Judgment] = {}
+        away: dict[PromptedQuery, Judgment] = {}
         if self.task.choices:
             self._choose(new, tell)
         elif new:
             away = self._ask(new, tell)
         return [self._judged.get(one) or away[one] for one in asked]
 
-    def answer_log_probs(self, asked: Sequence[Asked]) -> list[float]:
+    def answer_log_probs(self, asked: Sequence[PromptedQuery]) -> list[float]:
         """log P(right answer | prompt) of each, of several the one that demonstrations show; NaN as in `log_probs`.
 
         Where the task has choices, P is the share among them. Raises as `log_probs` does.
@@ -119,7 +119,7 @@ class Judging:
             shares.append(one.log_probs[choices.index(answer)] - most)
         return shares
 
-    def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
+    def log_probs(self, asked: Sequence[tuple[PromptedQuery, str]]) -> list[float]:
         """log P(answer | prompt) of each, in order, its end included; NaN where it cannot be shown or is refused.
 
         Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
@@ -127,7 +127,7 @@ class Judging:
         """
         return [one.log_probs[0] for one in self._weigh([(one, (answer,)) for one, answer in asked])]
 
-    def gt_prob(self, asked: Sequence[Asked]) -> list[float]:
+    def gt_prob(self, asked: Sequence[PromptedQuery]) -> list[float]:
         """Σ over the right answers of worth · P(answer | prompt), 0 to 1; NaN where `log_probs` has it.
 
         Where the task has choices, there is one right answer, and this is its share. Raises as `log_probs` does.
@@ -141,16 +141,16 @@ class Judging:
         shares = [[share * math.exp(next(likely)) for share in answers.values()] for answers in worth]
         return [min(math.fsum(one), 1.0) for one in shares]
 
-    def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
+    def _refuse_strangers(self, asked: Iterable[PromptedQuery]) -> None:
         for name in (name for one in asked for name in (one.query, *one.demonstrations)):
             if name not in self.items:
                 raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
-    def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
+    def _sorted(self, asked: Iterable[PromptedQuery]) -> list[PromptedQuery]:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
         return sorted(asked, key=lambda one: (self.task.prompts.in_order(one.demonstrations), one.query))
 
-    def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
+    def _choose(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> None:
         """Remember the likeliest choice of each."""
         choices = self.task.choices
         for part in _parts(new, max(1, TOGETHER // len(choices))):
@@ -163,17 +163,17 @@ class Judging:
             if tell:
                 tell(len(part))
 
-    def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
+    def _ask(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> dict[PromptedQuery, Judgment]:
         """Remember the judgments; returns those that may turn out otherwise another time."""
 
-        def requests() -> Iterator[tuple[Asked, ChatRequest]]:
+        def requests() -> Iterator[tuple[PromptedQuery, ChatRequest]]:
             for one in new:
                 try:
                     yield one, self._request(one)
                 except DatasetUnusable as error:
                     self._judged[one] = Judgment(failed=str(error))
 
-        away, refused = dict[Asked, Judgment](), dict[Asked, RequestRefused]()
+        away, refused = dict[PromptedQuery, Judgment](), dict[PromptedQuery, RequestRefused]()
         for one, answer in ask_all(
             self.chat, requests(), responses=self.responses, limits=self.limits, budget=self.budget
         ):
@@ -190,33 +190,33 @@ class Judging:
             raise self._useless(list(refused), next(iter(refused.values())))
         return away
 
-    def _useless(self, refused: Sequence[Asked], error: RequestRefused) -> JudgeUnusable:
+    def _useless(self, refused: Sequence[PromptedQuery], error: RequestRefused) -> JudgeUnusable:
         return JudgeUnusable(
             f"{self.chat.id} refused all {len(refused)} questions that it got, as {refused[0].query}: {error}"
         )
 
-    def _request(self, asked: Asked) -> ChatRequest:
+    def _request(self, asked: PromptedQuery) -> ChatRequest:
         """Raises DatasetUnusable for an item that cannot be shown."""
         return self.task.request(self.items[asked.query], [self.items[one] for one in asked.demonstrations])
 
-    def _scored(self, asked: Asked, answer: str, *, key: str) -> Judgment:
+    def _scored(self, asked: PromptedQuery, answer: str, *, key: str) -> Judgment:
         accuracy = self.task.accuracy(self.items[asked.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
-    def _weigh(self, asked: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likely]:
+    def _weigh(self, asked: Sequence[tuple[PromptedQuery, tuple[str, ...]]]) -> list[_Likely]:
         """What the judge gives to each, in order; each is looked up or asked for once, what begins alike together.
 
         Raises JudgeUnusable where no question at all has a log-probability.
         """
         self._refuse_strangers([one for one, _ in asked])
-        new: dict[Asked, list[tuple[str, ...]]] = {}
+        new: dict[PromptedQuery, list[tuple[str, ...]]] = {}
         for one, answers in dict.fromkeys(asked):
             if (one, answers) not in self._likely:
                 new.setdefault(one, []).append(answers)
         pairs = [(one, answers) for one in self._sorted(new) for answers in new[one]]
         for part in _parts(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
             prompts: dict[str, Weighed] = {}
-            key_of: dict[tuple[Asked, tuple[str, ...]], str] = {}
+            key_of: dict[tuple[PromptedQuery, tuple[str, ...]], str] = {}
             for one, answers in part:
                 try:
                     prompt = Weighed(self._request(one), answers)

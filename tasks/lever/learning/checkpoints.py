@@ -78,15 +78,17 @@ def selector_of(config: PointerConfig, state: Mapping[str, Tensor], where: str) 
         found = [
             f"{key} is {list(state[key].shape)}, not {list(expected[key])}" for key in sorted(other)[:NAMED_AT_MOST]
         ]
-        parts = [f"missing: {named(missing)}"] * bool(missing) + [f"not of this network: {named(extra)}"] * bool(extra)
+        parts = [f"missing: {list_keys(missing)}"] * bool(missing) + [
+            f"not of this network: {list_keys(extra)}"
+        ] * bool(extra)
         raise FileUnusable(f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts + found)}")
     if wrong := [key for key, value in state.items() if not value.is_floating_point() or not value.isfinite().all()]:
-        raise FileUnusable(f"{where}: {named(wrong)}: not finite; take another checkpoint, this training broke")
+        raise FileUnusable(f"{where}: {list_keys(wrong)}: not finite; take another checkpoint, this training broke")
     selector.load_state_dict({key: value.clone() for key, value in state.items()}, strict=True, assign=True)
     return selector.eval()
 
 
-def named(keys: Iterable[str]) -> str:
+def list_keys(keys: Iterable[str]) -> str:
     """The first of them, sorted, and how many more there are."""
     ordered = sorted(keys)
     more = len(ordered) - NAMED_AT_MOST
@@ -206,12 +208,14 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
         keys = [key[:100] for key in state or top]
         raise FileUnusable(
             f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
-            f"its keys are {named(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
+            f"its keys are {list_keys(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
         )
 
     weights = {key: one for key, one in network.items() if isinstance(one, Tensor) and one.is_floating_point()}
     if wrong := network.keys() - weights.keys():
-        raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
+        raise FileUnusable(
+            f"{path}: {list_keys(wrong)}: no tensors of a kind that weights have; it is another checkpoint"
+        )
     if sum(one.nbytes for one in weights.values()) > path.stat().st_size:
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
     config, more = _config(weights, top, heads, path)
@@ -225,7 +229,7 @@ def _config(
     """The configuration that the shapes tell. Layers are as many as have a number; a hole is found by its keys."""
     projection, entry = weights.get("query_proj.weight"), weights.get("input_proj.weight")
     if projection is None or projection.ndim != 2:
-        raise FileUnusable(f"{path}: no query_proj.weight, but {named(weights) or 'nothing'}; it is no v2 network")
+        raise FileUnusable(f"{path}: no query_proj.weight, but {list_keys(weights) or 'nothing'}; it is no v2 network")
     hidden = projection.shape[0]
     layers = len({match[1] for key in weights if (match := LAYER.match(key))})
     gate = any(key.startswith("query_update_gate.") for key in weights)

@@ -18,7 +18,7 @@ import numpy as np
 from models.pointer import PointerSelector
 from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, generator_of, nearest
-from tasks.lever.judge.judging import Asked, Judging, Judgment
+from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, likeliest
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
@@ -179,7 +179,7 @@ def choose_by_sampler(
     return {query: tuple(reversed(names)) for query, names in drawn.pools.items()}
 
 
-Judge = Callable[[Sequence[Asked]], Sequence[Judgment]]
+Judge = Callable[[Sequence[PromptedQuery]], Sequence[Judgment]]
 """One judgment for each question, in order."""
 ALL_UP_TO_SHOTS = 2
 """Most shots for which all ordered pointers are tried: 992 in a pool of 32, 4,032 in one of 64."""
@@ -239,7 +239,7 @@ def evaluate(
         for name, choose in choosers.items()
         if (count == 0) == (name == ZERO_SHOT)
     }
-    asked = [Asked(query, shown[query]) for shown in chosen.values() for query in queries]
+    asked = [PromptedQuery(query, shown[query]) for shown in chosen.values() for query in queries]
     outcomes = iter(judge_shown(asked, pools, judge))
     return tuple(
         SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
@@ -247,7 +247,7 @@ def evaluate(
     )
 
 
-def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
+def judge_shown(asked: Sequence[PromptedQuery], pools: Pools, judge: Judge) -> list[Outcome]:
     """What the judge makes of each query with its demonstrations, in order."""
     outcomes = list[Outcome]()
     for question, judgment in zip(asked, judge(asked), strict=True):
@@ -260,7 +260,7 @@ def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outc
 def _watched(judging: Judging, stage: str) -> Judge:
     """The judge; its questions and answers are reported as the progress of this stage."""
 
-    def judge(asked: Sequence[Asked]) -> Sequence[Judgment]:
+    def judge(asked: Sequence[PromptedQuery]) -> Sequence[Judgment]:
         progress.expect(stage, len(set(asked)))
         return judging.judge(asked, lambda count: progress.advance(stage, count))
 
@@ -334,10 +334,10 @@ class _Search:
         """True when the best is known."""
         return _accuracy(self.best) >= PERFECT or self._unscored == 0
 
-    def take(self, count: int) -> list[Asked]:
+    def take(self, count: int) -> list[PromptedQuery]:
         """The next pointers to try, as questions; none when it is done."""
         pointers = [] if self.is_settled else islice(self._untried, count)
-        return [Asked(self._query, tuple(self._pool[at] for at in one)) for one in pointers]
+        return [PromptedQuery(self._query, tuple(self._pool[at] for at in one)) for one in pointers]
 
     def add(self, outcome: Outcome) -> None:
         # what is shown from outside the pool may be the best, but is none of the pointers to be tried

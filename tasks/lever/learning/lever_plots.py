@@ -165,7 +165,7 @@ class Training(NamedTuple):
     validation: dict[int, float]  # epoch (0: before the first) → accuracy on the validation queries
     chosen_epoch: int
 
-    def known(self, panel: str) -> dict[int, float]:
+    def values_of(self, panel: str) -> dict[int, float]:
         """Update → figure, where it is a number."""
         found = {point.step: point.figures[panel] for point in self.points if panel in point.figures}
         return {step: value for step, value in found.items() if math.isfinite(value)}
@@ -177,7 +177,7 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
     about: a few words for the title.
     """
     stages: list[Stage] = list(dict.fromkeys(one.stage for one in trainings))
-    shown = [panel for panel in PANELS if any(one.known(panel) for one in trainings)]
+    shown = [panel for panel in PANELS if any(one.values_of(panel) for one in trainings)]
 
     def draw() -> Drawing:
         height = CURVE_FRAME_IN + CURVE_ROW_IN * max(1, len(stages))
@@ -192,7 +192,7 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
                     chosen: Any = {"s": 30, "facecolors": "white", "edgecolors": _colour(stage), "zorder": 4}
                     row[0].scatter([one.chosen_epoch], [one.validation[one.chosen_epoch]], **chosen)
             for axes, panel in zip(row[1:], shown, strict=True):
-                if curves := [known for one in of_stage if (known := one.known(panel))]:
+                if curves := [known for one in of_stage if (known := one.values_of(panel))]:
                     _draw_lines(axes, curves, stage, "update")
                 else:  # the stage does not have the figure
                     axes.set_axis_off()

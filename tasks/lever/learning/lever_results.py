@@ -49,7 +49,7 @@ class LeverReport(Record):
     unfinished: dict[str, str] = Field(default_factory=dict[str, str])
     """Item → why it may succeed another time."""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
         figures = self.summary.compared() if self.summary else ()
         at = {one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se} for one in figures}

@@ -106,13 +106,13 @@ def predict_files(
             banks[modality] = read_bank(paths[0]), read_bank(paths[1])
         elif sampler is None:
             raise FileUnusable(
-                f"{checkpoint} was trained in {own.told}, and {paths[0]} and {paths[1]} are not both there; "
+                f"{checkpoint} was trained in {own.description}, and {paths[0]} and {paths[1]} are not both there; "
                 "export them (`trivet lever run --until embed`), or name the --sampler of other pools"
             )
     recipe = recipe.limited_to(banks)
     fitting = recipe.model_copy(update={"size": min(recipe.size, len(bank.ids) - bool({*asked.ids} & {*bank.ids}))})
     pools = draw_pools(asked.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
-    warning = f"{checkpoint.name} was trained in {own.told}; it chooses from {recipe.told}"
+    warning = f"{checkpoint.name} was trained in {own.description}; it chooses from {recipe.description}"
     chosen = likeliest(opened.selector, asked, seen, pools, shots=shots)
     return Predicted(chosen, () if own.is_that_of(recipe) else (warning,))
 

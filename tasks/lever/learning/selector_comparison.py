@@ -73,7 +73,7 @@ class Gain(Record):
     accuracy: SeedEstimate
 
 
-class Way(Record):
+class Headway(Record):
     """How far a selector gets from similarity towards the oracle: 0 is the nearest neighbours among all candidates, 1
     the best that was found; below 0 it is worse than similarity."""
 
@@ -92,7 +92,7 @@ class Summary(Record):
     headline: Gain | None = None
     """The last trained stage over similarity, at the shots that it was trained for."""
     gains: tuple[Gain, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[Headway, ...]
 
     def figure(self, selector: str, *, shots: int | None = None) -> Figure | None:
         """The figure of a selector; shots: None for those that the selectors were trained for."""
@@ -130,12 +130,12 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         for ((better, worse), table), drawn_gain in zip(pairs.items(), _resampled(pairs).values(), strict=True)
     )
     # how far from similarity to the oracle, where both are known and apart
-    ways: list[Way] = []
+    ways: list[Headway] = []
     for (selector, shots), figure in figures.items():
         start, end = figures.get((SIMILARITY, shots)), figures.get((ORACLE, shots))
         if start and end and selector not in (SIMILARITY, ORACLE) and end.accuracy.value > start.accuracy.value:
             share = (figure.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
-            ways.append(Way(selector=selector, shots=shots, share=share))
+            ways.append(Headway(selector=selector, shots=shots, share=share))
     about = evaluated[0].conditions
     over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
     return Summary(

@@ -15,7 +15,7 @@ from torch import Tensor
 from models.pointer import PointerSelector
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.pointer_files import iter_rl_data
-from tasks.lever.judge.judging import Asked, Judging, Judgment
+from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
 from tasks.lever.judge.rewards import reward_of
 from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, PoolTooSmall, RewardUnusable
 from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
@@ -214,7 +214,7 @@ def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[Po
 
     def accuracy(selector: PointerSelector) -> float:
         chosen = likeliest(selector, setting.queries, setting.candidates, pooled, shots=shots)
-        judged = _judged(setting, [Asked(query, one.demonstrations) for query, one in chosen.items()])
+        judged = _judged(setting, [PromptedQuery(query, one.demonstrations) for query, one in chosen.items()])
         right = [one.accuracy for one in judged if one.accuracy is not None]
         return sum(right) / len(right)
 
@@ -226,7 +226,9 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
-        asked = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
+        asked = [
+            PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn
+        ]
         judged = _judged(setting, asked)
         likely = setting.judging.gt_prob(asked) if mode in OF_LIKELIHOODS else [None] * len(asked)
         found = list[float]()
@@ -239,7 +241,7 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
     return rewards
 
 
-def _judged(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
+def _judged(setting: Setting, asked: Sequence[PromptedQuery]) -> list[Judgment]:
     """Raises JudgeUnusable where the judge may answer later, or failed too often to learn from the rest."""
     judged = setting.judging.judge(asked)
     if away := [one.failed for one in judged if one.retryable]:

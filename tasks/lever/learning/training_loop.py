@@ -159,12 +159,12 @@ class Loop:
                 f"{settings.lr} may be too high, or an embedding is no number"
             )
         self._optimizer.step()
-        self._done(batch, figures | known | {"lr": lr})
+        self._finish_batch(batch, figures | known | {"lr": lr})
 
     def pass_over(self, batch: Batch, **known: float) -> None:
         """Count an update without a step, as there is nothing to learn."""
         self.progress.passed_over += 1
-        self._done(batch, known)
+        self._finish_batch(batch, known)
 
     def hold(self, **tensors: Tensor) -> None:
         """Keep what was drawn or judged until the epoch ends, on disk as well."""
@@ -190,7 +190,7 @@ class Loop:
         self.selector.eval()
         return Trained(self.selector, tuple(done.curve), dict(done.validation), done.chosen_epoch)
 
-    def _done(self, batch: Batch, figures: dict[str, float]) -> None:
+    def _finish_batch(self, batch: Batch, figures: dict[str, float]) -> None:
         self.progress.update = batch.update + 1
         self.progress.curve.append(CurvePoint(step=batch.update + 1, epoch=batch.epoch, figures=figures))
 

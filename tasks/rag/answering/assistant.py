@@ -22,7 +22,7 @@ from tasks.rag.planning.routing import Router, open_router
 MOST_QUESTION_CHARS = 8_000
 
 
-class Asks(Protocol):
+class Answering(Protocol):
     """Interface of the terminal, the server and the flow to an assistant."""
 
     def ask(

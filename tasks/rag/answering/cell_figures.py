@@ -64,7 +64,7 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     whens, _ = whens_of(asked, lambda: latest)
     beside = plain_of(asked, said)
     ways = readings(asked, whens, said=said)
-    found = [one for reading in ways if (one := _figures(reading, asked, beside, cells)) and _fits(one)]
+    found = [one for reading in ways if (one := _figures(reading, asked, beside, cells)) and _units_agree(one)]
     if not found:
         return None
     best = max(found, key=lambda one: one.together.score)
@@ -112,7 +112,7 @@ def _adds(expression: Expression) -> bool:
             return False
 
 
-def _fits(figures: Figures) -> bool:
+def _units_agree(figures: Figures) -> bool:
     """Whether the units of the cells allow what is done with them: a percentage is no part of a share."""
     units = set(map(unit_of, figures.numbers))
     shown, expression = figures.reading.shown, figures.reading.expression

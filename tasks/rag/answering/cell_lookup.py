@@ -21,10 +21,10 @@ from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.cell_search import (
     FREE,
+    CellMatch,
     CellQuestion,
     CellScorer,
     Context,
-    Found,
     Match,
     of_period,
     search_cells,
@@ -88,7 +88,7 @@ def _searched(
     hits: Sequence[Hit],
     index: Index,
     embedder: Callable[[], Embedder],
-) -> tuple[Found | None, bool]:
+) -> tuple[CellMatch | None, bool]:
     """The cell that fits best, and whether the question names its document. said: the words that are asked with."""
     among = _among(plan, hits, index)
     found = search_cells(
@@ -123,7 +123,7 @@ def year_of_figure(question: str, plan: RetrievalPlan, hits: Sequence[Hit], inde
         return None
     first, *others = sorted(years.values(), key=lambda one: one.value, reverse=most)[:MOST_YEARS]
     told = [f"FY{one.period.year} {one.shown.lstrip('$€£¥₩ ')} [{n}]" for n, one in enumerate(others, 2)]
-    head = f"FY{first.period.year}: {figure.core} = {shown(first, language_of(question))} [1]"
+    head = f"FY{first.period.year}: {figure.core} = {format_as_in_table(first, language_of(question))} [1]"
     return Draft(
         f"{head} ({', '.join(told)})",
         tuple(cited_number(n, one) for n, one in enumerate((first, *others), 1)),
@@ -232,7 +232,7 @@ MOST_MARGIN = 0.2
 """A cell that is further ahead of the next is no surer."""
 
 
-def answer_of(found: Found, question: CellQuestion, *, named: bool, language: Language) -> Draft | None:
+def answer_of(found: CellMatch, question: CellQuestion, *, named: bool, language: Language) -> Draft | None:
     """`Loss on sale of stores FY2018 = $36 million [1]`; None where the cell is too unsure.
 
     named: the question names the document.
@@ -252,14 +252,14 @@ def answer_of(found: Found, question: CellQuestion, *, named: bool, language: La
     lacks = f", without {', '.join(word.text for word in found.best.unheld)}" if found.best.unheld else ""
     doubt = f"\n{said_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
     return Draft(
-        f"{head} = {shown(number, language)} [1]{doubt}",
+        f"{head} = {format_as_in_table(number, language)} [1]{doubt}",
         (cited_number(1, number),),
         reason=f"the cell of a table whose labels hold {found.best.asked:.0%} of the question{lacks}",
         confidence=round(confidence, 4),
     )
 
 
-def confidence_of(found: Found, *, named: bool) -> float:
+def confidence_of(found: CellMatch, *, named: bool) -> float:
     """How likely the cell is the one that is meant, 0 … 1.
 
     Logistic regression on 72 questions over filings, reports and notices, 22 of them without an answer.
@@ -270,7 +270,7 @@ def confidence_of(found: Found, *, named: bool) -> float:
     return 1 / (1 + math.exp(-sign))
 
 
-def shown(number: Number, language: Language) -> str:
+def format_as_in_table(number: Number, language: Language) -> str:
     """The figure as the table shows it, with scale and unit: `$3,136 million`, `60,540백만원`, `2,310`."""
     digits = re.sub(r"[^\d.,/]", "", number.shown) if re.search(r"\d", number.shown) else number.shown
     minus = "-" if number.value < 0 and number.statement != "cash_flow" else ""

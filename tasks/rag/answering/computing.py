@@ -16,7 +16,7 @@ from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.computation_reading import MOST_YEARS, asks_to_work_out, defines, read_computation, shown_as
 from tasks.rag.numbers.computations import Combined, Computation, Latest, operation, over_periods
-from tasks.rag.numbers.concepts import NEARLY, concepts, fits, label_of, mentions, words_of
+from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, never
 from tasks.rag.numbers.expressions import Line, NoExpression, lines_of, parse
@@ -133,7 +133,7 @@ class Book:
         named: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
         kinds = concepts()
         for row in filter(_in_statement, self.rows()):
-            keys = {key for key, score in fits(label_of(row["row_path"])).items() if score >= NEARLY}
+            keys = {key for key, score in score_concepts(label_of(row["row_path"])).items() if score >= NEARLY}
             own = {key for key in keys if kinds[key].statement == row["statement"]}
             named[row["document"], row["statement"]][_table(row)] |= own
         primary: set[tuple[str, int]] = set()

@@ -76,7 +76,7 @@ def extract_answer(
     several = query_type in ("multi", "compare")  # a follow-up carries over words of the question before
     confidence = confidence_of(evidence_of(ranked[0], asked, several=query_type != "single"))
     if asked.wants == "writer" or (asked.wants == "why" and confidence < FEWEST_CONFIDENCE):
-        text, citations = _written(asked, [("", one) for one in _chosen(ranked)], hits)
+        text, citations = _written(asked, [("", one) for one in _select_distinct(ranked)], hits)
         text = f"{NEEDS_A_MODEL[asked.language]}\n{text}"
         return Draft(text, citations, abstained=True, reason="the question asks for a text to be written", notes=notes)
     if abstained := confidence < FEWEST_CONFIDENCE:
@@ -86,7 +86,7 @@ def extract_answer(
         if len(lines) < 2:
             first = hits[ranked[0].passage.hit].chunk.document
             own = [one for one in ranked if hits[one.passage.hit].chunk.document == first]
-            lines = [("", one) for one in _chosen(own)]
+            lines = [("", one) for one in _select_distinct(own)]
         text, citations = _written(asked, lines, hits)
     best = ranked[0]
     lacks = f", without {', '.join(best.missing)}" if best.missing else ""
@@ -109,7 +109,7 @@ def _closest(question: Question, best: Scored, hits: Sequence[Hit]) -> tuple[str
     return text, (citation(1, hit, _quote(best.passage)),)
 
 
-def _chosen(ranked: Sequence[Scored]) -> list[Scored]:
+def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
     """The best, and what is nearly as good and says something else."""
     chosen = [ranked[0]]
     if ranked[0].passage.is_list:
@@ -166,7 +166,7 @@ def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> 
         if affirms is not None and best.coverage >= LEAST_AFFIRMED:
             label += YES_OR_NO[question.language][affirms]
         # the mark stands before the full stop, unless that ends a short form
-        n, text = len(citations) + 1, told(question, best.passage)
+        n, text = len(citations) + 1, render_passage(question, best.passage)
         ending = re.search(r"(?<!\b[A-Za-z])(?<!Inc)(?<!Ltd)(?<!Co)[.!?。]$", text)
         written.append(label + (f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"))
         citations.append(citation(n, hits[best.passage.hit], _quote(best.passage)))
@@ -189,7 +189,7 @@ _DIGIT = re.compile(r"\d")
 _HAS_UNIT = re.compile(r"[%$₩€£¥]|\d\s?(?:원|천원|만|억|명|개|건|대|톤|일|시간|㎡|㎞|℃|points?|years?)")
 
 
-def told(question: Question, passage: Passage) -> str:
+def render_passage(question: Question, passage: Passage) -> str:
     """The passage in one line."""
     if passage.is_list:
         text = "; ".join(item.rstrip(" ;,") for item in items_of(passage.text))

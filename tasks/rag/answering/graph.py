@@ -46,7 +46,7 @@ from tasks.rag.answers import (
 from tasks.rag.numbers.computation_reading import asks_to_work_out
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
-from tasks.rag.retrieval.search import Found, Hit, alternate, retrieve
+from tasks.rag.retrieval.search import Hit, SearchResult, alternate, retrieve
 
 if TYPE_CHECKING:
     from models.protocols import Embedder, Reranker
@@ -106,7 +106,7 @@ class State(TypedDict):
     """Digests that the caller limits the search to."""
     plan: RetrievalPlan
     parts: tuple[Part, ...]
-    found: Found
+    found: SearchResult
     context: Context
     draft: Draft
     unlabelled: str
@@ -176,7 +176,7 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
         notes += found.notes
     hits = tuple(alternate([part.hits for part in parts], same=lambda hit: hit.chunk.id))
     context = pack_context(hits, most_tokens=MOST_CONTEXT_TOKENS, per_document=plan.needs_multi_doc)
-    return {"parts": tuple(parts), "found": Found(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
+    return {"parts": tuple(parts), "found": SearchResult(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
 
 
 def compute(state: State, desk: Desk) -> Added:
@@ -330,9 +330,9 @@ def _extracted(state: State, desk: Desk) -> Draft:
     if of_several and not any(part.worked for part in state["parts"]):
         stated = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
         if stated:
-            return kept(state["question"], stated, least=desk.least_confidence)
+            return withhold_unsure(state["question"], stated, least=desk.least_confidence)
     drafts = [(part.question, _answered(part, desk)) for part in state["parts"]]
-    return joined([kept(question, draft, least=desk.least_confidence) for question, draft in drafts])
+    return joined([withhold_unsure(question, draft, least=desk.least_confidence) for question, draft in drafts])
 
 
 def _answered(part: Part, desk: Desk) -> Draft:
@@ -370,11 +370,13 @@ def joined(drafts: Sequence[Draft]) -> Draft:
         abstained=all(draft.abstained for draft in drafts),
         reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
         notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
-        confidence=min((one.confidence for one in given(drafts) if one.confidence is not None), default=None),
+        confidence=min(
+            (one.confidence for one in select_answering(drafts) if one.confidence is not None), default=None
+        ),
     )
 
 
-def given(drafts: Sequence[Draft]) -> Sequence[Draft]:
+def select_answering(drafts: Sequence[Draft]) -> Sequence[Draft]:
     """The drafts that answer; all, where none does."""
     return [draft for draft in drafts if not draft.abstained] or drafts
 
@@ -403,7 +405,7 @@ def threshold(settings: AnswerSettings) -> float:
     return least_confidence(known.wrong, known.n, most_wrong=settings.max_wrong)
 
 
-def kept(question: str, draft: Draft, *, least: float) -> Draft:
+def withhold_unsure(question: str, draft: Draft, *, least: float) -> Draft:
     """The draft, or the place that it points to where it is less sure than `least`."""
     if draft.abstained or draft.confidence is None or draft.confidence >= least:
         return draft

@@ -62,7 +62,7 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
     meant = {stem_of(entry.name) for entry in catalogue if entry.document in plan.filters.documents}
     if not (sure and entries and len(meant) == 1 and _is_about(question, entries[0])):  # perhaps a HWP and its HWPX
         return None
-    facts = [fact for name in names if (fact := _meant(entries[0], name, question))]
+    facts = [fact for name in names if (fact := _pick_fact(entries[0], name, question))]
     # a line per fact, as the document labels and writes it
     lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(facts, start=1)]
     citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(facts, start=1))
@@ -100,7 +100,7 @@ def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:
     return Citation(n=n, document=entry.name, digest=entry.document, page=fact.page, bbox=fact.bbox, quote=quote)
 
 
-def _meant(entry: CatalogueEntry, name: FactName, question: str) -> Fact | None:
+def _pick_fact(entry: CatalogueEntry, name: FactName, question: str) -> Fact | None:
     """Of the facts of a name the one whose label the question contains, else a budget, else the first."""
     facts, asked = [fact for fact in entry.facts if fact.name == name], bare(question)
     called = [fact for fact in facts if bare(fact.label) in asked]
@@ -123,7 +123,7 @@ def compare_facts(names: Sequence[FactName], entries: Sequence[CatalogueEntry], 
         called, line = DISPLAY[name][language], list[str]()
         told: list[str | None] = []
         for entry in entries:
-            fact, metadata = _meant(entry, name, question), entry.metadata.get(_FIELDS.get(name, ""))
+            fact, metadata = _pick_fact(entry, name, question), entry.metadata.get(_FIELDS.get(name, ""))
             if fact:
                 citations.append(_citation(len(citations) + 1, entry, fact))
                 line.append(f"{' '.join(fact.value.split())} [{len(citations)}]")

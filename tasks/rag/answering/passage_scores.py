@@ -194,7 +194,7 @@ def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[P
     """Every passage with its scores, in the order given."""
     reader = _Reader(question.terms)
     around = _Around(reader, hits, passages)
-    held = [reader.held(passage.text) for passage in passages]
+    held = [reader.words_in(passage.text) for passage in passages]
     # a word weighs more, the fewer passages and the fewer surroundings hold it
     weights = [
         term.weight * (LEAST_RARITY + (1 - LEAST_RARITY) * math.sqrt(_rarity(at, held) * _rarity(at, around.contexts)))
@@ -212,7 +212,7 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     asked = _share(weights, shares, focus)
     kind = not passage.is_label and fits_type(question, passage)
     score = coverage + FOCUS_WEIGHT * asked + KIND_WEIGHT * kind + COUNTER_WEIGHT * counts(question, passage)
-    held = around.reader.held(passage.told)
+    held = around.reader.words_in(passage.text_with_context)
     score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not held)
     score += RANK_WEIGHT / (1 + 0.3 * passage.hit)
     score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
@@ -262,7 +262,7 @@ class _Around:
         self._in_chunk: dict[int, frozenset[int]] = defaultdict(frozenset)
         self._in_document: dict[str, frozenset[int]] = defaultdict(frozenset)
         for passage in passages:
-            held = reader.held(passage.text) | reader.held(passage.before) | reader.held(passage.above)
+            held = reader.words_in(passage.text) | reader.words_in(passage.before) | reader.words_in(passage.above)
             self._in_chunk[passage.hit] |= held
             self._in_document[hits[passage.hit].chunk.document] |= held
         self.contexts = [held | reader.held_by_name(hits[hit].document_name) for hit, held in self._in_chunk.items()]
@@ -272,9 +272,9 @@ class _Around:
         """For each word, the share of its weight that counts here."""
         hit = self._hits[passage.hit]
         levels = (
-            (IN_TEXT, self.reader.held(passage.text)),
-            (ABOVE, self.reader.held(passage.above)),
-            (BEFORE, self.reader.held(passage.before)),
+            (IN_TEXT, self.reader.words_in(passage.text)),
+            (ABOVE, self.reader.words_in(passage.above)),
+            (BEFORE, self.reader.words_in(passage.before)),
             (IN_NAME, self.reader.held_by_name(hit.document_name)),
             (IN_CHUNK, self._in_chunk[passage.hit]),
             (IN_DOCUMENT, self._in_document[hit.chunk.document]),
@@ -293,7 +293,7 @@ class _Around:
         words = re.findall(r"[^\W_]+", label)
         if not words:
             return 0.0
-        known = [held for word in words if (held := self.reader.held(word))]
+        known = [held for word in words if (held := self.reader.words_in(word))]
         said = sum(weights[at] for at in frozenset[int]().union(*known))
         return len(known) / len(words) * said / (sum(weights) or 1.0)
 
@@ -313,7 +313,7 @@ class _Reader:
         self._signs = [(at, sign) for at, term in enumerate(terms) for names, sign in SIGNS if term.word in names]
         self._known: dict[str, frozenset[int]] = {}
 
-    def held(self, text: str) -> frozenset[int]:
+    def words_in(self, text: str) -> frozenset[int]:
         """Which words of the question `text` holds, by their position."""
         if text not in self._known:
             self._known[text] = frozenset(self._find(text)) if text else frozenset()
@@ -323,7 +323,7 @@ class _Reader:
         """The same for the name of a document, which may run words together: `BESTBUY_2023_10K.pdf`."""
         lowered = name.lower()
         within = (at for word, at in self._split.items() if len(word) >= 3 and word.isalpha() and word in lowered)
-        return self.held(name) | frozenset(within)
+        return self.words_in(name) | frozenset(within)
 
     def _find(self, text: str) -> Iterator[int]:
         if self._split:

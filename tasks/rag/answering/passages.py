@@ -67,7 +67,7 @@ class Passage(NamedTuple):
     place: int = 0
 
     @property
-    def told(self) -> str:
+    def text_with_context(self) -> str:
         """What a reader is told with it: a row has its column names, a list the line that leads to it."""
         return " ".join((self.text, *self.names, self.before if self.is_list else ""))
 

@@ -49,7 +49,7 @@ class Wiring(NamedTuple):
     """Names the kind of question and rewrites the answer."""
     responses: ResponseStore | None = None
 
-    def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> Told:
+    def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ModelReply:
         """The answer of the model of that role. Raises models.model_errors.ModelError."""
         model = self.large if role in ("answer", "compute") else self.small
         assert model is not None, role
@@ -64,10 +64,10 @@ class Wiring(NamedTuple):
             prompt_tokens=response.prompt_tokens,
             completion_tokens=response.completion_tokens,
         )
-        return Told(response.text, call, response.finish_reason)
+        return ModelReply(response.text, call, response.finish_reason)
 
 
-class Told(NamedTuple):
+class ModelReply(NamedTuple):
     """A model's answer and the call that gave it."""
 
     text: str

@@ -128,7 +128,9 @@ class FigurePlan(Record):
     expected_calls: int
 
 
-def found(candidate: ImageCandidate, *, document: str, image: Ref | None, settings: FigureSettings) -> FigureRecord:
+def record_figure(
+    candidate: ImageCandidate, *, document: str, image: Ref | None, settings: FigureSettings
+) -> FigureRecord:
     """A record of a picture: `kept`, or `dropped` with the rule and the measured value."""
     measures = measure(candidate) if candidate.png else None
     reason = candidate.problem or (drop_reason(measures, settings) if measures else "the picture is empty")

@@ -34,8 +34,8 @@ from tasks.rag.indexing.figures import (
     FigureSettings,
     describe,
     figure_request,
-    found,
     plan,
+    record_figure,
     undescribed,
     without_duplicates,
 )
@@ -69,7 +69,7 @@ def figures_of(
                 png = image.file.read_bytes()
                 image.file.unlink()
                 candidate = ImageCandidate.model_validate(image.about | {"png": png})
-                record = found(candidate, document=job.digest, image=None, settings=settings)
+                record = record_figure(candidate, document=job.digest, image=None, settings=settings)
                 if record.status == "kept":  # a dropped picture is recorded, not kept
                     record = record.model_copy(update={"image": artifacts.put("figure", png)})
                 records.append(record)
@@ -87,7 +87,8 @@ def with_duplicates_marked(shards: Shards, artifacts: Artifacts, *, settings: Fi
     marked = iter(without_duplicates(records, load=artifacts.get, settings=settings))
     return tuple(
         tuple(
-            _kept(item, [next(marked) for _ in figures], artifacts) for item, figures in zip(shard, before, strict=True)
+            _store_figures(item, [next(marked) for _ in figures], artifacts)
+            for item, figures in zip(shard, before, strict=True)
         )
         for shard, before in zip(shards, found, strict=True)
     )
@@ -125,7 +126,7 @@ def describe_figures(
 
     if asking:
         records = [record for item in pictured for record in _load(item, artifacts).figures]
-        progress.expect(DESCRIBE, len({shown.digest for record in records if (shown := _shown(record))}))
+        progress.expect(DESCRIBE, len({shown.digest for record in records if (shown := _picture_of(record))}))
         if isinstance(asking, BatchChat):
             requests = _requests(records, artifacts, settings)
             with suppress(BudgetSpent):
@@ -136,7 +137,7 @@ def describe_figures(
                         count(digest)
 
     def ask_about(record: FigureRecord) -> FigureRecord:
-        shown = _shown(record)
+        shown = _picture_of(record)
         if shown and (trouble := troubles.get(shown.digest)):
             return undescribed(record, trouble)
         png = artifacts.get(shown) if shown and chat else b""
@@ -149,16 +150,16 @@ def describe_figures(
             figures, records = _load(item, artifacts).figures, list[FigureRecord]()
             for before, record in zip(figures, pool.map(ask_about, figures), strict=True):
                 records.append(record)
-                if record.response_key and (shown := _shown(before)):
+                if record.response_key and (shown := _picture_of(before)):
                     count(shown.digest)
-            result.append(_kept(item, records, artifacts))
+            result.append(_store_figures(item, records, artifacts))
             failed = [record.reason or "" for record in records if record.retryable]
             if failed:
                 unfinished[item.parsed.source.digest[:12]] = f"{len(failed)} figures: {failed[0]}"
     return Described(tuple(result), unfinished)
 
 
-def _shown(record: FigureRecord) -> Ref | None:
+def _picture_of(record: FigureRecord) -> Ref | None:
     """The picture that is asked about, if any."""
     return record.image if record.status == "kept" else record.original
 
@@ -167,7 +168,7 @@ def _requests(
     records: Sequence[FigureRecord], artifacts: Artifacts, settings: FigureSettings
 ) -> Iterator[tuple[str, ChatRequest]]:
     """One for each picture that can be shown; one that cannot is refused by itself later."""
-    for image in dict.fromkeys(shown for record in records if (shown := _shown(record))):
+    for image in dict.fromkeys(shown for record in records if (shown := _picture_of(record))):
         png = artifacts.get(image)
         try:
             picture_size(png)
@@ -189,7 +190,7 @@ def _load(item: Pictured, artifacts: Artifacts) -> DocumentFigures:
     return artifacts.load(DocumentFigures, item.figures)
 
 
-def _kept(item: Pictured, records: Sequence[FigureRecord], artifacts: Artifacts) -> Pictured:
+def _store_figures(item: Pictured, records: Sequence[FigureRecord], artifacts: Artifacts) -> Pictured:
     """The document with these figures."""
     if item.figures is None:
         return item

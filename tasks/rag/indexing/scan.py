@@ -76,7 +76,7 @@ class ScanResult(Record):
         first = {alias.document for alias in self.aliases if alias.name in names}.union(names)
         return {file.content.digest for file in self.files if file.name in first}
 
-    def named(self, by_digest: Mapping[str, str]) -> dict[str, str]:
+    def by_name(self, by_digest: Mapping[str, str]) -> dict[str, str]:
         """What steps say of documents, which they know by the first twelve digits of their content, by name."""
         names = {file.content.digest[:12]: file.name for file in self.files}
         return {names.get(digest, digest): said for digest, said in by_digest.items()}

@@ -15,7 +15,7 @@ from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, mean_of
 from tasks.rag.planning.plan import history_of
 
 if TYPE_CHECKING:
-    from tasks.rag.answering.assistant import Asks
+    from tasks.rag.answering.assistant import Answering
 
 Verdict = Literal["right", "wrong", "abstained"]
 
@@ -100,7 +100,7 @@ class AnswerFigures(Record):
 
 
 def check_answers(
-    questions: Iterable[Question], asks: Asks, *, name_of: Callable[[str], str] = str
+    questions: Iterable[Question], asks: Answering, *, name_of: Callable[[str], str] = str
 ) -> tuple[AnswerCheck, ...]:
     """Ask every question, after its earlier turns, and check what comes back.
 

@@ -83,7 +83,7 @@ class Measurement(NamedTuple):
     checks: tuple[AnswerCheck, ...] = ()
 
 
-class Made(NamedTuple):
+class Provenance(NamedTuple):
     """Version and times of a measurement."""
 
     version: str
@@ -113,7 +113,7 @@ def record(
     questions: Sequence[Question],
     *,
     run: str,
-    made: Made,
+    made: Provenance,
     subject: Subject,
     file: Path,
     split: str | None,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tasks.language.tokens import HANGUL, tokenize
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, PLAIN_HEADERS, TOTALS, Number, quarter_ends
-from tasks.rag.numbers.periods import DAYS_APART, WHOLE_YEAR, Part, Wanted
+from tasks.rag.numbers.periods import DAYS_APART, WHOLE_YEAR, Part, PeriodColumns
 
 CELL_WORDS = tomllib.loads((files("tasks.rag.numbers") / "cell_words.toml").read_text("utf-8"))
 FREE = frozenset[str](CELL_WORDS["free"].split())
@@ -98,7 +98,7 @@ def of_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tuple[N
             (one, 1.0 if not one.period.label or one.period.year == year else EARLIER)
             for one, year in zip(numbers, latest, strict=True)
         ]
-    wanted = Wanted(question.year, question.part, quarter_ends(dated, question.part))
+    wanted = PeriodColumns(question.year, question.part, quarter_ends(dated, question.part))
     tables = {(one.document, one.table) for one in dated}
     # for each document the year that most of its figures are of, and the day that most of the asked year end with
     years, days = defaultdict[str, Counter[int]](Counter), defaultdict[str, Counter[date]](Counter)
@@ -194,7 +194,7 @@ class Words(NamedTuple):
         return SAME_THING if things and any(things & SAME[other] for other in self.words if other in SAME) else 0.0
 
 
-class Fit(NamedTuple):
+class LabelFit(NamedTuple):
     """How well the labels around cells fit a question."""
 
     score: float
@@ -211,7 +211,7 @@ class CellScorer:
         self._question = question
         self._tokenizer = tokenizer
         self._tokens: dict[str, frozenset[str]] = {}
-        self._fits: dict[tuple[tuple[str, ...], tuple[str, ...], str], Fit] = {}
+        self._fits: dict[tuple[tuple[str, ...], tuple[str, ...], str], LabelFit] = {}
         self._read({text for one in numbers for text in (*one.row_path, *one.column_path)})
         self._read({telling(one.column_path) for one in numbers})
         labels = {label for one in numbers for label in one.row_path[-1:]}
@@ -224,7 +224,7 @@ class CellScorer:
         """The cell with its score; of 0 where none of its labels holds a word of the question."""
         key = (number.row_path, number.column_path, context.text)
         if key not in self._fits:
-            self._fits[key] = self._fit(number, context.text)
+            self._fits[key] = self._score_labels(number, context.text)
         fit = self._fits[key]
         sure *= _unit_fits(self._question, number) * (BROKEN if number.broken else 1.0)
         sure *= NO_STATEMENT if number.statement == "other" else 1.0
@@ -233,7 +233,7 @@ class CellScorer:
             score += ON_FOUND_PAGE / (1 + context.rank / 3)
         return Match(number, score, fit.asked, fit.focus, fit.labelled, fit.unheld, sure, context.rank)
 
-    def _fit(self, number: Number, around: str) -> Fit:
+    def _score_labels(self, number: Number, around: str) -> LabelFit:
         question = self._question
         # the label of a row, with its heading where it is a bare "Total"; and the headings above
         path = number.row_path
@@ -254,7 +254,7 @@ class CellScorer:
         labelled = self._asked_of(own.words - FREE, named)
         unheld = tuple(word for word, share in held.items() if not share)
         if max(held.values()) <= AROUND:  # only the text before the table holds any
-            return Fit(0.0, asked, focus, labelled, unheld)
+            return LabelFit(0.0, asked, focus, labelled, unheld)
         told = self._tokens[telling(number.column_path)]
         score = ASKED * asked + LABELLED * labelled
         score *= 1 - UNASKED_COLUMN * (1 - self._asked_of(told - FREE, named))
@@ -270,7 +270,7 @@ class CellScorer:
             for pattern in OPPOSITES
             if ((pattern.search(question.asked) is None) != (pattern.search(labels) is None))
         )
-        return Fit(score, asked, focus, labelled, unheld)
+        return LabelFit(score, asked, focus, labelled, unheld)
 
     def _read(self, texts: Iterable[str]) -> None:
         new = [text for text in texts if text not in self._tokens]
@@ -349,7 +349,7 @@ AS_GOOD = 0.1
 OTHER_DOCUMENT = 0.97
 
 
-class Found(NamedTuple):
+class CellMatch(NamedTuple):
     """The best cell of a question."""
 
     best: Match
@@ -365,7 +365,7 @@ def search_cells(
     documents: Sequence[str] = (),
     context: Callable[[Number], Context] = lambda _: Context(),
     embed: Embed | None = None,
-) -> Found | None:
+) -> CellMatch | None:
     """The best cell; None where no cell of the asked period holds a word of the question.
 
     documents: digests, those that fit the question best first. Raises WrongTokenizer.
@@ -386,7 +386,7 @@ def search_cells(
     alike = [one for one in matches if one.score >= first.score - AS_GOOD and digits_of(one) == digits_of(first)]
     best = max(alike, key=lambda one: one.number.scale)  # a table may have lost the line with its unit
     other = next((one.score for one in matches if digits_of(one) != digits_of(first)), 0.0)
-    return Found(best._replace(score=first.score), first.score - other)
+    return CellMatch(best._replace(score=first.score), first.score - other)
 
 
 def digits_of(match: Match) -> str:

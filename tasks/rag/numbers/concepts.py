@@ -93,13 +93,13 @@ def label_of(path: Sequence[str]) -> str:
     return own
 
 
-def fit(concept: Concept, label: str) -> float:
+def score_label(concept: Concept, label: str) -> float:
     """How well the label of a row names a concept: 1 for its preferred name, 0 for another line."""
-    return fits(label).get(concept.key, 0.0)
+    return score_concepts(label).get(concept.key, 0.0)
 
 
 @lru_cache(maxsize=65_536)
-def fits(label: str) -> Mapping[str, float]:
+def score_concepts(label: str) -> Mapping[str, float]:
     """Concept → how well the label names it, where it does."""
     cut = NUMBERED.sub("", label)
     plain = ASIDE.sub(" ", cut)

@@ -13,7 +13,7 @@ from typing import get_args
 from tasks.documents.blocks import Page
 from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
-from tasks.rag.numbers.concepts import NEARLY, Statement, concepts, fits, label_of
+from tasks.rag.numbers.concepts import NEARLY, Statement, concepts, label_of, score_concepts
 from tasks.rag.numbers.identities import with_identities
 from tasks.rag.numbers.periods import Period, period_in, year_to
 
@@ -116,7 +116,7 @@ def with_statements(facts: Sequence[CellFact]) -> list[CellFact]:
     for table, paths in tables.items():
         counts: Counter[Statement] = Counter()
         for path in paths:
-            named = {key for key, score in fits(label_of(path)).items() if score >= NEARLY}
+            named = {key for key, score in score_concepts(label_of(path)).items() if score >= NEARLY}
             counts.update({kind for key in named if (kind := concepts()[key].statement)})
         # of two that have as many lines the one that a report shows first, whatever the order of a set
         kind = max(get_args(Statement), key=lambda kind: counts[kind])
@@ -192,7 +192,7 @@ def with_years(facts: Sequence[CellFact]) -> list[CellFact]:
         if fact.table not in yearly or period is None or period.end is None or period.kind != "instant":
             continue
         # a fact is of a span by its line, else by the statement that its table is
-        best = max(fits(label_of(fact.row_path)).items(), key=lambda found: found[1], default=("", 0.0))
+        best = max(score_concepts(label_of(fact.row_path)).items(), key=lambda found: found[1], default=("", 0.0))
         statement = concepts()[best[0]].statement if best[1] >= NEARLY else fact.statement
         if statement in FLOWS and (is_annual or fact.statement == "cash_flow"):
             dated[place] = fact.model_copy(update={"period": year_to(period.end)})

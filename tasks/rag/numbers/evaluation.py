@@ -7,7 +7,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, fit, label_of, words_of
+from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, label_of, score_label, words_of
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, Over, parse
 from tasks.rag.numbers.line_lookup import Lines, Number
 from tasks.rag.numbers.periods import WHOLE_YEAR, When
@@ -177,7 +177,7 @@ class Evaluator:
         if found:
             label = label_of(found.row_path)
             if line.concept:
-                surely = fit(line.concept, label) >= NEARLY
+                surely = score_label(line.concept, label) >= NEARLY
             else:
                 surely = set(words_of(label)) - FREE_WORDS == set(words_of(line.said)) - FREE_WORDS
             if surely:

@@ -214,7 +214,7 @@ def _line(text: str) -> Expression:
     said = said.removeprefix("the ")
     if not any(sign.isalpha() for sign in said):
         raise NoExpression(f"{text!r} names no line")
-    concept = named(said)
+    concept = find_concept(said)
     line = Line(concept.names[0] if concept and said == concept.key else said, concept)
     if how:
         return Over(how, line, years)
@@ -223,7 +223,7 @@ def _line(text: str) -> Expression:
     return line._replace(year=years[0] if years else None)
 
 
-def named(said: str) -> Concept | None:
+def find_concept(said: str) -> Concept | None:
     """The concept that words name as a whole; a key is a name too."""
     if said in concepts():
         return concepts()[said]

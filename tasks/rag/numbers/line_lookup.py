@@ -12,10 +12,20 @@ from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
 from tasks.language.numbers import CURRENCIES
-from tasks.rag.numbers.concepts import FREE_WORDS, NEARLY, Concept, Statement, concepts, fit, fits, label_of, words_of
+from tasks.rag.numbers.concepts import (
+    FREE_WORDS,
+    NEARLY,
+    Concept,
+    Statement,
+    concepts,
+    label_of,
+    score_concepts,
+    score_label,
+    words_of,
+)
 from tasks.rag.numbers.expressions import Line
 from tasks.rag.numbers.identities import Broken
-from tasks.rag.numbers.periods import WHOLE_YEAR, Part, Period, Wanted
+from tasks.rag.numbers.periods import WHOLE_YEAR, Part, Period, PeriodColumns
 
 SURE = 0.6
 """A cell that fits less is not taken for the line."""
@@ -87,7 +97,7 @@ class Lines:
 
     def find(self, line: Line, year: int, part: Part = WHOLE_YEAR) -> Number | None:
         """The cell of that line and fiscal year, or part of it; None where none fits well enough."""
-        wanted = Wanted(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
+        wanted = PeriodColumns(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
         # a day in January belongs to the fiscal year before for some, and what its name is the day itself tells
         years = (year, year - 1) if part.month_and_day else (year,)
         scored = [(self._score(line, number, wanted), number) for one in years for number in self._of(one)]
@@ -108,14 +118,14 @@ class Lines:
             self._sizes.update((one.document, one.table, one.col) for one in self._years[year])
             self._columns.update(map(_row_of_period, self._years[year]))
             for one in self._years[year]:
-                named = (key for key, score in fits(label_of(one.row_path)).items() if score >= NEARLY)
+                named = (key for key, score in score_concepts(label_of(one.row_path)).items() if score >= NEARLY)
                 kinds = concepts()
                 self._named[one.document, one.table].update(
                     key for key in named if kinds[key].statement == one.statement
                 )
         return self._years[year]
 
-    def _score(self, line: Line, number: Number, wanted: Wanted) -> float:
+    def _score(self, line: Line, number: Number, wanted: PeriodColumns) -> float:
         # none: the line has no concept, and may be either
         if not wanted.holds(
             number.document, number.period, balance=(line.concept.statement == "balance" if line.concept else None)
@@ -199,7 +209,7 @@ def _fit_of(line: Line, number: Number) -> float:
     counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
     if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
         return 0.0
-    return fit(concept, label) + (SAID_SO if words_of(label) == words_of(line.said) else 0)
+    return score_label(concept, label) + (SAID_SO if words_of(label) == words_of(line.said) else 0)
 
 
 def says_more(column_path: Sequence[str]) -> bool:
@@ -221,7 +231,7 @@ def fit_of_part(concept: Concept, of: str, row_path: Sequence[str], column_path:
     if not wanted <= frozenset(words_of(" ".join(labels))):
         return 0.0
     rest = (" ".join(word for word in label.split() if wanted.isdisjoint(words_of(word))) for label in labels)
-    best = max(fit(concept, label) for label in rest)
+    best = max(score_label(concept, label) for label in rest)
     return best if best >= SURELY else 0.0
 
 

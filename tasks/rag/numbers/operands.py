@@ -88,18 +88,18 @@ def _over_periods(text: str, question: str, whens: Sequence[When]) -> Iterator[R
     span = f"{whens[0].label} … {whens[-1].label}"
     for pattern, mean in ((PATTERN["over_mean"], True), (PATTERN["over_sum"], False)):
         if match := pattern.search(text):
-            words = TOPIC.sub("", _said(match["rest"]))
+            words = TOPIC.sub("", _strip_loose_words(match["rest"]))
             total = _total([at(_line(words), when) for when in whens])
             count = Constant(Decimal(len(whens)), str(len(whens)))
             yield Reading(Operation("/", total, count) if mean else total, "amount", f"{words} {span}")
             return
     match = PATTERN["changes"].search(text)
     if match:
-        words = _said(match["rest"] or match["rest2"] or "")
+        words = _strip_loose_words(match["rest"] or match["rest2"] or "")
     elif TIMES.search(text):
-        words = _said(TIMES.split(text)[0])
+        words = _strip_loose_words(TIMES.split(text)[0])
     elif operation(question) in ("growth", "difference"):
-        words = _said(PATTERN["changes_en"].sub(" ", text))
+        words = _strip_loose_words(PATTERN["changes_en"].sub(" ", text))
     else:
         return
     words = TOPIC.sub("", words)
@@ -141,13 +141,15 @@ def _of_two(how: str, one: str, other: str, shared: str, question: str) -> Itera
             yield _ratio(left, right, question)
         else:
             yield from _difference(left, right, shared, question)
-    if how == "ratio" and PATTERN["of_all"].search(_said(other)):
-        yield _ratio(one, WHOLE, question)._replace(title=f"{_said(one)} / {_said(other)}")
+    if how == "ratio" and PATTERN["of_all"].search(_strip_loose_words(other)):
+        yield _ratio(one, WHOLE, question)._replace(title=f"{_strip_loose_words(one)} / {_strip_loose_words(other)}")
 
 
 def _ratio(part: str, whole: str, question: str) -> Reading:
     shown: Shown = "times" if TIMES.search(question) else "%" if PERCENT.search(question) else "amount"
-    return Reading(Operation("/", _line(part), _line(whole)), shown, f"{_said(part)} / {_said(whole)}")
+    return Reading(
+        Operation("/", _line(part), _line(whole)), shown, f"{_strip_loose_words(part)} / {_strip_loose_words(whole)}"
+    )
 
 
 def _difference(more: str, less: str, shared: str, question: str) -> Iterator[Reading]:
@@ -158,8 +160,10 @@ def _difference(more: str, less: str, shared: str, question: str) -> Iterator[Re
         more, less = less, more
     if PERCENT.search(shared) or PATTERN["relative"].search(question):
         relative = Operation("-", Operation("/", _line(more), _line(less)), Constant(Decimal(1), "1"))
-        yield Reading(relative, "%", f"{_said(more)} / {_said(less)}")
-    yield Reading(Operation("-", _line(more), _line(less)), "amount", f"{_said(more)} − {_said(less)}")
+        yield Reading(relative, "%", f"{_strip_loose_words(more)} / {_strip_loose_words(less)}")
+    yield Reading(
+        Operation("-", _line(more), _line(less)), "amount", f"{_strip_loose_words(more)} − {_strip_loose_words(less)}"
+    )
 
 
 def _of_list(how: str, named: Sequence[str], *, pair: bool) -> Iterator[Reading]:
@@ -168,7 +172,7 @@ def _of_list(how: str, named: Sequence[str], *, pair: bool) -> Iterator[Reading]
     if len(named) < 2 or (pair and len(named) != 2):
         return
     for lines in _shared(named):
-        title = (" − " if pair else " + ").join(map(_said, lines))
+        title = (" − " if pair else " + ").join(map(_strip_loose_words, lines))
         told = [_line(one) for one in lines]
         if pair:
             yield Reading(Operation("-", told[0], told[1]), "amount", title)
@@ -194,10 +198,10 @@ def _shared(named: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _line(words: str) -> Line:
-    said = _said(words)
+    said = _strip_loose_words(words)
     return Line(WHOLE if PATTERN["all_of_it"].search(said) else said, None)
 
 
-def _said(words: str) -> str:
+def _strip_loose_words(words: str) -> str:
     plain = re.sub(r"[(),.;:?](?=\s|$)|(?<=\s)[(]", " ", words)
     return " ".join(PATTERN["loose"].sub(" ", " ".join(plain.split())).split()).strip(" -–")

@@ -278,7 +278,7 @@ def _atoms(question: str) -> Iterator[tuple[str, Part | int]]:
         yield kind, value
 
 
-class Wanted(NamedTuple):
+class PeriodColumns(NamedTuple):
     """The columns of some documents that a part of a year is."""
 
     year: int

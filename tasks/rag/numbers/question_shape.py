@@ -123,7 +123,7 @@ def shape_of(asked: str, *, said: Sequence[str], names: Sequence[str], free: boo
         done = atoms[last - 1].end
     skeleton = " ".join((skeleton + text[done:]).split())
     inside = {at for first, last in spans for at in range(first, last)}
-    return Shape(skeleton, tuple(lines), *_left(atoms, inside))
+    return Shape(skeleton, tuple(lines), *_unexplained_words(atoms, inside))
 
 
 def with_marks(text: str, said: Sequence[str]) -> str:
@@ -206,7 +206,7 @@ def _bare(word: str) -> str:
     return word if word.isascii() else without_particles(word)[-1]
 
 
-def _left(atoms: Sequence[Atom], inside: set[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _unexplained_words(atoms: Sequence[Atom], inside: set[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Words of no line: those that nothing explains, and those that name a part of the company."""
     unread: list[str] = []
     loose: list[str] = []

@@ -10,7 +10,7 @@ from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
 from tasks.rag.numbers.cell_facts import name_of_cell
 from tasks.rag.numbers.computations import Computation, Shown, Task
-from tasks.rag.numbers.concepts import fit, label_of, words_of
+from tasks.rag.numbers.concepts import label_of, score_label, words_of
 from tasks.rag.numbers.evaluation import (
     RATIO,
     Describe,
@@ -102,7 +102,7 @@ def _doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, str]]
         line, _ = evaluator.lines[n]
         plain = line.concept is not None and not line.of
         by_words = evaluator.by_words.get(place_of(number), QUALIFIED)
-        found.append((fit(line.concept, label_of(number.row_path)) if plain and line.concept else by_words, ""))
+        found.append((score_label(line.concept, label_of(number.row_path)) if plain and line.concept else by_words, ""))
         words = {word for header in number.column_path for word in words_of(header) if word.isalpha()}
         if plain and words - PLAIN_HEADERS - TOTALS:
             found.append((OF_A_PART, ""))

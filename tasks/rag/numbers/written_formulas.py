@@ -17,8 +17,8 @@ from tasks.rag.numbers.expressions import (
     NoExpression,
     Operation,
     Over,
+    find_concept,
     lines_of,
-    named,
     parse,
 )
 from tasks.rag.numbers.periods import WHOLE_YEAR, When
@@ -157,7 +157,7 @@ def definitions(asked: str) -> tuple[Definition, ...]:
     for name, start, body, end in raw:
         expression = _longest_formula(asked[body:end], known)
         if expression and 0 < len(words_of(name)) <= MOST_NAME_WORDS:
-            found.append(Definition(name, named(name), expression, start, end))
+            found.append(Definition(name, find_concept(name), expression, start, end))
     return tuple(found)
 
 

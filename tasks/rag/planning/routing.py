@@ -105,7 +105,7 @@ class Router:
         return np.unique(self._owned[np.isin(self._owners, owners)]).tolist()
 
 
-class _Chosen(NamedTuple):
+class _Route(NamedTuple):
     """Documents chosen by the names in the question."""
 
     documents: list[int]
@@ -140,7 +140,7 @@ class _Routing:
         self.last = [router.places[digest] for digest in last if digest in router.places]
 
     def filters(self) -> Filters:
-        chosen = self._chosen()
+        chosen = self._choose_documents()
         if not chosen.documents:
             return Filters()
         mode: RouteMode = "only" if chosen.sure else "prefer"
@@ -171,11 +171,11 @@ class _Routing:
             ambiguous=self._ambiguous(fitting, chosen),
         )
 
-    def _chosen(self) -> _Chosen:
+    def _choose_documents(self) -> _Route:
         mentions = self.lookup.mentions(self.words)
         ids = [mention for mention in mentions if mention.kind == "id"]
         if ids:
-            return _Chosen(_all(ids), {}, sure=True, mentions=ids)
+            return _Route(_all(ids), {}, sure=True, mentions=ids)
         sure = [mention for mention in mentions if mention.confidence >= SURE]
         placed = self._sure_by_project(mentions)
         if self.query_type == "compare" and len({m.documents for m in mentions if m.kind == "entity"}) > 1:
@@ -184,7 +184,7 @@ class _Routing:
             entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
             scores = self.lookup.evidence(self.matched, without=_words(entities))
             all_sure = all(mention.confidence >= SURE for mention in entities)
-            return _Chosen(_all(entities), scores, sure=all_sure, mentions=entities)
+            return _Route(_all(entities), scores, sure=all_sure, mentions=entities)
         if not (sure or placed):
             return self._chosen_vaguely(mentions)
         # issuers that are named in full beside the sure ones, and have documents of their own
@@ -193,7 +193,7 @@ class _Routing:
         beside = [mention for mention in full if mention.said not in told and mention.confidence >= VAGUE]
         return self._chosen_surely(sure + placed, beside=beside)
 
-    def _chosen_surely(self, mentions: list[Mention], *, beside: list[Mention]) -> _Chosen:
+    def _chosen_surely(self, mentions: list[Mention], *, beside: list[Mention]) -> _Route:
         """By entity and title together where both are named, else by what is named; a vaguer name beside it counts."""
         entities = [mention for mention in mentions if mention.kind == "entity"]
         titles = [mention for mention in mentions if mention.kind == "title"]
@@ -203,7 +203,7 @@ class _Routing:
             documents, agree = (sorted(both), True) if both else (_all(mentions), False)
         scores = self.lookup.evidence(self.matched, without=_words(entities))
         documents = sorted({*documents, *_all(beside)})
-        return _Chosen(documents, scores, sure=agree and not beside, mentions=[*mentions, *beside])
+        return _Route(documents, scores, sure=agree and not beside, mentions=[*mentions, *beside])
 
     def _sure_by_project(self, mentions: Sequence[Mention]) -> list[Mention]:
         """Names that are too vague alone, with those of their documents whose project the question names too."""
@@ -218,7 +218,7 @@ class _Routing:
                 found.append(mention._replace(documents=kept, confidence=0.9))
         return found
 
-    def _chosen_vaguely(self, mentions: list[Mention]) -> _Chosen:
+    def _chosen_vaguely(self, mentions: list[Mention]) -> _Route:
         scores = self.lookup.evidence(self.matched)
         named: dict[int, float] = {}
         for mention in mentions:
@@ -235,21 +235,21 @@ class _Routing:
             # siblings of the last documents, where the question only adds a year or a round
             follows = self.query_type in {"followup", "compare"}
             if not self.last or not (self.said.periods or self.said.rounds):
-                return _Chosen([], {}, sure=False, mentions=[])
-            return _Chosen(sorted({*self.router.kin(self.last), *self.last}), {}, sure=follows, mentions=[])
+                return _Route([], {}, sure=False, mentions=[])
+            return _Route(sorted({*self.router.kin(self.last), *self.last}), {}, sure=follows, mentions=[])
         best = max(accepted.values())
         documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best]
         if len(documents) > max(4, len(self.router.files) // 2):
-            return _Chosen([], {}, sure=False, mentions=[])
+            return _Route([], {}, sure=False, mentions=[])
         if mentions:
-            return _Chosen(documents, accepted, sure=False, mentions=mentions)
+            return _Route(documents, accepted, sure=False, mentions=mentions)
         by_words: list[Mention] = []
         for document in documents:
             words = frozenset(word for word in self.matched if self.lookup.holds(document, word))
             said = " ".join(word.said for word, held in self.by_word if words & held.keys())
             own = frozenset([document])
             by_words.append(Mention("title", "name", self.router.stem(document), said, 0.5, own, words, "lead"))
-        return _Chosen(documents, accepted, sure=False, mentions=by_words)
+        return _Route(documents, accepted, sure=False, mentions=by_words)
 
     def _distinctive(self) -> set[str]:
         """Words that few names hold and that are long or written as a name; one of them is enough."""
@@ -277,7 +277,7 @@ class _Routing:
         exact = fits[order[0]] == 1.0 and rounds and said.rounds  # a year alone does not single a document out
         return _Fitting(best if exact else order, best)
 
-    def _sides(self, chosen: _Chosen) -> list[list[int]]:
+    def _sides(self, chosen: _Route) -> list[list[int]]:
         """What is compared: issuers, else rounds or years of one, else the documents themselves."""
         entities = [mention for mention in chosen.mentions if mention.kind == "entity"]
         sides = _distinct([self._fitting(sorted(m.documents), chosen.scores).documents for m in entities])
@@ -304,7 +304,7 @@ class _Routing:
             families.setdefault(self.router.stem(at), []).append(at)
         return list(families.values())
 
-    def _ambiguous(self, fitting: _Fitting, chosen: _Chosen) -> tuple[str, ...]:
+    def _ambiguous(self, fitting: _Fitting, chosen: _Route) -> tuple[str, ...]:
         """Names of documents of one kind that fit equally well, where the question means one."""
         if self.query_type not in {"single", "followup"}:
             return ()

@@ -17,7 +17,7 @@ from pydantic import Field
 from models.embedders import embed_questions, family, reads, spans_languages
 from models.protocols import Embedder
 from storage.index import Index
-from storage.lexical import Best, Lexical, best_rows
+from storage.lexical import BestRows, Lexical, best_rows
 from storage.records import Record
 from storage.vectors import Nearest
 from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
@@ -115,7 +115,7 @@ class Retrievers:
         if closeness:
             if spans_languages(self.embedder_name):
                 # what a question in another language shares with a chunk is a year or a name, which says little
-                merit *= self._known(scope.allowed)
+                merit *= self._word_coverage(scope.allowed)
             near = self.index.vectors.reconstruct(rows) @ self._vector
             # in standard deviations from the mean: embedders differ in the range that their cosines fill
             merit += closeness * ((near - near.mean()) / max(float(near.std()), 1e-6))
@@ -149,7 +149,7 @@ class Retrievers:
         share = self.settings.document_share
         return word_scores(lexical, added | asked, self.index.document_of_row, document_share=share)
 
-    def _known(self, allowed: Rows | None) -> float:
+    def _word_coverage(self, allowed: Rows | None) -> float:
         """The share of the question's words, weighed by rarity, that stand in the rows searched: 0 to 1."""
         lexical, asked, _ = self._searched
         known, whole = 0.0, 1e-9
@@ -213,7 +213,7 @@ def maximal_marginal_relevance(
     return chosen
 
 
-def _preferring(search: Callable[..., Best | Nearest], k: int, scope: Scope) -> Ranked:
+def _preferring(search: Callable[..., BestRows | Nearest], k: int, scope: Scope) -> Ranked:
     """`search` everywhere and inside; rows of documents that are meant gain their share of the best score."""
     everywhere = search(k, allowed=scope.allowed)
     rows, scores = everywhere.rows.tolist(), everywhere.scores.tolist()

@@ -42,7 +42,7 @@ class Hit(Record):
     """Retriever → 1-based rank, for each that found the chunk; `rerank` among them when a reranker ordered the pool."""
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search."""
 
     hits: tuple[Hit, ...]
@@ -66,7 +66,7 @@ def search(
     per_document: int | None = None,
     reranker: Reranker | None = None,
     settings: SearchSettings = DEFAULTS,
-) -> Found:
+) -> SearchResult:
     """The `top_k` best chunks.
 
     embedder: called only by strategies that compare meaning. bm25_weight: weight of words in rrf; None: of `settings`.
@@ -113,7 +113,7 @@ def search(
         )
         for row, score, ranks in chosen
     )
-    return Found(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)
+    return SearchResult(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)
 
 
 def retrieve(
@@ -123,7 +123,7 @@ def retrieve(
     *,
     embedder: Callable[[], Embedder],
     reranker: Reranker | None = None,
-) -> Found:
+) -> SearchResult:
     """The plan's search, or what comes nearest to it, with a note. Raises as `search`, except NoLexicalIndex."""
     strategy, notes, needs = plan.strategy, (), find_strategy(plan.strategy).needs
     if "words" in needs and index.manifest.tokenizer is None:

@@ -75,7 +75,7 @@ def find_strategy(name: str) -> RetrievalStrategy:
     raise StrategyUnusable(f"there is no retrieval strategy {name!r}.{meant} There are: {', '.join(known)}")
 
 
-def _known(name: str) -> str:
+def _require_strategy(name: str) -> str:
     find_strategy(name)
     return name
 
@@ -84,7 +84,7 @@ def _with_choices(schema: dict[str, Any]) -> None:
     schema["enum"] = list(strategy_names())
 
 
-StrategyName = Annotated[str, AfterValidator(_known), Field(json_schema_extra=_with_choices)]
+StrategyName = Annotated[str, AfterValidator(_require_strategy), Field(json_schema_extra=_with_choices)]
 """The name of a strategy as a field of a configuration: checked, and a list of choices in the Prefect UI."""
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tasks.evaluation.benchmarks.wildbench import BENCHMARK, MOST_WORDS
-from tasks.evaluation.evaluation_records import Said, Sample
+from tasks.evaluation.evaluation_records import PriorTurn, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
 
@@ -29,8 +29,8 @@ def test_items_hold_history_checklist_and_categories(data: Data):
     assert len(items) == 6
     assert items["wb-2"].prompts == ("And without the multiples of 4?",)
     assert items["wb-2"].history == (
-        Said(role="user", text="What is the sum of the numbers from 1 to 40?"),
-        Said(role="assistant", text="It is 820."),
+        PriorTurn(role="user", text="What is the sum of the numbers from 1 to 40?"),
+        PriorTurn(role="assistant", text="It is 820."),
     )
     assert items["wb-2"].detail | {"template": ""} == {
         "template": "",

@@ -26,7 +26,7 @@ from storage.index import Index, open_index
 from storage.segments import CatalogueEntry
 from storage.sessions import Sessions
 from storage.storage_errors import DatabaseUnavailable
-from tasks.rag.answering.assistant import Asks, Event
+from tasks.rag.answering.assistant import Answering, Event
 from tasks.rag.answers import Answered, Citation, RetrievalPlan
 from tasks.rag.indexing.chunks import Chunk
 from tasks.resources import artifacts
@@ -41,7 +41,7 @@ PATIENCE_S = 20.0
 class Told:
     """Answers each question with what the test wrote for it."""
 
-    def __init__(self, index: Index, answers: Mapping[str, Answered], other: Asks | None = None) -> None:
+    def __init__(self, index: Index, answers: Mapping[str, Answered], other: Answering | None = None) -> None:
         """other: answers the questions for which the test wrote nothing."""
         self.index = index
         self._answers = answers

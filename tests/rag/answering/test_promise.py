@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tasks.rag.answering.graph import kept, our_calibration, threshold
+from tasks.rag.answering.graph import our_calibration, threshold, withhold_unsure
 from tasks.rag.answers import AnswerSettings, Calibration, Citation, Draft
 
 CITED = Citation(n=2, document="reports/harbour.pdf", digest="0" * 64, page=4, bbox=None, quote="Fees rose")
@@ -12,11 +12,11 @@ DRAFT = Draft("Fees rose [2].", (CITED,), confidence=0.6, reason="the best passa
 
 
 def test_a_sure_answer_is_given_as_it_is():
-    assert kept("Did fees rise?", DRAFT, least=0.6) is DRAFT
+    assert withhold_unsure("Did fees rise?", DRAFT, least=0.6) is DRAFT
 
 
 def test_an_unsure_answer_names_the_place_and_not_the_answer():
-    withheld = kept("Did fees rise?", DRAFT, least=0.7)
+    withheld = withhold_unsure("Did fees rise?", DRAFT, least=0.7)
     assert withheld.abstained
     assert withheld.text == "No answer is sure enough. The closest place: harbour, page 4 [1]."
     assert [one.n for one in withheld.citations] == [1]

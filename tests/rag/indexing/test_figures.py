@@ -25,10 +25,10 @@ from tasks.rag.indexing.figures import (
     FigureSettings,
     describe,
     figure_request,
-    found,
     is_informative,
     measure,
     plan,
+    record_figure,
     without_duplicates,
 )
 from tests.kept_responses import Kept
@@ -91,7 +91,7 @@ def record(
     store: Store, picture: Picture, *, document: str = "a" * 64, page: int | None = 3, n: int = 2
 ) -> FigureRecord:
     subject = candidate(picture, page=page, n=n)
-    return found(subject, document=document, image=store.add(subject.png), settings=FigureSettings())
+    return record_figure(subject, document=document, image=store.add(subject.png), settings=FigureSettings())
 
 
 CHECKS = np.kron(np.indices((20, 20)).sum(0) % 2, np.ones((10, 10))) * 255  # 200 × 200, 10-pixel squares

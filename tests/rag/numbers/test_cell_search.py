@@ -15,7 +15,7 @@ from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.cell_lookup import answer_of, confidence_of
 from tasks.rag.answering.question_reading import read_cell_question
 from tasks.rag.answers import Draft
-from tasks.rag.numbers.cell_search import CellQuestion, Context, Found, search_cells
+from tasks.rag.numbers.cell_search import CellMatch, CellQuestion, Context, search_cells
 from tasks.rag.numbers.identities import Broken
 from tasks.rag.numbers.line_lookup import UNDATED, Number
 from tasks.rag.numbers.periods import Period
@@ -71,7 +71,7 @@ def read(question: str) -> CellQuestion:
     return asked
 
 
-def find(question: str, numbers: Sequence[Number], *, around: str = "") -> Found:
+def find(question: str, numbers: Sequence[Number], *, around: str = "") -> CellMatch:
     asked = read(question)
     found = search_cells(asked, numbers, tokenizer=BIGRAM, context=lambda _: Context(around))
     assert found is not None

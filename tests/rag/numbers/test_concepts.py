@@ -10,9 +10,9 @@ import pytest
 from tasks.rag.numbers.concepts import (
     HANGUL,
     concepts,
-    fit,
     label_of,
     mentions,
+    score_label,
     words_of,
 )
 from tasks.rag.numbers.expressions import lines_of, parse
@@ -90,7 +90,7 @@ advertising_expense: Publishing and advertising; Advertising revenue
 @pytest.mark.parametrize(("table", "names"), [(NAMES, True), (OTHERS, False)], ids=["its own", "another's"])
 def test_labels_of_a_line_and_of_others(table: str, names: bool) -> None:
     for key, labels in (line.split(": ") for line in table.strip().split("\n")):
-        fitting = {label: fit(concepts()[key], label) for label in labels.split("; ")}
+        fitting = {label: score_label(concepts()[key], label) for label in labels.split("; ")}
         assert {label: score >= 0.9 if names else score == 0 for label, score in fitting.items()} == dict.fromkeys(
             fitting, True
         )

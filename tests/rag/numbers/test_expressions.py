@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.rag.numbers import expressions as tree
-from tasks.rag.numbers.expressions import NoExpression, named, parse, years_in
+from tasks.rag.numbers.expressions import NoExpression, find_concept, parse, years_in
 
 
 def told(expression: tree.Expression) -> str:
@@ -66,5 +66,7 @@ def test_the_years_of_a_text() -> None:
 
 
 def test_words_name_a_line_as_a_whole_or_none() -> None:
-    keys = [one and one.key for one in map(named, ("the company's net sales", "gross_margin", "domestic revenue"))]
+    keys = [
+        one and one.key for one in map(find_concept, ("the company's net sales", "gross_margin", "domestic revenue"))
+    ]
     assert keys == ["revenue", "gross_margin", None]

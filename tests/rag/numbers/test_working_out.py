@@ -12,7 +12,7 @@ import pytest
 from tasks.rag.answers import Draft
 from tasks.rag.numbers.computation_reading import read_computation
 from tasks.rag.numbers.concepts import concepts
-from tasks.rag.numbers.expressions import Line, named
+from tasks.rag.numbers.expressions import Line, find_concept
 from tasks.rag.numbers.line_lookup import SURE, Lines, Number, fit_of_part
 from tasks.rag.numbers.periods import Part
 from tasks.rag.numbers.working_out import work_out
@@ -86,7 +86,7 @@ def answer(question: str, given: Sequence[Row] = MILL) -> Draft:
 
 
 def found(said: str, given: Sequence[Row], documents: Sequence[str] = (A,), part: Part | None = None) -> Number | None:
-    return lines(given, documents).find(Line(said, named(said)), 2019, part or Part())
+    return lines(given, documents).find(Line(said, find_concept(said)), 2019, part or Part())
 
 
 WORKED = """

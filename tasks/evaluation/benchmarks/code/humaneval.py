@@ -138,12 +138,12 @@ class HumanEval(FunctionBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         """The Python items, then those of each language whose file is in the folder."""
-        yield from (python_item(row, self.shown("Python", row.text("prompt"))) for row in data.rows(PYTHON))
+        yield from (python_item(row, self.render_prompt("Python", row.text("prompt"))) for row in data.rows(PYTHON))
         for extension, (language, file) in TRANSLATED.items():
             for row in data.rows(file) if data.find(file) else ():
-                yield translated_item(row, extension, self.shown(language, row.text("prompt")))
+                yield translated_item(row, extension, self.render_prompt(language, row.text("prompt")))
 
-    def shown(self, language: str, prompt: str) -> str:
+    def render_prompt(self, language: str, prompt: str) -> str:
         """What the model sees."""
         return PROMPT.format(language=language, prompt=prompt)
 
@@ -154,7 +154,7 @@ class HumanEvalInstruct(HumanEval):
     name = "HumanEvalInstruct"
     summary = "HumanEval with evalchemy's instruction"
 
-    def shown(self, language: str, prompt: str) -> str:
+    def render_prompt(self, language: str, prompt: str) -> str:
         return INSTRUCT.format(language=language.lower(), prompt=prompt.strip())
 
 

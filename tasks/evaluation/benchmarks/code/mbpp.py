@@ -91,7 +91,7 @@ class MBPP(CodeBenchmark):
         for row in distinct(data.rows(asked)):
             if row.id.isdecimal() and int(row.id) in ASKED:
                 setup = str(row.get("test_setup_code") or setups.get(row.id, ""))
-                tests = [*([setup] if setup else []), *row.texts(_named(row, "test", "test_list"))]
+                tests = [*([setup] if setup else []), *row.texts(_field_name(row, "test", "test_list"))]
                 yield asked_item(row, examples, tests="\n".join(tests))
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
@@ -172,7 +172,7 @@ def asked_item(row: Row, examples: Sequence[str], *, tests: str) -> Item:
 
 def unsolved(row: Row) -> str:
     """A problem as it stands in a prompt."""
-    question, tests = row.text(_named(row, "prompt", "text")), row.texts(_named(row, "test_list", "test"))
+    question, tests = row.text(_field_name(row, "prompt", "text")), row.texts(_field_name(row, "test_list", "test"))
     return ">>> Problem:\n{}\n>>> Test Cases:\n{}\n".format(question.strip(), "\n".join(tests))
 
 
@@ -200,7 +200,7 @@ def emptied(code: str) -> str | None:
     return "\n".join(kept) if found else None
 
 
-def _named(row: Row, *names: str) -> str:
+def _field_name(row: Row, *names: str) -> str:
     """The name of a field that is in the row; the first if none is."""
     return next((name for name in names if name in row), names[0])
 
